@@ -158,7 +158,7 @@ def _questions(questions: Any) -> Iterable[Sample]:
             Sample(question=entry) if isinstance(entry, str) else entry
             for entry in questions
         ]
-    # a row that is no sample comes as the reason
+    # iterate_samples() yields the reason as a text for a row of which it makes no sample
     for number, sample in enumerate(iterate_samples(questions, {})):
         if not isinstance(sample, Sample):
             raise InputError(f"question {number}: {sample}")
@@ -171,8 +171,8 @@ def _run(query_engine: BaseQueryEngine, sample_to_ask: Sample) -> Sample:
     """Ask a query engine one question, and make the sample of what it did.
 
     A streamed answer is read to its end. If the engine fails, the sample has its error.
-    Of an engine that LlamaIndex's spans do not show, the sample is made of what the
-    engine returned.
+    If capturing saw nothing, because LlamaIndex's spans do not show the engine, the
+    sample is made of what the engine returned.
 
     Args:
         query_engine: The engine.
@@ -195,7 +195,9 @@ def _run(query_engine: BaseQueryEngine, sample_to_ask: Sample) -> Sample:
         except Exception as failure:  # noqa: BLE001  # a failure boundary: the sample says so, the next question is asked
             error = f"{type(failure).__name__}: {failure}"
     if captured.samples:
-        return captured.samples[0].model_copy(update={"facts": sample_to_ask.facts})
+        # capturing has put the engine's error into the sample
+        captured_sample = captured.samples[0]
+        return captured_sample.model_copy(update={"facts": sample_to_ask.facts})
     if response is None:
         sample = Sample(error=error)
     else:

@@ -41,7 +41,7 @@ JudgeOrLLM = Judge | ChatModel | LLM | str | None
 
 _Copies = dict[tuple[tuple[str, object], ...], tuple[tuple[dict[str, Any], ...], LLM]]
 # how an LLM is called and watched, not what it replies
-_WATCHING = frozenset({"callback_manager", "rate_limiter"})
+_CHANGE_NO_REPLY = frozenset({"callback_manager", "rate_limiter"})
 
 
 class LlamaIndexModel(FrameworkModel):
@@ -85,9 +85,9 @@ class LlamaIndexModel(FrameworkModel):
     def _form(self) -> object:
         """Describe the LLM, so that stored replies are used for an equal LLM only.
 
-        The description is what LlamaIndex writes of an LLM to a file, with what
-        LlamaIndex leaves out there: the names of the functions that the LLM was given,
-        and the addresses of its clients.
+        The description is what LlamaIndex writes of an LLM to a file, and what
+        LlamaIndex leaves out there but may change a reply: the names of the functions
+        that the LLM was given, and the addresses of its clients.
 
         Raises:
             ValueError: If a function is the user's own: its name does not say what it
@@ -95,8 +95,10 @@ class LlamaIndexModel(FrameworkModel):
         """
         functions = {}
         for name, field in type(self.llm).model_fields.items():
-            is_left_out = field.exclude and name not in _WATCHING
-            function = getattr(self.llm, name) if is_left_out else None
+            # LlamaIndex leaves fields out that hold functions
+            if not field.exclude or name in _CHANGE_NO_REPLY:
+                continue
+            function = getattr(self.llm, name)
             if function is not None:
                 functions[name] = _name_of_installed(name, function)
         form = self.llm.to_dict()
@@ -316,7 +318,7 @@ def aligned(
 
     LlamaIndex gives the alternatives of each position and does not say which of them
     was chosen. So one token of each position is chosen such that they spell the text
-    together. Where several tokens of a position fit, the likelier one is taken.
+    together.
 
     Args:
         text: The reply.
@@ -338,9 +340,13 @@ def aligned(
         longer: dict[int, tuple[TokenAlternatives, ...]] = {}
         for length, tokens in tokens_by_length.items():
             for token, logprob in likeliest_first:
-                if token and text.startswith(token, length):
-                    last = TokenAlternatives(token, logprob, listed)
-                    # the likelier token comes first, and stays
-                    longer.setdefault(length + len(token), (*tokens, last))
+                if not token or not text.startswith(token, length):
+                    continue
+                new_length = length + len(token)
+                # Several choices of tokens may spell the same part of the text, such
+                # as "un" + "able" and "una" + "ble". The one found first is kept.
+                if new_length not in longer:
+                    chosen = TokenAlternatives(token, logprob, listed)
+                    longer[new_length] = (*tokens, chosen)
         tokens_by_length = longer
     return tokens_by_length.get(len(text), ())

@@ -117,9 +117,9 @@ def copy_arguments(
 
 
 def _query_among(arguments: Mapping[str, Any]) -> object:
-    """The argument that holds the query: one of a usual name, else the first.
+    """The query among the arguments of a method: one of a usual name, else the first.
 
-    Arguments that are None are passed over; None if all are.
+    Arguments that are None do not count. None if there are no others.
     """
     usual_names = ("message", "user_msg", "query", "query_str", "query_bundle")
     for name in (*usual_names, *arguments):
@@ -150,7 +150,8 @@ def copy_start(
 ) -> None:
     """Copy into a run what its outermost call says of question and conversation.
 
-    Of a workflow the texts and the documents of its start event are copied as well.
+    For a chat or a workflow these are the history and, of a workflow, the texts and the
+    documents of its start event. Of any other call nothing is copied here.
 
     Args:
         run: The run.
@@ -160,13 +161,14 @@ def copy_start(
             or paths in it.
         context: The context that a workflow's run goes on with; None if it has none.
     """
+    fields = start_fields(arguments)
     if needs_data:
-        run.inputs = plain({**arguments, **start_fields(arguments)})
+        run.inputs = plain({**arguments, **fields})
     if run.kind not in ("chat", "workflow"):
         return
-    fields = start_fields(arguments)
     _copy_history(run, arguments, fields, instance, context)
     if not run.history:
+        # an earlier conversation in another form than a ``chat_history`` of messages
         run.talk = _talk_handed_in(fields)
     documents: list[Document] = []
     for name, value in fields.items():
@@ -186,9 +188,12 @@ def _copy_history(
 ) -> None:
     """Copy the earlier turns of a run, and the name of its conversation.
 
-    The turns are those that the application hands in as ``chat_history``, else those
-    that a memory keeps. Only a conversation that a memory keeps has a name. An empty
-    ``chat_history`` begins a new conversation of a chat engine.
+    - If the application hands in a ``chat_history`` with messages, these are the turns,
+      and the conversation has no name.
+    - If it hands an empty ``chat_history`` to a chat engine, a new conversation begins
+      in the engine's memory: there are no turns, and the conversation has a new name.
+    - Else the turns are those that a memory keeps, and the memory names the
+      conversation.
 
     Args:
         run: The run of a chat engine or a workflow.
@@ -204,12 +209,10 @@ def _copy_history(
         # an engine without a memory keeps the messages itself
         memory = vars(instance).get("_memory") or instance
     handed_history = {**arguments, **fields}.get("chat_history")
-    begins_anew = (
-        handed_history == []
-        and run.kind == "chat"
-        # to this engine an empty history says nothing: it takes that of its memory
-        and not isinstance(instance, CondenseQuestionChatEngine)
-    )
+    # this engine reads its memory also where it is handed an empty history
+    takes_memory_anyway = isinstance(instance, CondenseQuestionChatEngine)
+    is_empty_history = handed_history == []
+    begins_anew = is_empty_history and run.kind == "chat" and not takes_memory_anyway
     if begins_anew:
         start_over(instance)
     run.conversation_id = None
@@ -221,9 +224,9 @@ def _copy_history(
 
 
 def _talk_handed_in(fields: Mapping[str, object]) -> dict[str, Any]:
-    """Pick the fields of a start event that, by their names, hold an earlier talk.
+    """Pick the fields of a start event that hold an earlier conversation, by their names.
 
-    They are plain data.
+    Returns their values as messages, else as plain data.
     """
     talk: dict[str, Any] = {}
     for name, value in fields.items():
@@ -290,10 +293,14 @@ def copy_outcome(run: Run, result: object, needs_data: bool) -> None:
 
 def prompt_of(arguments: Mapping[str, Any]) -> tuple[Message, ...]:
     """The messages that a model was given; a prompt without roles is the user's."""
-    loose = [*arguments.get("args", ()), *dict(arguments.get("kwargs", {})).values()]
-    prompt = arguments.get(
-        "messages", arguments.get("prompt", loose[0] if loose else None)
-    )
+    if "messages" in arguments:
+        prompt = arguments["messages"]
+    elif "prompt" in arguments:
+        prompt = arguments["prompt"]
+    else:
+        # a method of an integration may take its arguments as *args and **kwargs
+        unnamed = [*arguments.get("args", ()), *arguments.get("kwargs", {}).values()]
+        prompt = unnamed[0] if unnamed else None
     return (Message("user", prompt),) if isinstance(prompt, str) else _messages(prompt)
 
 
@@ -310,7 +317,8 @@ def _messages(value: object) -> tuple[Message, ...]:
 def _shown(message: ChatMessage) -> tuple[Message, ...]:
     """The messages that one message of a prompt stands for.
 
-    What a provider found for it is shown again with it.
+    What a model's provider found while the model wrote the message is shown again
+    behind it.
     """
     messages = _messages_in_reasoning(message_of(message))
     found = evidence_in_reply(_data(message.additional_kwargs)).message
@@ -351,8 +359,8 @@ def message_of(
     Args:
         message: The message.
         calls: The calls of tools that it makes; None to read them from its blocks. If
-            they stand there only in the form of the provider, the message has one call
-            without a name.
+            they stand there only in the form of the provider, which only the LLM can
+            read, the message gets a placeholder: one call without a name.
     """
     if calls is None:
         calls = tuple(
@@ -450,12 +458,12 @@ def _data(value: object, depth: int = _DEPTH) -> Any:
 
 
 def reply_of(response: object, llm: object = None) -> Message | None:
-    """Copy what a model said.
+    """Copy what a model said, with the tools that it called.
 
     Args:
         response: What the model or the step of an agent returned.
-        llm: The LLM. It reads the calls of tools that stand in the response only in the
-            form of its provider.
+        llm: The LLM. It reads tool calls that stand in the response only in the form of
+            its provider; None leaves such calls unread.
 
     Returns:
         The message; None if the response is not there yet, such as a stream.
@@ -467,8 +475,9 @@ def reply_of(response: object, llm: object = None) -> Message | None:
     if not isinstance(response, ChatResponse):
         return None
     reply = message_of(response.message)
-    needs_llm = reply.tool_calls == (_CALL_OF_PROVIDER,)
-    if needs_llm and isinstance(llm, FunctionCallingLLM):
+    # message_of() puts a placeholder where only the LLM can read the calls
+    has_unread_calls = reply.tool_calls == (_CALL_OF_PROVIDER,)
+    if has_unread_calls and isinstance(llm, FunctionCallingLLM):
         selections = llm.get_tool_calls_from_response(
             response, error_on_no_tool_call=False
         )
@@ -484,9 +493,10 @@ def _calls(selections: Iterable[ToolSelection]) -> tuple[ToolCall, ...]:
 
 
 def document_of(scored_node: NodeWithScore) -> Document:
-    """Copy a node, with the text that models see, and as another form the text alone.
+    """Copy a node as a document, with the text that models see.
 
-    Blank if it has no text.
+    Models see the node's metadata before its own text; the own text alone is kept as
+    another form. A node without a text of its own gives a blank document.
     """
     node = scored_node.node
     alone = node.get_content(metadata_mode=MetadataMode.NONE)
@@ -566,23 +576,26 @@ def _messages_kept_by(memory: object) -> list[ChatMessage] | None:
 def _conversation(keeper: object) -> str:
     """The name of the conversation that a memory or a chat engine keeps.
 
-    It gets another name when it is started over.
+    A conversation gets a new name when it is started over.
+
+    Args:
+        keeper: The memory, or the chat engine that keeps the messages itself.
     """
     store, key = _store(keeper)
     if not isinstance(keeper, Memory) and (
         key not in _conversations or _messages_kept_by(keeper) == []
     ):
-        _renamed(store, key)
+        _give_new_name(store, key)
     return _conversations.get(key, key[1])
 
 
 def start_over(engine: object) -> None:
-    """Give the conversation of a chat engine another name.
+    """Give the conversation of a chat engine a new name.
 
-    That is when the engine is reset or handed an empty history: what its memory keeps
-    from now on is another conversation.
+    The engine was reset, or was handed an empty history: what its memory keeps from now
+    on is another conversation.
     """
-    _renamed(*_store(vars(engine).get("_memory") or engine))
+    _give_new_name(*_store(vars(engine).get("_memory") or engine))
 
 
 def _store(keeper: object) -> tuple[object, tuple[int, str]]:
@@ -593,7 +606,8 @@ def _store(keeper: object) -> tuple[object, tuple[int, str]]:
     return store, (id(store), vars(keeper).get("chat_store_key", ""))
 
 
-def _renamed(store: object, key: tuple[int, str]) -> None:
+def _give_new_name(store: object, key: tuple[int, str]) -> None:
+    """Give a conversation a new name, which is forgotten with the store of its messages."""
     if key not in _conversations:
         weakref.finalize(store, _conversations.pop, key, None).atexit = False
     _conversations[key] = uuid4().hex
@@ -611,8 +625,8 @@ def question_of(value: object) -> str | None:
 def prompted_turns(llm_arguments: Mapping[str, Any]) -> tuple[Turn, ...]:
     """Read the earlier turns of a conversation from what a model's template was given.
 
-    They stand in a template of messages, or as a text with lines such as "user: …",
-    which the framework writes to have a question condensed.
+    They stand in a template of messages. When the framework has a question condensed,
+    they stand in one text with lines such as "user: …".
 
     Args:
         llm_arguments: What the model's method was given.
@@ -649,14 +663,14 @@ def fields_of(event: object) -> dict[str, Any]:
 
 
 def start_fields(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What a workflow was started with.
+    """What a workflow was started with: the fields of its start event.
 
-    These are the fields of its start event; in older workflows loose keywords.
+    Older workflows are started with keywords instead, which are fields as well.
     """
-    loose = arguments.get("kwargs")
-    return (loose if isinstance(loose, dict) else {}) | fields_of(
-        arguments.get("start_event")
-    )
+    keywords = arguments.get("kwargs")
+    fields = dict(keywords) if isinstance(keywords, dict) else {}
+    fields.update(fields_of(arguments.get("start_event")))
+    return fields
 
 
 def result_of(result: object) -> object:
@@ -718,9 +732,9 @@ def _text_of_answer_field(fields: Mapping[str, Any]) -> str | None:
 
 
 def sources_of(result: object) -> tuple[Document, ...]:
-    """The source nodes that a result names.
+    """The source nodes that a result names, as documents.
 
-    Of an agent those that its tools returned.
+    An agent's result names those that its tools returned.
     """
     returned = result_of(result)
     if isinstance(returned, _Response):

@@ -1,6 +1,6 @@
 """From a recorded run to the core's neutral tree, away from the application's threads."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llama_index.evaluation.ragmetrics.recording import snapshot
@@ -13,6 +13,7 @@ from ragmetrics_core.capture import (
     Message,
     Node,
     Overrides,
+    ToolCall,
     Tree,
     as_one_line,
 )
@@ -64,8 +65,8 @@ def as_run(response: object) -> Run:
 def _is_found(node: Document) -> bool:
     """Whether a source node holds a text that was found.
 
-    The answer to a sub-question is none: the framework frames it, and it has neither
-    metadata nor a score.
+    The framework wraps the answer to a sub-question into a node. Such a node was not
+    found: it has neither metadata nor a score.
     """
     if not node.text.strip():
         return False
@@ -75,96 +76,122 @@ def _is_found(node: Document) -> bool:
 
 
 @dataclass(frozen=True)
-class _Said:
+class _History:
     """What was said before the question, as far as a run tells.
 
     Attributes:
-        talk: The turns, with what is uncertain about them.
+        conversation: The turns, with what is uncertain about them.
         is_of_prompt: Whether the turns stand in a prompt alone, and may be examples.
     """
 
-    talk: capture.EarlierConversation
+    conversation: capture.EarlierConversation
     is_of_prompt: bool = False
 
 
 def trees_of(run: Run, where: Overrides) -> list[Tree]:
-    """The tree of a run; a workflow of which the user says anything (``where``) is a query."""
+    """Make the tree of a run: a copy of the run, with all that is derived from it.
+
+    Derived are the question, the earlier conversation, the answer and the documents
+    that it was made of.
+
+    Args:
+        run: The run. What is no evidence is taken out of its calls.
+        where: Where the user says that question, contexts and answer are.
+
+    Returns:
+        A list of the one tree.
+    """
     _settle(run)
-    asked_question, asked_at = question(run)
+    asked_question, question_place = question(run)
     models = [node for node in run.root.walk() if node.kind == "model"]
-    _say_what_was_streamed(run, models)
-    flow = _flow(run)
-    said = _said_before(run, models, asked_question)
-    failed = run.root.error is not None
-    return [
-        replace(
-            run,
-            question=asked_question,
-            question_place=asked_at,
-            history=_without_the_question(said.talk.turns, asked_question),
-            is_history_of_prompt=said.is_of_prompt,
-            instructions=said.talk.texts,
-            doubts=(*run.doubts, *said.talk.doubts),
-            answers=() if failed else _answers(run, flow),
-            flow_documents=flow,
-            flow_place="source nodes of the result",
-            is_always_a_sample=_is_query(run, models, where),
-            gives_only_documents=run.kind in ("retrieve", "post") and not failed,
-            is_id_of_memory=True,
-            n_without_text=len(run.ids_alone - _ids_with_texts(run)),
-            warnings=_warnings(run, flow),
-            native_run=run.result or run,
-            lookup_inputs=(run.outputs, run.inputs),
-            to_plain_value=snapshot.plain,
-        )
-    ]
+    _note_streamed_reply(run, models)
+    documents = _documents_of_generator(run)
+    history = _earlier_conversation(run, models, asked_question)
+    has_failed = run.root.error is not None
+    tree = replace(
+        run,
+        question=asked_question,
+        question_place=question_place,
+        history=_without_the_question(history.conversation.turns, asked_question),
+        is_history_of_prompt=history.is_of_prompt,
+        instructions=history.conversation.texts,
+        doubts=(*run.doubts, *history.conversation.doubts),
+        answers=() if has_failed else _answers(run, documents),
+        flow_documents=documents,
+        flow_place="source nodes of the result",
+        is_always_a_sample=_is_query(run, models, where),
+        gives_only_documents=run.kind in ("retrieve", "post") and not has_failed,
+        is_id_of_memory=True,
+        n_without_text=len(run.ids_alone - _ids_with_texts(run)),
+        warnings=_warnings(run, documents),
+        # of a run that was made of a response: the response
+        native_run=run.result or run,
+        lookup_inputs=(run.outputs, run.inputs),
+        to_plain_value=snapshot.plain,
+    )
+    return [tree]
 
 
 def _settle(run: Run) -> None:
-    """Take what is no evidence out of a run, and add what its calls do not say, once."""
+    """Take what is no evidence out of a run's calls, and add what they do not say themselves.
+
+    A run is settled once, however often trees are made of it.
+    """
     if run.settled:
         return
-    run.documents_without_text = (*run.documents_without_text, *_settled(run.root))
+    run.documents_without_text = (*run.documents_without_text, *_clean_calls(run.root))
     run.settled = True
     capture.name_authors(run.root)
     capture.name_empty_searches(run.root)
     _add_searches_of_engines(run)
 
 
-def _said_before(run: Run, models: Sequence[Node], asked_question: str | None) -> _Said:
-    """What was said before the question: handed in, remembered, or shown to a model.
+def _earlier_conversation(
+    run: Run, models: Sequence[Node], asked_question: str | None
+) -> _History:
+    """Find the earlier turns of the conversation.
+
+    They were handed in or remembered, else they stand in other fields of the start
+    event, else in the prompts of the models.
 
     Args:
         run: The run.
         models: Its calls of models.
         asked_question: The question; None if it is not known.
     """
-    handed_in = _earlier(run)
-    if handed_in:
-        return _Said(capture.EarlierConversation(handed_in))
-    talk = capture.talk_in(run.talk, asked_question)
-    # a model that is called by itself answers for searches that are runs of their own
-    if talk.turns or run.kind in ("model", "program"):
-        return _Said(talk)
+    turns_given = _turns_given_or_remembered(run)
+    if turns_given:
+        return _History(capture.EarlierConversation(turns_given))
+    in_fields = capture.talk_in(run.talk, asked_question)
+    if in_fields.turns:
+        return _History(in_fields)
+    if run.kind in ("model", "program"):
+        # A model that the application calls by itself may answer from searches that are
+        # runs of their own. The core joins these runs, and finds their history.
+        return _History(in_fields)
     documents: list[Document] = []
     for node in run.root.walk():
         documents += node.documents or ()
     turns = _history_of_prompts(models, asked_question, documents)
-    # a chat history that was handed to ``predict_and_call`` holds no examples
-    is_of_prompt = bool(turns) and run.kind != "predict"
-    return _Said(replace(talk, turns=turns), is_of_prompt)
+    # ``predict_and_call`` is handed the chat history itself: no examples stand in it
+    may_be_examples = bool(turns) and run.kind != "predict"
+    return _History(replace(in_fields, turns=turns), is_of_prompt=may_be_examples)
 
 
 def _add_searches_of_engines(run: Run) -> None:
     """Add a search to each query engine that answers from nodes of its own making.
 
     An engine that turns the question into SQL makes a node of the rows, and hands it to
-    its synthesizer: no retriever is asked in the way that is recorded. Engines inside
-    of which anything was found or answered are left as they are.
+    its synthesizer. No retriever is recorded then, so the engine itself is taken for
+    the retriever. Engines inside of which anything was found or answered are left as
+    they are.
     """
     for engine in list(run.root.walk()):
-        is_query_engine = engine is not run.root or run.kind == "query"
-        if engine.kind != "agent" or not is_query_engine:
+        # the outermost call may also be a chat engine, an agent or a workflow
+        is_query_engine = engine.kind == "agent"
+        if engine is run.root:
+            is_query_engine = is_query_engine and run.kind == "query"
+        if not is_query_engine:
             continue
         _, *inner_calls = engine.walk()
         if any(inner.kind not in ("step", "model") for inner in inner_calls):
@@ -175,21 +202,20 @@ def _add_searches_of_engines(run: Run) -> None:
             if is_synthesizer and own_nodes:
                 # moments are whole numbers, so that this one is before the step alone
                 moment = step.began - 0.5
-                engine.children.append(
-                    Node(
-                        "retriever",
-                        engine.name,
-                        moment,
-                        moment,
-                        query=engine.query,
-                        documents=own_nodes,
-                    )
+                search = Node(
+                    "retriever",
+                    engine.name,
+                    began=moment,
+                    ended=moment,
+                    query=engine.query,
+                    documents=own_nodes,
                 )
+                engine.children.append(search)
                 break
 
 
 def _nodes_without_origin(step: Node, run: Run) -> tuple[Document, ...]:
-    """The nodes that a step was handed, but for those that the run was given or a call wrote."""
+    """The documents that a step was handed, without those that the run was given or a call wrote."""
     ids_given = {document.id for document in run.root.input_documents}
     return tuple(
         document
@@ -199,7 +225,7 @@ def _nodes_without_origin(step: Node, run: Run) -> tuple[Document, ...]:
 
 
 def _ids_with_texts(run: Run) -> set[str | None]:
-    """The ids of all nodes of a run whose texts were recorded."""
+    """The ids of all documents of a run whose texts were recorded."""
     return {
         document.id
         for node in run.root.walk()
@@ -207,8 +233,8 @@ def _ids_with_texts(run: Run) -> set[str | None]:
     }
 
 
-def _say_what_was_streamed(run: Run, models: Sequence[Node]) -> None:
-    """Take the streamed answer as the reply of the last model, where nothing else tells it."""
+def _note_streamed_reply(run: Run, models: Sequence[Node]) -> None:
+    """Take the streamed answer as the reply of the last model, where nothing else tells its reply."""
     last_model = models[-1] if models else None
     if last_model is None or not run.streamed or not run.root.text:
         return
@@ -217,11 +243,18 @@ def _say_what_was_streamed(run: Run, models: Sequence[Node]) -> None:
 
 
 def _answers(run: Run, flow: tuple[Document, ...] | None) -> tuple[Answer, ...]:
-    """What a run answered; a model or a program that was called by itself answers no question."""
+    """The answer of a run; empty without one.
+
+    A model or a program that the application calls by itself answers no question.
+    """
     text = run.root.text or ""
     if not text.strip() or run.kind in ("model", "program"):
         return ()
-    return (Answer(text, f"result of {run.kind}", _gathered(run), documents=flow),)
+    return (
+        Answer(
+            text, f"result of {run.kind}", _replies_put_together(run), documents=flow
+        ),
+    )
 
 
 def _is_query(run: Run, models: Sequence[Node], where: Overrides) -> bool:
@@ -232,104 +265,118 @@ def _is_query(run: Run, models: Sequence[Node], where: Overrides) -> bool:
     return run.kind == "workflow" and is_spoken_of
 
 
-def _settled(root: Node) -> tuple[Document, ...]:
-    """Take what is no evidence out of a tree.
+def _clean_calls(root: Node) -> tuple[Document, ...]:
+    """Take what is no evidence out of the calls of a run, and order its tools.
 
-    These are nodes without a text, pointers that were followed, and frames around
-    queries.
+    Messages of prompts get the role that they have in fact, and queries inside of tools
+    lose the words that the framework puts around them.
+
+    Args:
+        root: The outermost call of the run.
 
     Returns:
-        The nodes without a text, each id once.
+        The documents without a text, which were taken out, each id once.
     """
-    nodes = list(root.walk())
-    without_text = _take_out_nodes(nodes)
-    results = {node.text for node in nodes if node.kind == "tool"}
-    summaries = _summaries(nodes)
-    for node in nodes:
-        _order_tools(node)
-        node.prompt = tuple(
-            _as_it_was_meant(message, results, summaries) for message in node.prompt
+    calls = list(root.walk())
+    without_text = _drop_what_is_no_evidence(calls)
+    results = {call.text for call in calls if call.kind == "tool"}
+    summaries = _summaries(calls)
+    for call in calls:
+        _order_tools(call)
+        call.prompt = tuple(
+            _with_true_role(message, results, summaries) for message in call.prompt
         )
-        if node.kind == "tool" and node.query:
-            _take_off_the_frame(node)
+        if call.kind == "tool" and call.query:
+            _unwrap_queries(call)
     return without_text
 
 
-def _take_out_nodes(nodes: Sequence[Node]) -> tuple[Document, ...]:
-    """Take nodes without a text, and pointers that were followed, out of all lists.
+def _drop_what_is_no_evidence(calls: Sequence[Node]) -> tuple[Document, ...]:
+    """Take documents without a text, and unused pointers, out of the calls' lists.
 
-    A pointer that stands in a prompt stays.
+    A pointer stands for another index or table, such as "ask the index of 2023". A
+    retriever that finds one searches there and returns what it finds. So a pointer is
+    evidence only if a step took it as it is, or if a prompt shows it.
+
+    Args:
+        calls: The calls; their lists of documents are changed.
 
     Returns:
-        The nodes without a text, each id once.
+        The documents without a text, each id once.
     """
-    taken_ids = {document.id for node in nodes for document in node.input_documents}
-    prompts = [message.text for node in nodes for message in node.prompt]
-    without_text: dict[str | None, Document] = {}
+    ids_taken = {document.id for call in calls for document in call.input_documents}
+    prompts = [message.text for call in calls for message in call.prompt]
+    document_without_text: dict[str | None, Document] = {}
 
     def is_evidence(document: Document) -> bool:
         if not document.text.strip():
-            without_text[document.id] = document
+            document_without_text[document.id] = document
             return False
-        if not isinstance(document, Pointer) or document.id in taken_ids:
+        if not isinstance(document, Pointer) or document.id in ids_taken:
             return True
         return any(document.text in prompt for prompt in prompts)
 
-    for node in nodes:
-        node.input_documents = tuple(filter(is_evidence, node.input_documents))
-        if node.documents is not None:
-            node.documents = tuple(filter(is_evidence, node.documents))
-    return tuple(without_text.values())
+    for call in calls:
+        call.input_documents = tuple(filter(is_evidence, call.input_documents))
+        if call.documents is not None:
+            call.documents = tuple(filter(is_evidence, call.documents))
+    return tuple(document_without_text.values())
 
 
-def _summaries(nodes: Iterable[Node]) -> set[str]:
-    """What calls that only shorten the memory wrote."""
-    replies = [
-        child.reply
-        for node in nodes
-        for child in node.children
-        if child.kind == "ignored" and child.reply is not None
-    ]
-    return {reply.text for reply in replies if reply.text.strip()}
+def _summaries(calls: Iterable[Node]) -> set[str]:
+    """The texts that models wrote in order to shorten the memory."""
+    summaries = set()
+    for call in calls:
+        for child in call.children:
+            # a call of a model by a memory is marked as "ignored"
+            if child.kind == "ignored" and child.reply is not None:
+                summaries.add(child.reply.text)
+    return {text for text in summaries if text.strip()}
 
 
-def _order_tools(node: Node) -> None:
-    """Say of each tool below a call which agent called it, and in which place.
+def _order_tools(parent: Node) -> None:
+    """Say of each tool directly below a call which agent called it, and in which order.
 
-    Some providers know no ids and repeat the tool's name: then the arguments tell.
+    A tool answers the call of a model that has its id. Some providers give no ids, and
+    LlamaIndex takes the tool's name as the id: then several calls have the same id, and
+    the one with the tool's arguments counts.
     """
-    agents_and_calls = [
-        (child.agent, call)
-        for child in node.children
-        if child.reply is not None
-        for call in child.reply.tool_calls
-    ]
-    for child in node.children:
-        if child.kind != "tool":
+    agents_and_calls: list[tuple[str | None, ToolCall]] = []
+    for child in parent.children:
+        if child.reply is not None:
+            for tool_call in child.reply.tool_calls:
+                agents_and_calls.append((child.agent, tool_call))
+    for tool in parent.children:
+        if tool.kind != "tool":
             continue
-        same_id = [
-            place
-            for place, (_, call) in enumerate(agents_and_calls)
-            if call.id == child.tool_call_id
-        ]
-        same_arguments = [
-            place
-            for place in same_id
-            if snapshot.argument_of({"kwargs": agents_and_calls[place][1].arguments})
-            == child.query
-        ]
-        for place in (same_arguments or same_id)[:1]:
-            child.agent = agents_and_calls[place][0]
-            child.branch = f"{place:06}"
+        with_same_id = []
+        with_same_arguments = []
+        for index, (_, tool_call) in enumerate(agents_and_calls):
+            if tool_call.id != tool.tool_call_id:
+                continue
+            with_same_id.append(index)
+            argument = snapshot.argument_of({"kwargs": tool_call.arguments})
+            if argument == tool.query:
+                with_same_arguments.append(index)
+        candidates = with_same_arguments or with_same_id
+        if candidates:
+            index = candidates[0]
+            tool.agent, _ = agents_and_calls[index]
+            tool.branch = f"{index:06}"  # orders as text like the numbers
 
 
-def _as_it_was_meant(
+def _with_true_role(
     message: Message, results: Collection[str | None], summaries: Collection[str]
 ) -> Message:
-    """A message under the role that it has in fact.
+    """The message under the role that it has in fact.
 
-    The framework tells a summary of the memory, and the result of a ReAct agent's tool,
-    as words of somebody else.
+    The framework shows a model the summary of a memory, and what a tool of a ReAct
+    agent returned, as if somebody else had said it.
+
+    Args:
+        message: A message of a prompt.
+        results: What the tools of the run returned.
+        summaries: What models wrote in order to shorten the memory.
     """
     if message.text in summaries:
         return Message("summary", message.text)
@@ -340,10 +387,10 @@ def _as_it_was_meant(
     return message
 
 
-def _take_off_the_frame(tool: Node) -> None:
-    """Take the argument's name off the queries of a tool's calls.
+def _unwrap_queries(tool: Node) -> None:
+    """Take the name of a tool's argument off the queries inside the tool.
 
-    The framework's retriever tool writes it before the query.
+    The framework's retriever tool asks "input is QUERY" where QUERY is meant.
     """
     for child in tool.children:
         query = (child.query or "").strip()
@@ -352,9 +399,15 @@ def _take_off_the_frame(tool: Node) -> None:
 
 
 def question(run: Run) -> tuple[str | None, str]:
-    """The user's question and where it was found.
+    """Find the user's question in a run, and say where it was found.
 
-    The rules look at the queries where nothing says it.
+    It is the argument of an engine. Of a workflow it stands in the start event, in the
+    conversation that was handed in, or is the first query inside.
+
+    Returns:
+        The question and its place in words. None and "" for a run that answers no
+        question by itself, such as that of a retriever: the core's rules look at the
+        queries of all runs then.
     """
     if run.kind in ("retrieve", "post", "model", "program"):
         return None, ""
@@ -363,44 +416,67 @@ def question(run: Run) -> tuple[str | None, str]:
     fields = run.fields
     if fields.get("user_msg"):
         return fields["user_msg"], "user_msg"
-    named = _question_field(run)
-    if named is not None:
-        return fields[named], f"start event: {named}"
+    field_beside_history = _question_field(run)
+    if field_beside_history is not None:
+        return fields[field_beside_history], f"start event: {field_beside_history}"
     user_messages = [turn.content for turn in run.history if turn.role == "user"]
     if user_messages:
         return user_messages[-1], "last user message of chat_history"
     first_query = next((node.query for node in run.root.walk() if node.query), None)
-    fields_of_question = [name for name, text in fields.items() if text == first_query]
-    fields_of_question += [name for name in _QUESTION_FIELDS if name in fields]
-    fields_of_question += fields if len(fields) == 1 else ()
-    return (
-        (fields[fields_of_question[0]], f"start event: {fields_of_question[0]}")
-        if fields_of_question
-        else (first_query, "first query")
-    )
+    field = _likely_question_field(fields, first_query)
+    if field is not None:
+        return fields[field], f"start event: {field}"
+    return first_query, "first query"
+
+
+def _likely_question_field(
+    fields: Mapping[str, str], first_query: str | None
+) -> str | None:
+    """The field of a start event that is likely to hold the question; None without one.
+
+    Args:
+        fields: The texts of the start event by their names.
+        first_query: What the workflow asked first; None if it asked nothing.
+    """
+    for name, text in fields.items():
+        if text == first_query:
+            return name
+    for name in _QUESTION_FIELDS:
+        if name in fields:
+            return name
+    if len(fields) == 1:
+        (only_name,) = fields
+        return only_name
+    return None
 
 
 def _question_field(run: Run) -> str | None:
-    """The field of a start event that holds the question; None without a history.
+    """The field of a start event that holds the question beside a ``chat_history``.
 
-    Beside a ``chat_history`` the last message of the user is an earlier one.
+    The last message of the user in the history is an earlier one then. None without a
+    history, and without such a field.
     """
-    return next(
-        (name for name in _QUESTION_FIELDS if run.history and run.fields.get(name)),
-        None,
-    )
+    if not run.history:
+        return None
+    for name in _QUESTION_FIELDS:
+        if run.fields.get(name):
+            return name
+    return None
 
 
-def _earlier(run: Run) -> tuple[Turn, ...]:
-    """The turns before the question that the run was given or remembers.
+def _turns_given_or_remembered(run: Run) -> tuple[Turn, ...]:
+    """The turns before the question that the run was given, or that its memory keeps.
 
     Where a workflow's start event has no field for the question, the last turn of the
-    user is the question.
+    user is the question: the turns before it are returned.
     """
-    user_turns = [at for at, turn in enumerate(run.history) if turn.role == "user"]
-    is_named = bool(run.fields.get("user_msg")) or _question_field(run) is not None
-    handed = run.kind == "workflow" and not is_named and user_turns
-    return run.history[: user_turns[-1]] if handed else run.history
+    user_places = [
+        index for index, turn in enumerate(run.history) if turn.role == "user"
+    ]
+    has_field = bool(run.fields.get("user_msg")) or _question_field(run) is not None
+    if run.kind == "workflow" and not has_field and user_places:
+        return run.history[: user_places[-1]]
+    return run.history
 
 
 def _without_the_question(
@@ -408,15 +484,17 @@ def _without_the_question(
 ) -> tuple[Turn, ...]:
     """A history without the question of now at its end.
 
-    It stands there where an application puts the question into the memory first,
-    perhaps behind its author's name.
+    An application may put the question into the memory before it asks, perhaps behind
+    the author's name, such as "Ann: Where is Porto?".
     """
     asked = as_one_line(asked_question)
     if not asked or not history or history[-1].role != "user":
         return history
-    before, found, behind = as_one_line(history[-1].content).rpartition(asked)
-    is_the_question = bool(found) and not behind
-    if is_the_question and (not before or before.rstrip().endswith(_ENDS_OF_NAMES)):
+    last_line = as_one_line(history[-1].content)
+    if not last_line.endswith(asked):
+        return history
+    before = last_line.removesuffix(asked).rstrip()
+    if not before or before.endswith(_ENDS_OF_NAMES):
         return history[:-1]
     return history
 
@@ -426,26 +504,29 @@ def _history_of_prompts(
     asked_question: str | None,
     documents: Sequence[Document],
 ) -> tuple[Turn, ...]:
-    """Earlier turns of a conversation, as the prompts of the models show them.
+    """Find the earlier turns of a conversation in the prompts of the models.
 
-    Of the prompts that ask the question (any question, where it is not known) the one
-    with the longest history counts. Messages that only show documents of the run are
-    no turns.
+    Only prompts in which the user asks the question are read; if the question is not
+    known, prompts in which the user says anything. The longest history counts.
+
+    Args:
+        models: The calls of models.
+        asked_question: The question; None if it is not known.
+        documents: The documents of the run. Messages that only show these are no turns.
     """
     histories: list[tuple[Turn, ...]] = []
     for model in models:
         spoken = [message for message in model.prompt if not message.tool_calls]
-        of_user = {
+        lines_of_user = {
             as_one_line(message.text) for message in spoken if message.role == "user"
         }
-        asks = (
-            bool(of_user)
-            if asked_question is None
-            else as_one_line(asked_question) in of_user
-        )
+        if asked_question is None:
+            asks = bool(lines_of_user)
+        else:
+            asks = as_one_line(asked_question) in lines_of_user
         if asks:
-            said = capture.drop_shown_documents(spoken, documents)
-            histories.append(capture.history_in(said, asked_question))
+            spoken = capture.drop_shown_documents(spoken, documents)
+            histories.append(capture.history_in(spoken, asked_question))
     return max(histories, key=len, default=())
 
 
@@ -458,64 +539,76 @@ def _synthesizers(run: Run) -> list[Node]:
     ]
 
 
-def _flow(run: Run) -> tuple[Document, ...] | None:
-    """The nodes that reached the generator, by source nodes and synthesizers.
+def _documents_of_generator(run: Run) -> tuple[Document, ...] | None:
+    """Find the documents that reached the generator.
 
-    None if these do not tell.
+    They are the sources that the result names, with the texts that the synthesizers
+    were handed.
+
+    Returns:
+        - The documents.
+        - Empty if the last synthesizer was handed none, or shows its model none.
+        - None if the run does not tell.
     """
     synthesizers = _synthesizers(run)
-    if synthesizers and (
-        synthesizers[-1].name == "Generation" or not synthesizers[-1].input_documents
-    ):
-        return ()  # that one shows the model no nodes; another one had none
-    taken_by_id = {
+    if synthesizers:
+        last_one = synthesizers[-1]
+        # the framework's synthesizer that lets the model answer without any nodes
+        shows_no_nodes = last_one.name == "Generation"
+        if shows_no_nodes or not last_one.input_documents:
+            return ()
+    handed_by_id = {
         document.id: document
-        for node in synthesizers
-        for document in node.input_documents
+        for synthesizer in synthesizers
+        for document in synthesizer.input_documents
     }
-    documents = (taken_by_id.get(document.id, document) for document in run.sources)
-    return (
-        tuple(
-            document
-            for document in documents
-            if document.text.strip() and document.author is None
-        )
-        or None
-    )
+    documents = []
+    for source in run.sources:
+        document = handed_by_id.get(source.id, source)
+        # a document with an author is an answer of a nested engine, and no evidence
+        if document.text.strip() and document.author is None:
+            documents.append(document)
+    return tuple(documents) if documents else None
 
 
-def _gathered(run: Run) -> tuple[str, ...]:
-    """The replies that an answer was put together from, one per node or pack of nodes."""
-    parts = [
-        node
-        for node in _synthesizers(run)[-1:]
-        if node.name in ("Accumulate", "CompactAndAccumulate")
-    ]
-    replies = [
-        inner.reply.text
-        for node in parts
-        for inner in node.walk()
-        if inner.kind == "model" and inner.reply is not None
-    ]
-    return tuple(reply for reply in replies if reply in (run.root.text or ""))
+def _replies_put_together(run: Run) -> tuple[str, ...]:
+    """The replies that an answer was put together from, one per node or pack of nodes.
+
+    Empty if the last synthesizer does not put replies together.
+    """
+    synthesizers = _synthesizers(run)
+    if not synthesizers:
+        return ()
+    last_one = synthesizers[-1]
+    if last_one.name not in ("Accumulate", "CompactAndAccumulate"):
+        return ()
+    answer_text = run.root.text or ""
+    replies = []
+    for inner in last_one.walk():
+        if inner.kind == "model" and inner.reply is not None:
+            replies.append(inner.reply.text)
+    return tuple(reply for reply in replies if reply in answer_text)
 
 
-def _warnings(run: Run, flow: Sequence[Document] | None) -> tuple[str, ...]:
-    """What went wrong inside, in words."""
+def _warnings(run: Run, documents: Sequence[Document] | None) -> tuple[str, ...]:
+    """List what went wrong inside a run, in words.
+
+    Args:
+        run: The run.
+        documents: The documents that reached the generator; None if that is not known.
+    """
     warnings = []
-    nodes = list(run.root.walk())
-    if (
-        flow == ()
-        and run.root.error is None
-        and any(node.kind == "retriever" and node.documents for node in nodes)
-    ):
+    calls = list(run.root.walk())  # the outermost one first
+    has_failed = run.root.error is not None
+    has_found = any(call.kind == "retriever" and call.documents for call in calls)
+    none_reached = documents is not None and len(documents) == 0
+    if none_reached and has_found and not has_failed:
         warnings.append("nothing of what was retrieved reached the generator")
-    if (
-        any(node.error for node in nodes[1:] if node.kind == "agent")
-        and run.root.error is None
-    ):
+    # nested engines and agents are calls of the kind "agent"
+    has_failed_inside = any(call.kind == "agent" and call.error for call in calls[1:])
+    if has_failed_inside and not has_failed:
         warnings.append("a nested query failed, and the application went on without it")
-    if not run.is_complete and run.root.error is None:
+    if not run.is_complete and not has_failed:
         warnings.append("the streamed answer was not read to its end")
     if run.cut:
         warnings.append("the run had more steps than are kept; later ones are missing")
