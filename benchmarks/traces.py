@@ -360,7 +360,6 @@ def main() -> None:
     }
     if older_core is not None:
         print(table_of_both(rows))
-        return
     made = table({pair: counts for pair, (counts, _) in rows.items()})
     print(made)
     if "--write" in options:
