@@ -67,6 +67,10 @@ _FROM_ELSEWHERE = (
     "the prompt shows {} passages labelled like the contexts that no recorded search"
     " found; say where all of them are by contexts_from"
 )
+_SHORT_NOTES = (
+    "the prompt holds a few words that an earlier call wrote when it was shown {} more"
+    " documents: they may be its notes, or stand there by chance"
+)
 _IMAGINED = (
     "a model inside {} wrote a document that the answer was shown: it is evidence only"
     " if the model had searched"
@@ -214,6 +218,8 @@ def _doubts_of_prompt(
         yield "inferred", _QUOTED.format(rank)
     if n_from_elsewhere:
         yield "inferred", _FROM_ELSEWHERE.format(n_from_elsewhere)
+    if shown.keys_behind_notes:
+        yield "inferred", _SHORT_NOTES.format(len(shown.keys_behind_notes))
 
 
 def _ranks_quoted_by_assistant(

@@ -99,6 +99,8 @@ def passages_of(
         )
         if has_passages_from_elsewhere:
             notes = [_without_share_if_not_shown(note) for note in notes]
+        if shown is not None:
+            notes = _drop_shares_behind_notes(notes, retrieved, shown)
     warnings: list[str] = []
     if evidence_from == "prompt":
         warnings += _warnings_of_hidden_documents(notes)
@@ -197,6 +199,27 @@ def _without_share_if_not_shown(note: PassageNote) -> PassageNote:
     if note.share == 0.0 and note.kept is not False:
         return note.model_copy(update={"share": None})
     return note
+
+
+def _drop_shares_behind_notes(
+    notes: Sequence[PassageNote], retrieved: Sequence[Document], shown: ShownToCall
+) -> list[PassageNote]:
+    """The notes, without the word "not shown" of documents whose notes may be shown.
+
+    A model may have been shown a document alone, and its few words stand in the prompt
+    of the answer.
+
+    Args:
+        notes: The notes so far, one for each retrieved document.
+        retrieved: The retrieved documents.
+        shown: What the answering call was shown.
+    """
+    return [
+        _without_share_if_not_shown(note)
+        if document.key in shown.keys_behind_notes
+        else note
+        for note, document in zip(notes, retrieved, strict=True)
+    ]
 
 
 def _notes_of_searches_and_steps(

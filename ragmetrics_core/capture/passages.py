@@ -14,6 +14,12 @@ PASSAGE = 48  # from the middle of a text
 EDGE = 32  # from the beginning or the end of a text
 SHORTEST = 16  # a whole text
 _STEP = 16
+# "[2] ", "2. ", "**Source 2**: ", "Note on page 2 – ", "- " at the beginning of a line
+_LIST_LABEL = (
+    r"(?m)^[ \t]*(?:[^\w\n]{0,3}(?:[^\W\d][\w ]{0,24})?[ \t]?\d{1,3}[ \t]?[^\w\s,]{1,4}"
+    r"|[-*•–])[ \t]*"
+)
+_END_OF_ENTRY = r"[ \t]*[.;,]?[ \t]*$"
 # Windows of this length are taken at every step. So long a window lies inside each
 # shared passage, wherever the passage begins.
 _WINDOW = PASSAGE - _STEP + 1
@@ -76,3 +82,30 @@ def stands_apart(text: str, message: str) -> bool:
     behind = r"[ \t]*(?:$|[\n\"'`<)\]])"
     text_apart = f"{before}{re.escape(text)}{behind}"
     return re.search(text_apart, message) is not None
+
+
+def is_an_entry_of(text: str, message: str) -> bool:
+    r"""Whether a text is an entry of a list in a message.
+
+    It fills a line, up to a full stop or comma, behind the label of a list: a number
+    or a dash, perhaps with a word such as "Document" before the number.
+
+    Examples:
+        >>> is_an_entry_of("4 May 1874", "Notes:\\n[1] Two lanes\n[2] 4 May 1874\n")
+        True
+        >>> is_an_entry_of("4 May 1874", "It was opened on 4 May 1874 by the mayor.")
+        False
+    """
+    if text not in message:
+        return False
+    return re.search(_LIST_LABEL + re.escape(text) + _END_OF_ENTRY, message) is not None
+
+
+def has_words(message: str, words: str) -> bool:
+    """Whether some words stand in a message as such, not as parts of longer words.
+
+    False for no words.
+    """
+    if not words or words not in message:
+        return False
+    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", message) is not None

@@ -17,7 +17,7 @@ from functools import cached_property
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
-from ragmetrics_core.capture.passages import stands_apart
+from ragmetrics_core.capture.passages import has_words, is_an_entry_of, stands_apart
 from ragmetrics_core.capture.places import Finding, unite_findings
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
 from ragmetrics_core.capture.prompt_search import (
@@ -32,6 +32,8 @@ from ragmetrics_core.capture.prompt_search import (
     unknown_candidates,
 )
 from ragmetrics_core.capture.tree import Document, DocumentKey, Message, Node
+
+_LEAST_DIGITS = 3  # of a number that stands in a prompt by no chance
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class ShownToCall:
             list.
         calls: The call and those that feed it, in the order in which they began.
         calls_showing_documents: Those of these calls whose own prompts show documents.
+        keys_behind_notes: Keys of documents that only another call was shown, whose few
+            words stand in the prompt. They may be its note, or stand there by chance.
     """
 
     shown_documents: Mapping[DocumentKey, ShownDocument]
@@ -56,6 +60,7 @@ class ShownToCall:
     keys_in_order: tuple[DocumentKey, ...]
     calls: tuple[Node, ...]
     calls_showing_documents: tuple[Node, ...]
+    keys_behind_notes: frozenset[DocumentKey]
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,53 @@ class PromptContents:
             keys_in_order=tuple(order),
             calls=tuple(readers),
             calls_showing_documents=tuple(calls_showing),
+            keys_behind_notes=self._keys_behind_notes(call, readers)
+            - best_showing_of.keys(),
         )
+
+    def _keys_behind_notes(
+        self, call: Node, readers: Sequence[Node]
+    ) -> frozenset[DocumentKey]:
+        """Keys of the documents of which a call may have been shown a short note.
+
+        Where the prompt holds one such note, single words and verdicts beside it count
+        as notes as well.
+
+        Args:
+            call: The call.
+            readers: The call, and the calls that are known to feed it.
+        """
+        texts = [message.text for message in call.prompt if message.role != "assistant"]
+        calls_with_words_shown: list[Node] = []
+        for earlier_call in self._calls_that_may_be_read:
+            is_earlier = end_of(earlier_call) <= call.began
+            words = self._few_words_of(earlier_call)
+            is_shown = any(has_words(text, words) for text in texts)
+            if is_earlier and is_shown and earlier_call not in readers:
+                calls_with_words_shown.append(earlier_call)
+        if not any(self._tells_by_itself(noting) for noting in calls_with_words_shown):
+            return frozenset()
+        keys: set[DocumentKey] = set()
+        for noting_call in calls_with_words_shown:
+            keys.update(self._shown_by_itself(noting_call).shown_documents)
+        return frozenset(keys)
+
+    def _few_words_of(self, call: Node) -> str:
+        """What a call wrote, without the full stop, if it is short and no structure; else empty."""
+        reply = self.calls.replies[call]
+        words = reply.text.strip().rstrip(".")
+        is_long = len(words) >= DISTINCTIVE_LENGTH
+        return "" if is_long or reply.values else words
+
+    def _tells_by_itself(self, call: Node) -> bool:
+        """Whether the few words of a call stand in a prompt by no mere chance.
+
+        A verdict and a single word may. A number of three digits is no such word.
+        """
+        words = self._few_words_of(call)
+        n_digits = sum(map(str.isdigit, words))
+        is_single_word = len(words.split()) < 2 and n_digits < _LEAST_DIGITS
+        return not self.calls.replies[call].is_verdict and not is_single_word
 
     def _call_and_feeding_calls(self, call: Node) -> list[Node]:
         """A call, the calls that feed it, and those that feed them, in their order."""
@@ -376,12 +427,14 @@ class PromptContents:
             if earlier_call is call or end_of(earlier_call) > call.began:
                 continue
             for text in self._texts_written_by(earlier_call):
+                is_entry = self._is_a_list_entry(earlier_call, text, message_texts)
                 if (
                     len(text) >= DISTINCTIVE_LENGTH
                     or as_one_line(text) in results
                     or self._is_a_short_answer(earlier_call, text, message_texts)
+                    or is_entry
                 ):
-                    replies.append(_EarlierReply(earlier_call, text))
+                    replies.append(_EarlierReply(earlier_call, text, is_entry))
         return replies
 
     def _is_a_short_answer(
@@ -394,6 +447,17 @@ class PromptContents:
         if self.calls.replies[call].is_verdict or not text.strip():
             return False
         return any(stands_apart(text.strip(), message) for message in message_texts)
+
+    def _is_a_list_entry(
+        self, call: Node, text: str, message_texts: Sequence[str]
+    ) -> bool:
+        """Whether a reply is an entry of a list in a prompt.
+
+        There it is a note that a model wrote of a document. A verdict is none.
+        """
+        if self.calls.replies[call].is_verdict or not text.strip():
+            return False
+        return any(is_an_entry_of(text.strip(), message) for message in message_texts)
 
     def _texts_written_by(self, call: Node) -> list[str]:
         """What a call wrote: its text, and the texts of its structure, each once."""
@@ -474,10 +538,12 @@ class _EarlierReply:
     Attributes:
         call: The call of a model.
         text: What it wrote, or a text of its structure.
+        is_entry: Whether it is an entry of a list in the prompt.
     """
 
     call: Node
     text: str
+    is_entry: bool
 
 
 def _results_shown(call: Node) -> set[str]:
@@ -539,7 +605,8 @@ def _calls_read(
 ) -> list[Node]:
     """Calls of which a prompt shows what they wrote.
 
-    A draft may be a document word for word: where that stands, the draft may.
+    A draft may be a document word for word: where that stands, the draft may. The words
+    of an entry of a list may stand elsewhere, too; as an entry they are the reply.
 
     Args:
         replies: The texts that were sought.
@@ -549,7 +616,10 @@ def _calls_read(
     document_lines = {as_one_line(document.text) for document, _ in showing_of.values()}
     calls = []
     for reply, place in zip(replies, places, strict=True):
-        if place.extent == "whole" or as_one_line(reply.text) in document_lines:
+        is_shown = place.extent == "whole"
+        is_document = as_one_line(reply.text) in document_lines
+        is_note = reply.is_entry and place.outcome == "unknown"
+        if is_shown or is_document or is_note:
             calls.append(reply.call)
     return calls
 

@@ -648,7 +648,7 @@ APPS: dict[str, App] = {
             ("It is red [S9].", (), ("S9",)),
         ],
     ),
-    "summaries that are numbered": App(summaries, "not known what the model"),
+    "summaries that are numbered": App(summaries, "does not tell which context"),
     "an answer made nicer by a second call": App(
         rewritten, [("The bridge opened in 1874 [3], they say.", (2,), ())]
     ),
