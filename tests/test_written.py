@@ -23,12 +23,14 @@ def own_words(*originals: str, reply: str = REPLY, asked: str = ASKED) -> ModelT
     ("before", "is_held"), [(4.9, False), (5.0, True), (6.0, True)]
 )
 def test_a_reply_counts_from_when_it_was_there(before: float, is_held: bool) -> None:
-    assert own_words().hold(f"Response: {REPLY}", before) == is_held
+    assert own_words().are_source_of(f"Response: {REPLY}", before) == is_held
 
 
 def test_a_text_that_holds_no_reply_is_no_models() -> None:
-    assert not own_words().hold(f"Response: {FOUND}", 6.0)
-    assert not ModelTexts([], [ASKED], frozenset()).hold(f"Response: {REPLY}", 6.0)
+    assert not own_words().are_source_of(f"Response: {FOUND}", 6.0)
+    assert not ModelTexts([], [ASKED], frozenset()).are_source_of(
+        f"Response: {REPLY}", 6.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def test_a_text_that_holds_no_reply_is_no_models() -> None:
 def test_half_of_a_framed_reply_is_the_reply_or_what_was_asked(
     frame: str, is_held: bool
 ) -> None:
-    assert own_words().hold(f"{frame} {REPLY}", 6.0) == is_held
+    assert own_words().are_source_of(f"{frame} {REPLY}", 6.0) == is_held
 
 
 @pytest.mark.parametrize(("length", "is_held"), [(LEAST - 1, False), (LEAST, True)])
@@ -52,7 +54,7 @@ def test_a_short_reply_stands_in_other_texts_by_chance(
 ) -> None:
     reply = REPLY[:length]
     assert len(reply) == length
-    assert own_words(reply=reply).hold(f"Response: {reply}", 6.0) == is_held
+    assert own_words(reply=reply).are_source_of(f"Response: {reply}", 6.0) == is_held
 
 
 @pytest.mark.parametrize(("length", "is_held"), [(LEAST - 1, False), (LEAST, True)])
@@ -60,7 +62,7 @@ def test_a_short_question_is_no_frame(length: int, is_held: bool) -> None:
     asked = ASKED[:length]
     assert len(asked) == length
     words = own_words(asked=asked)
-    assert words.hold(f"{asked} {'x' * 40} {REPLY}", 6.0) == is_held
+    assert words.are_source_of(f"{asked} {'x' * 40} {REPLY}", 6.0) == is_held
 
 
 @pytest.mark.parametrize(
@@ -75,13 +77,13 @@ def test_what_was_found_is_no_models_whatever_it_quotes(original: str) -> None:
     text = original if original.endswith(REPLY) else f"Response: {REPLY}"
     if original.endswith(FOUND):
         text = f"{PAGE} {REPLY}"
-    assert own_words().hold(text, 6.0)
-    assert not own_words(original).hold(text, 6.0)
+    assert own_words().are_source_of(text, 6.0)
+    assert not own_words(original).are_source_of(text, 6.0)
 
 
 def test_a_reply_may_quote_what_was_found() -> None:
     reply = f"As the page says: {FOUND}"
-    assert own_words(FOUND, reply=reply).hold(f"Response: {reply}", 6.0)
+    assert own_words(FOUND, reply=reply).are_source_of(f"Response: {reply}", 6.0)
 
 
 # Authors of documents, and what tools hand on

@@ -98,7 +98,9 @@ class Arrivals:
                 arrivals.append(arrival)
         for step, documents in documents_of_steps.items():
             arrivals.append(Arrival("retrieval", step, documents))
-        return sorted(arrivals, key=lambda arrival: self.order.places_of(arrival.node))
+        return sorted(
+            arrivals, key=lambda arrival: self.order.sort_keys_of(arrival.node)
+        )
 
     def documents_retrieved(
         self,
@@ -148,7 +150,7 @@ class Arrivals:
         Those that ran at the same time count as begun together. Of these comes first
         the one whose documents were shown first.
         """
-        began = self.order.began_with_those_beside(documents_by_call)
+        began = self.order.earliest_concurrent_begin(documents_by_call)
         n_shown = len(shown_keys)
         rank_by_key: dict[DocumentKey, int] = {}
         for rank, key in enumerate(shown_keys):
@@ -160,7 +162,7 @@ class Arrivals:
                 for document in documents_by_call[node]
             ]
             first_shown = min(ranks, default=n_shown)
-            return began[node], first_shown, self.order.places_of(node)
+            return began[node], first_shown, self.order.sort_keys_of(node)
 
         return sorted(documents_by_call, key=position)
 

@@ -1,4 +1,9 @@
-"""What models of a run wrote, as against what was found and only quotes it. Pure."""
+"""Tells documents that a model of the run wrote from documents that were found. Pure.
+
+A nested engine hands its answer on as a document: "Sub question: When did it open?
+Response: In 1874." Such a document is no evidence. Its **author** is the call that wrote
+the answer. A found page that quotes "In 1874." among its own words has no author.
+"""
 
 from __future__ import annotations
 
@@ -21,46 +26,47 @@ _MOST_OF_IT = 0.5
 
 @dataclass(frozen=True, eq=False)
 class ModelTexts:
-    """The **own words** of a run: what its models wrote, as against what was found.
+    """The texts that the models of a run wrote, to recognise them in documents.
 
-    A nested engine hands its answer on as a document. That is no evidence, and here it
-    is recognised.
+    A nested engine hands its answer on as a document, perhaps in a frame such as "Sub
+    question: … Response: …". That is no evidence.
 
     Args:
-        replies: What models and nested engines answered, each with the moment of its
-            end. Queries, verdicts and routes are none: these steer the run.
-        asked: Questions, queries and other texts that steer. A frame around a reply may
-            repeat them.
+        replies: The answers of models and nested engines, each with the moment of its
+            end. Queries, verdicts and routes are left out: these steer the run.
+        queries: Questions, queries and other texts that steer the run. A frame around a
+            reply may repeat them.
         originals: The texts that were found: of documents that retrievers and tools
             returned, and of tools' results that no model wrote.
     """
 
     replies: Sequence[tuple[float, str]]
-    asked: Sequence[str]
+    queries: Sequence[str]
     originals: Collection[str]
-    _hold_by_text: dict[tuple[str, int], bool] = field(default_factory=dict)
+    # by document text and by how many replies ended before it was there
+    _is_reply_by_text: dict[tuple[str, int], bool] = field(default_factory=dict)
 
-    def hold(self, text: str, before: float) -> bool:
-        """Whether a document's text is a model's reply in a frame: "Sub question: …  Response: …".
+    def are_source_of(self, text: str, before: float) -> bool:
+        """Return whether a document's text is a reply of a model, alone or in a frame.
 
-        A text that was found, or cut from what was found, is no model's, whatever it
-        quotes. Neither is a page of which a model's sentence is only a small part: a
-        web page that repeats the rewritten question (LangGraph's CRAG).
+        A text that was found, or cut from a text that was found, is no model's, even if
+        it quotes a reply. Neither is a page of which a model's sentence is only a small
+        part, such as a web page that repeats the rewritten question.
 
         Args:
             text: The text of a document.
-            before: When it was there; later replies do not count.
+            before: When the document was there; later replies do not count.
         """
         n_replies = sum(ended <= before for ended, _ in self._reply_streams)
         if n_replies == 0:
             return False
-        if (text, n_replies) not in self._hold_by_text:
+        if (text, n_replies) not in self._is_reply_by_text:
             is_reply = self._is_framed_reply(text, n_replies)
-            self._hold_by_text[text, n_replies] = is_reply
-        return self._hold_by_text[text, n_replies]
+            self._is_reply_by_text[text, n_replies] = is_reply
+        return self._is_reply_by_text[text, n_replies]
 
     def _is_framed_reply(self, text: str, n_replies: int) -> bool:
-        """Whether a document's text is a model's reply, alone or in a frame.
+        """Return whether a document's text is a model's reply, alone or in a frame.
 
         The text must hold an earlier reply. Replies and queries must make up most of
         it. What is left of it without them is the frame. Neither the text nor the frame
@@ -105,7 +111,9 @@ class ModelTexts:
     @cached_property
     def _query_streams(self) -> list[bytes]:
         """The queries and questions that are long enough, as streams, each once."""
-        long_texts = [text for text in dict.fromkeys(self.asked) if len(text) >= LEAST]
+        long_texts = [
+            text for text in dict.fromkeys(self.queries) if len(text) >= LEAST
+        ]
         return _streams_with_letters(long_texts)
 
     @cached_property
@@ -115,13 +123,16 @@ class ModelTexts:
 
 
 def _streams_with_letters(texts: Iterable[str]) -> list[bytes]:
-    """The letters of some texts, without those that have none."""
+    """Return the letters and digits of texts as bytes; texts without any are left out."""
     streams = [letters_of(text) for text in texts]
     return [letters for letters in streams if letters]
 
 
 def _remove_parts(letters: bytes, parts: Iterable[bytes]) -> bytes:
-    """A text without some parts of it, which may overlap; each is taken out once."""
+    """Return a text without some parts of it; the parts may overlap.
+
+    Only the first occurrence of each part is removed.
+    """
     is_covered = bytearray(len(letters))
     for part in parts:
         start = letters.find(part)
@@ -131,38 +142,43 @@ def _remove_parts(letters: bytes, parts: Iterable[bytes]) -> bytes:
 
 
 def name_authors(root: Node) -> None:
-    """Write into documents which call of the run wrote them.
+    """Mark each document that a call of the run wrote with that call, its **author**.
 
-    LlamaIndex's engines for sub-questions and several steps hand on answers as nodes,
-    with ids of their own, and so do retrievers that ask an engine. Another document
-    that a retriever ever held has no author. What a tool hands on of answers inside it
-    counts as taken by the tool.
+    LlamaIndex's engine for sub-questions answers each of them by a nested engine, and
+    gives the answers as documents to the next call. Documents that a retriever found
+    get no author, even if they hold such an answer.
+
+    A tool that returns the answer of an engine inside it, as a line of its text, gets
+    that text as an input document whose author is the engine.
 
     Args:
-        root: The outermost call; its calls, and the documents taken by them, are
-            changed.
+        root: The outermost call. The calls below it are changed: nested engines become
+            agents (``separate_engines``), and documents get their authors.
     """
     separate_engines(root)
     nodes = list(root.walk())
-    answers = _answers_inside(nodes)
-    if not answers:
+    answer_by_call = _answers_of_nested_calls(nodes)
+    if not answer_by_call:
         return
     originals = _originals_of(nodes)
     for node in nodes:
         if node.kind == "tool" and node.text:
-            node.input_documents = _documents_handed_on(node, answers)
+            node.input_documents = _answers_in_text_of(node, answer_by_call)
             continue
-        earlier = [call for call in answers if (call.ended or 0) < node.began]
+        earlier_calls = [
+            call for call in answer_by_call if (call.ended or 0) < node.began
+        ]
         documents = []
         for document in node.input_documents:
-            author = _author(document, earlier, answers, originals)
+            author = _author(document, earlier_calls, answer_by_call, originals)
             documents.append(replace(document, author=author))
         node.input_documents = tuple(documents)
-    hand_on_authors([root])
+    # calls that returned or were given the same documents elsewhere
+    copy_authors([root])
 
 
-def _answers_inside(nodes: Sequence[Node]) -> dict[Node, str]:
-    """What agents and steps below the outermost call answered, by the call."""
+def _answers_of_nested_calls(nodes: Sequence[Node]) -> dict[Node, str]:
+    """Return the answers of agents and steps below the outermost call, by the call."""
     answers = {}
     for node in nodes[1:]:
         answer = (node.text or "").strip()
@@ -172,9 +188,10 @@ def _answers_inside(nodes: Sequence[Node]) -> dict[Node, str]:
 
 
 def _originals_of(nodes: Sequence[Node]) -> _Originals:
-    """The documents of retrievers and rerankers, without what nested engines wrote.
+    """Return the documents of retrievers and rerankers that no nested engine wrote.
 
-    A retriever may ask an engine, and a reranker hands on what that wrote.
+    A retriever may ask an engine and return its answer as a document. Such documents
+    have their author already, and are left out.
     """
     written_keys = set(_author_by_key(nodes))
     ids = set()
@@ -191,11 +208,11 @@ def _originals_of(nodes: Sequence[Node]) -> _Originals:
     return _Originals(ids, texts)
 
 
-def hand_on_authors(roots: Sequence[Node]) -> None:
-    """Write the authors of documents into other runs that were handed the documents.
+def copy_authors(roots: Sequence[Node]) -> None:
+    """Give all copies of a document the author that one copy has.
 
-    An application may call the reranker of what a retriever took from an engine as a
-    run of its own.
+    A retriever may ask an engine and return its answer as a document. The application
+    may then call a reranker with that document, as a run of its own.
 
     Args:
         roots: The outermost calls of runs of one turn; documents of their calls are
@@ -214,9 +231,9 @@ def hand_on_authors(roots: Sequence[Node]) -> None:
 
 
 def _author_by_key(nodes: Iterable[Node]) -> dict[DocumentKey, Node]:
-    """The authors of the documents that some calls gave, by the document's key.
+    """Return the authors of the documents that calls returned, by the document's key.
 
-    Documents that no call of the run wrote are left out.
+    Documents without an author are left out.
     """
     author_by_key = {}
     for node in nodes:
@@ -229,7 +246,7 @@ def _author_by_key(nodes: Iterable[Node]) -> dict[DocumentKey, Node]:
 def _with_authors(
     documents: Sequence[Document], author_by_key: Mapping[DocumentKey, Node]
 ) -> tuple[Document, ...]:
-    """Documents with their authors; those without one in the mapping stay as they are."""
+    """Return documents with the authors of a mapping; other documents stay as they are."""
     with_authors = []
     for document in documents:
         author = author_by_key.get(document.key, document.author)
@@ -250,44 +267,59 @@ class _Originals:
     texts: Collection[str]
 
     def hold(self, document: Document) -> bool:
-        """Whether a document is one of them."""
+        """Return whether a document is one of them, by its id or its text."""
         has_their_id = document.id is not None and document.id in self.ids
         return has_their_id or document.text in self.texts
 
 
 def _author(
     document: Document,
-    earlier: Iterable[Node],
-    answers: Mapping[Node, str],
+    earlier_calls: Iterable[Node],
+    answer_by_call: Mapping[Node, str],
     originals: _Originals,
 ) -> Node | None:
-    """The call that wrote a document's text; None if the document was found.
+    """Return the call that wrote a document's text; None if the document was found.
 
-    It is the first of some earlier calls whose answer stands in the document, perhaps
-    in a frame. A page that quotes a whole document as well must be no more than a short
-    frame.
+    It is the first earlier call whose answer stands in the document. Around the answer
+    there may be other words, its **frame**: "Sub question: … Response: ". If the
+    document also holds the whole text of a found document, the frame must be short.
+
+    Args:
+        document: The document.
+        earlier_calls: The calls that ended before the document was given to a call.
+        answer_by_call: What each of them answered.
+        originals: The documents that retrievers and rerankers returned.
     """
     if originals.hold(document):
         return None
-    for answering in earlier:
-        if answers[answering] not in document.text:
+    for call in earlier_calls:
+        answer = answer_by_call[call]
+        if answer not in document.text:
             continue
-        frame = frame_of(document.text, answers[answering], answering.query)
-        # an answer may quote a whole document, and so may a page that holds the two
-        quotes_one = any(text in document.text for text in originals.texts)
-        if not quotes_one or len(frame) < LONGEST_FRAME:
-            return answering
+        # either the answer quotes a found document in full, or the document is a page
+        # that holds both; such a page has many words besides the answer
+        holds_original = any(text in document.text for text in originals.texts)
+        frame = frame_of(document.text, answer, call.query)
+        if not holds_original or len(frame) < LONGEST_FRAME:
+            return call
     return None
 
 
-def _documents_handed_on(
-    tool: Node, answers: Mapping[Node, str]
+def _answers_in_text_of(
+    tool: Node, answer_by_call: Mapping[Node, str]
 ) -> tuple[Document, ...]:
-    """What a tool hands on of the answers of engines inside it, perhaps among other words."""
+    """Return a tool's text as a document for each engine inside whose answer it returns.
+
+    The answer is the whole text, or a line of it.
+
+    Args:
+        tool: The tool.
+        answer_by_call: The answers of nested calls.
+    """
     text = tool.text or ""
     lines = (text.strip(), *text.splitlines())
     documents = []
-    for inner in tool.walk():
-        if answers.get(inner) in lines:
-            documents.append(Document(text, author=inner))
+    for inner_call in tool.walk():
+        if answer_by_call.get(inner_call) in lines:
+            documents.append(Document(text, author=inner_call))
     return tuple(documents)

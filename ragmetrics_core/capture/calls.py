@@ -677,13 +677,14 @@ class Calls:
         """
         found = []
         for document in documents:
-            has_author = document.author is not None
-            if not has_author and not self._own_words.hold(document.text, before):
+            if document.author is not None:
+                continue
+            if not self._texts_of_models.are_source_of(document.text, before):
                 found.append(document)
         return tuple(found)
 
     @cached_property
-    def _own_words(self) -> ModelTexts:
+    def _texts_of_models(self) -> ModelTexts:
         """Collect what the run's models wrote, to tell it from what was found.
 
         Answers of models and of sub-agents are kept with the time of their end, since a
@@ -706,7 +707,7 @@ class Calls:
             steering_texts.append(self.tree.question)
         return ModelTexts(
             replies=answers,
-            asked=steering_texts,
+            queries=steering_texts,
             originals=frozenset(self._texts_found()),
         )
 

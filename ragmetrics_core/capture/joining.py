@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ragmetrics_core.capture.authors import hand_on_authors
+from ragmetrics_core.capture.authors import copy_authors
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
@@ -44,7 +44,7 @@ def join_trees(trees: Sequence[Tree], name: str) -> Tree:
     if len(trees) == 1:
         return trees[0]
     roots = [tree.root for tree in trees]
-    hand_on_authors(roots)
+    copy_authors(roots)
     joined_root = Node("step", name, roots[0].began, roots[-1].ended, roots)
     calls = Calls(Tree(joined_root))
     asking_run = _asking_run(trees, calls)

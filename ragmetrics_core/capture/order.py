@@ -1,7 +1,12 @@
-"""In which order the calls of a run stand in the ledger. Pure.
+"""The order in which the calls of a run stand in the ledger. Pure.
 
-They stand by step, then in the model's own order of its tool calls, then by their
-beginning.
+Calls are sorted by their step, then in the order in which the model asked for them, then
+by when they began. A **step** counts the model calls before a call::
+
+    model      asks for the tools "search" and "weather"
+    weather    began first     step 1, second tool call of the model
+    search     began second    step 1, first tool call: stands before "weather"
+    model      answers
 """
 
 from __future__ import annotations
@@ -18,17 +23,19 @@ from math import inf
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.tree import Node, Path, ToolCall
 
-_LAST = 1 << 30  # the rank of a call that no model made
-# step, rank among the model's calls, beginning of the calls beside each other, branches,
-# beginning
-Place = tuple[int, int, float, str, float]
+_LAST = 1 << 30  # the rank of a call that no model asked for
+# What one call is sorted by, the first difference counts:
+#   1. its step: how many model calls began before it
+#   2. its rank: its number among the tool calls that models asked for
+#   3. when it began; of a call in a parallel branch, when the branches began
+#   4. the names of the parallel branches that it is in, "" without one
+#   5. when it began itself
+SortKey = tuple[int, int, float, str, float]
 
 
 @dataclass(frozen=True, eq=False)
 class CallOrder:
     """The order of the calls of one run.
-
-    A **step** is the number of model calls that began before a call in the same tool.
 
     Attributes:
         calls: The calls.
@@ -36,33 +43,37 @@ class CallOrder:
 
     calls: Calls
 
-    def places_of(self, call: Node) -> list[Place]:
-        """What a call is sorted by: the places of the tools around it, then its own."""
+    def sort_keys_of(self, call: Node) -> list[SortKey]:
+        """Return what a call is sorted by: a key of each tool around it, then its own.
+
+        The outermost tool stands first. So calls inside one tool stay together.
+        """
         path = self.calls.paths[call]
-        places = []
+        sort_keys = []
         for depth, node in enumerate(path):
             if node.kind != "tool" and node is not call:
                 continue
+            # the model calls of the same agent's loop: those inside the same tools
             tools_around = tools_of(path[:depth])
-            models_began = self._beginnings_by_tools.get(tools_around, ())
+            models_began = self._model_beginnings_by_tools.get(tools_around, ())
             step = bisect_left(models_began, node.began)
             rank = self._rank_by_tool_call.get(node.tool_call_id, _LAST)
             began, branches = _beginning_and_branches(path[: depth + 1])
-            places.append((step, rank, began, branches, node.began))
-        return places
+            sort_keys.append((step, rank, began, branches, node.began))
+        return sort_keys
 
     def step_of(self, call: Node) -> int:
-        """The step of a call.
+        """Return the step of a call.
 
         It is the number of the turn's model calls that began before it, or before the
         outermost tool around it.
         """
-        outermost_place = self.places_of(call)[0]
-        step, *_ = outermost_place
+        key_of_outermost = self.sort_keys_of(call)[0]
+        step, *_ = key_of_outermost
         return step
 
     def agent_of(self, call: Node) -> str | None:
-        """The agent that made a call; None where there are not several."""
+        """Return the agent that made a call; None where the run has only one agent."""
         if len(self._agents) <= 1:
             return None
         return _innermost_agent(self.calls.paths[call])
@@ -87,7 +98,7 @@ class CallOrder:
 
     @cached_property
     def _rank_by_tool_call(self) -> Mapping[str | None, int]:
-        """The place of each tool call among those that models made, by its id."""
+        """The number of each tool call among all that models asked for, by its id."""
         tool_calls: list[ToolCall] = []
         for node in self.calls.nodes:
             if node.reply is not None:
@@ -98,8 +109,8 @@ class CallOrder:
         return rank_by_id
 
     @cached_property
-    def _beginnings_by_tools(self) -> Mapping[Path, list[float]]:
-        """When the model calls began, in order, by the tools around them."""
+    def _model_beginnings_by_tools(self) -> Mapping[Path, list[float]]:
+        """When the model calls began, in ascending order, by the tools around them."""
         beginnings: dict[Path, list[float]] = defaultdict(list)
         for model in self.model_calls:
             tools_around = tools_of(self.calls.paths[model])
@@ -108,33 +119,40 @@ class CallOrder:
             moments.sort()
         return beginnings
 
-    def began_with_those_beside(self, chosen: Iterable[Node]) -> dict[Node, float]:
-        """For each of some calls when the first began of those that ran beside it.
+    def earliest_concurrent_begin(self, chosen: Iterable[Node]) -> dict[Node, float]:
+        """Return for each chosen call when the first chosen call began that ran with it.
 
-        Calls in branches that ran at the same time count, too.
+        Two calls ran at the same time if they overlap in time, or if calls around them
+        do that have one parent: two branches of a parallel step. A call that ran alone
+        gets its own beginning, or that of a chosen call around it.
+
+        Args:
+            chosen: The calls. Other calls do not count.
         """
         calls = list(chosen)
         paths = self.calls.paths
-        # the calls on the way to the chosen ones, by the call that holds them
-        branches_of: dict[Node, set[Node]] = defaultdict(set)
-        first_inside: dict[Node, float] = {}
+        # of each call on the way to chosen ones: its children on that way
+        branches_by_parent: dict[Node, set[Node]] = defaultdict(set)
+        # of each such call: when the first chosen call began that is it or inside it
+        first_begin_inside: dict[Node, float] = {}
         for call in calls:
             for node in paths[call]:
-                first_inside[node] = min(first_inside.get(node, call.began), call.began)
+                first_before = first_begin_inside.get(node, call.began)
+                first_begin_inside[node] = min(first_before, call.began)
             for parent, branch in pairwise(paths[call]):
-                branches_of[parent].add(branch)
-        first_beside: dict[Node, float] = {}
-        for branches in branches_of.values():
+                branches_by_parent[parent].add(branch)
+        # of each such call: the same of the siblings that overlap it
+        first_begin_beside: dict[Node, float] = {}
+        for branches in branches_by_parent.values():
             siblings = sorted(branches, key=lambda node: node.began)
-            first_beside.update(_first_beside(siblings, first_inside))
+            first_begin_beside.update(_first_begin_beside(siblings, first_begin_inside))
         chosen_calls = set(calls)
-        began: dict[Node, float] = {}
+        earliest: dict[Node, float] = {}
         for call in calls:
-            moments = [first_beside.get(node, call.began) for node in paths[call]]
-            # the call itself, and those that it stands in
+            moments = [first_begin_beside.get(node, call.began) for node in paths[call]]
             moments += [node.began for node in paths[call] if node in chosen_calls]
-            began[call] = min(moments)
-        return began
+            earliest[call] = min(moments)
+        return earliest
 
 
 def tools_of(path: Path) -> Path:
@@ -146,91 +164,107 @@ def tools_of(path: Path) -> Path:
 
 
 def _innermost_agent(path: Path) -> str | None:
-    """The agent that the last call of a path belongs to; None if it belongs to none."""
+    """Return the agent that the last call of a path belongs to; None without one."""
     agents = (node.agent for node in reversed(path) if node.agent)
     return next(agents, None)
 
 
 def _beginning_and_branches(path: Path) -> tuple[float, str]:
-    """What orders the last call of a path: when it began, and its branches.
+    """Return when the last call of a path counts as begun, and its parallel branches.
 
-    Branches, such as the steps of a parallel one in LangChain, run at once. They begin
-    together, with the call around the outermost of them, and their names order them.
+    The branches of a parallel step, as in LangChain's ``RunnableParallel``, begin in any
+    order. They all count as begun with the step around the outermost of them, and are
+    ordered by their names.
+
+    Returns:
+        The moment, and the names joined by "/"; without branches the call's own
+        beginning, and "".
     """
     branches = [node.branch for node in path if node.branch]
-    around = path[-1]
-    for place, node in enumerate(path):
+    counted_from = path[-1]
+    for depth, node in enumerate(path):
         if node.branch:
-            around = path[max(place - 1, 0)]
+            counted_from = path[max(depth - 1, 0)]
             break
-    return around.began, "/".join(branches)
+    return counted_from.began, "/".join(branches)
 
 
-def _first_beside(
-    siblings: Sequence[Node], first_inside: Mapping[Node, float]
+def _first_begin_beside(
+    siblings: Sequence[Node], first_begin_inside: Mapping[Node, float]
 ) -> dict[Node, float]:
-    """For each of some calls the first moment inside the others beside it.
+    """Return for each call when the first chosen call began in a sibling beside it.
 
-    Those beside it ran at the same time. The moment is infinite for a call that ran
-    alone: what is inside it began when it did, and not all at once.
+    A sibling is beside a call if both ran at the same time. For a call that ran alone
+    the moment is infinite.
 
     Args:
-        siblings: The calls, sorted by their beginning.
-        first_inside: For each call the first moment inside it.
+        siblings: Calls with one parent, sorted by their beginning.
+        first_begin_inside: For each of them when the first chosen call began that is
+            it or inside it.
     """
-    first_beside = _first_of_earlier_siblings(siblings, first_inside)
-    _lower_to_later_siblings(first_beside, siblings, first_inside)
-    return first_beside
+    first_begin = _first_begin_in_running(siblings, first_begin_inside)
+    _lower_to_later_siblings(first_begin, siblings, first_begin_inside)
+    return first_begin
 
 
-def _first_of_earlier_siblings(
-    siblings: Sequence[Node], first_inside: Mapping[Node, float]
+def _first_begin_in_running(
+    siblings: Sequence[Node], first_begin_inside: Mapping[Node, float]
 ) -> dict[Node, float]:
-    """For each call the first moment inside those that ran when it began.
+    """Return for each call the smallest moment of siblings that ran when it began.
 
-    The moment is infinite where none ran. Calls lie in a heap until they have ended.
+    The moment of a sibling is its value in ``first_begin_inside``. It is infinite for a
+    call at whose beginning no sibling ran. Siblings that began earlier are kept in a
+    heap by their moments, and dropped once they have ended and come to its top.
+
+    Args:
+        siblings: Calls with one parent, sorted by their beginning.
+        first_begin_inside: For each of them when the first chosen call began that is
+            it or inside it.
     """
-    first: dict[Node, float] = {}
-    running: list[tuple[float, int]] = []
-    for number, node in enumerate(siblings):
-        while running:
-            _, number_of_first = running[0]
-            if end_of(siblings[number_of_first]) > node.began:
+    smallest_moment: dict[Node, float] = {}
+    heap: list[tuple[float, int]] = []  # moments with the index of the sibling
+    for index, node in enumerate(siblings):
+        while heap:
+            _, index_on_top = heap[0]
+            if end_of(siblings[index_on_top]) > node.began:
                 break
-            heappop(running)
-        first[node] = inf
-        if running:
-            first[node], _ = running[0]
-        heappush(running, (first_inside[node], number))
-    return first
+            heappop(heap)
+        smallest_moment[node] = inf
+        if heap:
+            smallest_moment[node], _ = heap[0]
+        heappush(heap, (first_begin_inside[node], index))
+    return smallest_moment
 
 
 def _lower_to_later_siblings(
-    first_beside: dict[Node, float],
+    first_begin: dict[Node, float],
     siblings: Sequence[Node],
-    first_inside: Mapping[Node, float],
+    first_begin_inside: Mapping[Node, float],
 ) -> None:
-    """Lower the first moments to those inside of calls that begin while a call runs.
+    """Lower the moment of each call to those of siblings that begin while it runs.
 
-    The calls are taken from the latest to the earliest. Only those are held whose first
-    moment is smaller than all between, so that the smallest up to the end of a call is
-    found by bisection.
+    The siblings are gone through from the latest to the earliest. A stack holds later
+    ones, the earliest on top. A sibling is removed from it once an earlier one has the
+    same or a smaller moment, since it can be nobody's smallest any more. So the moments
+    rise towards the top, and the smallest moment of all that begin before a call ends is
+    that of the lowest such sibling in the stack: bisection finds it.
 
     Args:
-        first_beside: The first moments; those that a later call undercuts are changed.
-        siblings: The calls, sorted by their beginning.
-        first_inside: For each call the first moment inside it.
+        first_begin: The moments of siblings that ran when each call began; they are
+            changed.
+        siblings: Calls with one parent, sorted by their beginning.
+        first_begin_inside: For each of them when the first chosen call began that is
+            it or inside it.
     """
-    negative_beginnings: list[float] = []  # rising, as bisection needs it
-    moments: list[float] = []
+    negative_beginnings: list[float] = []  # of the stack; ascending, as bisection needs
+    moments: list[float] = []  # of the stack
     for node in reversed(siblings):
-        # those before this index begin when the call has ended
-        first_while_running = bisect_right(negative_beginnings, -end_of(node))
-        if first_while_running < len(moments):
-            earliest = moments[first_while_running]
-            first_beside[node] = min(first_beside[node], earliest)
-        while moments and moments[-1] >= first_inside[node]:
+        # siblings below this index begin after the call has ended
+        lowest_index = bisect_right(negative_beginnings, -end_of(node))
+        if lowest_index < len(moments):
+            first_begin[node] = min(first_begin[node], moments[lowest_index])
+        while moments and moments[-1] >= first_begin_inside[node]:
             negative_beginnings.pop()
             moments.pop()
         negative_beginnings.append(-node.began)
-        moments.append(first_inside[node])
+        moments.append(first_begin_inside[node])

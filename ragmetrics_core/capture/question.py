@@ -1,7 +1,9 @@
-"""Stage 1: which runs are a turn, and what was asked in it. Pure.
+"""Stage 1: finds what was asked in a run, and whether the run is a turn at all. Pure.
 
 The rules stand in ``QUESTION_RULES`` and are tried in order; the first that finds
-something decides.
+something decides. Of a chain that was invoked with "When did the bridge open?", it is
+that text. Of a retriever and a model that were called without a chain, it is the query
+that stands in the model's prompt.
 """
 
 from __future__ import annotations
@@ -81,12 +83,13 @@ class Turn:
     """One turn of an application: the result of stage 1.
 
     Attributes:
-        tree: The run, or several that ``join_trees`` made one.
+        tree: The run. ``join_trees`` may have made it of several runs.
         calls: Its calls.
         found_question: What was asked.
-        standalone_question: The one text that retrievers were asked instead; None without one.
-        named: What the user's places led to, as plain values, by "contexts" and
-            "answer".
+        standalone_question: The one text that retrievers were asked instead of the
+            question; None without one.
+        named: The values that ``contexts_from=`` and ``answer_from=`` led to, by
+            "contexts" and "answer".
     """
 
     tree: Tree
@@ -107,56 +110,60 @@ class Turn:
 
     @property
     def texts_besides_documents(self) -> tuple[str, ...]:
-        """Texts that stand in prompts for another reason than being found.
+        """Texts that stand in prompts and are no retrieved documents.
 
-        They are the question, history and instructions. A query that is itself the text
-        of a document is left out: it stands there as the document.
+        They are the question, the standalone question, the history and the
+        instructions. A standalone question that is the text of a document is left out:
+        it stands in the prompt as that document.
         """
-        known: list[str] = []
+        texts: list[str] = []
         if self.question:
-            known.append(self.question)
+            texts.append(self.question)
         document_texts: set[str] = set()
         for documents in self.calls.lists():
             document_texts.update(document.text for document in documents)
         if self.standalone_question and self.standalone_question not in document_texts:
-            known.append(self.standalone_question)
-        known += [message.content for message in self.tree.history]
-        known += self.tree.instructions
-        return tuple(known)
+            texts.append(self.standalone_question)
+        texts += [message.content for message in self.tree.history]
+        texts += self.tree.instructions
+        return tuple(texts)
 
 
-def turn_of(tree: Tree, where: Overrides) -> Turn | None:
-    """What was asked in a run.
+def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
+    """Find what was asked in a run.
 
     Args:
-        tree: One run, or several that ``join_trees`` made one.
-        where: What the user says of it.
+        tree: The run. ``join_trees`` may have made it of several runs.
+        overrides: Where the user says that question, contexts and answer are.
 
     Returns:
-        The turn; None for a run that neither retrieved nor is a query.
+        The turn; None for a run that gives no sample, because it neither searched nor
+        is a query.
     """
-    calls = Calls(tree, where.context_tools or ())
-    if not _is_a_turn(calls, where):
+    calls = Calls(tree, overrides.context_tools or ())
+    if not _is_a_turn(calls, overrides):
         return None
-    asked = _find_question(calls, where)
+    found_question = _find_question(calls, overrides)
+    standalone_question = _standalone(calls, found_question.question)
     named = {}
     for field in ("answer", "contexts"):
-        is_there, value = _value_user_named(field, tree, where)
+        is_there, value = _value_user_named(field, tree, overrides)
         if is_there:
             named[field] = value
-    return Turn(tree, calls, asked, _standalone(calls, asked.question), named)
+    return Turn(tree, calls, found_question, standalone_question, named)
 
 
-def _is_a_turn(calls: Calls, where: Overrides) -> bool:
-    """Whether a run gives a sample at all.
+def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
+    """Return whether a run gives a sample at all.
 
-    It does if it is a query, if it searched, or if the user names its contexts. It also
-    does if it was handed documents and a question, and then answered or failed.
+    It does if the framework calls it a query, if it searched, or if the user names its
+    contexts. It also does if it was given documents and a question, and then answered
+    or failed.
     """
     tree = calls.tree
     if tree.root.kind == "ignored":
         return False
-    if tree.is_always_a_sample or calls.tried or where.contexts_from is not None:
+    if tree.is_always_a_sample or calls.tried or overrides.contexts_from is not None:
         return True
     if not tree.root.input_documents or tree.question is None:
         return False
@@ -165,33 +172,34 @@ def _is_a_turn(calls: Calls, where: Overrides) -> bool:
 
 
 def _may_have_answered(calls: Calls) -> bool:
-    """Whether a model wrote anything that may be an answer, and no mere verdict."""
-    weights = calls.reply_forms.items()
-    answer_like = [call for call, weight in weights if weight != NO_ANSWER]
+    """Return whether a model wrote a text that may be an answer, and no mere verdict."""
+    answer_like = [
+        call for call, form in calls.reply_forms.items() if form != NO_ANSWER
+    ]
     return any(not calls.replies[call].is_verdict for call in answer_like)
 
 
-def _value_user_named(field: str, tree: Tree, where: Overrides) -> tuple[bool, Any]:
-    """Look up a field where the user said that it is.
+def _value_user_named(field: str, tree: Tree, overrides: Overrides) -> tuple[bool, Any]:
+    """Look up a field of the sample where the user said that it is.
 
-    The question is sought among the inputs of the run first. Other fields are sought
-    among its outputs first: an empty ``chunks`` among the inputs is only where the run
-    fills in what it found.
+    The question is looked up among the inputs of the run first. Other fields are looked
+    up among its outputs first: inputs may hold an empty ``chunks`` that the run fills
+    with what it finds.
 
     Args:
         field: "question", "contexts" or "answer".
         tree: The run.
-        where: What the user says of it.
+        overrides: Where the user says that the fields are.
 
     Returns:
         Whether something is there, and its value in plain values; None without one.
     """
     inputs = tree.lookup_inputs
     outputs = tree.lookup_outputs
-    places = (*outputs, *inputs)
+    mappings = (*outputs, *inputs)
     if field == "question":
-        places = (*inputs, *outputs)
-    is_there, value = where.find(field, tree.native_run, *places)
+        mappings = (*inputs, *outputs)
+    is_there, value = overrides.find(field, tree.native_run, *mappings)
     if not is_there:
         return False, None
     return True, tree.to_plain_value(value)
@@ -202,15 +210,15 @@ def _value_user_named(field: str, tree: Tree, where: Overrides) -> tuple[bool, A
 
 @dataclass(frozen=True, eq=False)
 class _QuestionSearch:
-    """What the rules of the question look at.
+    """What the rules for the question look at.
 
     Attributes:
         calls: The calls of the run.
-        where: What the user says of it.
+        overrides: Where the user says that the question is.
     """
 
     calls: Calls
-    where: Overrides
+    overrides: Overrides
 
     @property
     def tree(self) -> Tree:
@@ -219,27 +227,32 @@ class _QuestionSearch:
 
     @cached_property
     def queries(self) -> list[str]:
-        """What was searched for: queries in words, those of retrievals first.
+        """The queries of the run that are plain words, as against arguments in JSON.
 
-        Behind these stand the queries of the calls around them, and what rerankers were
-        asked. Arguments of tools that are JSON are left out.
+        They stand in this order:
+
+            1. those of the calls that retrieved documents, then of the calls around;
+            2. those of retrievers that failed, or of all retrievers where the run
+               retrieved documents whose text was not recorded;
+            3. those of rerankers.
+
+        A query may stand in the list several times.
         """
-        retrievals = list(self.calls.retrievals)
-        nodes = list(retrievals)
-        for retrieval in retrievals:
-            nodes += self.calls.paths[retrieval]
+        searches = list(self.calls.retrievals)
+        for retrieval in self.calls.retrievals:
+            searches += self.calls.paths[retrieval]
+        has_documents_without_text = self.tree.n_without_text > 0
         for node in self.calls.nodes:
-            # its documents, or its failure, tell that it searched
-            found_unseen = bool(self.tree.n_without_text or node.error)
-            if node.kind == "retriever" and found_unseen:
-                nodes.append(node)
-        nodes += [node for node in self.calls.nodes if node.kind == "reranker"]
-        queries = [node.query for node in nodes if node.query]
+            is_retriever = node.kind == "retriever"
+            if is_retriever and (has_documents_without_text or node.error):
+                searches.append(node)
+        searches += [node for node in self.calls.nodes if node.kind == "reranker"]
+        queries = [search.query for search in searches if search.query]
         return [query for query in queries if parse_json(query) is None]
 
     @cached_property
     def lines_asked_inside(self) -> frozenset[str]:
-        """What all calls inside the run were asked, each text in one line."""
+        """What the calls inside the run were asked, each text in one line."""
         texts: list[str] = []
         for node in self.calls.nodes[1:]:
             if node.query:
@@ -259,9 +272,10 @@ class _QuestionSearch:
 
     @cached_property
     def searching_models(self) -> list[Node]:
-        """The call of a model while which its provider made the first search of the run.
+        """The model call whose provider made the first search of the run, in a list.
 
-        Empty where something else searched first, or nothing did.
+        A provider searches while its model answers. Empty where a retriever searched
+        first, or nothing did.
         """
         for node in self.calls.nodes:
             if node.by_provider:
@@ -278,7 +292,7 @@ def by_the_users_words(search: _QuestionSearch) -> FoundQuestion | None:
     deepset-ai/haystack-cookbook, notebooks/hackernews-custom-component-rag.ipynb: posts
     are summed up unasked.
     """
-    question = search.where.question
+    question = search.overrides.question
     if question is None:
         return None
     return FoundQuestion(question, "capture(question=)")
@@ -291,7 +305,7 @@ def by_the_users_place(search: _QuestionSearch) -> FoundQuestion | None:
     examples/customer_support_agent_langgraph/LangGraph_LanceDB.ipynb: the question is a
     mail that the run fetches into its state.
     """
-    is_there, value = _value_user_named("question", search.tree, search.where)
+    is_there, value = _value_user_named("question", search.tree, search.overrides)
     if not is_there:
         return None
     return FoundQuestion(question_in(value), "question_from")
@@ -326,9 +340,9 @@ def by_the_framework(search: _QuestionSearch) -> FoundQuestion | None:
 
 
 def _ends_with_search(question: str, search: _QuestionSearch) -> bool:
-    """Whether the last line of a longer text is just what was searched for.
+    """Return whether the last line of a longer text is just what was searched for.
 
-    No line before it is.
+    It is not enough if a line before it was searched for as well.
     """
     lines = [as_one_line(line) for line in question.strip().splitlines()]
     lines_before = lines[:-1]
@@ -338,7 +352,7 @@ def _ends_with_search(question: str, search: _QuestionSearch) -> bool:
 
 
 def by_the_words_to_the_model(search: _QuestionSearch) -> FoundQuestion | None:
-    """Where a model wrote every query: what the user said last to the call that chose it, else to the answering call.
+    """Where a model wrote every query: the user's last message to the call that chose it, else to the answering call.
 
     langchain-ai/langchain, docs/docs/how_to/tool_results_pass_to_model.ipynb: the tool
     that a model chose, here one that searches, is called by hand.
@@ -346,25 +360,28 @@ def by_the_words_to_the_model(search: _QuestionSearch) -> FoundQuestion | None:
     if not search.is_rewritten:
         return None
     calls = search.calls
+    # by calling a tool, or since the model's provider searched by itself
     choosing_calls = _calls_that_chose_search(search) or search.searching_models
-    candidates = [*choosing_calls, *reversed(calls.likely_answer_calls)]
-    if not candidates:
+    if choosing_calls:
+        call = choosing_calls[0]
+    elif calls.likely_answer_calls:
+        call = calls.likely_answer_calls[-1]
+    else:
         return None
-    call = candidates[0]
-    words_of_user: str | None = None
+    last_message: str | None = None
     for message in call.prompt:
         if message.role == "user" and message.text.strip():
-            words_of_user = message.text
-    if words_of_user is None:
+            last_message = message.text
+    if last_message is None:
         return None
-    # a prompt that answers may hold more than the user's words
-    if not choosing_calls and not _is_plain(words_of_user, calls):
+    # the message of an answering call may hold documents around the user's words
+    if not choosing_calls and not _may_be_users_words(last_message, calls):
         return None
-    return FoundQuestion(words_of_user, f"last message of the user to {call.name}")
+    return FoundQuestion(last_message, f"last message of the user to {call.name}")
 
 
 def _calls_that_chose_search(search: _QuestionSearch) -> list[Node]:
-    """Calls of models that called a tool with the first query."""
+    """Return the calls of models that called a tool with the first query."""
     calls = search.calls
     query = as_one_line(search.queries[0]) if search.queries else ""
     choosing_calls = []
@@ -389,7 +406,7 @@ def by_a_models_query(search: _QuestionSearch) -> FoundQuestion | None:
 
 
 def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
-    """The first query that the answering prompt shows, of those that no model wrote; else the first, inferred.
+    """The first query that no model wrote and the answering prompt shows, best in a line of its own; else the first, inferred.
 
     chziakas/Icarus, rag_openai.py: a retriever and a model are called without a chain.
     """
@@ -397,25 +414,27 @@ def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
     if not queries:
         return None
     shown = [query for query in queries if _is_shown(query, search.calls)]
-    apart = [query for query in shown if _stands_apart(query, search.calls)]
-    question = [*apart, *shown, *queries][0]
+    standing_apart = [query for query in shown if _stands_apart(query, search.calls)]
+    best_first = [*standing_apart, *shown, *queries]
+    question = best_first[0]
+    first_query_of_all = search.queries[0]
     place = "query of the first retriever"
-    if question != search.queries[0]:
+    if question != first_query_of_all:
         place = "query that the answering prompt shows"
     doubts: tuple[str, ...] = ()
     if _has_inputs(search.tree):
         doubts = (_ONLY_A_QUERY,)
     elif not shown:
         doubts = (_NOT_SHOWN,)
-    elif not apart and len(set(shown)) > 1:
+    elif not standing_apart and len(set(shown)) > 1:
         doubts = (_ONE_OF_SEVERAL_QUERIES,)
     return FoundQuestion(question, place, doubts)
 
 
 def _has_inputs(tree: Tree) -> bool:
-    """Whether a run was given something, in which the question was not found.
+    """Return whether a run had inputs, in which no question was found.
 
-    A search alone, and runs of plain functions, are given nothing but queries.
+    A search alone, and runs of plain functions, have no inputs but queries.
     """
     is_search = tree.gives_only_documents or tree.root.kind == "retriever"
     return not is_search and tree.root.name != FLOW
@@ -444,25 +463,25 @@ QUESTION_RULES: tuple[Callable[[_QuestionSearch], FoundQuestion | None], ...] = 
 
 
 def question_without_chain(calls: Calls) -> str | None:
-    """What the user asked, where no run was given it.
+    """Return what the user asked, where no run had the question as its input.
 
-    It is read off the prompts, else it is a query. None if that is not certain, as
-    where a model wrote every query.
+    It is a message of a prompt, or a query. None if it is not certain, as where a model
+    wrote every query.
     """
-    asked = _find_question(calls, Overrides())
-    return None if asked.doubts else asked.question
+    found = _find_question(calls, Overrides())
+    return None if found.doubts else found.question
 
 
-def _find_question(calls: Calls, where: Overrides) -> FoundQuestion:
-    """The question by the first rule that finds one."""
-    search = _QuestionSearch(calls, where)
-    # the last rule always gives one
+def _find_question(calls: Calls, overrides: Overrides) -> FoundQuestion:
+    """Return the question by the first rule that finds one."""
+    search = _QuestionSearch(calls, overrides)
+    # the last rule gives a result in any case
     results = (rule(search) for rule in QUESTION_RULES)
-    return next(asked for asked in results if asked is not None)
+    return next(found for found in results if found is not None)
 
 
 def _is_shown(query: str, calls: Calls) -> bool:
-    """Whether a query stands in the prompt of a call that may have answered.
+    """Return whether a query stands in the prompt of a call that may have answered.
 
     True also if no such call was made.
     """
@@ -473,24 +492,24 @@ def _is_shown(query: str, calls: Calls) -> bool:
 
 
 def _stands_apart(query: str, calls: Calls) -> bool:
-    """Whether a query is a line of a prompt that may have been answered, or stands there behind a label."""
+    """Return whether a query is a line of a prompt, or stands in it behind a label.
+
+    The prompts are those of the calls that look most like answering.
+    """
     words = query.strip()
     return any(stands_apart(words, text) for text in _texts_to_likely_calls(calls))
 
 
 def _texts_to_likely_calls(calls: Calls) -> list[str]:
-    """The messages that the calls were shown that look most like answering."""
+    """Return the messages of the prompts of the calls that look most like answering."""
     texts: list[str] = []
     for call in calls.likely_answer_calls:
         texts += [message.text for message in call.prompt]
     return texts
 
 
-def _is_plain(message: str, calls: Calls) -> bool:
-    """Whether a message holds neither documents nor queries and no model wrote it.
-
-    So it may be the user's own words.
-    """
+def _may_be_users_words(message: str, calls: Calls) -> bool:
+    """Return whether a message holds no query and no document, and no model wrote it."""
     if calls.is_written(message):
         return False
     letters = letters_of(message)
@@ -505,9 +524,10 @@ def _is_plain(message: str, calls: Calls) -> bool:
 
 
 def _standalone(calls: Calls, question: str | None) -> str | None:
-    """The one text that retrievers were asked instead of the question.
+    """Return the one text that retrievers were asked instead of the question.
 
-    None if there is none, if there are several, or if it is too long to be a question.
+    None if they were asked the question itself or several texts, or if the text is too
+    long to be a question.
     """
     searches: list[Node] = [*calls.retrievals, *calls.context_tool_calls]
     names_of_searching_tools = searching_tools(calls.nodes)

@@ -1,6 +1,11 @@
-"""From a run to its samples: the four stages in their order. Pure.
+"""Makes the samples of a run, in four stages. Pure.
 
     Tree ─▶ Turn ─▶ FoundAnswer ─▶ AnswerEvidence ─▶ Ledger and Sample
+
+    Turn             what was asked, and the calls made for it
+    FoundAnswer      what was answered, and which call wrote it
+    AnswerEvidence   what the answer could rest on: contexts, retrieved documents
+    Ledger           the searches and tool calls of this turn and of earlier ones
 
 Each stage is one function that makes a frozen value of those before it; none calls
 back.
@@ -22,8 +27,8 @@ from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.capture.tree_checks import check_tree
 from ragmetrics_core.data import CaptureNotes, Context, Grade, Ledger, Sample
 
-_GRADES: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
-_BY_HAND = Overrides()
+_GRADES_FROM_BEST: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
+_NO_OVERRIDES = Overrides()
 
 _UNREAD = "the text of {} retrieved documents was not recorded"
 _UNENDED = (
@@ -43,25 +48,25 @@ _WITHOUT_EVIDENCE = (
 )
 
 
-def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
+def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]:
     """Make the samples of one run.
 
     Args:
         tree: The run as a tree of its calls. ``join_trees`` may have made it of several
             runs.
-        where: The user's settings on where the question, contexts and answer are found,
-            or a function that makes the samples; by default nothing is set.
+        overrides: The user's settings on where the question, contexts and answer are
+            found, or a function that makes the samples; by default nothing is set.
 
     Returns:
         A sample for each answer. A run that broke off or only retrieved gives one
         sample without an answer. A run that neither retrieved nor asked a model gives
         none.
     """
-    if where.build is not None:
-        return list(where.build(tree.native_run))
+    if overrides.build is not None:
+        return list(overrides.build(tree.native_run))
     check_tree(tree)
     mark_shared_ids(tree.root)
-    turn = turn_of(tree, where)  # the question, and the calls made for it
+    turn = turn_of(tree, overrides)  # the question, and the calls made for it
     if turn is None:
         return []
     # which documents each model was shown in its prompt
@@ -83,9 +88,14 @@ def _sample(
     found_answer: FoundAnswer,
     answer_evidence: AnswerEvidence,
     cited: CitationsFound,
-    calls: Ledger,
+    ledger_of_turn: Ledger,
 ) -> Sample:
-    """The sample of one answer."""
+    """Make the sample of one answer.
+
+    Its citations are positions in the answer. They are left out if the sample holds
+    another answer than the one in which they were found, or citations already: a value
+    that the user's call gives for a field of the sample (``given_fields``) counts.
+    """
     tree = turn.tree
     retrieved: tuple[Context, ...] | None = None
     if answer_evidence.retrieved is not None:
@@ -101,11 +111,10 @@ def _sample(
         error=turn.error,
         **tree.given_fields,
         capture=_notes(turn, found_answer, answer_evidence, cited),
-        ledger=calls,
+        ledger=ledger_of_turn,
     )
-    # citations are places in the answer, so that they hold for these words alone
-    is_answer_changed = sample.answer != found_answer.text
-    if cited.citations is None or is_answer_changed or sample.citations:
+    has_other_answer = sample.answer != found_answer.text
+    if cited.citations is None or has_other_answer or sample.citations:
         return sample
     return sample.model_copy(update={"citations": cited.citations})
 
@@ -116,13 +125,18 @@ def _notes(
     answer_evidence: AnswerEvidence,
     cited: CitationsFound,
 ) -> CaptureNotes:
-    """How the sample came about, and how sure it is."""
+    """Note how the sample came about, and how certain it is.
+
+    Each finding allows a grade at best, such as "inferred" for a question that stands
+    nowhere but in a query. The sample gets the worst of these grades.
+    """
     tree = turn.tree
     findings = list(_findings(turn, found_answer, answer_evidence))
-    grades = [grade for grade, _ in findings]
+    best_grades_allowed = [grade for grade, _ in findings]
     warnings = dict.fromkeys(words for _, words in findings)
+    worst_grade = max(best_grades_allowed, key=_GRADES_FROM_BEST.index, default="exact")
     return CaptureNotes(
-        grade=max(grades, key=_GRADES.index, default="exact"),
+        grade=worst_grade,
         evidence_from=answer_evidence.contexts.evidence_from,
         provenance=_provenance(turn, found_answer, answer_evidence),
         warnings=tuple(warnings),
@@ -138,7 +152,10 @@ def _notes(
 def _provenance(
     turn: Turn, found_answer: FoundAnswer, answer_evidence: AnswerEvidence
 ) -> dict[str, str]:
-    """Where each field was found, in words; fields that were not found are left out."""
+    """Say in words where each field of the sample was found.
+
+    Fields that were not found are left out.
+    """
     places = {
         "question": turn.found_question.place,
         "retrieved": ", ".join(answer_evidence.sources),
@@ -151,7 +168,11 @@ def _provenance(
 
 
 def _intermediate(turn: Turn, answer_evidence: AnswerEvidence) -> tuple[Context, ...]:
-    """What models wrote that is not the answer: replies that it was made of, and a part of one that broke off."""
+    """Collect the texts of models that are not the answer.
+
+    They are the replies from which the answer was made, and the part of an answer that
+    was read before its stream broke off.
+    """
     texts = [
         turn.calls.replies[call].text for call in answer_evidence.contributing_calls
     ]
@@ -162,10 +183,10 @@ def _intermediate(turn: Turn, answer_evidence: AnswerEvidence) -> tuple[Context,
 def _findings(
     turn: Turn, found_answer: FoundAnswer, answer_evidence: AnswerEvidence
 ) -> Iterator[tuple[Grade, str]]:
-    """Yield what the user should know, in the order of the stages.
+    """Yield what the user should know of a sample, in the order of the stages.
 
-    Each finding comes with the best grade that a sample can have beside it. What makes
-    a sample less than exact is always said.
+    Each finding is a sentence with the best grade that a sample with it can have.
+    Whatever makes a sample less than exact is said.
     """
     tree = turn.tree
     calls = turn.calls
@@ -191,7 +212,9 @@ def _findings(
     elif not tree.is_complete:
         yield "incomplete", _UNFINISHED
     elif found_answer.text is None:
-        yield "incomplete", answer_doubts[0] if answer_doubts else _UNANSWERED
+        # a doubt about the answer, which was said above, also says why there is none
+        reason = answer_doubts[0] if answer_doubts else _UNANSWERED
+        yield "incomplete", reason
     if answer_evidence.contexts.evidence_from is None:
         yield "incomplete", _WITHOUT_EVIDENCE
 
@@ -199,9 +222,9 @@ def _findings(
 def _answer_doubts(
     found_answer: FoundAnswer, answer_evidence: AnswerEvidence
 ) -> tuple[str, ...]:
-    """What is uncertain about the call that answered.
+    """Return what is uncertain about the answer and the call that wrote it.
 
-    It does not matter where the user named the contexts.
+    Empty where the user named the contexts: these do not depend on the call then.
     """
     if answer_evidence.contexts.evidence_from == "named":
         return ()

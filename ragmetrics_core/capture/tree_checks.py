@@ -1,4 +1,4 @@
-"""What is wrong with a tree that an adapter made, said before the stages read it.
+"""Checks a tree that an adapter made, before the stages read it.
 
 A wrong type would raise somewhere inside of the stages, or quietly give no sample.
 """
@@ -12,10 +12,11 @@ _KINDS = get_args(Kind)
 
 
 def check_tree(tree: Tree) -> None:
-    """Refuse a tree with a call of an unknown kind, or with texts in place of objects.
+    """Check that the calls of a tree are of known kinds and hold objects of our types.
 
     Raises:
-        SettingError: It names the call, what it holds, and what it must hold.
+        SettingError: A call has an unknown kind, or a text stands in place of a
+            ``Document``, ``Message`` or ``Answer``. The error names the call.
     """
     for answer in tree.answers:
         if not isinstance(answer, Answer):
@@ -24,7 +25,7 @@ def check_tree(tree: Tree) -> None:
                 f"the tree has answers that hold a {kind}: give Answer(text) objects"
             )
     calls = [tree.root]
-    for call in calls:  # grows while it is gone through
+    for call in calls:  # the list grows while the loop runs
         problem = _problem_of_call(call)
         if problem:
             raise SettingError(f"the call {call.name!r} of the tree {problem}")
@@ -32,7 +33,7 @@ def check_tree(tree: Tree) -> None:
 
 
 def _problem_of_call(call: Node) -> str:
-    """What is wrong with one call, as a sentence without its subject; "" for nothing."""
+    """Say what is wrong with one call, as in "has the kind 'llm': …"; "" for nothing."""
     if call.kind not in _KINDS:
         return f"has the kind {call.kind!r}: give one of {', '.join(_KINDS)}"
     for name, documents in (

@@ -1,4 +1,9 @@
-"""Questions of runs that gave no sample: each is counted, unless a sample asks or answers the same."""
+"""Counts the questions of runs that gave no sample, so that the user learns of them.
+
+A router, a title or a check is asked what a sample asks or answers: it needs no sample
+of its own, and is not counted. So a question is counted only once it is known which
+samples there are.
+"""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
@@ -10,33 +15,31 @@ from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Sample
 
 _MOST_KEPT = 1000
-_SHORTEST = 8  # words of fewer letters stand in a prompt by chance
+_SHORTEST = 8  # a text of fewer letters stands in a prompt by chance
 
 
 @dataclass(frozen=True)
 class _UnsampledQuestion:
-    """What a run without a sample was asked.
+    """The question of a run without a sample.
 
     Attributes:
-        words: The question, in one line.
-        is_prompt: Whether these are the words to a model that was called by itself.
+        line: The question, in one line.
+        is_prompt: Whether it is the whole prompt of a model that was called by itself.
         counts_anyway: Whether it is counted even if a sample asks the same.
     """
 
-    words: str
+    line: str
     is_prompt: bool
     counts_anyway: bool
 
 
 class Unsampled:
-    """Questions without a sample, until it is known what else was asked.
-
-    A router, a title or a check is asked what a sample asks or answers, and needs none
-    of its own.
+    """Questions without a sample, until it is known which samples there are.
 
     Args:
         problems: Where they are counted.
-        hint: What to do about one; empty where none is counted.
+        hint: What the user should do, in words: the problem that is counted for each
+            question. Empty to count nothing.
     """
 
     def __init__(self, problems: Problems, hint: str) -> None:
@@ -54,25 +57,25 @@ class Unsampled:
             counts_anyway: Whether it is counted even if a sample asks the same. A run
                 that called a tool is no router or title.
         """
-        words = _words_to(tree)
-        if not words:
+        line = _question_line(tree)
+        if not line:
             return
         is_prompt = tree.question is None
-        self._questions.append(_UnsampledQuestion(words, is_prompt, counts_anyway))
+        self._questions.append(_UnsampledQuestion(line, is_prompt, counts_anyway))
         if len(self._questions) > _MOST_KEPT:
             self._count_the_first()
 
     def strike(self, trees: Iterable[Tree]) -> None:
-        """Strike the questions of runs that belong to a sample after all."""
+        """Remove the questions of runs that belong to a sample after all."""
         for tree in trees:
-            words = _words_to(tree)
+            line = _question_line(tree)
             for question in self._questions:
-                if question.words == words:
+                if question.line == line:
                     self._questions.remove(question)
                     break
 
     def keep_words_of(self, samples: Iterable[Sample]) -> None:
-        """Keep what samples ask and answer for a while."""
+        """Keep the questions and answers of samples for a while."""
         for sample in samples:
             for text in (sample.question, sample.standalone_question, sample.answer):
                 self._lines_of_samples[as_one_line(text)] = None
@@ -82,11 +85,11 @@ class Unsampled:
     def count(self, *, runs_without_any: bool) -> None:
         """Note a problem for each question that no sample asks or answers.
 
-        The questions are forgotten then.
+        The questions are forgotten.
 
         Args:
             runs_without_any: Whether there were runs and none gave a sample. Then the
-                hint is given once even if no question was noted.
+                hint is noted once even if no question was.
         """
         while self._questions:
             self._count_the_first()
@@ -94,7 +97,7 @@ class Unsampled:
             self._problems.note(self._hint)
 
     def _count_the_first(self) -> None:
-        """Forget the first question that was noted.
+        """Remove the question that was noted first.
 
         It is counted as a problem, unless a sample asks or answers it.
         """
@@ -105,18 +108,18 @@ class Unsampled:
             self._problems.note(self._hint)
 
     def _is_of_a_sample(self, question: _UnsampledQuestion) -> bool:
-        """Whether a sample asks or answers what a run was asked.
+        """Return whether a sample asks or answers what a run was asked.
 
-        If that is a whole prompt, it is enough that words of a sample stand in it.
+        For a whole prompt it is enough that a sample's question or answer stands in it.
         """
         if not question.is_prompt:
-            return question.words in self._lines_of_samples
+            return question.line in self._lines_of_samples
         long_lines = [line for line in self._lines_of_samples if len(line) >= _SHORTEST]
-        return any(line in question.words for line in long_lines)
+        return any(line in question.line for line in long_lines)
 
 
-def _words_to(tree: Tree) -> str:
-    """What a run was asked, in one line; empty if that is unknown.
+def _question_line(tree: Tree) -> str:
+    """Return what a run was asked, in one line; empty if that is unknown.
 
     It is the question. Of a model that was called by itself it is the user's last
     message.
