@@ -342,7 +342,7 @@ def test_what_waits_for_a_further_run_is_shown_and_judged_at_the_end():
 
     pairs = Pairs()
     captured = Captured(
-        pairs.add, samples_that_wait=pairs.rest, given=UserValues(id="a")
+        pairs.add, samples_that_wait=pairs.rest, user_values=UserValues(id="a")
     )
     for run in ("q1", "a1", "q2"):
         captured.record(run)

@@ -1,4 +1,14 @@
-"""Scoring recorded runs in the background, beside an application that never waits for it."""
+"""Scores recorded runs in the background, while the application goes on.
+
+A recorded run goes through these hands::
+
+    record()            in the application's thread: puts the run into the queue
+    the thread of ours  makes its samples, and starts judging them
+    the judges' loop    asks the models
+    the thread of ours  counts the results, and hands them to sinks and ``on_result``
+
+The application never waits for any of this.
+"""
 
 import atexit
 import random
@@ -14,7 +24,7 @@ from typing import Any, Generic, Self
 
 from ragmetrics_core.capture.captured import Redact, Redaction
 from ragmetrics_core.capture.hooks import Problems, Run, guard_hook, renew_after_fork
-from ragmetrics_core.capture.sinks import Outlet, checked_sinks
+from ragmetrics_core.capture.sinks import FLUSH, Outlet, checked_sinks
 from ragmetrics_core.data import Sample, SampleResult, SettingError
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Metrics
@@ -34,7 +44,8 @@ _WAITS_FOR_ITSELF = (
     " on_result, redact, a sink, a metric or a judge is itself part of: call them"
     " elsewhere, and there use the result, aggregates or pending"
 )
-_SINK_SECONDS = 10.0  # for a sink that hangs, where nobody said how long to wait
+# for slow sinks to take the results, where ``flush`` and ``stop`` were given no timeout
+_SINK_SECONDS = 10.0
 
 
 @dataclass
@@ -102,21 +113,23 @@ class WatchSettings:
 
 
 class BackgroundEvaluator(Generic[Run]):
-    """Assembles samples and scores them in a daemon thread of its own.
+    """Makes samples of recorded runs and scores them in a daemon thread of its own.
 
-    The application never waits. What a limit cuts off is counted in ``problems``.
+    The application never waits. Samples that a limit leaves unjudged are counted in
+    ``problems``.
 
     Args:
-        build: Makes samples of a recorded run; called in the thread.
+        build: Makes the samples of a recorded run; called in the thread.
         metrics: Metrics or their names; None for all, ``[]`` to count only.
         judge: A judge, a chat model, or a model's name.
         settings: What is judged, and what becomes of the results; None for the usual.
-        make_waiting_samples: Makes, at each ``flush``, samples of runs that waited for
-            a further one.
+        make_waiting_samples: Makes the samples of runs that ``build`` keeps because a
+            further run may belong to them. It is called whenever ``flush``, ``report``
+            or ``stop`` wait.
         on_stop: Called when the evaluator stops.
         problems: Where internal errors are counted; None for a new count.
-        linger_s: Seconds that a run waits before samples are made of it, unless
-            somebody waits for them.
+        linger_s: How many seconds a recorded run stays in the queue before ``build`` is
+            called with it. ``flush``, ``report`` and ``stop`` end this wait.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -140,15 +153,15 @@ class BackgroundEvaluator(Generic[Run]):
         problems: Problems | None = None,
         linger_s: float = 0.0,
     ) -> None:
+        """Begin to judge, and have the queue emptied when the process ends or forks."""
         self._settings = settings or WatchSettings()
         self.problems = Problems() if problems is None else problems
-        self._build = build  # makes the samples of one run
-        # makes those of runs that still wait for a further one
+        self._build = build
         self._make_waiting_samples = make_waiting_samples
         self._on_stop = on_stop
         self._redaction = Redaction(self._settings.redact, self.problems)
         chosen_metrics = choose_metrics(metrics)
-        # a forked process needs a run of its own
+        # called in ``after_fork``: a forked process needs a run of its own
         self._new_evaluation_run = partial(
             EvaluationRun,
             chosen_metrics,
@@ -161,12 +174,11 @@ class BackgroundEvaluator(Generic[Run]):
         for sink in checked_sinks(self._settings.sinks):
             outlet = Outlet(sink, self.problems, self._settings.max_queue)
             self.outlets.append(outlet)
-        # so long a run waits before samples are made of it, unless somebody waits
         self._linger_seconds = linger_s
         self._stopped = False
         renew_after_fork(self)  # calls after_fork(), now and in each forked process
         # a weak reference, or the evaluator would be kept until the process ends
-        atexit.register(_at_exit, weakref.ref(self))
+        atexit.register(_stop_at_exit, weakref.ref(self))
 
     def __repr__(self) -> str:
         """Show the metrics and what went wrong, and no text of a sample."""
@@ -185,20 +197,22 @@ class BackgroundEvaluator(Generic[Run]):
         self.stop()
 
     def after_fork(self) -> None:
-        """Begin with an empty queue and no thread, when made and in a forked process.
+        """Set the queue, the lock, the thread and all counts to their beginning.
 
-        A forked process inherits neither the thread nor a usable lock, and what was
-        recorded before the fork is the parent's to judge.
+        It is called by the constructor, and in a forked process. That process inherits
+        neither the thread nor a usable lock. Runs that were recorded before the fork are
+        judged in the parent process.
         """
         self.dropped = 0
         self._run = self._new_evaluation_run()
         self.aggregates = {metric.name: Aggregate() for metric in self._run.metrics}
-        # the lock of all that follows; wakes those who wait for a change of it
+        # the lock of all attributes below; it is notified when one of them changes
         self._state_changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        # from when on samples may be made, by the monotonic clock, and what makes them
+        # for each recorded run: the earliest time for making its samples, by the
+        # monotonic clock, and the function that makes them
         self._queue: deque[tuple[float, Callable[[], Iterable[Sample]]]] = deque()
-        # results that are there, but not yet counted and handed on
+        # results of judged samples that are not counted and handed on yet
         self._uncounted_results: deque[Future[SampleResult]] = deque()
         self._n_in_flight = 0  # samples that are being made or judged
         self._n_started = 0  # samples whose judging began
@@ -206,9 +220,10 @@ class BackgroundEvaluator(Generic[Run]):
 
     @guard_hook
     def record(self, run: Run) -> bool:
-        """Queue a finished run, and say whether it was taken.
+        """Put a finished run into the queue; return whether it was taken.
 
-        Never blocks, from any thread.
+        It never blocks, and may be called from any thread. A run is not taken if the
+        queue is full, which is counted, or if the evaluator was stopped.
         """
         with self._state_changed:
             max_queue = self._settings.max_queue
@@ -223,7 +238,7 @@ class BackgroundEvaluator(Generic[Run]):
             return True
 
     def _count_lost(self, runs: int, why: str) -> None:
-        """Count runs that are not judged, and note why."""
+        """Count runs that are not judged, and note the reason as a problem."""
         with self._state_changed:
             self.dropped += runs
         for _ in range(runs):
@@ -232,12 +247,12 @@ class BackgroundEvaluator(Generic[Run]):
     def _put_in_queue(
         self, make_samples: Callable[[], Iterable[Sample]], due: float = 0.0
     ) -> None:
-        """Queue what makes samples, and start the thread if none runs.
+        """Put a function into the queue, and start the thread if none runs.
 
         Args:
-            make_samples: Makes the samples; called in the thread.
-            due: From when on it may be called, by the monotonic clock; by default at
-                once.
+            make_samples: Makes samples; called in the thread.
+            due: The earliest time for calling it, by the monotonic clock; by default it
+                may be called at once.
         """
         self._queue.append((due, make_samples))
         if self._thread is None:
@@ -271,15 +286,16 @@ class BackgroundEvaluator(Generic[Run]):
         return is_all_judged
 
     def _wait(self, timeout: float | None, *, stop: bool) -> bool:
-        """Wait until all that is queued is judged and the sinks took the results.
+        """Wait until all recorded runs are judged and the sinks have the results.
 
-        Runs in the queue wait some time before samples are made of them; now they are
-        made at once. Runs that wait for a further run to be joined to are made samples
-        as well. A sink that is too slow is noted as a problem.
+        Nothing lingers in the queue from now on: samples are made of its runs at once,
+        and then of runs that were kept because a further run may belong to them. A sink
+        that is too slow is noted as a problem.
 
         Args:
-            timeout: The most seconds to wait; None for any number. Sinks are then
-                waited for as long as for a sink that hangs.
+            timeout: The most seconds to wait for the judge, and once more for the
+                sinks. None to wait for the judge for ever, and for the sinks
+                ``_SINK_SECONDS``.
             stop: Whether no further run is accepted from now on.
 
         Returns:
@@ -292,11 +308,11 @@ class BackgroundEvaluator(Generic[Run]):
             raise SettingError(_WAITS_FOR_ITSELF)
         with self._state_changed:
             if not self._stopped:
-                at_once = 0.0  # long ago by the clock
+                at_once = 0.0  # a time of the clock that has passed
                 self._queue = deque(
                     (at_once, make_samples) for _, make_samples in self._queue
                 )
-                # last in the queue: the runs before it may still be joined to them
+                # last in the queue, since a run before it may belong to a kept run
                 self._put_in_queue(self._make_waiting_samples)
             self._stopped = self._stopped or stop
             self._state_changed.notify_all()
@@ -304,21 +320,21 @@ class BackgroundEvaluator(Generic[Run]):
                 lambda: not (self._queue or self._n_in_flight), timeout
             )
         seconds_for_sinks = _SINK_SECONDS if timeout is None else timeout
-        until = time.monotonic() + seconds_for_sinks
-        # first ask all of them to flush, then wait: they do so at the same time
+        deadline = time.monotonic() + seconds_for_sinks
+        # ask all sinks before waiting for one: they flush at the same time
         for outlet in self.outlets:
-            outlet.put(None)
+            outlet.put(FLUSH)
         for outlet in self.outlets:
-            outlet.wait(until)
+            outlet.wait(deadline)
         return is_all_judged
 
     @property
     def pending(self) -> int:
-        """Runs that wait, and samples that are being judged."""
+        """The number of runs that wait, and of samples that are being judged."""
         with self._state_changed:
             n_waiting = 0
             for _, make_samples in self._queue:
-                # what flush() queued is no run
+                # this entry was put there by flush(), and is no run
                 if make_samples is not self._make_waiting_samples:
                     n_waiting += 1
             return self._n_in_flight + n_waiting
@@ -407,9 +423,9 @@ class BackgroundEvaluator(Generic[Run]):
 
     @property
     def _seconds_until_start(self) -> float | None:
-        """Seconds until a run may start; 0 if one may now.
+        """The seconds until samples of the next run may be made; 0 if they may be now.
 
-        None while there is none, or too many samples are being judged.
+        None while no run waits, or too many samples are being judged.
         """
         if not self._queue or self._n_in_flight >= self._run.window:
             return None
@@ -444,9 +460,9 @@ class BackgroundEvaluator(Generic[Run]):
         return drawn < self._settings.sample_rate
 
     def _take_result(self, future: Future[SampleResult]) -> None:
-        """Hand what was judged to our thread.
+        """Hand a judged sample to our thread, which counts it.
 
-        It is called on the judges' loop, which must not wait for ``on_result``.
+        This method runs on the judges' loop, which must not wait for ``on_result``.
         """
         with self._state_changed:
             self._uncounted_results.append(future)
@@ -479,8 +495,11 @@ class BackgroundEvaluator(Generic[Run]):
             self._settings.on_result(result)
 
 
-def _at_exit(reference: weakref.ref[BackgroundEvaluator[Any]]) -> None:
-    """Best effort for two seconds, then ``stop`` says what is missing."""
+def _stop_at_exit(reference: weakref.ref[BackgroundEvaluator[Any]]) -> None:
+    """Wait two seconds for what is not judged yet, when the process ends.
+
+    ``stop`` notes how many runs are left.
+    """
     evaluator = reference()
     if evaluator is None:
         return

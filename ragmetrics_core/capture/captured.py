@@ -1,4 +1,4 @@
-"""What a capture saw: runs as they were recorded, samples as they are asked for."""
+"""What a ``capture`` block saw: it keeps runs, and makes samples when asked for them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -132,12 +132,14 @@ class Captured(Generic[Run]):
 
     Args:
         build: Makes the samples of a recorded run.
-        given: What the caller says of all samples.
+        user_values: What the user says of the samples, such as a reference; None for
+            nothing.
         max_samples: How many runs are kept; None for all.
         redact: The user's function that hides texts of a sample.
         samples_that_wait: Makes the samples that still wait for a further run, and
             forgets none.
-        revise_sample: Says what a sample is once all runs so far are known.
+        revise_sample: Returns a sample as it is once all runs so far are known: a later
+            run may have put its answer in doubt.
         as_judge: Makes a judge of a framework's own model object.
         problems: Where internal errors are counted.
 
@@ -152,7 +154,7 @@ class Captured(Generic[Run]):
         self,
         build: Callable[[Run], Iterable[Sample]],
         *,
-        given: UserValues | None = None,
+        user_values: UserValues | None = None,
         max_samples: int | None = None,
         redact: Redact | None = None,
         samples_that_wait: Callable[[], Iterable[Sample]] = tuple,
@@ -165,12 +167,11 @@ class Captured(Generic[Run]):
         self.dropped = 0  # runs that were not, because of max_samples
         self._n_assembled = 0  # samples made so far, dropped ones included
         self._build = build  # makes the samples of one run
-        # makes those of runs that still wait for a further one
+        # makes the samples of runs that still wait for a further run
         self._make_waiting_samples = samples_that_wait
-        # says what a sample is once later runs are known
         self._revise_sample = revise_sample
         self._as_judge = as_judge  # makes a judge of the framework's own model object
-        self._given = given or UserValues()  # what the caller says of all samples
+        self._user_values = user_values or UserValues()
         self._redaction = Redaction(redact, self.problems)
         self._max_samples = max_samples  # most runs that are kept; None for all
         self._pending_runs: list[Run] = []  # no samples were made of them yet
@@ -228,25 +229,25 @@ class Captured(Generic[Run]):
 
     @guard_hook
     def _assemble(self, run: Run) -> list[Sample]:
-        """Make the samples of a run; None, counted, where that raises."""
+        """Make the samples of a run; what that raises is counted, and None returned."""
         return list(self._build(run))
 
     @guard_hook
     def _keep(self, sample: Sample) -> None:
-        """Keep a sample for good, with what the caller says of it."""
+        """Add a sample to those that are kept, with the user's values and redacted."""
         finished = self._finish(sample, self._n_assembled)
         self._n_assembled += 1
         if finished is not None:
             self._samples.append(finished)
 
     def _finish(self, sample: Sample, number: int) -> Sample | None:
-        """A sample with what the caller says of it, redacted; None if it is dropped.
+        """Return a sample with the user's values, redacted; None if it is dropped.
 
         Args:
             sample: The sample.
             number: How many samples were made before it.
         """
-        return self._redaction.redact(self._given.apply_to(sample, number))
+        return self._redaction.redact(self._user_values.apply_to(sample, number))
 
     def evaluate(
         self,

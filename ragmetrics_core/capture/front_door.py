@@ -1,4 +1,7 @@
-"""The front door of every adapter: ``capture``, ``watch``, ``samples_from``; the same names, defaults and words."""
+"""The three functions of every adapter: ``capture``, ``watch`` and ``samples_from``.
+
+All adapters take them from here, so that names, defaults and docstrings are the same.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -33,7 +36,9 @@ def overrides_without_every_turn(
     *,
     every_turn: bool,
 ) -> Overrides:
-    """Make what says where things are, for an adapter without ``every_turn``.
+    """Make the ``Overrides`` of an adapter that has no setting ``every_turn``.
+
+    The parameters are those of ``FrontDoor.capture``.
 
     Raises:
         SettingError: If ``every_turn`` is asked for, or a place is neither a text nor
@@ -52,15 +57,17 @@ class FrontDoor(Generic[Run]):
     """The three functions of an adapter: ``capture``, ``watch`` and ``samples_from``.
 
     Attributes:
-        listeners: Those who get the runs that the adapter's hooks record.
-        trees: Makes the trees of calls of a recorded run.
+        listeners: The objects that get the runs which the adapter's hooks record.
+        trees: Makes the trees of calls of a recorded run. It is given the run and the
+            user's overrides.
         as_judge: Makes a judge of the framework's own model object.
-        as_run: Makes a run of what an application returned; None where ``samples_from``
-            gets a run.
-        places: Makes of the caller's settings (``question_from`` and the like) what
-            ``trees`` reads, and refuses those that the adapter does not know.
-        unseen: What to do if a block saw no run, in words.
-        hint: What to do if a block saw runs and none gave a sample, in words.
+        as_run: Makes a recorded run of what an application returned; None if
+            ``samples_from`` is given recorded runs only.
+        make_overrides: Makes the overrides of the user's settings ``question_from``,
+            ``contexts_from``, ``answer_from``, ``context_tools``, ``build`` and
+            ``every_turn``. It refuses settings that the adapter does not know.
+        unseen: What the user should do if a block saw no run, in words.
+        hint: What the user should do if a block saw runs and none gave a sample.
     """
 
     listeners: Listeners
@@ -72,9 +79,11 @@ class FrontDoor(Generic[Run]):
     unseen: str
     hint: str
 
-    def turns(self, where: Overrides, problems: Problems) -> Turns[Run]:
-        """What makes the samples of one listener."""
-        return Turns(lambda run: self.trees(run, where), where, problems, self.hint)
+    def turns(self, overrides: Overrides, problems: Problems) -> Turns[Run]:
+        """Make the object that turns the runs of one listener into samples."""
+        return Turns(
+            lambda run: self.trees(run, overrides), overrides, problems, self.hint
+        )
 
     @contextmanager
     def capture(
@@ -117,8 +126,9 @@ class FrontDoor(Generic[Run]):
                 are not used then.
             redact: A function through which each sample goes before anybody else gets
                 it: judge, store, file or you. If it raises, the sample is dropped, and
-                ``problems`` counts it. ``Sample.ledger`` repeats the texts: if the
-                function changes texts and not the ledger, the ledger loses its calls.
+                ``problems`` counts it. ``Sample.ledger``, the list of searches and tool
+                calls, repeats texts of the sample. If the function changes texts and
+                leaves the ledger as it is, the calls are removed from the ledger.
             max_samples: Most runs kept; later ones are counted, and ``problems`` says
                 so. None keeps all.
             all_threads: Also take runs in threads that the application started without
@@ -137,7 +147,7 @@ class FrontDoor(Generic[Run]):
             SettingError: If a place is neither a text nor callable, or the adapter does
                 not know a setting.
         """
-        where = self.make_overrides(
+        overrides = self.make_overrides(
             question_from,
             contexts_from,
             answer_from,
@@ -145,13 +155,14 @@ class FrontDoor(Generic[Run]):
             build,
             every_turn=every_turn,
         )
-        where = replace(where, question=question)
+        overrides = replace(overrides, question=question)
         # makes the samples, and joins the runs that are one turn of a conversation
-        turns = self.turns(where, Problems())
+        turns = self.turns(overrides, Problems())
         turns.share_with_conversation(conversation, redact)
         captured: Captured[Run] = Captured(
             turns.add,
-            given=UserValues(
+            # what the user says of the samples themselves
+            user_values=UserValues(
                 question, reference, id, dict(metadata or {}), conversation
             ),
             max_samples=max_samples,
@@ -161,7 +172,9 @@ class FrontDoor(Generic[Run]):
             as_judge=self.as_judge,
             problems=turns.problems,
         )
-        with self._listening(captured, all_threads=all_threads, data=where.needs_data):
+        with self._listening(
+            captured, all_threads=all_threads, data=overrides.needs_data
+        ):
             yield captured
 
     @contextmanager
@@ -173,9 +186,9 @@ class FrontDoor(Generic[Run]):
         At its end, note as a problem that runs were missed, or that nothing ran at all.
 
         Args:
-            captured: Gets the runs.
+            captured: The object that gets the runs.
             all_threads: As for ``capture``.
-            data: Whether all that the runs were given and returned is needed.
+            data: Whether the inputs and outputs of the runs are needed whole.
         """
         problems = captured.problems
         listener = Listener(
@@ -186,10 +199,10 @@ class FrontDoor(Generic[Run]):
             yield
         finally:
             self.listeners.remove(listener)
-            was_called = captured.recorded or problems or listener.begun
+            has_seen_anything = captured.recorded or problems or listener.begun
             if listener.missed:
                 problems.note(_MISSED)
-            elif not was_called:
+            elif not has_seen_anything:
                 problems.note(f"the block ended without a sample: {self.unseen}")
 
     def watch(
@@ -248,7 +261,7 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If a setting is invalid.
         """
-        where = self.make_overrides(
+        overrides = self.make_overrides(
             question_from,
             contexts_from,
             answer_from,
@@ -266,19 +279,21 @@ class FrontDoor(Generic[Run]):
             limits=limits,
             redact=redact,
         )
-        turns = self.turns(where, Problems())
+        # makes the samples, and joins the runs that are one turn of a conversation
+        turns = self.turns(overrides, Problems())
         watcher: BackgroundEvaluator[Run] = BackgroundEvaluator(
             turns.add,
             metrics,
             self.as_judge(judge),
             settings,
+            # of runs that wait for a further run; called when somebody waits for results
             make_waiting_samples=turns.finish,
             problems=turns.problems,
             # called when it stops: the listener below is there by then
             on_stop=lambda: self.listeners.remove(listener),
         )
         listener = Listener(
-            turns.problems, watcher.record, everywhere=True, data=where.needs_data
+            turns.problems, watcher.record, everywhere=True, data=overrides.needs_data
         )
         self.listeners.add(listener)
         return watcher
@@ -298,11 +313,15 @@ class FrontDoor(Generic[Run]):
 
         Args:
             run: A run as the framework records it, or what an engine, pipeline or agent
-                returned. In LangChain a run is a root with its child runs: of a tracer,
-                of ``client.evaluate``, or read back from LangSmith with
-                ``load_child_runs=True``. What was returned holds less: not what was
-                retrieved before reranking, in LlamaIndex not the question. A stream is
-                not read, so that its sample has no answer.
+                returned.
+
+                - In LangChain a run is a root with its child runs: of a tracer, of
+                  ``client.evaluate``, or read back from LangSmith with
+                  ``load_child_runs=True``.
+                - What an engine or pipeline returned tells less than a recorded run: not
+                  what was retrieved before reranking, and in LlamaIndex not the
+                  question.
+                - A stream is not read, so that its sample has no answer.
             question_from: As for ``capture``. A callable gets ``run``.
             contexts_from: The same for the contexts.
             answer_from: The same for the answer.
@@ -317,7 +336,7 @@ class FrontDoor(Generic[Run]):
             SettingError: If it is nothing of which the adapter makes samples, or a
                 setting is invalid.
         """
-        where = self.make_overrides(
+        overrides = self.make_overrides(
             question_from,
             contexts_from,
             answer_from,
@@ -325,9 +344,8 @@ class FrontDoor(Generic[Run]):
             build,
             every_turn=every_turn,
         )
-        turns = self.turns(where, Problems(logged=False))
+        turns = self.turns(overrides, Problems(logged=False))
         recorded_run = run if self.as_run is None else self.as_run(run)
         samples = list(turns.add(recorded_run))
-        # those that would wait for a further run
-        samples += turns.finish()
-        return samples
+        samples_that_waited = turns.finish()  # no further run will come
+        return samples + samples_that_waited

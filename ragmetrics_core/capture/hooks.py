@@ -179,7 +179,7 @@ class Problems:
 
 
 def guard_hook(hook: Callable[P, T]) -> Callable[P, T]:
-    """Make a method that runs inside the application harmless to it.
+    """Make a method harmless to the application in which it runs.
 
     What the method raises is counted in its object's ``problems``, and None is
     returned. Exceptions that end a program, such as ``KeyboardInterrupt``, are the
@@ -202,9 +202,14 @@ def guard_hook(hook: Callable[P, T]) -> Callable[P, T]:
 
 
 def words_of(error: BaseException, write: Callable[[BaseException], str] = str) -> str:
-    """An error of the application in words.
+    """Return an error of the application in words.
 
-    Its class alone where these cannot be had, as its own code makes them.
+    Code of the application makes these words, and may itself raise: then only the name
+    of the error's class is returned.
+
+    Args:
+        error: The error.
+        write: Makes the words of an error.
     """
     try:
         return write(error)
@@ -218,19 +223,21 @@ def words_of(error: BaseException, write: Callable[[BaseException], str] = str) 
 
 @dataclass(eq=False)
 class Listener:
-    """Somebody who gets finished runs.
+    """A watch or a ``capture`` block, which gets finished runs.
 
     Attributes:
         problems: Where errors of hooks are counted for it.
         record: Called with each finished run, in the application's thread.
-        everywhere: It gets the runs of the whole process, else those of its context.
-        all_threads: It also gets those that carry the context of no capture at all.
-        data: It needs inputs and outputs whole, because the user names keys or paths.
-        under: What the framework was doing when listening began, where an adapter needs
-            to know.
-        begun: True once a run began for it; adapters say so.
-        missed: True once something began that carries no capture's context and was left
-            out for that.
+        everywhere: Whether it gets the runs of the whole process: a watch. If not, it
+            gets the runs that begin in its context: a block.
+        all_threads: Whether a block also gets runs that begin in the context of no
+            block.
+        data: Whether it needs inputs and outputs whole, because the user names keys or
+            paths in them.
+        under: The framework's call in which listening began, where an adapter needs to
+            know it.
+        begun: Whether a run began for it.
+        missed: Whether it missed a run that began in the context of no block.
     """
 
     problems: Problems
@@ -251,12 +258,12 @@ _listeners_around: ContextVar[tuple[Listener, ...]] = ContextVar(
 
 
 class Listeners:
-    """The open listeners of one framework.
+    """The listeners of one framework that are open now.
 
     Args:
-        opened: Called with each listener before runs reach it; puts the adapter's hooks
-            in place.
-        closed: Called with each listener when it has gone.
+        opened: Called with each listener before runs reach it; it puts the adapter's
+            hooks in place.
+        closed: Called with each listener after it was removed.
 
     Attributes:
         open: The listeners; an immutable tuple that is replaced at each change, so that
@@ -296,13 +303,17 @@ class Listeners:
                 self._closed(listener)
 
     def here(self) -> tuple[Listener, ...]:
-        """Find who gets a run of the application that begins here and now.
+        """Find the listeners that get a run of the application beginning here and now.
 
-        A listener belongs to a watch, which gets the runs of the whole process, or to a
-        ``capture`` block, which gets those that begin in the block's context. Code that
-        carries the context of no block may run in a thread that a block started bare:
-        blocks with ``all_threads`` get its runs, all others note that they missed one.
-        Nobody gets what a judge does.
+        A listener belongs to a watch or to a ``capture`` block. Cases:
+
+            - A watch gets the runs of the whole process.
+            - Code that runs in the context of blocks: these blocks get the run, and no
+              other block does.
+            - Code that runs in the context of no block, as a thread does that was
+              started without a copy of the context: blocks with ``all_threads`` get the
+              run, and all other blocks note that they missed one.
+            - The code is work of a judge: no listener gets the run.
         """
         if not self.open or is_judge_work():
             return ()
@@ -329,7 +340,7 @@ class Listeners:
         return tuple(receivers)
 
     def begin(self) -> tuple[Listener, ...]:
-        """Who gets a run that begins now; each notes that a run began."""
+        """Return the listeners that get a run beginning now; each notes that it began."""
         listeners = self.here()
         for listener in listeners:
             listener.begun = True
@@ -339,20 +350,20 @@ class Listeners:
 def _without(
     listeners: tuple[Listener, ...], listener: Listener
 ) -> tuple[Listener, ...]:
-    """Some listeners without one of them."""
+    """Return listeners without one of them."""
     return tuple(remaining for remaining in listeners if remaining is not listener)
 
 
 def is_capturing() -> bool:
-    """Whether code here carries the context of any capture.
+    """Return whether the code here runs in the context of a ``capture`` block.
 
-    A thread that was started bare does not.
+    A thread that was started without a copy of the context does not.
     """
     return bool(_listeners_around.get())
 
 
 def current_task_or_thread() -> str:
-    """The name of the task and thread that run here.
+    """Return a name of the asyncio task, or else of the thread, that runs here.
 
     Runs of the same task or thread may belong to one question.
     """

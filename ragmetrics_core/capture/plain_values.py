@@ -1,4 +1,9 @@
-"""Question, history and answer in plain values (texts, messages, documents, mappings, sequences)."""
+"""Finds question, history and answer in what a run was given and returned. Pure.
+
+These are **plain values**: texts, messages, documents, mappings and sequences of them.
+In ``{"question": "And when?", "chat_history": ["Open?", "Yes."]}`` the question stands
+under a usual name, and the history is two texts whose speakers are not named.
+"""
 
 import json
 import re
@@ -43,7 +48,9 @@ ANSWER_KEYS = (
 _ANSWER_ALONE_KEYS = ("answer", "response")
 HISTORY_KEYS = ("chat_history", "history", "conversation_history")
 # other names under which an application hands in what was said, or what it remembers
-_REMEMBERED = re.compile("histor|memor|conversation|dialog|transcript", re.IGNORECASE)
+_HISTORY_LIKE_NAME = re.compile(
+    "histor|memor|conversation|dialog|transcript", re.IGNORECASE
+)
 # those under which a graph's state keeps the question itself
 _STATE_QUESTION_KEYS = ("question", "query", "user_input", "user_question")
 # those under which inputs hold an answer that was given before
@@ -116,10 +123,14 @@ class Overrides:
         )
         return any(source is not None for source in sources)
 
-    def find(self, field: str, run: Any, *places: Any) -> tuple[bool, Any]:
+    def find(self, field: str, run: Any, *mappings: Any) -> tuple[bool, Any]:
         """Look a field up as the user said.
 
-        A callable gets the run. Keys and paths lead into the first place that fits.
+        Args:
+            field: "question", "contexts" or "answer".
+            run: The framework's own run, which a callable of the user gets.
+            mappings: What the run was given and returned. A key or path of the user is
+                looked up in each; the first hit counts.
 
         Returns:
             Whether something was found, and what. Nothing is found where the user did
@@ -132,23 +143,29 @@ class Overrides:
             return True, source(run)
         # a key may itself hold dots
         paths = ([source], source.split("."))
-        for place in places:
+        for mapping in mappings:
             for path in paths:
-                is_found, value = follow_path(place, path)
+                is_found, value = follow_path(mapping, path)
                 if is_found:
                     return True, value
         return False, None
 
 
 def as_one_line(text: str | None) -> str:
-    """A text with every run of white space as one space: texts are compared so."""
+    """Return a text with each run of white space as one space: texts are compared so."""
     return " ".join((text or "").split())
 
 
 def find_instances(
     value: object, *kinds: type[_Kind], depth: int = 8
 ) -> Iterator[_Kind]:
-    """Values of some kinds in a value and its mappings and sequences."""
+    """Yield the objects of some types in a value and in its mappings and sequences.
+
+    Args:
+        value: The value.
+        kinds: The types.
+        depth: How many mappings and sequences inside of each other are looked into.
+    """
     if isinstance(value, kinds):
         yield value
     elif depth and isinstance(value, (Mapping, list, tuple)):
@@ -157,12 +174,12 @@ def find_instances(
 
 
 def documents_in(value: object) -> Iterator[Document]:
-    """Documents in a value and its mappings and sequences."""
+    """Yield the documents in a value and in its mappings and sequences."""
     return find_instances(value, Document, depth=_DEPTH)
 
 
 def contexts_in(value: object) -> list[Context]:
-    """Contexts that the user points at: documents, objects with a text, else all texts.
+    """Return the contexts that a user points at: documents, objects with a text, else texts.
 
     Raises:
         RowError: If an object has no text under a usual name: its other fields, such as
@@ -178,21 +195,21 @@ def contexts_in(value: object) -> list[Context]:
 
 
 def texts_in(value: object) -> Iterator[str]:
-    """Texts in a value, those of messages included, of documents not."""
+    """Yield the texts in a value, those of messages included, those of documents not."""
     for element in find_instances(value, str, Message, depth=_DEPTH):
         yield element.text if isinstance(element, Message) else str(element)
 
 
 def is_message(value: object, text: str) -> bool:
-    """Whether a text stands in a value as a message."""
+    """Return whether a value holds a message with a text."""
     messages = find_instances(value, Message, depth=_DEPTH)
     return any(message.text == text for message in messages)
 
 
 def conversation(value: object) -> tuple[Message, ...] | None:
-    """Messages of a sequence, a bare text being the user's.
+    """Return the messages of a list; a bare text counts as the user's message.
 
-    None if it holds anything else.
+    None if the value is no list, is empty, or holds anything else.
     """
     if not isinstance(value, (list, tuple)) or not value:
         return None
@@ -247,7 +264,7 @@ def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
 
 
 def _last_words_of_user(messages: Sequence[Message]) -> str | None:
-    """The last message of the user that is not blank; None if there is none."""
+    """Return the last message of the user that is not blank; None without one."""
     for message in reversed(messages):
         if message.role == "user" and message.text.strip():
             return message.text
@@ -255,9 +272,9 @@ def _last_words_of_user(messages: Sequence[Message]) -> str | None:
 
 
 def question_in_state(output: object) -> str | None:
-    """The question that a resumed graph keeps in its state; None if it keeps none.
+    """Return the question that a resumed graph keeps in its state; None without one.
 
-    Never its messages, which steps rewrite.
+    The messages of the state do not count: steps of the graph rewrite them.
     """
     if not isinstance(output, Mapping):
         return None
@@ -269,7 +286,7 @@ def question_in_state(output: object) -> str | None:
 
 
 def has_written(value: object) -> bool:
-    """Whether inputs hold an answer already: they are given to a grader."""
+    """Return whether inputs hold an answer already, as those of a grader do."""
     if not isinstance(value, Mapping):
         return False
     answers = [value.get(key) for key in _GIVEN_ANSWER_KEYS]
@@ -279,7 +296,7 @@ def has_written(value: object) -> bool:
 def history_in(
     value: object, question: str | None = None, *, needs_question: bool = False
 ) -> tuple[Turn, ...]:
-    """Earlier turns of a conversation, by ``talk_in``."""
+    """Find the earlier turns of a conversation; see ``talk_in``."""
     return talk_in(value, question, needs_question=needs_question).turns
 
 
@@ -292,21 +309,25 @@ def talk_in(
 ) -> EarlierConversation:
     """Find the earlier turns of a conversation in what a run was given.
 
-    Of a list of messages, those before the question are earlier ones; if the question
-    is not among them, those before the user's last message. A mapping is searched under
-    the usual names of a history, then in its input, its messages or its only value. At
-    last, texts are taken of which nobody knows who said them.
+    They are looked for, in this order,
+
+        1. in a list of messages: those before the question, or before the user's last
+           message if the question is not among them;
+        2. in a mapping, under names such as "chat_history";
+        3. in a mapping, in its input, in its messages, or in its only value;
+        4. in a mapping, under names such as "memory_notes": texts that do not say who
+           speaks. No turns are read from them; they are noted as no evidence.
 
     Args:
-        value: Messages, or a mapping that may hold some.
+        value: A list of messages, or a mapping that may hold some.
         question: What is asked now; None if it is not known.
         depth: How many mappings inside of each other may be looked into.
-        needs_question: Messages without the question among them give no earlier turns.
-            For runs that take the question out of their state and write other messages
-            there.
+        needs_question: Whether messages give earlier turns only if the question is
+            among them. Some applications take the question out of their state, and
+            write other messages there.
 
     Returns:
-        The turns; an empty ``Talk`` if there are none.
+        The turns, or the texts of the fourth case; both empty if nothing was found.
     """
     messages = conversation(value)
     # a list of texts alone may be a list of queries
@@ -318,50 +339,72 @@ def talk_in(
     if depth == 0 or not isinstance(value, Mapping):
         return EarlierConversation()
     for key in HISTORY_KEYS:
-        talk = _talk_of_history(value.get(key), question)
-        if talk.turns:
-            return talk
+        earlier = _history_before_question(value.get(key), question)
+        if earlier.turns:
+            return earlier
     keys = ["input", "messages"]
     if len(value) == 1:
-        keys += value  # whatever its name is
+        keys.extend(value)  # the only key, whatever its name is
     for key in keys:
-        talk = talk_in(
+        earlier = talk_in(
             value.get(key), question, depth=depth - 1, needs_question=needs_question
         )
-        if talk.turns or talk.texts:
-            return talk
-    return _undivided_talk(value, question)
+        if earlier.turns or earlier.texts:
+            return earlier
+    return _texts_without_speakers(value, question)
 
 
-def _talk_of_history(value: object, question: str | None) -> EarlierConversation:
-    """Read the turns of what an application keeps under a name such as ``history``.
+def _history_before_question(
+    value: object, question: str | None
+) -> EarlierConversation:
+    """Read the turns of a value that stands under a name such as "chat_history".
 
-    The question of now is left out where it was put behind the history already.
+    An application may have added the question of now to its history already. Then it is
+    left out: it is no earlier turn.
+
+    Args:
+        value: The value; see ``_read_history``.
+        question: What is asked now; None if it is not known.
     """
-    talk = _whole_talk_of(value, question)
-    ends_with_user = bool(talk.turns) and talk.turns[-1].role == "user"
-    if ends_with_user and as_one_line(talk.turns[-1].content) == as_one_line(question):
-        return replace(talk, turns=talk.turns[:-1])
-    return talk
+    earlier = _read_history(value, question)
+    if not earlier.turns:
+        return earlier
+    last_turn = earlier.turns[-1]
+    is_question = as_one_line(last_turn.content) == as_one_line(question)
+    if last_turn.role == "user" and is_question:
+        return replace(earlier, turns=earlier.turns[:-1])
+    return earlier
 
 
-def _whole_talk_of(value: object, question: str | None) -> EarlierConversation:
-    """Read the turns of a history, perhaps with the question of now at its end.
+def _read_history(value: object, question: str | None) -> EarlierConversation:
+    """Read the turns of a history, perhaps with the question of now as the last one.
 
-    The history may be a text that names its speakers, a list of texts, of mappings, of
-    messages, or of pairs of texts. The ``Talk`` is empty for anything else. The
-    question is left out of texts that do not say who speaks: whose they are is told by
-    their place, counted from the end.
+    The forms that are read, in this order:
+
+        - a text that names its speakers: "User: Open? Assistant: Yes.";
+        - a list of texts. Texts without speakers are the user's and the assistant's by
+          turns, and the last is the assistant's. So the question of now, which may
+          stand behind it, is left out;
+        - a list of mappings: ``{"question": …, "answer": …}``, ``{"role": …}``;
+        - a list of messages;
+        - a list of pairs of texts: the user's and the assistant's.
+
+    Args:
+        value: What the application keeps as its history.
+        question: What is asked now; None if it is not known.
+
+    Returns:
+        The turns; none for a value of another form.
     """
     if isinstance(value, str):
-        talk = talk_of([value])
-        return EarlierConversation() if talk.doubts else talk
+        earlier = talk_of([value])
+        names_no_speaker = bool(earlier.doubts)
+        return EarlierConversation() if names_no_speaker else earlier
     if isinstance(value, (list, tuple)) and value:
         if all(isinstance(element, str) for element in value):
             is_question_last = as_one_line(value[-1]) == as_one_line(question)
             return talk_of(value[:-1] if is_question_last else value)
         if all(isinstance(element, Mapping) for element in value):
-            # such as {"question": …, "answer": …} or {"role": …, "content": …}
             turns: list[Turn] = []
             for fields in value:
                 turns += turns_of_fields(fields)
@@ -374,52 +417,53 @@ def _whole_talk_of(value: object, question: str | None) -> EarlierConversation:
 def _with_texts_as_answers(
     messages: Sequence[Message], history: object
 ) -> list[Message]:
-    """The messages of a history, where a bare text behind the user's message is the answer.
+    """Return the messages of a history, with bare texts behind the user as answers.
 
-    Applications append the message that they asked, and the text of the reply.
+    Some applications append to their history the message that they sent, and then the
+    mere text of the reply.
 
     Args:
-        messages: The messages of ``history``, bare texts being the user's.
-        history: What the application kept.
+        messages: The messages of ``history``; bare texts count as the user's there.
+        history: What the application kept, one element for each message.
     """
-    kept = history if isinstance(history, (list, tuple)) else ()
-    whole: list[Message] = []
-    for message, element in zip(messages, kept, strict=False):
-        is_behind_user = bool(whole) and whole[-1].role == "user"
-        if isinstance(element, str) and is_behind_user:
+    elements = history if isinstance(history, (list, tuple)) else ()
+    messages_with_answers: list[Message] = []
+    for message, element in zip(messages, elements, strict=False):
+        last_role = messages_with_answers[-1].role if messages_with_answers else ""
+        if isinstance(element, str) and last_role == "user":
             message = replace(message, role="assistant")
-        whole.append(message)
-    return whole
+        messages_with_answers.append(message)
+    return messages_with_answers
 
 
 def names_a_talk(key: object) -> bool:
-    """Whether a value of this name is an earlier talk, or what an application remembers of it."""
-    return isinstance(key, str) and _REMEMBERED.search(key) is not None
+    """Return whether a name, such as "memory_notes", says that its value is a history."""
+    return isinstance(key, str) and _HISTORY_LIKE_NAME.search(key) is not None
 
 
-def _undivided_talk(
+def _texts_without_speakers(
     value: Mapping[Any, Any], question: str | None
 ) -> EarlierConversation:
-    """Read an earlier talk of which nobody knows who said what.
+    """Collect the texts of an earlier conversation that do not say who speaks.
 
-    Its texts stand under names such as "memory_notes". Texts of one word are left out,
-    which are names or ids, and so is the question that is asked now.
+    They stand under names such as "memory_notes". Texts of one word are left out, since
+    they are names or ids, and so is the question of now.
 
     Args:
         value: What the run was given.
         question: What is asked now; None if it is not known.
 
     Returns:
-        A ``Talk`` with the texts, without turns, and with a doubt that names the
-        fields; an empty one if there are no texts.
+        The texts, without turns, and with a doubt that names the fields; all empty if
+        there are no such texts.
     """
     names: list[str] = []
     texts: list[str] = []
-    for key, remembered in value.items():
+    for key, notes in value.items():
         if not names_a_talk(key):
             continue
         earlier_texts = []
-        for text in _texts_alone(remembered):
+        for text in _texts_alone(notes):
             is_one_word = " " not in text.strip()
             is_question = as_one_line(text) == as_one_line(question)
             if not is_one_word and not is_question:
@@ -429,13 +473,12 @@ def _undivided_talk(
             texts += earlier_texts
     if not texts:
         return EarlierConversation()
-    return EarlierConversation(
-        (), (_UNDIVIDED_HISTORY.format(", ".join(names)),), tuple(texts)
-    )
+    doubt = _UNDIVIDED_HISTORY.format(", ".join(names))
+    return EarlierConversation(turns=(), doubts=(doubt,), texts=tuple(texts))
 
 
 def _texts_alone(value: object) -> list[str]:
-    """A text, or the texts of a list that holds nothing else; empty for other values."""
+    """Return a text, or the texts of a list of nothing else; empty for other values."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)):
         return []
@@ -447,21 +490,22 @@ def _texts_alone(value: object) -> list[str]:
 def _messages_before_question(
     messages: Sequence[Message], question: str | None, *, needs_question: bool
 ) -> int:
-    """How many messages stand before the question, else before the user's last message.
+    """Count the messages before the question, else before the user's last message.
 
     Args:
         messages: The messages.
-        question: What is asked now; it counts where it was asked last.
-        needs_question: Whether none count where the question does not stand there.
+        question: What is asked now; None if it is not known. Of several messages that
+            ask it, the last one counts.
+        needs_question: Whether the count is 0 if no message asks the question.
     """
     n_before_question: int | None = None
     n_before_last_of_user = 0
-    for place, message in enumerate(messages):
+    for n_before, message in enumerate(messages):
         if message.role != "user":
             continue
-        n_before_last_of_user = place
+        n_before_last_of_user = n_before
         if as_one_line(message.text) == as_one_line(question):
-            n_before_question = place
+            n_before_question = n_before
     if n_before_question is not None:
         return n_before_question
     return 0 if needs_question else n_before_last_of_user
@@ -487,7 +531,7 @@ def _turns_of_pairs(value: object) -> tuple[Turn, ...]:
 
 
 def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
-    """What user and assistant said; no tool calls and no instructions.
+    """Return the messages of user and assistant as turns, without blank ones.
 
     An application may keep the user's words and, right behind them, the whole prompt
     that it made of them. That prompt is left out: the user spoke once.
@@ -505,7 +549,10 @@ def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
 
 
 def _is_prompt_around(words_of_user: str, text: str) -> bool:
-    """Whether a text is a longer prompt in which the user's words stand by themselves."""
+    """Return whether a text is a longer prompt in which the user's words stand apart.
+
+    They are a line of it, or stand behind a label such as "Question:".
+    """
     words = words_of_user.strip()
     n_letters_around = len(as_one_line(text)) - len(as_one_line(words))
     if not words or n_letters_around < _FEWEST_LETTERS_AROUND:
@@ -545,9 +592,11 @@ def drop_shown_documents(
 
 
 def answer_in(output: object) -> tuple[str | None, str]:
-    """The answer in what a run returned, and the key it was found at.
+    """Find the answer in what a run returned, and the key under which it stands.
 
-    None and an empty text if there is none.
+    Returns:
+        The answer, None if there is none; and the key, empty if the answer is the value
+        itself or if there is none.
     """
     if not isinstance(output, Mapping):
         return answer_text(output), ""
@@ -590,9 +639,10 @@ def answer_text(value: object) -> str | None:
 
 
 def _answer_of_message(message: Message) -> str | None:
-    """What a message answers; None if it is another's, or blank and calls no tool.
+    """Return the answer in a message; None if there is none.
 
-    A blank message that calls a tool may answer in the tool's arguments.
+    A message of the user or the system answers nothing. A blank message that calls a
+    tool may answer in the tool's arguments.
     """
     if message.role not in ("assistant", "other", "tool"):
         return None
@@ -604,9 +654,9 @@ def _answer_of_message(message: Message) -> str | None:
 
 
 def has_no_answer(value: object) -> bool:
-    """Whether a structure leaves its field for the answer empty.
+    """Return whether a structured reply leaves all its fields for an answer empty.
 
-    Nothing was found then that answers.
+    The model found no answer then.
 
     Examples:
         >>> has_no_answer({"answer": None, "citations": []})
@@ -625,17 +675,17 @@ def has_no_answer(value: object) -> bool:
 
 
 def _is_blank(answer: object) -> bool:
-    """Whether a field is None or a blank text."""
+    """Return whether a field is None or a blank text."""
     if answer is None:
         return True
     return isinstance(answer, str) and not answer.strip()
 
 
 def last_answer(messages: tuple[Message, ...]) -> str | None:
-    """The last message of the assistant after the user's last that calls no tool.
+    """Return the text of the last message that answers; None without one.
 
-    Else a direct result of a tool, if that is the last message. None if there is
-    neither.
+    It is the assistant's last message behind the user's last that calls no tool and is
+    not blank. Without one it is the result of a tool, if that is the last message.
     """
     for message in reversed(messages):
         if message.role == "user":
@@ -652,19 +702,19 @@ def last_answer(messages: tuple[Message, ...]) -> str | None:
 
 
 def compact(value: object) -> str:
-    """A structured value as JSON."""
+    """Return a structured value as JSON."""
     return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
 def _plain(value: object) -> Any:
-    """A value of another type as one that JSON can hold."""
+    """Return a value of another type as a value that JSON can hold."""
     if isinstance(value, Message):
         return value.text
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def parse_json(text: str) -> object:
-    """What a text that is JSON, perhaps fenced, stands for; None for any other text."""
+    """Return the value of a text that is JSON, perhaps in a fence; None for other texts."""
     stripped = text.strip()
     if stripped.startswith("```"):
         stripped = stripped.strip("`").partition("\n")[2]

@@ -406,7 +406,7 @@ def by_a_models_query(search: _QuestionSearch) -> FoundQuestion | None:
 
 
 def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
-    """The first query that no model wrote and the answering prompt shows, best in a line of its own; else the first, inferred.
+    """The first query that no model wrote and the answering prompt shows, best in a line by itself; else the first.
 
     chziakas/Icarus, rag_openai.py: a retriever and a model are called without a chain.
     """

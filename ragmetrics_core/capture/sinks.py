@@ -1,4 +1,8 @@
-"""Where results go while an application runs: each sink behind a bounded queue and a thread of its own."""
+"""Hands results to sinks while an application runs.
+
+A sink is the user's object that results are written to. It may raise, be slow or hang:
+so each has a bounded queue and a thread of its own.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +23,23 @@ from ragmetrics_core.reporting.jsonl import json_line
 from ragmetrics_core.reporting.report import Sink
 
 FLUSH_SECONDS = 5.0
-"""While an application runs a sink is flushed so long after a result, at the latest."""
+"""A sink is flushed at the latest this many seconds after a result was written to it."""
+
+FLUSH = None
+"""What stands in a sink's queue in place of a result, and asks for a flush."""
 
 
 class JsonlSink(Sink):
     """Appends each result to a file of JSON lines, as the rows of a report.
 
-    Texts of the samples are in it.
+    The file holds texts of the samples.
 
-    A file that would grow over ``max_mb`` becomes ``PATH.1``, that one ``PATH.2``, …;
-    ``keep`` of them stay.
+    Args:
+        path: The file; it may exist.
+        max_mb: The size, in megabytes, that the file does not exceed. Before it would,
+            it is renamed ``PATH.1``, an older ``PATH.1`` is renamed ``PATH.2``, and so
+            on, and a new file begins.
+        keep: How many renamed files stay; the oldest is overwritten. At least 1.
     """
 
     def __init__(self, path: str | Path, *, max_mb: float = 64, keep: int = 5) -> None:
@@ -37,7 +48,7 @@ class JsonlSink(Sink):
         self._n_kept_files = max(1, keep)
 
     def write(self, result: SampleResult) -> None:
-        """Append one line; it has left this process when this returns."""
+        """Append one line; it has been given to the operating system on return."""
         line = json_line(result).encode()
         if self._path.exists():
             n_bytes = self._path.stat().st_size + len(line)
@@ -75,7 +86,7 @@ def checked_sinks(sinks: object) -> list[Sink]:
 
 
 def _check_sink(sink: object) -> None:
-    """Refuse, by ``SettingError``, what no result can be written to."""
+    """Raise ``SettingError`` for an object to which no result can be written."""
     problem = _problem_of_sink(sink)
     if problem:
         raise SettingError(
@@ -115,7 +126,7 @@ def _problem_of_sink(sink: object) -> str:
 
 
 class ProblemsOfSink:
-    """Counts what a sink raises under the sink's own name."""
+    """Counts the errors of one sink under the name of its class."""
 
     def __init__(self, sink_name: str, problems: Problems) -> None:
         self._sink_name = sink_name
@@ -142,31 +153,36 @@ class ProblemsOfSink:
 class Outlet:
     """A sink that may raise, be slow or hang, behind a queue and a thread of its own.
 
-    The sink is written to and flushed in that thread alone: when somebody asks for it,
-    and ``FLUSH_SECONDS`` after a result that was not flushed yet. What it did not take
-    is counted in ``problems``.
+    The sink is written to and flushed in that thread alone. It is flushed when somebody
+    asks for it, and ``FLUSH_SECONDS`` after a result. Results that it did not take are
+    counted in ``problems``.
 
     Args:
         sink: The sink.
-        problems: Where what goes wrong is counted.
-        max_queue: Most results that wait for it; None for any number.
+        problems: Where errors and lost results are counted.
+        max_queue: Most results that wait for the sink; None for any number.
     """
 
     def __init__(self, sink: Sink, problems: Problems, max_queue: int | None) -> None:
         self._sink = sink
-        self._max_queue = max_queue or 0  # as ``Queue`` says "any number"
+        any_number = 0  # in the words of ``Queue``
+        self._max_queue = any_number if max_queue is None else max_queue
         self.problems = ProblemsOfSink(type(sink).__name__, problems)
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Nothing waits: what was written before is the parent's."""
-        self.queue = Queue[SampleResult | None](
-            self._max_queue
-        )  # None asks for a flush
+        """Begin with an empty queue and no thread, when made and in a forked process.
+
+        Results that waited before the fork are sent by the parent process.
+        """
+        self.queue = Queue[SampleResult | None](self._max_queue)
         self._thread: threading.Thread | None = None
 
     def put(self, result: SampleResult | None) -> None:
-        """Queue a result, or None for a flush; never blocks."""
+        """Put a result into the queue, or ``FLUSH``; never blocks.
+
+        A result that the full queue does not take is lost, and counted as a problem.
+        """
         try:
             self.queue.put_nowait(result)
         except Full:
@@ -181,10 +197,14 @@ class Outlet:
                 )
                 self._thread.start()
 
-    def wait(self, until: float) -> None:
-        """Wait until all is sent, at most to this time of the monotonic clock."""
+    def wait(self, deadline: float) -> None:
+        """Wait until the sink has all results; note a problem if it is too slow.
+
+        Args:
+            deadline: The latest time to wait for, by the monotonic clock.
+        """
         with self.queue.all_tasks_done:
-            seconds_left = max(0.0, until - time.monotonic())
+            seconds_left = max(0.0, deadline - time.monotonic())
             is_all_sent = self.queue.all_tasks_done.wait_for(
                 lambda: not self.queue.unfinished_tasks, seconds_left
             )
@@ -194,41 +214,45 @@ class Outlet:
             )
 
     def _work(self) -> None:
-        """Send queued results to the sink for ever; it is what the thread does.
+        """Send queued results to the sink for ever: the thread's own function.
 
-        The sink is flushed when the queue says so (by None in place of a result), and a
-        few seconds after the first result that was written since the last flush.
+        The sink is flushed when the queue asks for it, and a few seconds after the first
+        result that was written since the last flush.
         """
         with as_judge_work():  # a client that is traced is no run of the application
-            flush_due_at: float | None = None  # None if nothing was written since
+            flush_due_at: float | None = None  # None if all results are flushed
             while True:
                 try:
                     result = self.queue.get(timeout=_seconds_until(flush_due_at))
-                except Empty:  # the flush is due, and nothing else waits
-                    self._send(None)
+                except Empty:  # no result came until the flush was due
+                    self._send(FLUSH)
                     flush_due_at = None
                     continue
                 self._send(result)
                 self.queue.task_done()
-                if result is None:  # that was a flush
+                if result is FLUSH:
                     flush_due_at = None
                 elif flush_due_at is None:
                     flush_due_at = time.monotonic() + FLUSH_SECONDS
-                elif flush_due_at <= time.monotonic():  # the queue is never empty
-                    self._send(None)
+                elif flush_due_at <= time.monotonic():
+                    # results come so fast that the queue is never empty
+                    self._send(FLUSH)
                     flush_due_at = None
 
     @guard_hook
     def _send(self, result: SampleResult | None) -> None:
-        """Write a result; flush if it is None."""
-        if result is None:
+        """Write a result to the sink, or flush it for ``FLUSH``."""
+        if result is FLUSH:
             self._sink.flush()
         else:
             self._sink.write(result)
 
 
 def _seconds_until(moment: float | None) -> float | None:
-    """Seconds until a moment of the monotonic clock; 0 if it has passed, None for None."""
+    """Return the seconds until a time of the monotonic clock; None for None.
+
+    They are 0 if the time has passed.
+    """
     if moment is None:
         return None
     return max(0.0, moment - time.monotonic())
