@@ -175,7 +175,14 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
 def _adherence_probability(
     answer: Passage, contexts: Sequence[Passage], values: Features, *, vectors: bool
 ) -> float:
-    """What the fitted weights make of the features; with the nearness of vectors, too."""
+    """Turn the features of an answer into a probability by the fitted weights.
+
+    Args:
+        answer: The answer, taken apart.
+        contexts: The contexts, taken apart.
+        values: The features.
+        vectors: Whether the nearness of sentences, by vectors, is one more feature.
+    """
     if not vectors:
         return ADHERENT.probability(values)
     values_with_vectors = (*values, nearness(answer, contexts))
@@ -408,7 +415,7 @@ def _rate_recall(question: RateRecall) -> Asked[Rating]:
 
 
 def _extract_facts(question: ExtractFacts) -> Asked[Any]:
-    """Sentences and clauses; they are not made self-contained."""
+    """Take the sentences and clauses of a reference as its facts, word for word."""
     clauses: list[str] = []
     for sentence in split_sentences(question["reference"]):
         clauses += split_clauses(sentence)
@@ -543,7 +550,7 @@ def _union(sets: Iterable[AbstractSet[str]]) -> frozenset[str]:
 
 
 def _judge_declining(question: Declined) -> Asked[DeclinedJudgement]:
-    """Judge by the wordings of declining; an answer that says anything else answers."""
+    """Judge whether an answer only declines, by known phrases of declining."""
     if only_declines(question):
         judgement = DeclinedJudgement(declined=True, reason="It only declines.")
     else:
@@ -568,7 +575,7 @@ def _judge_support_by_each(question: SupportsAlone) -> Asked[Any]:
 
 
 def _judge_claims(question: MakesClaim) -> Asked[EachSentence]:
-    """Judge by the wordings that claim nothing; whatever else says a word claims."""
+    """Judge which sentences claim something: all but those with known empty phrases."""
     part = question.parts["sentences"]
     user_question = user_question_of(question)
     verdicts = [

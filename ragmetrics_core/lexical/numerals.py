@@ -140,7 +140,7 @@ def _spellings_of_decade(written: re.Match[str]) -> list[set[str]]:
 
 
 def numbers_in_words(terms: Iterable[str]) -> Iterator[str]:
-    """Numbers that terms of a sentence make together.
+    """Yield the numbers that terms of a sentence make together.
 
     Examples are ``20 1`` (*twenty-one*) and ``2 hundr 50``.
     """
@@ -184,9 +184,12 @@ def strip_marks(text: str) -> str:
 
 
 def find_unknown_numbers(text: str, known_numbers: AbstractSet[str]) -> dict[str, None]:
-    """Numbers of a text not known in any spelling, as they are written.
+    """Find the numbers of a text that are not known in any spelling.
 
-    None that point (*passage 2*) or list.
+    Numbers that only point (*passage 2*) or number a list are left out.
+
+    Returns:
+        The numbers as they are written, as the keys of an ordered mapping.
     """
     without_pointers = _POINTER.sub(" ", strip_marks(text))
     with_years_written_out = _YEARS.sub(_write_years_out, without_pointers)

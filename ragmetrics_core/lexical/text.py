@@ -239,9 +239,9 @@ def negated_terms(text: str) -> frozenset[str]:
 
 
 def words_with_terms(text: str, terms: frozenset[str]) -> tuple[str, ...]:
-    """Words of a text with one of these terms, each once and in order.
+    """Find the words of a text that have one of these terms, each once and in order.
 
-    For scripts without spaces the terms.
+    In scripts without spaces, such as Chinese, the terms stand for the words.
     """
     words_with_terms: dict[str, None] = {}
     for token in _TOKEN.findall(text):
@@ -338,7 +338,7 @@ def _stem_other(word: str) -> str:
 
 
 def split_clauses(sentence: str) -> list[str]:
-    """Clauses of a sentence in order.
+    """Split a sentence into its clauses.
 
     A piece of fewer than three words stays with its neighbour.
     """

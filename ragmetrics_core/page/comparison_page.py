@@ -153,7 +153,7 @@ def _score(row: SampleResult, metric: str) -> float | None:
 def _changes_to_draw(
     comparison: Comparison, metrics: Sequence[str]
 ) -> list[MetricChange]:
-    """The changes that are drawn: all metrics, and the slices of which something is known."""
+    """List the changes to draw: all metrics, and the slices with a verdict."""
     changes = [
         change
         for change in comparison.changes
@@ -172,7 +172,7 @@ def _axis_limit(comparison: Comparison, changes: Iterable[MetricChange]) -> floa
 
 
 def _count_lost(comparison: Comparison, metrics: Sequence[str]) -> int:
-    """How many of all samples scored less in some metric."""
+    """Count the samples that scored less in some metric, of all samples."""
     n_lost = 0
     for pair in comparison.matched.pairs:
         sample = ChangedSample(_score_changes(pair, metrics), pair)

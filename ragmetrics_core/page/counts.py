@@ -211,7 +211,13 @@ class MetricCounts:
         self._n_scored = 0
 
     def add(self, metric: str, result: Scored, groups: Iterable[str]) -> None:
-        """Count the score of a row, which stands in these groups."""
+        """Count the score of a row of one metric.
+
+        Args:
+            metric: Name of the metric.
+            result: The score.
+            groups: The groups in which the row stands.
+        """
         self._sum_of_highest += highest_of(result)
         self._n_scored += 1
         verdict = verdict_on(metric, result)

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 
 def histogram(metric: str, values: Sequence[float]) -> Figure:
-    """A histogram with ten bins on [0, 1], and the mean as a dashed line.
+    """Draw a histogram with ten bins on [0, 1], and the mean as a dashed line.
 
-    Empty axes without scores.
-
-    A score on an edge belongs to the bin above, 1 to the last.
+    A score on the edge of two bins belongs to the upper one. Without scores the axes
+    are empty.
     """
     figure, axes = _axes(3.0)
     axes.hist(
@@ -62,7 +61,7 @@ def box_plot(values: Mapping[str, Sequence[float]]) -> Figure:
 
 
 def _axes(height: float) -> tuple[Figure, Any]:
-    """A figure of no window, with empty axes for scores."""
+    """Make a figure that opens no window, with empty axes for scores."""
     figure = import_extra("matplotlib.figure", "report", "a figure").Figure(
         figsize=(5.0, height), layout="constrained"
     )

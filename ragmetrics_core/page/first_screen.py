@@ -319,7 +319,7 @@ class ScreenTally:
         highest: Mapping[str, float],
         others: Sequence[str],
     ) -> tuple[str, ...]:
-        """All that makes the numbers speak for less than they seem to."""
+        """Collect all caveats about the numbers: failures, gates out of reach, copies."""
         out_of_reach = _out_of_reach(decisions, highest)
         return (*_failures(summary), *out_of_reach, *self._copies(), *others)
 
@@ -336,14 +336,14 @@ class ScreenTally:
         return tuple(code for code in _CODES if code not in _NEVER_FIRST)
 
     def _all_groups(self) -> list[Group]:
-        """The groups in which rows stand, in the order in which they are tried."""
+        """The groups that have a row, in the order in which a row's group is sought."""
         groups = (self._rows_by_group.group(*of) for of in TITLES.items())
         return [group for group in groups if group.count]
 
     def _stage_to_mend(self, journey: Journey) -> Group | None:
-        """The rows in which the stage of the journey to mend first lost something.
+        """The rows in which the stage to mend first lost something that they needed.
 
-        None where the journey names none, or no row needed what was lost.
+        None where the journey names no stage, or no row needed what the stage lost.
         """
         if journey.mend is None or journey.mend_by is None:
             return None
@@ -525,7 +525,7 @@ class ScreenTally:
         return self._n_not_scored == self._count_of(*FAILED_GROUPS)
 
     def _copies(self) -> Iterable[str]:
-        """That rows repeat others, if any do."""
+        """Warn that rows repeat others, if any do."""
         n_copies = n_repeats(self._hashes_of_contents)
         if n_copies:
             verb = "repeats" if n_copies == 1 else "repeat"
@@ -596,10 +596,10 @@ class ScreenTally:
         return f"{low_percent} to {high_percent} %"
 
     def _verdicts(self, decisions: Sequence[Decision]) -> tuple[str, ...]:
-        """What each gate decides, those that failed first; without gates, that none is.
+        """Say what each gate decides, failed gates first; or that no gate is set.
 
-        A loss alone never makes a run good or bad: only a threshold of the user's does.
-        Where most rows were not scored, no threshold could.
+        Only a threshold of the user's makes a run good or bad. If most rows were not
+        scored, no threshold could.
         """
         if decisions:
             return tuple(map(str, _worst_gates_first(decisions)))
@@ -612,7 +612,7 @@ class ScreenTally:
 
 
 def _sentences(counts: Mapping[str, MetricCounts], summary: Summary) -> dict[str, str]:
-    """What each metric found, by metric."""
+    """Word what each metric found, in a sentence by metric."""
     return {
         numbers.metric: counts[numbers.metric].sentences(numbers)
         for numbers in summary.metrics
@@ -665,7 +665,7 @@ def _origin(run: RunFacts) -> str:
 
 
 def _content_of(sample: Sample | None) -> tuple[object, ...]:
-    """By what a copy of a row is known; empty where there is nothing to compare."""
+    """Return the texts by which copies of a row are known; empty for a bad row."""
     if sample is None:
         return ()
     contexts = tuple(context.text for context in sample.contexts)
@@ -686,7 +686,7 @@ def _worst_gates_first(decisions: Sequence[Decision]) -> list[Decision]:
 def _out_of_reach(
     decisions: Sequence[Decision], highest: Mapping[str, float]
 ) -> Iterable[str]:
-    """The gates that no run can pass with this judge."""
+    """Name the gates that no run can pass with this judge, one sentence for each."""
     for decision in decisions:
         reachable = highest.get(decision.metric, 1.0)
         wanted = decision.at_least
@@ -699,7 +699,7 @@ def _out_of_reach(
 
 
 def _failures(summary: Summary) -> Iterable[str]:
-    """How often metrics failed, and why the first did: no mean speaks for that."""
+    """Say how often metrics failed, which no mean shows, and why the first one did."""
     failed = [numbers for numbers in summary.metrics if numbers.failed]
     if not failed:
         return

@@ -141,9 +141,10 @@ def why_first(
 
 
 def how_found(to_mend: Sequence[Group], journey: Journey) -> str:
-    """That a rule guessed the first of them, or nobody knows that it matters.
+    """Say how surely the first group to mend is known.
 
-    "" where neither is so.
+    Either a rule guessed it from scores, or a stage is known to have lost something of
+    which nobody knows whether it was needed; "" where neither is so.
     """
     if not to_mend:
         return ""
@@ -156,9 +157,9 @@ def how_found(to_mend: Sequence[Group], journey: Journey) -> str:
 
 
 def gate_in_words(gate: GateAtRisk | None, to_mend: Sequence[Group]) -> str:
-    """How many rows that count against the gate at risk stand in the first group.
+    """Say how many of the rows that count against a gate are in the first group.
 
-    "" where no gate is at risk, or none of them does.
+    "" where all gates passed, or no such row is in the group.
     """
     if gate is None or not to_mend:
         return ""

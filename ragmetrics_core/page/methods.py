@@ -192,7 +192,7 @@ def _is_adherence_polled(counts: Counter[ProbabilityFrom], run: RunFacts) -> boo
 
 
 def _kinds_of_judges(run: RunFacts) -> tuple[str, ...]:
-    """How the judges of a run come to a verdict, each kind once."""
+    """List the kinds of a run's judges, such as "words" or "model", each once."""
     kinds: dict[str, None] = {}
     for judge in run.judges:
         kinds |= dict.fromkeys(_kinds_of_judge(judge, run.details.get(judge, {})))
@@ -200,7 +200,7 @@ def _kinds_of_judges(run: RunFacts) -> tuple[str, ...]:
 
 
 def _kinds_of_judge(judge: str, details: Mapping[str, str]) -> tuple[str, ...]:
-    """How one judge comes to a verdict; a cascade does so in the ways of both its judges."""
+    """List the kinds of one judge; a cascade has the kinds of both its judges, too."""
     if judge in EMBEDDED:
         return ("words",)
     if not judge.startswith("cascade("):

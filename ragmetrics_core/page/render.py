@@ -181,7 +181,7 @@ def _data_of_table(rows: Sequence[SampleResult]) -> dict[str, Any]:
 
 
 def _worst_first(index: Sequence[Sequence[Any]]) -> list[int]:
-    """The places of the rows, those with the lowest score first."""
+    """The indices of the rows, the rows with the lowest score first."""
     lowest_scores = [
         min((score for score in entry[3] if isinstance(score, float)), default=-1.0)
         for entry in index
@@ -202,7 +202,10 @@ def _figures_on_adherence(run: RunFacts) -> list[tuple[str, Any]]:
 def _points(
     shares: Sequence[biases.RankShare], run: RunFacts
 ) -> list[tuple[float, ...]]:
-    """What is drawn of ranks; no interval holds where a run stopped for what it saw."""
+    """Make the points of the plot of ranks; without intervals if the run stopped early.
+
+    A run that stopped once its gates were decided chose its rows by their scores.
+    """
     if run.decisions:
         return [(share.rank, share.share) for share in shares]
     return [(share.rank, share.share, share.low, share.high) for share in shares]
@@ -223,7 +226,7 @@ def _as_markup(text: str) -> Any:
 
 
 def _environment() -> Any:
-    """Jinja2 with our templates, which escapes all that they show."""
+    """Set up Jinja2 with our templates; it escapes everything that they show."""
     jinja2 = import_extra("jinja2", "report", "a page")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("ragmetrics_core.page", ""),

@@ -78,7 +78,7 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
 
 
 def _title_of(row: SampleResult) -> str:
-    """An excerpt of the problem, else of the first text of the sample."""
+    """Excerpt the problem of a bad row, else the first text of the sample."""
     sample = row.sample
     texts = [row.problem]
     if sample is not None:
@@ -228,7 +228,7 @@ def detail_lines(rows: Iterable[SampleResult]) -> Iterator[str]:
 
 
 def pack_lines(lines: Iterable[str]) -> str:
-    """Lines as the page carries them: deflated, in base64; as many as it holds."""
+    """Pack lines as the page carries them: deflated, in base64; as many as it holds."""
     packer = compressobj()
     content = bytearray()
     for line in lines:
@@ -240,9 +240,9 @@ def pack_lines(lines: Iterable[str]) -> str:
 
 
 def _drop_earlier_items(row: SampleResult) -> SampleResult:
-    """Return the row without what calls of earlier turns brought.
+    """Return the row without the items that calls of earlier turns returned.
 
-    The rows of those turns show it.
+    The rows of the earlier turns show these items.
     """
     sample = row.sample
     if sample is None or sample.ledger is None:

@@ -97,7 +97,12 @@ class GroupTally:
         )
 
     def worst(self, unscored: Container[str]) -> list[Example]:
-        """The worst rows of all groups, with those without a score of some groups."""
+        """Choose the worst rows of all groups.
+
+        Args:
+            unscored: The groups whose rows without a score count as bad; those of other
+                groups are left out.
+        """
         candidates = [
             example
             for (code, is_scored), examples in self._examples.items()
@@ -140,7 +145,7 @@ def example_of(row: SampleResult, group: str, *, is_of_stage: bool) -> Example |
 
 
 def _rank(scores: Sequence[float]) -> tuple[float, ...]:
-    """By what scored rows are sorted, the worst first: the lowest score, then the mean.
+    """Make the key by which scored rows are sorted: the lowest score, then the mean.
 
     The page sorts by the same rule. So both round scores before they compare them.
     """
@@ -153,9 +158,11 @@ def _rank(scores: Sequence[float]) -> tuple[float, ...]:
 def worst_examples(
     examples: Iterable[Example], *, unscored_first: bool
 ) -> list[Example]:
-    """The worst three, of equal ones the earlier rows.
+    """Choose the three worst examples; of equal ones the earlier rows.
 
-    Rows without a score come first or last.
+    Args:
+        examples: The examples.
+        unscored_first: Whether rows without a score come first, or last.
     """
 
     def place(example: Example) -> tuple[bool, tuple[float, ...], int]:

@@ -53,7 +53,7 @@ def stages_of_row(sample: SampleJourney, group: str) -> Sequence[str]:
 
 
 def losses_of_row(sample: SampleJourney) -> Sequence[str]:
-    """The stages that lost something of a row, each once, those of facts first."""
+    """List the stages that lost a fact or a passage of a row, stages of facts first."""
     codes = list(_losses_of_facts(sample))
     for passage in sample.passages:
         if passage.lost is not None:
@@ -64,7 +64,7 @@ def losses_of_row(sample: SampleJourney) -> Sequence[str]:
 
 
 def _losses_of_facts(sample: SampleJourney) -> Sequence[str]:
-    """The stages that lost a fact of a row, each once."""
+    """List the stages that lost a fact of a row, each once."""
     codes = [
         code_of_stage("facts", fact.lost)
         for fact in sample.facts
@@ -106,7 +106,7 @@ def journey_in_words(
 
 
 def stage_in_words(stage: StageLoss, *, has_interval: bool) -> str:
-    """What one stage lost, and the steps that dropped it where they have names."""
+    """Word what one stage lost, and which named steps dropped it."""
     title = ADVICE[stage.loss].title
     words = f"{stage.lost:,} of {stage.of:,} {stage.unit} {title}"
     if has_interval:

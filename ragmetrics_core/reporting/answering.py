@@ -133,7 +133,7 @@ class Answering(Frozen):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What stands under the table: the uncertain, the shares, and what words mean."""
+        """The sentences under the table: uncertain samples, both shares, and notes."""
         n_uncertain = self.cases["uncertain"]
         sentences = [
             f"{CASES_IN_WORDS['uncertain'].capitalize()}: {n_uncertain:,}, in no share.",

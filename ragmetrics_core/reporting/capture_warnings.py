@@ -97,7 +97,10 @@ class CaptureWarningTally:
             self._kinds_with_other_numbers.add(kind)
 
     def _kind_of(self, text: str) -> str:
-        """The warning without its numbers; that of all others where there are too many."""
+        """Return the kind of a warning: its text without numbers.
+
+        Once there are a hundred kinds, all further ones are one kind.
+        """
         kind = _NUMBER.sub("#", text)
         is_new = kind not in self._first_by_kind
         if is_new and len(self._first_by_kind) >= _MOST_KINDS:

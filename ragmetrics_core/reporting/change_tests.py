@@ -81,7 +81,7 @@ def changes_without_tests(
 def changes_with_tests(
     parts: Sequence[Part], metrics: Sequence[str], cluster: GroupBy, margin: float
 ) -> list[MetricChange]:
-    """The changes, with what follows from all tests together."""
+    """Test the changes of all metrics, and give each a verdict by all tests together."""
     changes = [
         _test_change(metric, part, cluster, margin)
         for part in parts
@@ -163,7 +163,7 @@ def _one_sided_bounds(
 
 
 def _results(pairs: Sequence[Pair], metric: str) -> list[ResultPair]:
-    """What a metric gave in both runs, by pair."""
+    """Pair the results of a metric in both runs."""
     return [
         (before.results.get(metric), after.results.get(metric))
         for before, after in pairs
@@ -173,7 +173,7 @@ def _results(pairs: Sequence[Pair], metric: str) -> list[ResultPair]:
 def _change_of_outcomes(
     metric: str, part: Part, results: Sequence[ResultPair]
 ) -> MetricChange:
-    """The change of a metric with the outcomes alone."""
+    """Make the change of a metric with nothing but its outcomes, such as failed."""
     outcomes = Counter(
         f"{_status(before)}/{_status(after)}" for before, after in results
     )
@@ -232,7 +232,7 @@ def _differences(
 def _with_verdicts(
     changes: Sequence[MetricChange], margin: float
 ) -> list[MetricChange]:
-    """The changes with p-values adjusted for each other, and what follows from them."""
+    """Adjust the p-values of changes for how many were tested, and give verdicts."""
     p_values = [change.p for change in changes if change.p is not None]
     adjusted = iter(paired.holm(p_values))
     return [

@@ -144,10 +144,10 @@ class Comparison(Frozen):
 
     @property
     def lost_most(self) -> tuple[Changed, ...]:
-        """The samples that lost most: each once, those of the worst metric first.
+        """The samples that lost most: each once, samples of the worst metric first.
 
-        That is the metric in which the second run is decided to be worse, of several
-        and without one that whose mean fell most.
+        The worst metric is one in which the second run is decided to be worse. Of
+        several such metrics, or without any, it is the metric whose mean fell most.
         """
         # False sorts before True, and the largest fall of the mean first
         sort_key_by_metric = {
@@ -239,7 +239,7 @@ class Comparison(Frozen):
         return tuple(decisions)
 
     def _regression(self, change: MetricChange, min_scored: float) -> Decision:
-        """What the gate on a loss decides of one change, and why."""
+        """Decide by one change whether the second run lost too much, and say why."""
         outcome, why = self._decide_by_loss(change, min_scored)
         sentence = f"{change.name} against a loss of {self.margin:g}; {why}"
         return Decision(metric=change.name, outcome=outcome, sentence=sentence)

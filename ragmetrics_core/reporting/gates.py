@@ -390,10 +390,10 @@ def _on_rows_without_a_score(
 def _claim(
     outcome: Outcome, mean: float, interval: Interval | None, threshold: float
 ) -> str:
-    """What follows from a mean, and why nothing does where the gate is undecided.
+    """Word what follows from a mean, such as "reaches 0.8".
 
-    Then the mean lies on one side of the threshold, and either chance or rows whose
-    score is not known could have put it there.
+    If the gate is undecided, the words say on which side of the threshold the mean lies,
+    and whether chance or rows of unknown score could have put it there.
     """
     if outcome != "undecided":
         return f"{VERBS[outcome]} {threshold:g}"
@@ -409,9 +409,9 @@ def _claim(
 
 
 def _if_they_were(n_unknown: int, bounds: str) -> str:
-    """The end of the sentence on rows without a score.
+    """Word the end of the sentence on rows without a score.
 
-    It says what those whose score is not known do to the bounds.
+    It says what the bounds are if rows that failed scored 0 and if they scored 1.
     """
     if not n_unknown:
         return "."

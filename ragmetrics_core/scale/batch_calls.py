@@ -115,7 +115,7 @@ async def batch_by_token(model: OpenAICompatibleModel, token: str) -> dict[str, 
 async def ask_service(
     model: OpenAICompatibleModel, method: str, path: str, data: Any = None
 ) -> Any:
-    """What a service has: a file's content, or an object as it describes it.
+    """Ask a service for a file's content, or for the description of an object.
 
     It is asked again after a fault that passes.
 
@@ -185,7 +185,7 @@ def _quote_for_path(batch_id: str) -> str:
 
 
 def _object_with_known_types(described: dict[str, Any]) -> dict[str, Any]:
-    """What a service says of one of its objects, with each field of the right type."""
+    """Copy a service's description of an object, with each field of the right type."""
     checked = dict(described)
     for name, default in _DEFAULTS.items():
         if not isinstance(described.get(name), type(default)):

@@ -272,9 +272,9 @@ def count_first_tries_unanswered(token: str, connection: sqlite3.Connection) -> 
 
 
 def enter_answers(token: str, content: bytes, connection: sqlite3.Connection) -> int:
-    """Enter the results in a file of a batch, and count them.
+    """Enter the results in a batch's file of results, and count the new ones.
 
-    Lines that are none, or say that there is none, are left out.
+    A line without a result is left out, such as one of an expired request.
     """
     n_entered = 0
     for line in BytesIO(content):
@@ -320,9 +320,10 @@ def _enter_answer(
 
 
 def _status_and_body(response: dict[str, Any]) -> list[Any]:
-    """Status and body of an answer.
+    """Return the status and the body of an answer.
 
-    A body that is JSON as a text is read, and an error has the status that it says.
+    Some services write the body as a text of JSON, which is read; and some answer an
+    error with the status 200, in place of which the status in the body counts.
     """
     status = response["status_code"]
     body = response["body"]
@@ -336,7 +337,7 @@ def _status_and_body(response: dict[str, Any]) -> list[Any]:
 
 
 def _deciding_part(result: str) -> object:
-    """What of a result decides: the replies, else the status and the error."""
+    """Return the part of a result that must not differ: its replies, else its error."""
     status, body = json.loads(result)
     if isinstance(body, dict) and "choices" in body:
         return body["choices"]

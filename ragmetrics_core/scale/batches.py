@@ -424,10 +424,11 @@ class ParkingStore(SqliteStore):
     async def _make_batch_of_file(
         self, model: OpenAICompatibleModel, file_id: str, token: str
     ) -> str:
-        """Make a batch of a file, and enter its name, which is returned.
+        """Make a batch of a file, enter the service's name of it, and return this name.
 
-        A deadline leaves it a few seconds to be made: the next run would look for ten
-        minutes for one that may or may not have been.
+        If the run's deadline comes meanwhile, the batch has a few seconds left to be
+        made. Else the next run would not know whether it was, and look for it for ten
+        minutes.
         """
 
         async def make() -> str:
@@ -505,7 +506,7 @@ class ParkingStore(SqliteStore):
         return state
 
     def _leave_alone(self, batch: Batch) -> None:
-        """Leave a batch alone, and say where it is."""
+        """Leave a batch of another service alone, and log once at which address it is."""
         if batch.token in self.address_by_foreign_batch:
             return
         address = public_address(str(batch.endpoint))
@@ -517,7 +518,7 @@ class ParkingStore(SqliteStore):
     def _log_key_of_other_variable(
         self, model: OpenAICompatibleModel, batch: Batch
     ) -> None:
-        """Say, once, that a batch was made with the key of another variable."""
+        """Log once that a batch was made with the key of another variable."""
         is_same_variable = (model.api_key_env or "") == batch.variable
         if is_same_variable or batch.token in self._batches_with_logged_key:
             return
@@ -644,7 +645,10 @@ class ParkingStore(SqliteStore):
         return n_entered, n_output_lines
 
     async def _may_be_readable_later(self, batch: Batch) -> bool:
-        """Whether a batch is to be looked at again: for a while after the first look."""
+        """Whether to look again at a batch whose answers cannot be read yet.
+
+        That is so for ten minutes after the first look.
+        """
         first_look = batch.unreadable_since
         if first_look is None:
             first_look = time.time()

@@ -42,7 +42,7 @@ class GateProgress:
 def sentence_of(
     decision: SequentialDecision, progress: GateProgress, until: UntilDecided
 ) -> str:
-    """Say what was decided, when, with which evidence, and what is left to judge."""
+    """Word a decision: what was decided, after how many rows, on which evidence."""
     claim = _claim(decision, until)
     rows = _rows_looked_at(decision, progress)
     why_undecided = _why_undecided(decision, progress, until)

@@ -419,7 +419,7 @@ class Decider:
         self._unit_scores.clear()
 
     def _take_score(self, row: SampleResult, claim_index: int) -> _RowScore:
-        """Count a row for a gate if its score is known, and return what the gate bets on."""
+        """Return the score that a gate takes of a row, and count the row if it is known."""
         claim = self._claims[claim_index]
         if claim.is_difference:
             return self._take_difference(row, claim_index)
@@ -524,7 +524,7 @@ class Decider:
         return round(n_calls_left)
 
     def _progress(self, claim_index: int, outcome: Outcome) -> GateProgress:
-        """How far the run has come with a gate, for its sentence."""
+        """Gather how far the run has come with a gate, for the gate's sentence."""
         return GateProgress(
             n_rows=None if self.samples is None else len(self.samples),
             n_judged=self._judged.n_rows,
@@ -607,7 +607,7 @@ def _refuse_no_claims(claims: Sequence[_Claim]) -> None:
 
 
 def _value_of(result: MetricResult | None) -> tuple[float | None, bool]:
-    """A score, None if it is not known; and whether it is defined."""
+    """Return a result's score, None if it is not known; and whether it is defined."""
     if result is None:
         return None, True
     return result.value, result.status != "undefined"

@@ -287,7 +287,7 @@ class SequentialGate:
         return self.decision
 
     def _check_unit(self, ends: Sequence[tuple[float, float]], n_rows: int) -> None:
-        """Refuse, by ``InputError``, a unit that cannot be."""
+        """Raise ``InputError`` for scores out of range, and for too many rows or units."""
         if not all(0 <= low <= high <= 1 for low, high in ends):
             raise InputError("scores lie in [0, 1]; at least one value does not")
         if n_rows > self._largest_cluster:
@@ -324,9 +324,9 @@ class SequentialGate:
 
     @property
     def interval(self) -> Interval:
-        """Bounds of the mean; each holds at all times together with 1 − alpha.
+        """Bounds of the mean. A gate with a threshold outside of them is decided.
 
-        A gate outside them is decided.
+        Each bound holds at all times together with a probability of 1 − alpha.
         """
         units = [(unit.lowest_sum, unit.n_scores) for unit in self._units]
         low = self._highest_refuted(units, self._evidence_to_pass)
@@ -339,7 +339,12 @@ class SequentialGate:
     ) -> float:
         """Return the highest mean that the units refute.
 
-        Evidence falls in m, so the mean is found by halving.
+        The evidence against a mean falls as the mean rises, so halving the range finds
+        it.
+
+        Args:
+            units: The sum and the number of scores of each unit.
+            needed: The evidence that refutes a mean.
         """
         refuted = 0.0
         possible = 1.0
