@@ -21,7 +21,7 @@ def has_answer_without_context(sample: Sample) -> bool:
 
 
 def lacks_context(sample: Sample) -> bool:
-    """Whether it is known that no text reached the generator.
+    """Tell whether it is known that no text reached the generator.
 
     Contexts that were never recorded are not known: a table without their column, a
     trace that holds ids alone.
@@ -56,7 +56,7 @@ def why_contexts_are_unknown(sample: Sample) -> str:
 
 
 def is_captured_in_part(sample: Sample) -> bool:
-    """Whether a sample was captured, and its run broke or told only a part."""
+    """Tell whether a sample was captured, and its run broke or told only a part."""
     notes = sample.capture
     return notes is not None and (notes.grade == "incomplete" or not notes.complete)
 
@@ -84,7 +84,7 @@ def answer_holds_contexts(sample: Sample) -> bool:
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """All texts in data, in order: of a mapping its values, not its keys."""
+    """Yield all texts in data, in order: of a mapping its values, not its keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -16,7 +16,7 @@ Maps = Literal["strict", "lossy"]
 def arrow_rows(
     table: Any, *, maps: Maps = "strict"
 ) -> Iterator[dict[str, Any] | RowError]:
-    """The rows of an Arrow table or record batch as mappings.
+    """Yield the rows of an Arrow table or record batch as mappings.
 
     A row with a value that Python cannot hold comes as its error.
     """

@@ -86,7 +86,7 @@ class Part(PrivateRepr):
 
 
 def _letter_label(number: int) -> str:
-    """The label of a text by its number from 1: A … Z, AA … as columns of a sheet."""
+    """Return the label for a number from 1: A … Z, AA …, as columns of a sheet."""
     n_full_alphabets, letter_index = divmod(number - 1, 26)
     first_letters = _letter_label(n_full_alphabets) if n_full_alphabets else ""
     return first_letters + chr(ord("A") + letter_index)
@@ -320,7 +320,7 @@ class Question(PrivateRepr, Generic[R]):
         return self.Reply.model_validate(value, context=self)
 
     def examples(self) -> tuple[R, R] | None:
-        """The least and the most that is usual as a reply.
+        """Return the least and the most that is usual as a reply.
 
         None if the question names none.
         """
@@ -352,7 +352,7 @@ def _check_parts(question: Question[Any]) -> None:
 
 
 def _wrong_field(question: Question[Any], name: str, wanted: str) -> SettingError:
-    """The error of a field of a question that holds something of another type."""
+    """Return the error for a question's field that holds another type."""
     kind = type(getattr(question, name)).__name__
     return SettingError(
         f"{type(question).__name__}: {name} must be {wanted}, got {kind}"
@@ -363,7 +363,7 @@ def _wrong_field(question: Question[Any], name: str, wanted: str) -> SettingErro
 def _problem_of_reply_form(
     form: type[BaseModel], weigh: LabelProbability | None
 ) -> str:
-    """What is wrong with the form of a question's reply; "" for nothing.
+    """Say what is wrong with the form of a question's reply; "" for nothing.
 
     Args:
         form: The class that reads a reply, of pydantic.
@@ -473,7 +473,7 @@ def check_batch(step: object) -> Batch:
 
 
 def _no_batch(value: object) -> SettingError:
-    """The error of a plan that yields something else than questions."""
+    """Return the error of a plan that yields something else than questions."""
     return SettingError(
         "a metric's plan asks questions: 'replies = yield from ask([question])', with"
         f" a list of Question objects; got {type(value).__name__}"
@@ -483,7 +483,7 @@ def _no_batch(value: object) -> SettingError:
 def weights_by_share(
     replies: Sequence[BaseModel], weigh: LabelProbability, mode: Mode | None = None
 ) -> tuple[Weight, ...]:
-    """The share of replies with the positive label, for each verdict of a reply.
+    """Return the share of replies with the positive label, for each verdict of a reply.
 
     A reply may hold several verdicts, one on each text that was asked about. The
     verdicts on one text are a *cell*.

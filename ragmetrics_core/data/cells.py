@@ -95,7 +95,7 @@ def is_present(value: Any) -> bool:
 
 
 def is_filled(value: Any, field: str) -> bool:
-    """Whether a cell holds something for a field of a sample.
+    """Tell whether a cell holds something for a field of a sample.
 
     In a column of several texts also what tables write for nothing is nothing, such as
     ``None`` or ``[nan]``.
@@ -106,7 +106,7 @@ def is_filled(value: Any, field: str) -> bool:
 
 
 def _means_nothing(value: Any) -> bool:
-    """Whether a cell holds a word for nothing, such as ``None``.
+    """Tell whether a cell holds a word for nothing, such as ``None``.
 
     The word stands alone, or as the only element of a list. The list need not be valid
     JSON: ``[nan]``.
@@ -232,7 +232,7 @@ def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
 
 
 def _keys_in_words(cell: Mapping[str, Any]) -> str:
-    """The keys of an object that has no text, for a message about it.
+    """Return the keys of an object that has no text, for a message about it.
 
     A message shows no texts of samples. So a key that does not look like a name is
     counted and not shown. Where all values are numbers, the keys are taken for texts
@@ -258,7 +258,7 @@ def _keys_in_words(cell: Mapping[str, Any]) -> str:
 
 
 def _value_of_first_key(cell: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    """The value of the first key that has one; None if none has.
+    """Return the value of the first key that has one; None if none has.
 
     Keys with dots are names, or else paths.
     """
@@ -273,7 +273,7 @@ def _value_of_first_key(cell: Mapping[str, Any], keys: Sequence[str]) -> Any:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Several things as a list; a single one as a list of one.
+    """Return several things as a list; a single one as a list of one.
 
     A text that holds a list or an object, in JSON or as Python writes it, counts as
     that list or object. Hugging Face writes a list of objects as one object of lists:
@@ -341,7 +341,7 @@ def looks_like_list(value: Any) -> bool:
 
 
 def _is_unquoted_list(text: str) -> bool:
-    """Whether a text stands as a whole in one pair of brackets, and has a comma."""
+    """Tell whether one pair of brackets holds all of a text, and it has a comma."""
     opening = text[:1]
     closing = _CLOSING.get(opening)
     if closing is None or text[-1:] != closing or "," not in text:
@@ -402,14 +402,14 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
 
 
 def _id_of_context(value: Any) -> str | None:
-    """The id of a context as a text; None where the value names nothing."""
+    """Return the id of a context as a text; None where the value names nothing."""
     if isinstance(value, (Mapping, list, tuple)) or not is_present(value):
         return None
     return str(number_as_text(value))
 
 
 def _score_of_context(value: Any) -> float | None:
-    """The score of a context; None where the value is no finite number."""
+    """Return the score of a context; None where the value is no finite number."""
     number = plain_data(value)
     if not is_number(number):
         return None
@@ -479,7 +479,7 @@ def read_turns(value: Any) -> list[Any]:
 
 
 def _read_turn(index: int, message: Any) -> Any:
-    """The fields of a turn, read from a message.
+    """Return the fields of a turn, read from a message.
 
     Args:
         index: The place of the message in the history. Messages that are mere texts

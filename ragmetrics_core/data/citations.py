@@ -238,7 +238,7 @@ def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
 
 
 def _is_json_object(text: str) -> bool:
-    """Whether a text is an object written as JSON."""
+    """Tell whether a text is an object written as JSON."""
     if not text.lstrip().startswith("{"):
         return False
     try:
@@ -509,12 +509,12 @@ class _Stripped:
         return mark.start, mark.end
 
     def _opens_line(self, mark: Mark, line_start: int) -> bool:
-        """Whether only other marks and signs such as a list's "-" stand before a mark."""
+        """Tell whether only marks and signs such as "-" stand before a mark."""
         before = self.answer[line_start : mark.start]
         return len(before) <= _LONGEST_OPENING and not has_word_outside_marks(before)
 
     def _share_line(self, mark: Mark, statement: Statement) -> bool:
-        """Whether a sentence begins on the line where a mark ends, or before it."""
+        """Tell whether a sentence begins no later than the line where a mark ends."""
         return self.answer.find("\n", mark.end, max(mark.end, statement.start)) < 0
 
 
@@ -624,7 +624,7 @@ def _pieces_between(answer: str, cuts: Sequence[Span]) -> Iterator[tuple[str, in
 
 
 def _would_touch(last: str, following: str) -> bool:
-    """Whether two characters need a space between them once the mark there is cut.
+    """Tell whether two characters need a space between them once the mark there is cut.
 
     A full stop or a closing bracket needs none before it.
     """
@@ -672,7 +672,7 @@ def _each_leads(answer: str, line_start: int, marks: Sequence[Mark]) -> bool:
 
 
 def is_citations(value: object) -> bool:
-    """Whether a value is a list of citations as data, or an empty list."""
+    """Tell whether a value is a list of citations as data, or an empty list."""
     if not isinstance(value, (list, tuple)):
         return False
     return all(

@@ -160,7 +160,7 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
 
 
 def _usual_names_for_row(row: Row) -> Mapping[str, Sequence[str]]:
-    """The usual names of each field that lead to a column of this row."""
+    """Return the usual names of each field that lead to a column of this row."""
     columns = frozenset(name for name in row if isinstance(name, str))
     return _usual_names_leading_to(columns)
 
@@ -299,7 +299,10 @@ class _Cells:
                 self._by_plain_name.setdefault(plain_name(name), []).append(name)
 
     def columns(self, usual: str) -> Sequence[str]:
-        """The columns that a usual name means; one of exactly that name comes first."""
+        """Return the columns that a usual name means.
+
+        One of exactly that name comes first.
+        """
         names = self._by_plain_name.get(plain_name(usual), ())
         if len(names) < 2:
             return names
@@ -308,11 +311,11 @@ class _Cells:
         return [*exact, *others]
 
     def value(self, column: str) -> Any:
-        """What a column holds."""
+        """Return what a column holds."""
         return self._row[column]
 
     def follow(self, column: str, path: Sequence[str]) -> tuple[bool, Any]:
-        """What a path into a column leads to, and whether something is there."""
+        """Return what a path into a column leads to, and whether something is there."""
         if column not in self._structured:
             self._structured[column] = data_in(self._row[column])
         return follow_path(self._structured[column], path)
@@ -483,7 +486,7 @@ def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
 
 
 def _may_be_history(value: Any) -> bool:
-    """Whether a cell is empty, a list or an object, or a text that begins as one.
+    """Tell whether a cell is empty, a list or an object, or a text that begins as one.
 
     A single text is no history.
     """

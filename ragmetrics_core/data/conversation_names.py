@@ -45,7 +45,7 @@ class NamedConversation(NamedTuple):
 
 
 def conversation_name(path: str) -> str | None:
-    """The usual name of a conversation that a name or dotted path ends with.
+    """Return the usual name of a conversation that a name or dotted path ends with.
 
     Case, spaces, hyphens and underscores do not matter. None for any other name.
 
@@ -64,7 +64,7 @@ def conversation_name(path: str) -> str | None:
 
 
 def conversation_in(data: Mapping[str, object]) -> NamedConversation | None:
-    """The conversation that an object names, itself or in objects inside it.
+    """Return the conversation that an object names, itself or in objects inside it.
 
     Of several the one whose name comes first in ``CONVERSATION_NAMES``, then the one
     that stands least deep. None if no name has a value.
@@ -84,7 +84,7 @@ def conversation_in(data: Mapping[str, object]) -> NamedConversation | None:
 def _conversations_in(
     data: Mapping[str, object], *, path: str, depth: int
 ) -> Iterator[tuple[NamedConversation, int]]:
-    """The conversations that an object names, itself or in objects inside it.
+    """Yield the conversations that an object names, itself or in objects inside it.
 
     Each is paired with the ``depth`` of the object that names it: the larger this
     number, the farther outside the object is.

@@ -12,7 +12,7 @@ _FOLDERS_OF_OTHERS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib
 
 
 def frame_of_users_code(error: BaseException) -> traceback.FrameSummary:
-    """The innermost frame of an error that stands in code of the user's own.
+    """Return the innermost frame of an error that stands in code of the user's own.
 
     It is the innermost of all where none does.
     """
@@ -28,7 +28,7 @@ def frame_of_users_code(error: BaseException) -> traceback.FrameSummary:
 
 
 def crash_in_words(error: BaseException) -> str:
-    """The kind of an error and where it was raised, without its own words.
+    """Return the kind of an error and where it was raised, without its own words.
 
     These may hold texts of samples. What the operating system says holds none.
 
@@ -49,7 +49,7 @@ def crash_in_words(error: BaseException) -> str:
 
 
 def _first_problem(error: ValidationError) -> str:
-    """The field of a model that is wrong, and what kind of problem that is.
+    """Return the field of a model that is wrong, and what kind of problem that is.
 
     The value is left out, and so are pydantic's words, which may repeat it.
     """

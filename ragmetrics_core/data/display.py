@@ -22,19 +22,19 @@ Shown = str | Sequence[str]
 
 
 def count_in_words(count: int, noun: str) -> str:
-    """A count with its noun, e.g. ``1 row`` or ``2,000 rows``."""
+    """Return a count with its noun, e.g. ``1 row`` or ``2,000 rows``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def judge_in_words(name: str) -> str:
-    """The name of a judge, and of the embedded one what it is worth."""
+    """Return the name of a judge, and of the embedded one what it is worth."""
     if name not in EMBEDDED:
         return name
     return f"{name} (compares words; {_WORTH_OF_WORDS})"
 
 
 def caution_about(judges: Iterable[str], *, has_range: bool = True) -> str:
-    """What no interval and no test covers: mistakes that a judge repeats.
+    """Say what no interval and no test covers: mistakes that a judge repeats.
 
     It is "" where no range is given, and the judge is not the embedded one.
     """
@@ -63,7 +63,7 @@ def judges_in_words(
 
 
 def element(tag: str, texts: Iterable[Shown]) -> str:
-    """An element for each text, one with an ordered list in it for several.
+    """Return an element for each text, one with an ordered list in it for several.
 
     A long text is cut.
     """
@@ -71,7 +71,7 @@ def element(tag: str, texts: Iterable[Shown]) -> str:
 
 
 def table(rows: Iterable[Sequence[Shown]], headings: Sequence[str] = ()) -> str:
-    """A table whose first column names what stands in the others."""
+    """Return a table whose first column names what stands in the others."""
     head = f"<thead><tr>{element('th', headings)}</tr></thead>" if headings else ""
     # notebooks put cells to the right, as for numbers
     cell = "td" if headings else f"td {_LEFT}"

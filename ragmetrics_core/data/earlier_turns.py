@@ -80,12 +80,15 @@ def turns_without_answer(
 
 
 def _is_of_user(turn: Turn) -> bool:
-    """Whether the user said a turn, by whatever name its role has."""
+    """Tell whether the user said a turn, by whatever name its role has."""
     return turn.role.casefold() in ("user", "human", "customer")
 
 
 def _same_words(text: str, other: str) -> bool:
-    """Whether two texts hold the same words; texts without a word are never the same."""
+    """Tell whether two texts hold the same words.
+
+    Texts without a word are never the same.
+    """
     return bool(text.split()) and text.split() == other.split()
 
 
@@ -123,6 +126,6 @@ def _says(text: str, answer: str, *, is_last_reply: bool) -> bool:
 
 
 def _letters(text: str) -> str:
-    """The letters and digits of a text without the marks of its citations."""
+    """Return the letters and digits of a text without the marks of its citations."""
     without_marks = _MARK.sub("", normalize("NFKC", text))
     return "".join(filter(str.isalnum, without_marks.casefold()))

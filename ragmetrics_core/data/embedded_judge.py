@@ -44,7 +44,7 @@ From ``docs/cards/lexical.json``, rounded.
 
 
 def unseen_worth() -> str:
-    """How well the embedded judge does on sources that its weights never saw."""
+    """Say how well the embedded judge does on sources that its weights never saw."""
     return (
         f"AUROC {UNSEEN.auroc:.3f} [{UNSEEN.low:.2f}, {UNSEEN.high:.2f}] on"
         f" {UNSEEN.sources} sources never used for fitting ({UNSEEN.answers:,} answers,"
@@ -53,7 +53,7 @@ def unseen_worth() -> str:
 
 
 def adherence_worth() -> str:
-    """What a score of adherence by words is worth, in two sentences."""
+    """Say what a score of adherence by words is worth, in two sentences."""
     return (
         "Adherence by words is a score of words, no probability."
         f" {unseen_worth()}, {DEVELOPER.auroc:.2f} [{DEVELOPER.low:.2f},"

@@ -87,7 +87,7 @@ def _encoding_of(path: Path) -> str:
 
 
 def _number_of_broken_line(path: Path) -> int:
-    """The number of the first line that is not UTF-8; there is one."""
+    """Return the number of the first line that is not UTF-8; there is one."""
     number = 0
     with path.open("rb") as file:
         for line in file:
@@ -98,7 +98,7 @@ def _number_of_broken_line(path: Path) -> int:
 
 
 def read_text(path: Path) -> str:
-    """The whole text of a file; see ``open_text``."""
+    """Return the whole text of a file; see ``open_text``."""
     with open_text(path) as file:
         return file.read()
 
@@ -118,7 +118,7 @@ def json_lines(
 
 
 def _parse_line(line: str | bytes) -> Any:
-    """The value of a line of JSONL, or the ``RowError`` why it has none."""
+    """Return the value of a line of JSONL, or the ``RowError`` why it has none."""
     try:
         return json_value(line)
     except NotJson as error:
@@ -130,7 +130,7 @@ def _parse_line(line: str | bytes) -> Any:
 
 
 def json_value(text: str | bytes) -> Any:
-    """The value that a JSON text holds.
+    """Return the value that a JSON text holds.
 
     Raises:
         NotJson: If it is no JSON, or JSON that Python cannot hold.
@@ -159,7 +159,7 @@ def json_value(text: str | bytes) -> Any:
 
 
 def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The members of a JSON object; ``RowError`` if a key stands there twice."""
+    """Return the members of a JSON object; ``RowError`` if a key stands there twice."""
     members = dict(pairs)
     if len(members) < len(pairs):
         repeats = ", ".join(find_repeated_names(key for key, _ in pairs))
@@ -371,7 +371,7 @@ class AtomicFile:
             self.partial.replace(self._target)
 
     def _name_of_own_text(self) -> str:
-        """The name under which another run has put this run's text aside."""
+        """Return the name under which another run has put this run's text aside."""
         status_of_file = os.fstat(self._file.fileno())
         for path in self.partial.parent.glob("*"):
             is_named_so = path.name.startswith(self.partial.name)
@@ -414,7 +414,7 @@ class AtomicFile:
 
 
 def _is_file_at(path: Path, file: TextIO) -> bool:
-    """True if the path still names the file that is open."""
+    """Tell whether the path still names the file that is open."""
     try:
         status_at_path = path.lstat()
     except FileNotFoundError:

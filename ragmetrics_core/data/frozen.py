@@ -98,7 +98,10 @@ class _SignatureOfFields:
 
 
 def _default_shown(field: FieldInfo) -> object:
-    """The default of a field as a signature shows it; ``...`` where it is made anew."""
+    """Return the default of a field as a signature shows it.
+
+    Returns ``...`` for a default that is made anew for each object.
+    """
     if field.is_required():
         return Parameter.empty
     return ... if field.default_factory is not None else field.default
@@ -162,7 +165,7 @@ class Settings(Frozen):
 
     @classmethod
     def _error_of(cls, error: ValidationError) -> SettingError:
-        """The error of the first wrong setting.
+        """Return the error of the first wrong setting.
 
         Where a check of ours raised a kind of ``SettingError``, the error is of that
         kind. For a name that is no setting, the message says the nearest setting.
@@ -189,7 +192,7 @@ class Settings(Frozen):
 
 
 def _is_finite(number: float) -> bool:
-    """Whether a number is finite as a float: neither NaN nor infinite nor too large."""
+    """Tell whether a number is finite: not NaN, infinite or too large for a float."""
     try:
         return isfinite(number)
     except OverflowError:  # a whole number that no float can hold
@@ -197,7 +200,7 @@ def _is_finite(number: float) -> bool:
 
 
 def _number_in_words(number: float) -> str:
-    """A number as an error says it."""
+    """Return a number as an error says it."""
     if isinstance(number, int) and not _is_finite(number):
         # Python writes out no number of thousands of digits, and nobody could read it
         return "a number that is too large"

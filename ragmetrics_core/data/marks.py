@@ -232,7 +232,7 @@ def may_be_of_sentence_before(form: str, before: str) -> bool:
 
 
 def has_word_outside_marks(text: str) -> bool:
-    """Whether a text has a letter or digit that stands in no bracket of a mark."""
+    """Tell whether a text has a letter or digit that stands in no bracket of a mark."""
     return re.search(r"\w", MARK.sub("", text)) is not None
 
 
@@ -436,12 +436,12 @@ def plain_label(text: str) -> str:
 
 
 def is_number(label: str) -> bool:
-    """Whether a label is a number, as those of sources are."""
+    """Tell whether a label is a number, as those of sources are."""
     return NUMBER.fullmatch(label) is not None
 
 
 def is_range(label: str) -> bool:
-    """Whether a label is still a range, as it is too wide or runs backwards."""
+    """Tell whether a label is still a range, as it is too wide or runs backwards."""
     return _RANGE.fullmatch(label) is not None
 
 
@@ -480,7 +480,10 @@ def shape_of_label(label: str) -> str | None:
 
 
 def _plain_number(label: str) -> str:
-    """A number without leading zeros, in the digits 0 to 9; any other label as it is."""
+    """Return a number without leading zeros, in the digits 0 to 9.
+
+    Any other label is returned as it is.
+    """
     return str(int(label)) if NUMBER.fullmatch(label) else label
 
 

@@ -70,7 +70,7 @@ def unwrap_message(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def text_of_content(content: object) -> str:
-    """The texts of a message's content, joined.
+    """Return the texts of a message's content, joined.
 
     Images, calls of tools and a model's thoughts have none. "" for anything else
     without a text.
@@ -94,7 +94,7 @@ def text_of_content(content: object) -> str:
 
 
 def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]:
-    """The messages of a request or a reply that say something, in order.
+    """Yield the messages of a request or a reply that say something, in order.
 
     Args:
         value: The request or the reply. Anything else holds no message.
@@ -124,7 +124,10 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
 
 
 def _message_in(value: Mapping[str, Any]) -> SaidMessage | None:
-    """The message that an object is; None without a known role or without content."""
+    """Return the message that an object is.
+
+    Returns None without a known role or without content.
+    """
     class_name, fields = unwrap_message(value)
     speaker = fields.get("role") or class_name or fields.get("type")
     role = ROLES.get(speaker) if isinstance(speaker, str) else None

@@ -82,7 +82,7 @@ class Evidence(SilentData):
             Evidence.known[cls.model_fields["kind"].default] = cls
 
     def verdicts(self) -> list[str]:
-        """The judge's verdicts for people, a line each."""
+        """Return the judge's verdicts for people, a line each."""
         return []
 
     def probabilities_from(self) -> list[ProbabilityFrom]:
@@ -231,7 +231,7 @@ class Grounds(SilentData, extra="ignore"):
     def of(
         cls, claims: Sequence[tuple[Claim, ...]], kept: tuple[int, int] | None
     ) -> Grounds:
-        """The labels of polls and their shares."""
+        """Return the labels of polls and their shares."""
         needs_by_poll = [
             [claim.needs for claim in poll_claims]
             for poll_claims in claims
@@ -265,7 +265,7 @@ class Polled(Evidence):
     )
 
     def probabilities_from(self) -> list[ProbabilityFrom]:
-        """Whether a token gave the score, or polls; nothing of words and encoders.
+        """Tell whether a token gave the score, or polls; nothing of words and encoders.
 
         Also where the evidence was read from a file, without the class of its metric.
         """
@@ -315,7 +315,7 @@ class CallGain(SilentData, extra="ignore"):
 
 
 def _drop_gone_fields(facts: Any) -> Any:
-    """The facts of an earlier results file, without fields that are gone since."""
+    """Drop from an earlier file's facts the fields that are gone since."""
     if not isinstance(facts, (list, tuple)):
         return facts
     return [

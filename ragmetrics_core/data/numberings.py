@@ -257,5 +257,5 @@ def _numbering_of_ids(
 
 
 def _number_in(label: object) -> str:
-    """The number in a label, which may stand in brackets."""
+    """Return the number in a label, which may stand in brackets."""
     return plain_label(str(label).strip(" []【】"))

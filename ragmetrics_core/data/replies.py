@@ -161,14 +161,17 @@ def list_field(model: type[BaseModel]) -> str | None:
 
 
 def form_of_verdict(model: type[BaseModel]) -> type[BaseModel]:
-    """The form of one verdict of a reply: of the items of its list, else of itself."""
+    """Return the class of a reply's verdicts: its list's items, else the reply."""
     name = list_field(model)
     items = None if name is None else _form_of_items(model.model_fields[name])
     return model if items is None else items
 
 
 def _form_of_items(field: FieldInfo) -> type[BaseModel] | None:
-    """The form of the objects in a field that is a list; None for any other field."""
+    """Return the form of the objects in a field that is a list.
+
+    Returns None for any other field.
+    """
     type_arguments = get_args(field.annotation)  # of tuple[Item, ...]: Item, ...
     element_type = type_arguments[0] if type_arguments else None
     if isinstance(element_type, type) and issubclass(element_type, BaseModel):
@@ -240,7 +243,7 @@ _NAMES_OF_COUNTS = tuple(field.name for field in fields(Usage) if field.type is 
 def _merge_names(
     names: tuple[str, ...], further_names: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Each name of both once, sorted."""
+    """Return each name of both once, sorted."""
     if (
         names == further_names or not further_names
     ):  # the usual cases, and the fast ones

@@ -77,7 +77,7 @@ class Signature(Frozen):
         return fields
 
     def with_judge(self, judge: str, details: Mapping[str, str]) -> Self:
-        """The signature of what this judge answers.
+        """Return the signature of what this judge answers.
 
         Args:
             judge: The judge's name.
@@ -86,7 +86,7 @@ class Signature(Frozen):
         return self.model_copy(update={"judge": judge, "details": dict(details)})
 
     def without_judge(self) -> Self:
-        """The signature of the metric alone, whoever judges."""
+        """Return the signature of the metric alone, whoever judges."""
         return self.with_judge("", {})
 
     def parts(self) -> Iterator[tuple[str, str]]:

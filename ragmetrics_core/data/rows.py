@@ -91,7 +91,7 @@ def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
 
 
 def _digest(samples: Sequence[Sample]) -> str:
-    """A short text that only rows of the same ids and texts share."""
+    """Return a short text that only rows of the same ids and texts share."""
     texts = [
         [
             sample.id,
@@ -105,7 +105,7 @@ def _digest(samples: Sequence[Sample]) -> str:
 
 
 def _unwrap_haystack_object(row: Row) -> Row:
-    """The fields of an object that Haystack wrote; any other row as it is.
+    """Return the fields of an object that Haystack wrote; any other row as it is.
 
     Haystack writes ``{"type": "…GeneratedAnswer", "init_parameters": {"data": …}}``,
     where ``data`` is the answer's text.
@@ -346,7 +346,7 @@ def _texts(value: Any) -> list[Any]:
 
 
 def _problem(value: Any) -> str | None:
-    """The application's error as a text.
+    """Return the application's error as a text.
 
     False, also as tables write it, and empty objects say that there was none.
     """
@@ -356,7 +356,7 @@ def _problem(value: Any) -> str | None:
 
 
 def _citations_or_numbering(value: Any) -> Any:
-    """A list of citations as data, or the id of a context for each number.
+    """Return a list of citations as data, or the id of a context for each number.
 
     Raises ``RowError`` for anything else.
     """

@@ -428,7 +428,7 @@ class Sample(Frozen):
         return values
 
     def missing(self, field: str) -> bool:
-        """True if a field holds nothing that a metric could read.
+        """Tell whether a field holds nothing that a metric could read.
 
         Fields are ``question``, ``contexts``, ``answer``, ``reference``, ``facts``,
         ``retrieved`` and ``ledger``.
@@ -447,7 +447,7 @@ class Sample(Frozen):
         return not value
 
     def _repr_html_(self) -> str:
-        """What metrics read, for a notebook's cell; ``repr`` shows no texts."""
+        """Return what metrics read as HTML, for a notebook; ``repr`` shows no texts."""
         contexts_by_field: dict[str, Sequence[Context]] = {
             "contexts": self.contexts,
             "retrieved": self.retrieved or (),

@@ -84,7 +84,7 @@ class ProjectSettings(Settings):
         return tuple(names)
 
     def choices_that_need_trust(self, folder: Path) -> list[str]:
-        """What only a trusted file may choose, in words; none for most files.
+        """Return what only a trusted file may choose, in words; none for most files.
 
         Args:
             folder: The folder of the file.
@@ -202,7 +202,7 @@ def _settings_of_table(table: dict[str, Any]) -> ProjectSettings:
 
 
 def _is_model(name: str) -> bool:
-    """True for the name of an embedded judge, or of a provider and its model."""
+    """Tell whether a name is an embedded judge's, or a provider's and model's."""
     plain = name.strip()
     if plain in EMBEDDED:
         return True

@@ -45,7 +45,7 @@ def is_loopback(address: str) -> bool:
 
 
 def digest_of(content: bytes) -> str:
-    """The digest of a file's content, as people compare and name it."""
+    """Return the digest of a file's content, as people compare and name it."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 

@@ -90,7 +90,7 @@ class Decided(Generic[R]):
 
 
 def problem_of_typed(typed: object) -> str:
-    """What is wrong with a typed question, so that no service can be asked it.
+    """Say what is wrong with a typed question, so that no service can be asked it.
 
     Returns:
         A sentence without its subject, e.g. ``"gives options to a predicate"``; "" for

@@ -150,7 +150,7 @@ class CascadeJudge(Judge):
         )
 
     def with_parts(self, made_of: Callable[[Judge], Judge]) -> CascadeJudge:
-        """The same cascade with each of its judges replaced by what is made of it."""
+        """Copy the cascade, each of its judges replaced by ``made_of(judge)``."""
         cascade = copy(self)
         cascade.cheap = made_of(self.cheap)
         cascade.strong = made_of(self.strong)
@@ -229,7 +229,7 @@ class CascadeJudge(Judge):
         return not _contradicts(reply.reply, reply.weights[0].p)
 
     def _band_of(self, question: Question[Any]) -> Band | None:
-        """The band for a question; None if the cheap judge has none for it."""
+        """Return the band for a question; None if the cheap judge has none for it."""
         if isinstance(self.band, Mapping):
             return self.band.get(type(question).__name__)
         return self.band
@@ -238,7 +238,10 @@ class CascadeJudge(Judge):
 def _combine_answers(
     cheap_answer: Answer[Any], strong_answer: Answer[Any]
 ) -> Answer[Any]:
-    """The strong judge's answer; the cheap one's if only that supports the question."""
+    """Return the strong judge's answer.
+
+    If only the cheap judge supports the question, its answer is returned.
+    """
     usage = cheap_answer.usage + strong_answer.usage + Usage(passed=1)
     cheap_answered = isinstance(cheap_answer.reply, Asked)
     if cheap_answered and _failed_with(strong_answer, QuestionNotSupported):
@@ -247,7 +250,7 @@ def _combine_answers(
 
 
 def _advice_without_band(cheap: str) -> str:
-    """What to do where no band is given."""
+    """Say what to do where no band is given."""
     return (
         "a cascade needs a band, the probabilities between which the strong judge is"
         " asked: measure it on labelled rows by 'ragmetrics card --judge"
@@ -257,7 +260,7 @@ def _advice_without_band(cheap: str) -> str:
 
 
 def _band_in_words(band: Band | Mapping[str, Band]) -> str:
-    """A band for the signature, e.g. ``0.2-0.8``."""
+    """Return a band for the signature, e.g. ``0.2-0.8``."""
     if isinstance(band, Mapping):
         return ", ".join(
             f"{name} {_band_in_words(band[name])}" for name in sorted(band)
@@ -301,13 +304,13 @@ def _check_band(band: object) -> None:
 
 
 def _failed_with(answer: Answer[Any], error_class: type[JudgeError]) -> bool:
-    """Whether there is no answer, for an error of this class."""
+    """Tell whether there is no answer, for an error of this class."""
     reply = answer.reply
     return isinstance(reply, NotAnswered) and isinstance(reply.error, error_class)
 
 
 def _contradicts(reply: BaseModel, probability: float) -> bool:
-    """Whether a reply says "no" although yes is more probable, or the reverse.
+    """Tell whether a reply says "no" although yes is more probable, or the reverse.
 
     Only replies with a field ``verdict`` can contradict.
     """

@@ -252,7 +252,7 @@ def typed_form(question: Question[Any]) -> TypedForm:
 
 
 def _problem_of_form(state: object, typed_questions: Sequence[object]) -> str:
-    """What is wrong with what a form shows and asks; "" for nothing."""
+    """Say what is wrong with what a form shows and asks; "" for nothing."""
     if not isinstance(state, Mapping):
         return f"has a state that is a {type(state).__name__}, not texts by name"
     try:
@@ -357,12 +357,15 @@ def _check_result_of_form(
 
 
 def _failed_form(question: Question[Any], error: Exception) -> JudgeError:
-    """The error of a form whose own code failed."""
+    """Return the error of a form whose own code failed."""
     return _wrong_form(question, f"raised {type(error).__name__}")
 
 
 def _wrong_form(question: Question[Any], problem: str) -> JudgeError:
-    """The error of a form that its author must correct; no service is at fault."""
+    """Return the error of a form that its author must correct.
+
+    No service is at fault.
+    """
     kind = type(question).__name__
     return JudgeError(
         f"the typed form of questions of type {kind} {problem}; correct its"
@@ -371,7 +374,7 @@ def _wrong_form(question: Question[Any], problem: str) -> JudgeError:
 
 
 def _not_supported(question: Question[Any]) -> QuestionNotSupported:
-    """Why a question cannot be asked, and what to do."""
+    """Return why a question cannot be asked, and what to do."""
     kind = type(question).__name__
     return QuestionNotSupported(
         f"questions of type {kind} have no form as typed questions: give them"

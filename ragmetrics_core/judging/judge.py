@@ -159,7 +159,7 @@ def check_answer(judge: Judge, answer: object, question: Question[Any]) -> None:
 
 
 def _problem_of(answer: object, question: Question[Any]) -> str:
-    """What is wrong with an answer; empty for nothing."""
+    """Say what is wrong with an answer; empty for nothing."""
     if not isinstance(answer, Answer):
         kind = type(answer).__name__
         return f"answer must return an Answer, from an 'async def'; got {kind}"
@@ -210,7 +210,7 @@ def problem_of_reply(reply: object, question: Question[Any]) -> str:
 
 
 def _problem_of_weights(reply: Asked[Any], question: Question[Any]) -> str:
-    """What is wrong with the probabilities of a reply; "" for nothing.
+    """Say what is wrong with the probabilities of a reply; "" for nothing.
 
     There are none, or one for each verdict.
     """
@@ -225,7 +225,7 @@ def _problem_of_weights(reply: Asked[Any], question: Question[Any]) -> str:
 
 
 def problem_of_missing_weights(reply: Asked[Any], question: Question[Any]) -> str:
-    """What a reply lacks that has not the probability of each verdict."""
+    """Say what a reply lacks that has not the probability of each verdict."""
     n_verdicts = len(verdicts_of(reply.replies[0]))
     wanted = "the one verdict" if n_verdicts == 1 else f"each of {n_verdicts} verdicts"
     label = "a label" if question.weigh is None else repr(question.weigh.field)
@@ -290,7 +290,7 @@ class ScriptedJudge(Judge):
         return Answer(reply, Usage(calls=1))
 
     def _scripted(self, question: Question[Any]) -> Asked[Any] | JudgeError:
-        """What the script says to a question: replies, or an error."""
+        """Return what the script says to a question: replies, or an error."""
         try:
             line = self._script[type(question)]
             if callable(line):

@@ -247,7 +247,7 @@ def _find_closing(text: str, start: int) -> int | None:
 
 
 def _parse_object(text: str, *, tolerantly: bool) -> dict[str, Any] | None:
-    """An object, read strictly, else tolerantly where that is allowed.
+    """Return an object, read strictly, else tolerantly where that is allowed.
 
     None if it is not well-formed.
     """
@@ -261,14 +261,14 @@ def _parse_object(text: str, *, tolerantly: bool) -> dict[str, Any] | None:
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of its pairs; ``ValueError`` if a key stands twice."""
+    """Return an object of its pairs; ``ValueError`` if a key stands twice."""
     if len(dict(pairs)) < len(pairs):
         raise ValueError("repeated key")
     return dict(pairs)
 
 
 def _refuse_infinite(number: str) -> float:
-    """The number that a text is; ``ValueError`` for NaN and infinities."""
+    """Return the number that a text is; ``ValueError`` for NaN and infinities."""
     value = float(number)
     if not math.isfinite(value):
         raise ValueError("no number of JSON")

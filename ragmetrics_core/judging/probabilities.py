@@ -303,7 +303,7 @@ def probability_of_positive(
 def _probability_of(
     labels: Collection[Label], probabilities: Sequence[tuple[Label | None, float]]
 ) -> float:
-    """The probability of several labels together, each of which may be listed often."""
+    """Sum the probabilities of some labels, each of which may be listed often."""
     return math.fsum(
         probability for label, probability in probabilities if label in labels
     )
@@ -314,7 +314,7 @@ def _may_be_decided_by_unlisted(
     negative: float,
     probabilities: Sequence[tuple[Label | None, float]],
 ) -> bool:
-    """Whether a side that is not listed at all may be the more probable one.
+    """Tell whether a side that is not listed at all may be the more probable one.
 
     An endpoint lists the most probable alternatives. So what is not listed is at most
     as probable as the least probable one listed, and as what is left of 1.
@@ -333,5 +333,5 @@ def _may_be_decided_by_unlisted(
 
 
 def _is_log_probability(logprob: float) -> bool:
-    """Whether a number is the logarithm of a probability, but for rounding."""
+    """Tell whether a number is the logarithm of a probability, but for rounding."""
     return not math.isnan(logprob) and logprob <= _ROUNDING

@@ -151,12 +151,12 @@ class _Block:
 
 
 def _in_tags(blocks: Sequence[_Block], digits: str) -> str:
-    """The texts of a part, each in a tag of its own."""
+    """Return the texts of a part, each in a tag of its own."""
     return "".join(_in_tag(block, digits) for block in blocks)
 
 
 def _in_tag(block: _Block, digits: str) -> str:
-    """A text in its tag, whose name ends in these digits."""
+    """Return a text in its tag, whose name ends in these digits."""
     name = f"{_tag_name(block.label)}-{digits}"
     attribute = "" if block.id is None else f' id="{block.id}"'
     return f"<{name}{attribute}>\n{block.text}\n</{name}>\n"
@@ -164,13 +164,16 @@ def _in_tag(block: _Block, digits: str) -> str:
 
 @lru_cache(maxsize=64)
 def _tag_name(label: str) -> str:
-    """A label as the name of a tag, e.g. ``reference-answer``."""
+    """Return a label as the name of a tag, e.g. ``reference-answer``."""
     return _NO_WORD.sub("-", label.lower()).strip("-") or "text"
 
 
 @lru_cache(maxsize=64)
 def _split_messages(template: str) -> tuple[str, str]:
-    """What is above the line ``---``, and what is below; without it all is below."""
+    """Return what is above the line ``---``, and what is below.
+
+    Without the line all of the template is below.
+    """
     match = _BREAK.search(template)
     if match is None:
         return "", template
@@ -179,7 +182,7 @@ def _split_messages(template: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=64)
 def _names_of_placeholders(template: str) -> tuple[str, ...]:
-    """The placeholders of a template, each once, in order."""
+    """Return the placeholders of a template, each once, in order."""
     names = map(_name_of_placeholder, PLACEHOLDER.finditer(template))
     return tuple(dict.fromkeys(names))
 
@@ -204,7 +207,7 @@ def _fixed_system_message(
 
 
 def _fill_template(template: str, texts: Mapping[str, str]) -> str:
-    """A template with texts in place of its placeholders."""
+    """Return a template with texts in place of its placeholders."""
 
     def text_of(placeholder: re.Match[str]) -> str:
         text = texts[_name_of_placeholder(placeholder)]
@@ -217,7 +220,7 @@ def _fill_template(template: str, texts: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=64)
 def _fixed_words(instructions: Instructions, example_digits: str) -> dict[str, str]:
-    """What replaces placeholders in every prompt of a metric: no text of a sample."""
+    """Return the words for placeholders that are the same in a metric's prompts."""
     language = ""
     if instructions.language:
         language = f"Write explanations in {sendable_text(instructions.language)}."
@@ -241,7 +244,7 @@ def _digits_of_examples(instructions: Instructions, sample_texts: Sequence[str])
 
 
 def _tag_examples(instructions: Instructions, digits: str) -> str:
-    """The quoted examples, each in a tag, and behind it what people said of it."""
+    """Write out quoted examples: each in a tag, then what people said of it."""
     if not instructions.quoted:
         return ""
     lines = [_EXAMPLES]

@@ -31,14 +31,14 @@ _KEYWORDS = ("type", "enum", "anyOf", "items", "description")
 
 @lru_cache(maxsize=64)
 def schema_of(model: type[BaseModel]) -> Mapping[str, Any]:
-    """The strict JSON schema of a reply: all fields, no others."""
+    """Return the strict JSON schema of a reply: all fields, no others."""
     schema = model.model_json_schema()
     return _make_strict(schema, schema.get("$defs", {}))
 
 
 @lru_cache(maxsize=64)
 def names_every_field(model: type[BaseModel], template: str) -> bool:
-    """Whether a template names every field of the reply, in quotes.
+    """Tell whether a template names every field of the reply, in quotes.
 
     The schema would then say it twice.
     """
@@ -131,7 +131,10 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
 
 
 def _validate(choice: Choice, value: dict[str, Any], question: Question[R]) -> R:
-    """The reply that an object is; ``MalformedReply`` says which field is wrong."""
+    """Return the reply that an object is.
+
+    ``MalformedReply`` says which field is wrong.
+    """
     try:
         return question.read(value)
     except ValidationError as error:
@@ -145,7 +148,7 @@ def _validate(choice: Choice, value: dict[str, Any], question: Question[R]) -> R
 
 @lru_cache(maxsize=64)
 def _fields_that_identify(model: type[BaseModel]) -> tuple[str, ...]:
-    """The fields of which an object must have one to count as the reply."""
+    """Return the fields of which an object must have one to count as the reply."""
     required = [
         info.alias or name
         for name, info in model.model_fields.items()
@@ -171,7 +174,10 @@ def _what_must_agree(reply: BaseModel) -> object:
 def _without_comments(
     reply: BaseModel, comments: tuple[object, ...]
 ) -> dict[str, object]:
-    """The fields of a reply that are no comments; of objects in a list, likewise."""
+    """Return the fields of a reply that are no comments.
+
+    Comments are left out of objects in a list, too.
+    """
     fields = type(reply).model_fields
     list_name = list_field(type(reply))
     essence: dict[str, object] = {}

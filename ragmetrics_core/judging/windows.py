@@ -72,7 +72,7 @@ def halve_questions(
 
 
 def _was_too_long(answer: Answer[Any]) -> bool:
-    """Whether there is no answer because the texts did not fit the model's context."""
+    """Tell whether the judge failed because the texts did not fit its model."""
     reply = answer.reply
     return isinstance(reply, NotAnswered) and isinstance(
         reply.error, ContextWindowExceeded
@@ -80,7 +80,7 @@ def _was_too_long(answer: Answer[Any]) -> bool:
 
 
 def _length(part: Part) -> int:
-    """How many characters the texts of a part have together."""
+    """Return how many characters the texts of a part have together."""
     return sum(len(text) for text in part.texts)
 
 
@@ -186,13 +186,13 @@ def _find_clearest(verdict_by_window: Sequence[Asked[Any]], field: str) -> Asked
 
 
 def _says_yes(verdict: Asked[Any], field: str) -> bool:
-    """Whether a verdict says yes: more probable than not, or a value above 0."""
+    """Tell whether a verdict says yes: more probable than not, or a value above 0."""
     least = 0.5 if verdict.weights else 0.0
     return _strength(verdict, field) > least
 
 
 def _strength(verdict: Asked[Any], field: str) -> float:
-    """How clearly a verdict says yes: its probability, else the value of the field."""
+    """Measure how clearly a verdict says yes: its probability, else its field."""
     if verdict.weights:
         return verdict.weights[0].p
     return float(getattr(verdict.reply, field))

@@ -151,7 +151,7 @@ def build_continuous(
 def _candidates(
     chunks_by_document: _ChunksByDocument, settings: ContinuousSettings
 ) -> Iterator[Sample]:
-    """A sample of each document that is long enough: its id and its contexts."""
+    """Yield a sample of each document that is long enough: its id and its contexts."""
     for document_id in _draw_candidates(chunks_by_document, settings):
         contexts = _choose_contexts(document_id, chunks_by_document, settings)
         yield Sample(id=document_id, contexts=contexts)
@@ -207,7 +207,7 @@ def _write_question(
 def _add_facts(
     document: LabelledDocument, metric: RetrievalAccuracy
 ) -> Generator[Any, Any, LabelledDocument | Failed | Undefined]:
-    """The document with the facts of its response, each judged in each context."""
+    """Fill in the facts of a document's response, each judged in each context."""
     outcome = yield from metric.plan(document.sample())
     if not isinstance(outcome, Scored):
         return outcome
@@ -226,7 +226,7 @@ def _random_of_parts(*parts: object) -> random.Random:
 def _draw_candidates(
     chunks_by_document: _ChunksByDocument, settings: ContinuousSettings
 ) -> list[str]:
-    """The ids of the documents with enough chunks, in random order.
+    """Return the ids of the documents with enough chunks, in random order.
 
     A document has enough if it has the number of consecutive chunks that the settings
     want as golden contexts (``golden``), the contexts that a question is written from.
@@ -312,7 +312,7 @@ def _choose_noise(
 def document_points(
     document: LabelledDocument, settings: ContinuousSettings
 ) -> list[CombinationPoint]:
-    """The points of a document, one for each combination of its contexts.
+    """Return the points of a document, one for each combination of its contexts.
 
     Where the settings say ``stratify``, equally many are drawn for each number of
     golden contexts.

@@ -120,7 +120,7 @@ def _records(
 
 
 def _unreadable(path: Path, first_line: int, last_line: int, error: csv.Error) -> str:
-    """The message for lines, from the first to the last, whose quoting is broken."""
+    """Return the message for a range of lines whose quoting is broken."""
     lines = f"line {first_line}"
     if last_line > first_line:
         lines = f"lines {first_line} to {last_line}"
@@ -140,7 +140,7 @@ def _likely_separator(path: Path, header: str) -> str:
         return "\t"
 
     def count_columns(separator: str) -> tuple[int, int]:
-        """How many known columns it makes, and how many columns at all."""
+        """Return how many known columns it makes, and how many columns at all."""
         names = next(csv.reader([header], delimiter=separator), [])
         n_known = sum(plain_name(name) in _KNOWN_COLUMNS for name in names)
         return n_known, len(names)
@@ -202,7 +202,7 @@ def _row_of(record: Record, columns: Sequence[str]) -> dict[str, str | None]:
 def _problem(
     record: Record, columns: Sequence[str], separator: str, *, file_quotes_cells: bool
 ) -> str | None:
-    """Why a record is no row of the table; None if it is one.
+    """Say why a record is no row of the table; None if it is one.
 
     Args:
         record: The cells, and the lines of the file that they were read from.
@@ -251,7 +251,7 @@ def _cell(separator: str) -> re.Pattern[str]:
 
 
 def _cells_of_line(line: str, separator: str) -> list[str]:
-    """The cells of one line by itself.
+    """Return the cells of one line by itself.
 
     A quotation mark that is not closed in it is a character like others.
     """
@@ -264,7 +264,7 @@ def _has_quoted_cell(record: Record, separator: str) -> bool:
 
 
 def _has_swallowed(record: Record, n_columns: int, separator: str) -> bool:
-    """Whether a record of several lines is rather that many rows.
+    """Tell whether a record of several lines is rather that many rows.
 
     That is so where a quotation mark of the first row is not closed. Then the first
     line and at least half of the others look like rows by themselves. In a table of one
@@ -298,5 +298,5 @@ def _looks_like_row(line: str, n_columns: int, separator: str) -> bool:
 
 
 def _are_parts_of_number(before: str, behind: str) -> bool:
-    """Whether the separator between two cells stands between digits, as in 1,5."""
+    """Tell whether the separator between two cells stands between digits, as in 1,5."""
     return before[-1:].isdigit() and behind[:1].isdigit()

@@ -226,7 +226,7 @@ def _bm25_of(documents: Sequence[Document], settings: DiscreteSettings) -> "BM25
 def _point(
     pair: Pair, contexts: Sequence[Context], n_taken: int, label: Label
 ) -> DiscretePoint:
-    """The point of a question with some of the contexts retrieved for it.
+    """Return the point of a question with some of the contexts retrieved for it.
 
     The contexts stand in the order of their ranks. A positive point holds the first
     ``n_taken`` of them, a negative one the last. The id is a digest of the texts, so
@@ -298,7 +298,10 @@ class BM25:
 def retrieve(
     retriever: Retriever, question: str, count: int, number: int
 ) -> list[Context]:
-    """The contexts that a retriever returns for the question of this number; ``InputError`` if one has no text."""
+    """Return the contexts that a retriever returns for the question of this number.
+
+    Raises ``InputError`` if one has no text.
+    """
     contexts = []
     for rank, document in enumerate(retriever(question, count), start=1):
         data = _fields_of(document)
@@ -308,7 +311,7 @@ def retrieve(
 
 
 def _fields_of(document: Any) -> Any:
-    """A framework's document as a mapping; anything else as it is."""
+    """Return a framework's document as a mapping; anything else as it is."""
     if isinstance(document, BaseModel):
         return document.model_dump()
     if is_dataclass(document):

@@ -226,7 +226,7 @@ def _check_filled(place: str, what: str, text: str) -> None:
 
 
 def normalise_question(question: str) -> str:
-    """A question without case and spacing, to find duplicates."""
+    """Return a question without case and spacing, to find duplicates."""
     return " ".join(question.casefold().split())
 
 
@@ -244,7 +244,7 @@ def _pair(place: str, row: Mapping[str, Any]) -> Pair:
 
 
 def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
-    """The files of text and rows among the paths, and in their folders."""
+    """Yield the files of text and rows among the paths, and in their folders."""
     for path in map(Path, paths):
         if path.is_dir():
             yield from _files_of_folder(path)
@@ -258,7 +258,7 @@ def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
 
 
 def _files_of_folder(folder: Path) -> list[Path]:
-    """The files of text and rows in a folder and below, in order of their names."""
+    """List the files of text and rows in a folder and below, ordered by name."""
     files = []
     for path in sorted(folder.rglob("*")):
         if path.suffix.casefold() in _SUFFIXES and path.is_file():
@@ -291,7 +291,7 @@ def _names_and_texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str
 
 
 def _contexts_of(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The contexts of a row, or the row itself as the only one."""
+    """Return the contexts of a row, or the row itself as the only one."""
     for key in ("contexts", "reference_contexts"):
         if isinstance(row.get(key), list):
             return read_contexts(row[key], "contexts")
@@ -354,7 +354,7 @@ def _is_list_of_objects(value: Any) -> TypeGuard[list[Mapping[str, Any]]]:
 def _questions(
     document: Mapping[str, Any], paragraph: Mapping[str, Any]
 ) -> Iterator[Mapping[str, Any]]:
-    """A row for each question of a paragraph of SQuAD that has an answer."""
+    """Yield a row for each question of a paragraph of SQuAD that has an answer."""
     for question in paragraph.get("qas", ()):
         if question.get("is_impossible"):
             continue

@@ -38,7 +38,7 @@ _ORDER = (
 
 
 def edit_answer(kind: str, sample: Sample) -> str | None:
-    """The answer of a sample with one edit that makes it wrong.
+    """Return the answer of a sample with one edit that makes it wrong.
 
     A number becomes another one of as many digits. A verb gets a "not". A name becomes
     one of the contexts that shares no word with it: "Anna Brandt" in place of "Brandt"
@@ -62,7 +62,10 @@ def edit_answer(kind: str, sample: Sample) -> str | None:
 
 
 def _swap_name(answer: str, sample: Sample, random_source: random.Random) -> str | None:
-    """The answer with another name of the contexts in place of one; None without any."""
+    """Return the answer with another name of the contexts in place of one.
+
+    Returns None without any.
+    """
     replacements_by_name = _other_names(answer, sample)
     replaceable_names = []
     for name in _NAME.finditer(answer):
@@ -76,7 +79,10 @@ def _swap_name(answer: str, sample: Sample, random_source: random.Random) -> str
 
 
 def _negate(answer: str, random_source: random.Random) -> str | None:
-    """The answer with a "not" behind one of its verbs; None if no verb is known."""
+    """Return the answer with a "not" behind one of its verbs.
+
+    Returns None if no verb is known.
+    """
     verbs = list(_VERB.finditer(answer))
     if not verbs:
         return None
@@ -87,7 +93,10 @@ def _negate(answer: str, random_source: random.Random) -> str | None:
 def _change_number(
     answer: str, min_digits: int, random_source: random.Random
 ) -> str | None:
-    """The answer with another number in place of one; None without any of that length."""
+    """Return the answer with another number in place of one.
+
+    Returns None without any of that length.
+    """
     numbers = [
         number for number in _NUMBER.finditer(answer) if len(number[0]) >= min_digits
     ]
@@ -98,7 +107,7 @@ def _change_number(
 
 
 def _put_in_place(answer: str, place: re.Match[str], new_text: str) -> str:
-    """The answer with a new text in place of a match."""
+    """Return the answer with a new text in place of a match."""
     return answer[: place.start()] + new_text + answer[place.end() :]
 
 
@@ -131,7 +140,7 @@ def _other_names(answer: str, sample: Sample) -> dict[str, list[str]]:
 
 
 def add_order(kind: str, sample: Sample, verdict: bool) -> Sample:
-    """A sample with one more context at its end, which tries to sway the judge.
+    """Return a sample with one more context at its end, which tries to sway the judge.
 
     The context asks for the opposite of what the judge has said. A judge that reads
     contexts as data, not as orders, says the same again.

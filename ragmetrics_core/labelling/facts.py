@@ -76,12 +76,12 @@ class FactsFile(Frozen):
         return sum(len(sample.facts or ()) for sample in self.samples)
 
     def freeze(self) -> Self:
-        """The file with the digest of its facts."""
+        """Return the file with the digest of its facts."""
         return self.model_copy(update={"frozen": self.digest})
 
 
 def _samples(rows: Sequence[Row]) -> list[Sample]:
-    """The samples of rows, read without contexts and answers.
+    """Return the samples of rows, read without contexts and answers.
 
     No fact is made of these, and columns that hold them in another form do no harm.
     """
@@ -93,7 +93,7 @@ def _samples(rows: Sequence[Row]) -> list[Sample]:
 
 
 def _unread(row: Row) -> None:
-    """The value of a field that is not read."""
+    """Return the value of a field that is not read."""
 
 
 def extract_facts(
@@ -151,7 +151,7 @@ def extract_facts(
 
 
 def _samples_without_facts(rows: Sequence[Row]) -> dict[int, Sample]:
-    """The samples that bring no facts, by the index of their row.
+    """Return the samples that bring no facts, by the index of their row.
 
     ``InputError`` if one has no reference either.
     """

@@ -73,7 +73,7 @@ class Score:
 def metrics_with_prompts(
     metrics: Sequence[Metric], judge: Judge, prompts: Sequence[str]
 ) -> list[tuple[Metric, str]]:
-    """The metrics to score a judge with, each with the name of its prompt.
+    """Return the metrics to score a judge with, each with the name of its prompt.
 
     Retrieval accuracy comes once for each prompt that extracts facts, if the judge is
     an LLM. Other metrics and judges read no such prompt: they come once, with "".
@@ -254,7 +254,10 @@ def _scores_by_documents(
 def _measure(
     name: str, documents: Sequence[Rows], compute: Statistic, draws: int
 ) -> Measured:
-    """A statistic over the points of all documents; its interval resamples documents."""
+    """Return a statistic over the points of all documents.
+
+    Its interval resamples documents.
+    """
 
     def compute_over(drawn_documents: Iterable[Rows]) -> float | None:
         return compute(list(chain.from_iterable(drawn_documents)))
@@ -267,7 +270,7 @@ def _measure(
 
 
 def _statistics(labelled_set: AnySet, threshold: float) -> dict[str, Statistic]:
-    """The statistics that suit a set, by name.
+    """Return the statistics that suit a set, by name.
 
     Each is a function of rows, which are pairs of a score and a label. Labels of a
     continuous set are shares, and are compared with the scores as they are. Labels of a
@@ -350,7 +353,7 @@ def score_table(
 
 
 def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
-    """The heading of a table of scores: with whose labels a judge was compared.
+    """Return the heading of a table of scores: with whose labels a judge was compared.
 
     Agreement with the labels is accuracy only if people reviewed all of them. Until
     then the heading names who made the labels, and how many were reviewed.
@@ -375,7 +378,7 @@ def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
 
 
 def _cells_of_row(score: Score, caveat_mark: str) -> tuple[str, ...]:
-    """The cells of a score's row in the table, in the order of the columns.
+    """Return the cells of a score's row in the table, in the order of the columns.
 
     ``caveat_mark`` stands behind the judge's name; it is "" or refers to a caveat below
     the table.
@@ -400,7 +403,7 @@ def _cells_of_row(score: Score, caveat_mark: str) -> tuple[str, ...]:
 
 
 def _cell_of(measured: Measured) -> str:
-    """A statistic with its interval, where it has one."""
+    """Return a statistic with its interval, where it has one."""
     if measured.value is None:
         return "undefined"
     if measured.interval is None:
@@ -429,7 +432,7 @@ def _caveat_mark(labelled_set: AnySet, reviews: Reviews | None, score: Score) ->
 def caveats(
     labelled_set: AnySet, reviews: Reviews | None, scores: Sequence[Score]
 ) -> list[str]:
-    """What must stand under the table."""
+    """Return what must stand under the table."""
     lines = [composition(labelled_set, reviews), _on_intervals(scores)]
     if any(_caveat_mark(labelled_set, reviews, score) for score in scores):
         lines.append(
@@ -445,7 +448,7 @@ def caveats(
 
 
 def _on_intervals(scores: Sequence[Score]) -> str:
-    """What the intervals rest on, and whether that is too little."""
+    """Say what the intervals rest on, and whether that is too little."""
     n_documents = max((score.documents for score in scores), default=0)
     if n_documents < 2:
         return (

@@ -126,7 +126,7 @@ def _label(row: Any, place: str, column: str) -> Label:
 
 
 def _id_of(row: Any, place: str) -> str:
-    """The id of a line, a number as text; ``RowError`` if it has none."""
+    """Return the id of a line, a number as text; ``RowError`` if it has none."""
     sample_id = number_as_text(row.get("id")) if isinstance(row, Mapping) else None
     if isinstance(sample_id, str) and sample_id not in ("nan", "inf", "-inf"):
         return sample_id
@@ -138,7 +138,10 @@ def _id_of(row: Any, place: str) -> str:
 
 
 def _probability_of(row: Mapping[str, Any], place: str) -> float | None:
-    """The probability with which a sample was drawn; None if no draw recorded one."""
+    """Return the probability with which a sample was drawn.
+
+    Returns None if no draw recorded one.
+    """
     value = row.get("probability")
     if value is None:
         return None
@@ -158,7 +161,7 @@ def _as_list(value: Any) -> Sequence[Any]:
 
 
 def votes_of(value: Any, name: str) -> tuple[bool, ...]:
-    """A vote, or a list with one per annotator; a number from 0.5 on is a yes.
+    """Return a vote, or a list with one per annotator; a number from 0.5 on is a yes.
 
     ``RowError`` names what is none.
     """
@@ -312,7 +315,7 @@ def _refuse_labels_of_others(
 
 
 def _is_name_of(metric: str, name: str, report: Report) -> bool:
-    """Whether a name, in full or shortened, is that of a metric."""
+    """Tell whether a name, in full or shortened, is that of a metric."""
     known_names = [metric, *report.metrics]
     try:
         full_name = find_metric(name, known_names, place="in this run")
@@ -322,7 +325,7 @@ def _is_name_of(metric: str, name: str, report: Report) -> bool:
 
 
 def _shows_other_texts(label: Label, sample: Sample) -> bool:
-    """Whether a label recorded other texts than the sample has.
+    """Tell whether a label recorded other texts than the sample has.
 
     Only values of the form that ``draw`` writes are compared: a person's own column of
     the same name says nothing.
@@ -337,7 +340,7 @@ def _shows_other_texts(label: Label, sample: Sample) -> bool:
 
 
 def _texts_shown(sample: Sample) -> dict[str, Any]:
-    """What a person who labels the sample is shown, by field."""
+    """Return what a person who labels the sample is shown, by field."""
     return {
         "question": sample.question,
         "answer": sample.answer,
@@ -347,7 +350,7 @@ def _texts_shown(sample: Sample) -> dict[str, Any]:
 
 
 def _is_as_drawn(value: Any) -> bool:
-    """Whether a value has the form in which ``draw`` writes what a person is shown."""
+    """Tell whether a value looks like what ``draw`` writes for a person to see."""
     if isinstance(value, list):
         return all(isinstance(text, str) for text in value)
     return value is None or isinstance(value, str)
@@ -429,7 +432,10 @@ def describe_left_over(
 
 
 def _labels_with_votes(labels: Sequence[Label]) -> dict[str, Label]:
-    """The labels that hold votes, by id; ``InputError`` if an id has several lines."""
+    """Return the labels that hold votes, by id.
+
+    Raises ``InputError`` if an id has several lines.
+    """
     repeated_ids = _find_repeated([label.id for label in labels])
     if repeated_ids:
         raise InputError(
@@ -440,7 +446,7 @@ def _labels_with_votes(labels: Sequence[Label]) -> dict[str, Label]:
 
 
 def _scores_by_id(report: Report, metric: str) -> dict[str, _ScoredSample]:
-    """The samples of a run that a metric scored, with their scores, by their id.
+    """Return the samples of a run that a metric scored, with their scores, by their id.
 
     Raises:
         InputError: If a scored sample has no id, or two samples of the run, scored or
@@ -467,12 +473,12 @@ def _scores_by_id(report: Report, metric: str) -> dict[str, _ScoredSample]:
 
 
 def _find_repeated(ids: Sequence[str]) -> list[str]:
-    """The ids that stand there more than once."""
+    """Return the ids that stand there more than once."""
     return [sample_id for sample_id, count in Counter(ids).items() if count > 1]
 
 
 def _list_first(ids: Sequence[str]) -> str:
-    """The first few ids, and how many more there are."""
+    """Return the first few ids, and how many more there are."""
     listed = ", ".join(ids[:_MOST_IDS_LISTED])
     n_more = len(ids) - _MOST_IDS_LISTED
     if n_more > 0:
@@ -637,7 +643,7 @@ def certify_precision(
 def _labels_of_draw(
     report: Report, metric: str, labels: Sequence[Label], assume_random: bool
 ) -> dict[str, bool]:
-    """The majority of the votes on each labelled sample, by id.
+    """Return the majority of the votes on each labelled sample, by id.
 
     ``InputError`` unless the labels are, by their own record, all that one draw drew;
     with ``assume_random`` that is not asked.

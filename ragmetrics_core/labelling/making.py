@@ -92,7 +92,7 @@ class WriteQuestion(Question[Written]):
 
     @classmethod
     def about(cls, chunks: Sequence[str], language: str | None = None) -> Self:
-        """The question for these chunks, in the order of the document."""
+        """Return the question for these chunks, in the order of the document."""
         return cls(
             parts={"chunks": Part("Chunk", tuple(chunks), "letters")},
             instructions=Instructions(TEMPLATE, language=language),
@@ -102,12 +102,12 @@ class WriteQuestion(Question[Written]):
 
 
 def _examples(question: WriteQuestion) -> tuple[Written, Written]:
-    """A short and a long reply: one sentence from each chunk, and three."""
+    """Return a short and a long reply: one sentence from each chunk, and three."""
     return _example(question, 1), _example(question, 3)
 
 
 def _example(question: WriteQuestion, sentences_per_chunk: int) -> Written:
-    """A reply as long as a real one, and another one for other chunks."""
+    """Return a reply as long as a real one, and another one for other chunks."""
     chunks = "\0".join(question["chunks"])
     filler = sha256(chunks.encode(errors="replace")).hexdigest()
     sentences = []
@@ -271,7 +271,7 @@ def make_header(
     *prompts: str,
     pairs: str | None = None,
 ) -> Header:
-    """The header of a set, which records how the set was made.
+    """Return the header of a set, which records how the set was made.
 
     Args:
         kind: Which of the two kinds of sets.

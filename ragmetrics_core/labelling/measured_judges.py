@@ -92,7 +92,7 @@ def asking(
     concurrency: int = 32,
     progress: Show = False,
 ) -> Ask:
-    """A function that asks a judge; all its calls share one budget.
+    """Return a function that asks a judge; all its calls share one budget.
 
     The arguments are those of ``evaluate``.
 
@@ -138,7 +138,7 @@ def asking(
 
 
 def _judge_of_repetition(judge: Judge, repetition_number: int) -> Judge | None:
-    """The same judge, whose replies are stored apart from those of other repetitions.
+    """Copy a judge so that its replies are stored apart from other repetitions.
 
     So a card that is made anew finds the replies of both repetitions in the store and
     does not pay for them again. None for a judge that cannot store them apart.
@@ -264,7 +264,7 @@ class _MeasuredQuestion:
     notes: tuple[str, ...] = ()
 
     def with_figures(self, more: Iterable[Measured]) -> "_MeasuredQuestion":
-        """The same with more figures."""
+        """Return the same with more figures."""
         return replace(self, figures=(*self.figures, *more))
 
 
@@ -303,7 +303,7 @@ def _card(
 def _asking_metrics(
     labelled: LabelledSamples, metrics: Iterable[Metric]
 ) -> dict[str, Metric]:
-    """The metric that asks each question that is labelled, by question.
+    """Return the metric that asks each question that is labelled, by question.
 
     It is the one of ``metrics`` that has the right class, else one with usual settings.
     """
@@ -320,7 +320,7 @@ def _asking_metrics(
 def _measure_question(
     ask: Ask, metric: Metric, rows: LabelledSamples, *, draws: int
 ) -> _MeasuredQuestion:
-    """How well a judge agrees with labels, and how often it gives no verdict."""
+    """Return how well a judge agrees with labels, and how often it gives no verdict."""
     figures = _agreement(rows, draws=draws)
     figures += _shares(_outcomes(ask, metric, rows))
     return _MeasuredQuestion(tuple(rows), tuple(figures))
@@ -329,7 +329,7 @@ def _measure_question(
 def _measure_adherence(
     judge: Judge, ask: Ask, metric: Metric, rows: LabelledSamples, *, draws: int
 ) -> _MeasuredQuestion:
-    """How well a judge agrees with labels of adherence, and what sways it.
+    """Return how well a judge agrees with labels of adherence, and what sways it.
 
     Of a judge that judges claim by claim it is also measured which answers its weakest
     claim rejects, with and without a correction for the number of claims.
@@ -374,7 +374,10 @@ def _judge_and_time(
 
 
 def _verdicts_with_probability(rows: LabelledSamples) -> list[Labelled]:
-    """The verdicts on rows; an empty list if the judge gave no probability for one."""
+    """Return the verdicts on rows.
+
+    Returns an empty list if the judge gave no probability for one.
+    """
     verdicts: list[Labelled] = []
     for row in rows:
         verdicts += row.verdicts
@@ -398,7 +401,7 @@ def _drop_undefined(figures: Iterable[Measured]) -> tuple[Measured, ...]:
 
 
 def _agreement(rows: LabelledSamples, *, draws: int) -> list[Measured]:
-    """How well the judge agrees with the labels, and people with each other."""
+    """Return how well the judge agrees with the labels, and people with each other."""
     scored = [row for row in rows if row.verdicts]
     verdicts = [row.verdicts for row in scored]
     votes = [[Labelled(0, row.people_votes, row.source)] for row in scored]
@@ -480,7 +483,7 @@ def _preference(row: LabelledSample, score: float, other_score: float) -> Labell
 
 
 def _of_chunks(row: LabelledSample, evidence: JudgedChunks) -> Iterator[Labelled]:
-    """A verdict per context: is it useful?"""
+    """Yield a verdict per context: is it useful?"""
     contexts = row.sample.contexts
     for chunk, context, label in zip(
         evidence.chunks, contexts, row.labels, strict=True
@@ -505,7 +508,7 @@ def _of_citations(row: LabelledSample, evidence: CitationEvidence) -> Labelled:
 
 
 def _of_facts(row: LabelledSample, evidence: FactMatrix) -> Iterator[Labelled]:
-    """A verdict per fact: is it present in any context?"""
+    """Yield a verdict per fact: is it present in any context?"""
     facts = [fact.text for fact in row.sample.facts or ()]
     label_by_fact = dict(zip(facts, row.labels, strict=True))
     for fact, cells in zip(evidence.facts, evidence.cells, strict=True):
@@ -520,7 +523,10 @@ def _verdict(
     length: int,
     own_verdict: bool | None = None,
 ) -> Labelled:
-    """The judge's score of one label; ``own_verdict`` where it does not follow from it."""
+    """Pair the judge's score with a label.
+
+    ``own_verdict`` is the judge's verdict if it does not follow from the score.
+    """
     return Labelled(
         score=score,
         votes=(label,),
@@ -532,7 +538,7 @@ def _verdict(
 
 
 def _follows_length(rows: Sequence[Labelled]) -> float | None:
-    """How far scores grow with the length of the text, among texts of one label.
+    """Return how far scores grow with the length of the text, among texts of one label.
 
     It is Spearman's rank correlation of score and length, the mean of that among the
     texts that people said yes of and among the others. None if neither group has three
@@ -559,7 +565,7 @@ def _is_constant(rows: Sequence[Labelled]) -> float:
 
 
 def _shortness_auroc(rows: Sequence[Labelled]) -> float | None:
-    """How well labels follow from the length of the text alone."""
+    """Return how well labels follow from the length of the text alone."""
     return auroc([(row.rival_score or 0.0, row.is_labelled_yes) for row in rows])
 
 
@@ -582,7 +588,7 @@ _MEASURES = {name: measures(0.5)[name] for name in _CARD_MEASURES} | {
 
 
 def _weakest_claims(rows: LabelledSamples) -> list[WeakestClaim]:
-    """The weakest claim of each answer, of a judge that judges claims by themselves."""
+    """Find the weakest claim of each answer, for a judge that judges each claim."""
     answers: list[WeakestClaim] = []
     for row in rows:
         evidence = getattr(row.result, "evidence", None)
@@ -604,7 +610,7 @@ def _weakest_claims(rows: LabelledSamples) -> list[WeakestClaim]:
 def _correction_of(
     judge: Judge, answers: Sequence[WeakestClaim]
 ) -> ClaimCorrection | None:
-    """The correction for the number of claims, which names the judge that it is for."""
+    """Return the correction for the number of claims, with its judge's name."""
     correction = fit_correction(answers)
     if correction is None:
         return None
@@ -654,7 +660,7 @@ def _name_of_rejection(label: str, rule: str) -> str:
 
 
 def _both_sides_of_the_correction(rejections: Sequence[Measured]) -> Iterator[str]:
-    """A sentence on both effects of the correction for the number of claims.
+    """Yield a sentence on both effects of the correction for the number of claims.
 
     It rejects fewer supported answers, and it may let more unsupported ones pass. No
     sentence if one of these was not measured.

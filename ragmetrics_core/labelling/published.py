@@ -66,7 +66,7 @@ class LabelledSample:
 
 
 def find_labelled_files(path: Path) -> list[Path]:
-    """A file, or all files in a folder that may hold labelled rows."""
+    """Return a file, or all files in a folder that may hold labelled rows."""
     if not path.is_dir():
         return [path]
     files = [file for file in path.rglob("*") if file.suffix.casefold() in READERS]
@@ -74,7 +74,7 @@ def find_labelled_files(path: Path) -> list[Path]:
 
 
 def inputs_of(path: Path) -> tuple[Input, ...]:
-    """The files of labelled rows as facts of a run name them."""
+    """Return the files of labelled rows as facts of a run name them."""
     inputs = []
     for file in find_labelled_files(path):
         digest = sha256(file.read_bytes()).hexdigest()
@@ -179,7 +179,7 @@ def _in_our_form(row: Row, ragtruth_origins: Mapping[str, Row]) -> list[Row]:
 
 
 def _from_attribution_bench(row: Row) -> Row:
-    """A claim of AttributionBench, which cites all of its references."""
+    """Return a claim of AttributionBench, which cites all of its references."""
     label = row["attribution_label"]
     if label not in _ATTRIBUTION_LABELS:
         raise RowError(f"attribution_label must be {' or '.join(_ATTRIBUTION_LABELS)}")
@@ -245,13 +245,13 @@ def _from_alce(answers: Sequence[tuple[str, Row]]) -> list[Row]:
 
 
 def _without_marks(text: str) -> str:
-    """A text without its citation marks, such as "[1]"."""
+    """Return a text without its citation marks, such as "[1]"."""
     statements = cited_statements(text, ())
     return " ".join(statement.text for statement in statements)
 
 
 def _from_aggrefact(row: Row) -> Row:
-    """A row of LLM-AggreFact."""
+    """Return a row of LLM-AggreFact."""
     return {
         "id": row.get("contamination_identifier"),
         "source": row["dataset"],
@@ -294,7 +294,7 @@ def _from_ragtruth(row: Row, origins: Mapping[str, Row]) -> Row:
 
 
 def _texts_of_ragtruth(origin: Row) -> list[str]:
-    """The texts that a response was written from: passages, an article, or a record."""
+    """Return a response's sources: passages, an article, or a record."""
     source_info = origin["source_info"]
     if origin["task_type"] == "QA":
         return re.split(r"(?m)^passage \d+:", source_info["passages"])
@@ -375,7 +375,7 @@ def _samples_of_row(row: Row) -> Iterator[LabelledSample]:
 
 
 def _facts_of_row(row: Row) -> list[Mapping[str, Any]]:
-    """The facts of a row of which people said whether the contexts hold them."""
+    """Return the facts of a row of which people said whether the contexts hold them."""
     facts = []
     for fact in data_in(row.get("facts")) or ():
         if isinstance(fact, Mapping) and fact.get("present") is not None:

@@ -248,7 +248,7 @@ def _share_of_covered(verdicts_by_fact: Sequence[set[Verdict]]) -> float | None:
 def items_to_review(
     labelled_set: sets.AnySet, reviews: Reviews, *, second: bool, share: float
 ) -> list[Item]:
-    """The items that one reviewer is asked about, in random order.
+    """Return the items that one reviewer is asked about, in random order.
 
     The order is the same at every call, so that a review can be taken up again. The
     first reviewer is asked about all items. The second one is asked about a random
@@ -350,7 +350,7 @@ def _ask_verdict(
 
 
 def _page_of(item: Item, n_decided: int, total: int) -> str:
-    """An item as a person sees it."""
+    """Return an item as a person sees it."""
     texts = []
     for number, text in enumerate(item.texts, start=1):
         texts.append(f"--- text {number}\n{text}")
@@ -397,7 +397,7 @@ def review_summary(labelled_set: sets.AnySet, reviews: Reviews) -> list[str]:
 
 
 def _agreement(pairs: Sequence[tuple[Verdict, Verdict]], unit: str) -> str:
-    """How well two reviewers agree; "ambiguous" is a label like the others."""
+    """Say how well two reviewers agree; "ambiguous" is a label like the others."""
     n_same = sum(of_first == of_second for of_first, of_second in pairs)
     value = kappa(pairs)
     if value is None:

@@ -132,7 +132,7 @@ def check_readable(path: Path) -> None:
 
 
 def reason_of_part(path: Path) -> str:
-    """Why the results in a file are only a part of what their run was to judge.
+    """Say why the results in a file are only a part of what their run was to judge.
 
     A file may hold results of several runs, one behind the other. Those of each begin
     with a header and end with a closing line, which says how the run ended.
@@ -164,7 +164,10 @@ def reason_of_part(path: Path) -> str:
 
 
 def _reason_of_run(run: Mapping[str, Any]) -> str:
-    """Why a run did not judge all its samples, by its closing line; "" if it did."""
+    """Say why a run did not judge all its samples, by its closing line.
+
+    Returns "" if it did.
+    """
     if run.get("interrupted") or run.get("stopped"):
         return "ended early"
     if run.get("decisions"):
@@ -176,7 +179,7 @@ def _reason_of_run(run: Mapping[str, Any]) -> str:
 
 
 def _suffix(path: Path) -> str:
-    """The suffix that tells the kind, also of files that were put aside."""
+    """Return the suffix that tells the kind, also of files that were put aside."""
     return Path(_LEFT.sub("", path.name)).suffix.casefold()
 
 
@@ -292,7 +295,7 @@ def _json(path: Path) -> Iterator[Located]:
 
 
 def _value_of_file(path: Path) -> Any:
-    """What a JSON file holds; ``InputError`` if that is nothing, or no JSON."""
+    """Return what a JSON file holds; ``InputError`` if that is nothing, or no JSON."""
     lines = json_lines(path, [read_text(path)])
     _, value = next(lines, ("", RowError("not JSON: the file is empty")))
     if isinstance(value, RowError):
@@ -313,7 +316,7 @@ def _refuse_columns(data: Mapping[str, Any], path: Path) -> None:
 
 
 def _find_rows(data: Mapping[str, Any], path: Path) -> list[Any]:
-    """The rows that an object of a JSON file holds.
+    """Return the rows that an object of a JSON file holds.
 
     They stand in a list under a usual name, such as "samples". An object without such a
     list is the only row itself. One whose lists are empty has no rows.
@@ -337,7 +340,7 @@ def _find_rows(data: Mapping[str, Any], path: Path) -> list[Any]:
 
 
 def _is_column(name: str, value: Any) -> bool:
-    """Whether the texts of many rows stand under one name, as a list or by row number."""
+    """Tell whether one name holds the texts of many rows, in order or by number."""
     field = _KNOWN.get(plain_name(name))
     is_plural = name.endswith("s")  # such as "questions": a list of rows, or of texts
     if field not in ("question", "answer") or is_plural:
@@ -349,7 +352,7 @@ def _is_column(name: str, value: Any) -> bool:
 
 
 def _is_sample(data: Mapping[str, Any]) -> bool:
-    """Whether an object is one sample rather than the frame around a list of them."""
+    """Tell whether an object is a sample, and not the frame around many."""
     try:
         sample = Sample.from_row(data)
     except RowError:

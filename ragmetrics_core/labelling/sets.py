@@ -107,7 +107,7 @@ class LabelledDocument(Frozen):
     )
 
     def sample(self, subset: Iterable[int] | None = None) -> Sample:
-        """The document as a sample, with all contexts or those of these indices."""
+        """Return the document as a sample, with all contexts or some, by index."""
         contexts = self.contexts
         if subset is not None:
             contexts = tuple(self.contexts[index] for index in subset)
@@ -161,13 +161,13 @@ AnySet = DiscreteSet | ContinuousSet
 
 
 def digest_of(parts: Iterable[str]) -> str:
-    """A short digest of texts, in order."""
+    """Return a short digest of texts, in order."""
     joined = "\0".join(parts)
     return sha256(joined.encode(errors="replace")).hexdigest()[:16]
 
 
 def to_jsonl(labelled_set: AnySet) -> str:
-    """A set as the text of its file."""
+    """Return a set as the text of its file."""
     header = labelled_set.header.model_dump(mode="json")
     rows: list[dict[str, Any]] = [{_MAGIC: FORMAT, **header}]
     if isinstance(labelled_set, ContinuousSet):
@@ -222,7 +222,10 @@ def read_set(path: str | Path) -> AnySet:
 def _entries_of_line(
     row: Any, known_keys: Collection[str], place: str
 ) -> list[tuple[str, Any]]:
-    """What a line holds, by key; ``InputError`` unless all its keys are known."""
+    """Return what a line holds, by key.
+
+    Raises ``InputError`` unless all its keys are known.
+    """
     is_entry = isinstance(row, dict) and bool(row) and set(row) <= set(known_keys)
     if not is_entry:
         raise InputError(

@@ -182,7 +182,7 @@ def _judge_on_foreign_contexts(
 def _with_foreign_contexts(
     row: LabelledSample, rows: Sequence[LabelledSample]
 ) -> Sample | None:
-    """The row's sample with the contexts of another sample in place of its own.
+    """Return the row's sample with the contexts of another sample in place of its own.
 
     The other one is the next of the same source, going round, whose contexts share no
     text with those of the row. None if there is no such sample.
@@ -285,7 +285,7 @@ _RequestForm = Callable[[Sequence[Typed]], list[list[Typed]]]
 
 
 def _one_a_request(typed_questions: Sequence[Typed]) -> list[list[Typed]]:
-    """Each question in a request of its own."""
+    """Return each question in a request of its own."""
     return [[typed] for typed in typed_questions]
 
 
@@ -310,7 +310,7 @@ def _negate_question(typed: Typed) -> Typed:
 
 
 def _choices_in_both_orders(typed: Typed) -> list[Typed]:
-    """A typed question as a choice, and with its options in reverse order."""
+    """Return a typed question as a choice, and with its options in reverse order."""
     meanings = [option.meaning for option in typed.options]
     wording = typed.wording
     if typed.kind == "predicate":
@@ -335,7 +335,7 @@ _ProbesOfQuestion = Callable[[Question[Any], Decided[Any]], list["Probe"]]
 def _probes_of_form(
     form: _RequestForm, question: Question[Any], decided: Decided[Any]
 ) -> list[Probe]:
-    """A probe for each request of a form, about the question's own texts."""
+    """Return a probe for each request of a form, about the question's own texts."""
     state = decided.state(question)
     requests = form(list(decided.asks(question)))
     return [_probe(question, state, request) for request in requests]
@@ -347,7 +347,7 @@ def _probing(
     *,
     most_probes: int | None = None,
 ) -> Metric:
-    """A metric that asks another metric's questions in other ways, as probes.
+    """Return a metric that asks another metric's questions in other ways, as probes.
 
     A probe is a request with the same question, but e.g. negated, or with its options
     in reverse order. The evidence of this metric holds the probabilities that the judge
@@ -386,7 +386,7 @@ def _probing(
 
 
 def _first_questions(probed_metric: Metric, sample: Sample) -> Batch:
-    """What a metric asks of a sample first; nothing if it asks nothing."""
+    """Return what a metric asks of a sample first; nothing if it asks nothing."""
     return next(probed_metric.plan(sample), ())
 
 
@@ -413,12 +413,15 @@ def _probe(
 def _chances_of(
     reply: Asked[ProbeReply] | NotAnswered,
 ) -> tuple[tuple[float, ...], ...] | None:
-    """The probabilities by typed question that a probe was answered with; None without an answer."""
+    """Return the probabilities by typed question that a probe was answered with.
+
+    Returns None without an answer.
+    """
     return None if isinstance(reply, NotAnswered) else reply.reply.chances
 
 
 def _chances_in(result: MetricResult) -> list[tuple[float, ...]] | None:
-    """The probabilities by typed question of all probes of a sample, in order.
+    """Return the probabilities by typed question of all probes of a sample, in order.
 
     None if one probe has no answer.
     """
@@ -468,7 +471,7 @@ def _read_answers(
 def _measure_probes(
     probed_rows: _ProbedRows, measure: Callable[[_ProbeAnswers], Iterable[float]]
 ) -> _SourcedValues:
-    """The values of a measure for each typed question that was answered."""
+    """Return the values of a measure for each typed question that was answered."""
     values: _SourcedValues = []
     for row, answers_of_row in probed_rows:
         for answers in answers_of_row or ():
@@ -485,13 +488,13 @@ def _flips(answers: _ProbeAnswers) -> Iterator[float]:
 
 
 def _likeliest(chances: Chances) -> set[int]:
-    """The places of the options with the highest probability."""
+    """Return the places of the options with the highest probability."""
     highest = max(chances)
     return {place for place, chance in enumerate(chances) if chance == highest}
 
 
 def _negation_errors(answers: _ProbeAnswers) -> Iterator[float]:
-    """How far p of a predicate and p of its negation are from summing to one.
+    """Yield how far p of a predicate and p of its negation are from summing to one.
 
     Both were asked in one request, so that the other questions beside them are the
     same. Nothing for what is no predicate.
@@ -501,7 +504,7 @@ def _negation_errors(answers: _ProbeAnswers) -> Iterator[float]:
 
 
 def _changes_by_company(answers: _ProbeAnswers) -> Iterator[float]:
-    """How much the probabilities change beside other questions."""
+    """Yield how much the probabilities change beside other questions."""
     for alone, in_company in zip(answers.alone, answers.in_company, strict=True):
         yield abs(alone - in_company)
 
@@ -546,14 +549,14 @@ def _judge_padded_texts(
 def _probes_about_padded_text(
     question: Question[Any], decided: Decided[Any]
 ) -> list[Probe]:
-    """The first typed question of a question, about padded texts."""
+    """Return the first typed question of a question, about padded texts."""
     padded_state = _pad(decided.state(question))
     first_typed = list(decided.asks(question))[:1]
     return [_probe(question, padded_state, first_typed)]
 
 
 def _pad(state: State) -> Mapping[str, Any]:
-    """A state between two texts of half the padding each, so that either end may be cut."""
+    """Put half the padding before a state and half behind, so either may be cut."""
     half = _FILLER * (PADDED_CHARACTERS // 2 // len(_FILLER))
     return {"before": half, **state, "after": half}
 
@@ -572,13 +575,13 @@ def _shares(measure: str, flags: _SourcedValues) -> Iterator[Measured]:
 def _summaries(
     measure: str, values: _SourcedValues, summarise: Callable[[Iterable[float]], float]
 ) -> Iterator[Measured]:
-    """One number that sums up the values of all sources, then one for each source."""
+    """Yield one number that sums up all sources, then one for each source."""
     for source, numbers in _values_by_source(values).items():
         yield Measured(measure, source, len(numbers), summarise(numbers), None)
 
 
 def _values_by_source(values: _SourcedValues) -> dict[str | None, list[float]]:
-    """The values of all sources under None, then those of each source under its name."""
+    """Group values by source, and all of them under None."""
     values_by_source: dict[str | None, list[float]] = {}
     for source, value in values:
         values_by_source.setdefault(None, []).append(value)

@@ -65,7 +65,7 @@ class Addresses(Question[RelevanceGrade]):
 
 
 def _typed_question(question: Addresses) -> list[Typed]:
-    """The one predicate that a judge of typed questions is asked."""
+    """Return the one predicate that a judge of typed questions is asked."""
     del question  # the same for all
     return [ANSWER_ADDRESSES_QUESTION]
 
@@ -73,7 +73,7 @@ def _typed_question(question: Addresses) -> list[Typed]:
 def _reply_of_probability(
     question: Addresses, answers: Sequence[Chances]
 ) -> Asked[RelevanceGrade]:
-    """The probability as a weight; the grade is only its side of one half."""
+    """Return the probability as a weight; the grade is only its side of one half."""
     ((chance,),) = answers
     grade = _HIGHEST_GRADE if chance > 0.5 else 0
     reply = question.read({"grade": grade, "reason": f"p = {chance:.2f}"})
@@ -167,7 +167,7 @@ class AnswerRelevance(Metric):
     )
 
     def instructions(self) -> tuple[Instructions, ...]:
-        """How an answer is graded, and whether it declines."""
+        """Return how an answer is graded, and whether it declines."""
         return (
             instructions_for_judge(
                 "addresses",
@@ -209,7 +209,7 @@ class AnswerRelevance(Metric):
     def _outcome(
         self, judged: Asked[RelevanceGrade], evidence: RelevanceEvidence
     ) -> Outcome:
-        """The score: a probability where the judge gives one, else the grade."""
+        """Return the score: a probability where the judge gives one, else the grade."""
         grade = judged.reply.grade
         if judged.weights:
             value = judged.weights[0].p
@@ -221,7 +221,7 @@ class AnswerRelevance(Metric):
         return self.scored(value, reason, evidence)
 
     def _question(self, sample: Sample) -> Addresses:
-        """The question how far the answer of a sample addresses its question."""
+        """Return the question how far the answer of a sample addresses its question."""
         return Addresses(
             parts={
                 "question": standalone_question_part(sample),

@@ -270,7 +270,7 @@ class _Answer:
         return [place for place in places if not self.contexts[place].blank]
 
     def texts_at(self, places: Iterable[int]) -> list[str]:
-        """The texts of these contexts."""
+        """Return the texts of these contexts."""
         return [self.contexts[place].text for place in places]
 
 
@@ -352,7 +352,7 @@ class CitationQuality(Metric):
     )
 
     def instructions(self) -> tuple[Instructions, ...]:
-        """How support is judged, where else it is looked for, and what claims."""
+        """Return the instructions for three questions: support, support alone, claims."""
         return (
             instructions_for_judge(
                 "supports",
@@ -570,7 +570,7 @@ class CitationQuality(Metric):
         )
 
     def _outcome(self, statements: Sequence[JudgedStatement]) -> Outcome:
-        """The score of all sentences, with what is wrong beside it."""
+        """Return the score of all sentences, with what is wrong beside it."""
         if not any(statement.claims for statement in statements):
             return self.undefined("the answer makes no claim", "no_claim")
         evidence = _evidence(statements)
@@ -583,7 +583,7 @@ class CitationQuality(Metric):
 
 
 def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
-    """What was found, counted over the sentences with a claim, of which there are some."""
+    """Count what was found, over the sentences with a claim (at least one)."""
     claiming = [statement for statement in statements if statement.claims]
     citations: list[JudgedCitation] = []
     n_dangling = 0
@@ -685,7 +685,7 @@ def _judged_citations(
 
 
 def _reason(evidence: CitationEvidence) -> str:
-    """How many sentences and citations hold, and what is wrong with the others."""
+    """Say how many sentences and citations hold, and what is wrong with the others."""
     reason = (
         f"{evidence.supported} of {evidence.claims} sentences with a claim are supported"
         " by what they cite"

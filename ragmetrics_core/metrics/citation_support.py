@@ -154,7 +154,7 @@ def _reply_on_each(
 
 
 def _state_of_sentences(question: MakesClaim) -> State:
-    """What a judge of typed questions is shown: the sentences by number."""
+    """Return what a judge of typed questions is shown: the sentences by number."""
     return {
         **opening(question),
         "sentences": number_texts("S", question["sentences"]),
@@ -187,7 +187,7 @@ def _reply_on_claims(
 
 
 def _probability_in_words(chance: float) -> str:
-    """The reason of a judge that only gives probabilities."""
+    """Return the reason of a judge that only gives probabilities."""
     return f"p = {chance:.2f}"
 
 
@@ -212,7 +212,7 @@ _SPLIT = Split("passages", "supported")
 
 
 def _all_supported(question: SupportsAlone) -> tuple[EachPassage, EachPassage]:
-    """The reply that calls every passage a support, for dry runs."""
+    """Return the reply that calls every passage a support, for dry runs."""
     labels = question.parts["passages"].labels
     reply = question.read(
         {"passages": [{"label": label, "supported": 1} for label in labels]}
@@ -221,7 +221,7 @@ def _all_supported(question: SupportsAlone) -> tuple[EachPassage, EachPassage]:
 
 
 def _all_claims(question: MakesClaim) -> tuple[EachSentence, EachSentence]:
-    """The reply that calls every sentence a claim, for dry runs."""
+    """Return the reply that calls every sentence a claim, for dry runs."""
     labels = question.parts["sentences"].labels
     reply = question.read(
         {"sentences": [{"label": label, "claims": 1} for label in labels]}
@@ -436,7 +436,7 @@ class SupportOfStatement:
         )
 
     def _question_on_group(self, passages: tuple[str, ...]) -> Supports:
-        """The question whether these passages together support the statement."""
+        """Return the question whether these passages together support the statement."""
         is_single = len(passages) == 1
         return Supports(
             parts={**self._parts, "passages": Part("Passage", passages, "letters")},
@@ -450,7 +450,7 @@ class SupportOfStatement:
         )
 
     def _question_on_each(self, passages: tuple[str, ...]) -> SupportsAlone:
-        """The question which of these passages alone support the statement."""
+        """Return the question which of these passages alone support the statement."""
         return SupportsAlone(
             parts={**self._parts, "passages": Part("Passage", passages, "letters")},
             instructions=self._prompts.alone,

@@ -107,7 +107,7 @@ def _typed_questions_on_cause(question: Sufficient) -> list[Typed]:
 def _judgement_of_probabilities(
     question: Sufficient, answers: Sequence[Chances]
 ) -> Asked[Sufficiency]:
-    """The judgement of two probabilities, each a yes above one half."""
+    """Return the judgement of two probabilities, each a yes above one half."""
     (sufficient,), (on_question,) = answers
     judgement = {
         "sufficient": int(sufficient > 0.5),
@@ -179,7 +179,7 @@ class AdherenceEvidence(Polled, extra="ignore"):
     )
 
     def verdicts(self) -> list[str]:
-        """How the polls went, or how sure a deterministic judge is."""
+        """Return how the polls went, or how sure a deterministic judge is."""
         if self.probability is not None:
             return [self._probable_verdict(self.probability)]
         counts = {
@@ -348,7 +348,7 @@ class ContextAdherence(Metric):
         )
 
     def _instructions_for(self, sample: Sample, groups: Groups) -> Instructions:
-        """How an answer is judged, with no example that is about this very sample."""
+        """Return the instructions, without examples that are about this very sample."""
         instructions = self.instructions()[0]
         others = drop_examples_about(
             self.labelled_examples,
@@ -540,7 +540,7 @@ class ContextAdherence(Metric):
     def _conclude(
         self, polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None
     ) -> Outcome:
-        """The outcome of all polls.
+        """Return the outcome of all polls.
 
         It is failed where no majority of the polls was answered, undefined where most
         say that the answer makes no claim, and else the share of polls that say yes.
@@ -573,7 +573,7 @@ class ContextAdherence(Metric):
         return self.scored(value, _reason(evidence), evidence)
 
     def _has_stopped_early(self, polls: Asked[Any]) -> bool:
-        """Whether polling ended at a decided majority.
+        """Tell whether polling ended at a decided majority.
 
         It never does where one request gives all polls.
         """
@@ -584,7 +584,7 @@ class ContextAdherence(Metric):
     def _find_cause(
         self, parts: Mapping[str, Part], *, in_windows: bool
     ) -> Generator[Batch, Replies, dict[str, object]]:
-        """A hypothesis why the answer does not adhere, by one more question.
+        """Return a hypothesis why the answer does not adhere, by one more question.
 
         Args:
             parts: What the judge is shown.
@@ -623,12 +623,12 @@ class ContextAdherence(Metric):
 
 
 def _is_low(outcome: Outcome) -> bool:
-    """True for a score of which a cause is looked for."""
+    """Whether a score is so low that its cause is looked for."""
     return isinstance(outcome, Scored) and outcome.value < 0.5
 
 
 def _drop_labels(labelled: Asked[LabelledPoll]) -> Asked[Poll]:
-    """The polls, of which labels make the verdicts, as polls without labels."""
+    """Return the polls, of which labels make the verdicts, as polls without labels."""
     polls = tuple(reply.poll for reply in labelled.replies)
     return Asked(
         replies=polls,
@@ -640,7 +640,7 @@ def _drop_labels(labelled: Asked[LabelledPoll]) -> Asked[Poll]:
 
 
 def _may_verdict_succeed(labelled: NotAnswered) -> bool:
-    """Whether a judge that failed to label claims may still give a verdict alone.
+    """Tell whether a judge that failed to label claims may still give a verdict alone.
 
     A refused key, for example, would fail again.
     """
@@ -655,13 +655,16 @@ def _why_unlabelled(labelled: NotAnswered) -> str:
 
 
 def _grounds_of_labels(labelled: Asked[LabelledPoll], groups: Groups) -> Grounds:
-    """What the claims rest on, by the labels of all polls."""
+    """Return what the claims rest on, by the labels of all polls."""
     claims = [reply.claims for reply in labelled.replies]
     return Grounds.of(claims, groups.earlier_shown)
 
 
 def _add_polls(earlier_polls: Asked[Any], new_polls: Asked[Any]) -> Asked[Any]:
-    """The polls of all rounds; weights and windows are those of the last round."""
+    """Return the polls of all rounds.
+
+    Weights and windows are those of the last round.
+    """
     return Asked(
         replies=earlier_polls.replies + new_polls.replies,
         failures=earlier_polls.failures + new_polls.failures,
@@ -672,12 +675,12 @@ def _add_polls(earlier_polls: Asked[Any], new_polls: Asked[Any]) -> Asked[Any]:
 
 
 def _polls_saying(verdict: PollVerdict, polls: Asked[Any]) -> list[Any]:
-    """The polls with this verdict, in their order."""
+    """Return the polls with this verdict, in their order."""
     return [poll for poll in polls.replies if poll.verdict == verdict]
 
 
 def _too_few(polls: Asked[Poll]) -> TooFewPolls:
-    """The error where too many polls are missing to have a majority."""
+    """Return the error where too many polls are missing to have a majority."""
     message = (
         f"only {len(polls.replies)} of {polls.asked} polls were answered, a majority"
         " is needed"
@@ -688,7 +691,7 @@ def _too_few(polls: Asked[Poll]) -> TooFewPolls:
 
 
 def _reason_without_claim(evidence: AdherenceEvidence) -> str:
-    """Why the score is undefined where most polls abstain."""
+    """Say why the score is undefined where most polls abstain."""
     n_answered = evidence.asked - evidence.missing
     reason = (
         f"{evidence.abstained} of {n_answered} polls found that the answer makes no"
@@ -699,13 +702,13 @@ def _reason_without_claim(evidence: AdherenceEvidence) -> str:
 
 
 def _bounds_with_missing_polls(evidence: AdherenceEvidence) -> tuple[float, float]:
-    """The shares of yes that missing polls could have led to."""
+    """Return the shares of yes that missing polls could have led to."""
     n_polls = evidence.yes + evidence.no + evidence.missing
     return evidence.yes / n_polls, (evidence.yes + evidence.missing) / n_polls
 
 
 def _reason(evidence: AdherenceEvidence) -> str:
-    """The explanation, and how it came about where that is not usual."""
+    """Return the explanation, and how it came about where that is not usual."""
     reason = evidence.explanation
     if evidence.yes == evidence.no:
         reason = f"The polls are tied; the side against the answer says: {reason}"
@@ -717,7 +720,7 @@ def _reason(evidence: AdherenceEvidence) -> str:
 
 
 def _likely_cause(judgement: Sufficiency) -> Cause:
-    """The cause of a low score that a judgement points to."""
+    """Return the cause of a low score that a judgement points to."""
     if not judgement.on_question:
         return "misread_question"
     if judgement.sufficient:
@@ -779,12 +782,12 @@ def _evidence(
 
 
 def _without_support(poll: Poll) -> Poll:
-    """A poll without what it says of sentences and claims: evidence holds that apart."""
+    """Drop sentences and claims from a poll, which evidence holds elsewhere."""
     return poll.model_copy(update={"sentences": (), "encoder_claims": ()})
 
 
 def _probability_of_single_poll(polls: Asked[Poll], n_decided: int) -> float | None:
-    """The probability of yes that one deterministic poll came with.
+    """Return the probability of yes that one deterministic poll came with.
 
     None for several polls, for a poll that abstains, and without a probability.
     """
@@ -796,14 +799,17 @@ def _probability_of_single_poll(polls: Asked[Poll], n_decided: int) -> float | N
 def _repeatability(
     polls: Asked[Poll], n_yes: int, n_decided: int
 ) -> tuple[float, float] | None:
-    """The interval of the share of yes over polls; None for one poll, or none decided."""
+    """Return the interval of the share of yes over polls.
+
+    Returns None for one poll, or none decided.
+    """
     if polls.asked == 1 or n_decided == 0:
         return None
     return wilson(n_yes, n_decided)
 
 
 def _unsupported_claims(no_polls: Sequence[Poll]) -> tuple[str, ...]:
-    """The claims that polls against the answer name, each once."""
+    """Return the claims that polls against the answer name, each once."""
     claims: dict[str, None] = {}
     for poll in no_polls:
         claims.update(dict.fromkeys(poll.unsupported))
@@ -811,7 +817,7 @@ def _unsupported_claims(no_polls: Sequence[Poll]) -> tuple[str, ...]:
 
 
 def _with_verdict_of_token(polls: Asked[Poll]) -> Asked[Poll]:
-    """The polls, where a single poll gets the verdict that its token makes likelier.
+    """Replace the verdict of a single poll by the one that its token makes likelier.
 
     A judge draws its reply at random, so that a reply may hold the less likely verdict.
     Where it does, the verdict is turned, and the reason says so. Several polls, and a
@@ -850,7 +856,7 @@ def _strongest_explanation(polls: Sequence[Poll]) -> str:
 def _sentences(
     polls: Sequence[Poll], ranks: Sequence[int]
 ) -> tuple[SentenceSupport, ...]:
-    """The support of each sentence, with ranks among all contexts.
+    """Return the support of each sentence, with ranks among all contexts.
 
     The judge counts among the contexts that it was shown.
     """

@@ -65,7 +65,7 @@ def band_of(score: float) -> str:
 
 
 def _plain_number(value: object) -> object:
-    """A number as Python has it; a truth value is none."""
+    """Return a number as Python has it; a truth value is none."""
     value = plain_data(value)
     if isinstance(value, bool):
         raise ValueError("it must be a number between 0 and 1")  # noqa: TRY004  # pydantic takes no other
@@ -73,7 +73,7 @@ def _plain_number(value: object) -> object:
 
 
 def _band_name(value: object) -> object:
-    """The name of a band without white space around it; "" for None."""
+    """Return the name of a band without white space around it; "" for None."""
     if value is None:
         return ""
     return value.strip() if isinstance(value, str) else value
@@ -141,7 +141,7 @@ _RATES = Typed(
 
 
 def _state(question: RateRecall) -> State:
-    """What was asked and shown, the expected answer, and the answer."""
+    """Return what was asked and shown, the expected answer, and the answer."""
     state: dict[str, Any] = opening(question)
     if question["contexts"]:
         state["chunks"] = chunks(question, question["contexts"])
@@ -151,7 +151,7 @@ def _state(question: RateRecall) -> State:
 
 
 def _typed_question(question: RateRecall) -> list[Typed]:
-    """The one question that a judge of typed questions is asked: which band fits."""
+    """Return the one typed question for a judge: which band fits?"""
     del question  # the same for all
     return [_RATES]
 
@@ -159,7 +159,7 @@ def _typed_question(question: RateRecall) -> list[Typed]:
 def _rating_of_probabilities(
     question: RateRecall, answers: Sequence[Chances]
 ) -> Asked[Rating]:
-    """The rating that probabilities of the bands amount to.
+    """Return the rating that probabilities of the bands amount to.
 
     The band of the rating is the likeliest one. The score is the mean of the bands'
     middles, weighed by the probabilities. A mean outside of the likeliest band is moved
@@ -257,7 +257,7 @@ class ContextRecall(Metric):
     )
 
     def instructions(self) -> tuple[Instructions, ...]:
-        """How an answer is rated."""
+        """Return how an answer is rated."""
         return (
             instructions_for_judge(
                 "rate_recall",
@@ -306,7 +306,7 @@ class ContextRecall(Metric):
         return self.scored(best_score, reason, evidence)
 
     def _question(self, parts: Mapping[str, Part], reference: str) -> RateRecall:
-        """The question how well the answer matches one expected answer."""
+        """Return the question how well the answer matches one expected answer."""
         return RateRecall(
             parts={**parts, "reference": Part("Reference answer", reference)},
             instructions=self.instructions()[0],
@@ -320,7 +320,7 @@ class ContextRecall(Metric):
 
 
 def _rating(reply: Asked[Rating] | NotAnswered) -> Rating | Unrated:
-    """The rating with the band that its score lies in, where the judge named none."""
+    """Add to a rating the band that its score lies in, if the judge named none."""
     if isinstance(reply, NotAnswered):
         return Unrated()
     rating = reply.reply

@@ -94,12 +94,12 @@ class SufficientContexts(Question[SufficientReply]):
 
 
 def _state_of_contexts(question: SufficientContexts) -> State:
-    """What a judge of typed questions is shown: the question and the chunks."""
+    """Return what a judge of typed questions is shown: the question and the chunks."""
     return {**opening(question), "chunks": chunks(question, question["contexts"])}
 
 
 def _typed_question(question: SufficientContexts) -> list[Typed]:
-    """The one predicate that a judge of typed questions is asked."""
+    """Return the one predicate that a judge of typed questions is asked."""
     del question  # the same for all
     return [
         Typed(
@@ -114,7 +114,7 @@ def _typed_question(question: SufficientContexts) -> list[Typed]:
 def _reply_of_probability(
     question: SufficientContexts, answers: Sequence[Chances]
 ) -> Asked[SufficientReply]:
-    """The reply of a probability: sufficient above one half."""
+    """Return the reply of a probability: sufficient above one half."""
     ((chance,),) = answers
     reply = question.read({"sufficient": int(chance > 0.5)})
     return Asked((reply,), weights=(Weight(chance, "decision"),))
@@ -154,7 +154,7 @@ class SufficiencyEvidence(Sufficed, extra="ignore"):
     )
 
     def verdicts(self) -> list[str]:
-        """Whether the contexts were enough, what they lack, and what was done."""
+        """Tell whether the contexts were enough, what they lack, and what was done."""
         verdict = "sufficient" if self.sufficient else "not sufficient"
         lines = [f"{verdict}, {self.probability:.2f}"]
         if self.missing:
@@ -240,7 +240,7 @@ class ContextSufficiency(Metric):
         return self
 
     def instructions(self) -> tuple[Instructions, ...]:
-        """How contexts are judged, and whether an answer declines."""
+        """Return how contexts are judged, and whether an answer declines."""
         return (
             instructions_for_judge(
                 "sufficient_contexts",
@@ -287,18 +287,18 @@ class ContextSufficiency(Metric):
         return LabelProbability("sufficient", fallback_polls=self.polls)
 
     def _questions_on_contexts(self, sample: Sample) -> list[Question[Any]]:
-        """Whether the contexts are enough; of none nothing is asked."""
+        """Tell whether the contexts are enough; of none nothing is asked."""
         texts = tuple(context.text for context in sample.contexts if not context.blank)
         return [self._question(sample, texts)] if texts else []
 
     def _questions_on_answer(self, sample: Sample) -> list[Question[Any]]:
-        """Whether the answer declines, where there is one and it is wanted."""
+        """Tell whether the answer declines, where there is one and it is wanted."""
         if not self.declining or sample.missing("answer"):
             return []
         return [question_on_declining(sample, self.language)]
 
     def _question(self, sample: Sample, texts: tuple[str, ...]) -> SufficientContexts:
-        """The question whether these contexts are enough.
+        """Return the question whether these contexts are enough.
 
         They are shown in an order that does not depend on their rank, each once.
         """
@@ -317,7 +317,7 @@ class ContextSufficiency(Metric):
         )
 
     def _evidence(self, judged: Asked[SufficientReply] | None) -> SufficiencyEvidence:
-        """The evidence of what the judge says of the contexts.
+        """Return the evidence of what the judge says of the contexts.
 
         Args:
             judged: What the judge says; None where there are no contexts, so that the
@@ -340,7 +340,7 @@ class ContextSufficiency(Metric):
         )
 
     def _outcome(self, evidence: SufficiencyEvidence) -> Outcome:
-        """The score with its reason: what is missing, and what the application did."""
+        """Score, and say what is missing and what the application did."""
         if evidence.sufficient:
             reason = "The contexts hold all that is asked."
         elif evidence.polls == 0:
@@ -354,7 +354,7 @@ class ContextSufficiency(Metric):
 
 
 def _missing_in(replies: Sequence[SufficientReply]) -> str:
-    """What the first of the replies against the contexts that says so calls missing."""
+    """Return what contexts lack, by the first reply against them that says it."""
     for reply in replies:
         if not reply.sufficient and reply.missing:
             return reply.missing
@@ -364,7 +364,7 @@ def _missing_in(replies: Sequence[SufficientReply]) -> str:
 def _with_case(
     evidence: SufficiencyEvidence, reply: Asked[DeclinedJudgement] | NotAnswered
 ) -> SufficiencyEvidence:
-    """The evidence with what the application did, where the judge could tell."""
+    """Return the evidence with what the application did, where the judge could tell."""
     if isinstance(reply, NotAnswered):
         note = f"not known whether the answer declines: {reply.error}"
         return evidence.model_copy(update={"declined_note": note})
@@ -382,7 +382,7 @@ def _with_case(
 
 
 def case_of(*, sufficient: bool, declined: bool, uncertain: bool) -> AnsweringCase:
-    """What an application did with a question, given what its contexts held.
+    """Return what an application did with a question, given what its contexts held.
 
     Args:
         sufficient: Whether the contexts were enough.

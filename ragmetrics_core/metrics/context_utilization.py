@@ -104,7 +104,7 @@ _GRADE_LEVELS = tuple(
 
 
 def _state(question: Useful) -> State:
-    """The question, its chunk or all chunks, and the answer."""
+    """Return the question, its chunk or all chunks, and the answer."""
     if "chunks" in question.parts:
         return state_of_answer(question, question["chunks"])
     return {
@@ -115,7 +115,7 @@ def _state(question: Useful) -> State:
 
 
 def _places(question: Useful) -> list[str]:
-    """The names of the chunks in the state, in the order of the replies."""
+    """Return the names of the chunks in the state, in the order of the replies."""
     if "chunks" in question.parts:
         return [f"chunks.{label}" for label in question.parts["chunks"].labels]
     return ["chunk"]
@@ -134,7 +134,7 @@ def _typed_questions_on_verdicts(question: Useful) -> list[Typed]:
 
 
 def _typed_questions_on_grades(question: Useful) -> list[Typed]:
-    """A question for each chunk: which of four levels of usefulness fits?"""
+    """Return a question for each chunk: which of four levels of usefulness fits?"""
     return [
         Typed("score", f"How useful is `{place}` to arrive at `answer`?", _GRADE_LEVELS)
         for place in _places(question)
@@ -142,7 +142,7 @@ def _typed_questions_on_grades(question: Useful) -> list[Typed]:
 
 
 def _reply_of_verdicts(question: Useful, answers: Sequence[Chances]) -> Asked[Any]:
-    """The reply of a probability for each chunk: useful above one half."""
+    """Return the reply of a probability for each chunk: useful above one half."""
     probabilities = [chance for (chance,) in answers]
     verdicts = [
         {"useful": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
@@ -153,7 +153,7 @@ def _reply_of_verdicts(question: Useful, answers: Sequence[Chances]) -> Asked[An
 
 
 def _reply_of_grades(question: Useful, answers: Sequence[Chances]) -> Asked[Any]:
-    """The reply of four probabilities for each chunk: the likeliest grade."""
+    """Return the reply of four probabilities for each chunk: the likeliest grade."""
     verdicts = [
         {"grade": most_likely(chances), "reason": f"p = {max(chances):.2f}"}
         for chances in answers
@@ -162,7 +162,7 @@ def _reply_of_grades(question: Useful, answers: Sequence[Chances]) -> Asked[Any]
 
 
 def _reply_of(question: Useful, verdicts: Sequence[Mapping[str, Any]]) -> Any:
-    """One reply that holds the verdicts, in the form that the question wants."""
+    """Make one reply of some verdicts, in the form that the question wants."""
     if "chunks" not in question.parts:
         return question.read(verdicts[0])
     labels = question.parts["chunks"].labels
@@ -324,7 +324,7 @@ class ContextUtilization(Metric):
         return f"{kind}_graded" if self.relevance == "graded" else f"{kind}_binary"
 
     def instructions(self) -> tuple[Instructions, ...]:
-        """How chunks are judged."""
+        """Return how chunks are judged."""
         required = "chunks answer" if self.judging == "listwise" else "chunk answer"
         return (
             instructions_for_judge(
@@ -434,7 +434,7 @@ class ContextUtilization(Metric):
     def _evidence(
         self, contexts: Sequence[Context], verdicts: Mapping[str, JudgedChunk]
     ) -> UtilizationEvidence:
-        """The evidence: the verdict on each text, at each rank that the text has.
+        """Build the evidence: the verdict on each text, at each rank that the text has.
 
         Args:
             contexts: The contexts in their order; several may have one text.
@@ -467,7 +467,7 @@ class ContextUtilization(Metric):
         )
 
     def _outcome(self, sample: Sample, evidence: UtilizationEvidence) -> Outcome:
-        """The score of complete verdicts, with the counts that evidence adds to it.
+        """Score complete verdicts, and add further counts to the evidence.
 
         The metric fails where probabilities are wanted and a chunk has none.
         """
@@ -496,7 +496,7 @@ class ContextUtilization(Metric):
         return self.scored(value, _reason(useful, value), evidence)
 
     def _fail_without_probabilities(self) -> Outcome:
-        """The failure of a judge that gives verdicts without their probabilities."""
+        """Fail, because the judge gave verdicts without their probabilities."""
         return self.failed(
             MalformedReply(
                 "the judge gave no probabilities; use relevance='binary' with this"
@@ -559,7 +559,7 @@ def _chunk_with_verdict(
 
 
 def _binary_score(useful: Sequence[bool]) -> tuple[float, dict[str, Any]]:
-    """The score of verdicts in order of rank, and the evidence beside it."""
+    """Return the score of verdicts in order of rank, and the evidence beside it."""
     value = ap.average_precision(useful)
     baseline = ap.random_order(len(useful), sum(useful))
     beside = {
@@ -571,7 +571,7 @@ def _binary_score(useful: Sequence[bool]) -> tuple[float, dict[str, Any]]:
 
 
 def _score_of_grades(grades: Sequence[int]) -> tuple[float, dict[str, Any]]:
-    """The score of grades in order of rank, and the evidence beside it."""
+    """Return the score of grades in order of rank, and the evidence beside it."""
     gains = [grade / _HIGHEST_GRADE for grade in grades]
     ideal = ap.generalised_average_precision(sorted(gains, reverse=True))
     value = ap.generalised_average_precision(gains)
@@ -579,7 +579,7 @@ def _score_of_grades(grades: Sequence[int]) -> tuple[float, dict[str, Any]]:
 
 
 def _reason(useful: Sequence[bool], value: float) -> str:
-    """How many chunks are useful, and at which ranks.
+    """Say how many chunks are useful, and at which ranks.
 
     Args:
         useful: The verdict on the chunk of each rank.
@@ -599,14 +599,14 @@ def _reason(useful: Sequence[bool], value: float) -> str:
 
 
 def _examples(question: Useful) -> tuple[Any, Any]:
-    """The best verdict on each chunk, with a short and a long reason."""
+    """Return the best verdict on each chunk, with a short and a long reason."""
     short = _best_reply(question, "It says so.")
     long = _best_reply(question, "It says what is asked. " * 4)
     return short, long
 
 
 def _best_reply(question: Useful, reason: str) -> Any:
-    """The reply that calls every chunk useful, in any form that replies have."""
+    """Return the reply that calls every chunk useful, in any form that replies have."""
     best = {"useful": 1, "grade": _HIGHEST_GRADE, "reason": reason}
     labels = question.parts["chunks"].labels if "chunks" in question.parts else ()
     chunks = [{**best, "label": label} for label in labels]

@@ -47,7 +47,7 @@ _DECLINES = Typed(
 
 
 def _typed_question(question: Declined) -> list[Typed]:
-    """The one predicate that a judge of typed questions is asked."""
+    """Return the one predicate that a judge of typed questions is asked."""
     del question  # the same for all
     return [_DECLINES]
 
@@ -55,14 +55,14 @@ def _typed_question(question: Declined) -> list[Typed]:
 def _judgement_of_probability(
     question: Declined, answers: Sequence[Chances]
 ) -> Asked[DeclinedJudgement]:
-    """The judgement of a probability: declined above one half."""
+    """Return the judgement of a probability: declined above one half."""
     ((chance,),) = answers
     judgement = {"declined": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
     return Asked((question.read(judgement),))
 
 
 def question_and_answer(question: Question[DeclinedJudgement]) -> State:
-    """The state of what was asked and answered, and of nothing else."""
+    """Return the state of what was asked and answered, and of nothing else."""
     return {**opening(question), "answer": question["answer"]}
 
 
@@ -78,7 +78,7 @@ _EXAMPLES = (
 
 
 def standalone_question_part(sample: Sample) -> Part:
-    """The question of a sample as one that can be read alone.
+    """Return the question of a sample as one that can be read alone.
 
     It is the application's stand-alone question where there is one. Else it is the
     user's, with the earlier turns without which nobody could read it. Turns that say
@@ -93,14 +93,14 @@ def standalone_question_part(sample: Sample) -> Part:
 
 
 def instructions_on_declining(language: str | None) -> Instructions:
-    """What a judge is told that is asked whether an answer declines."""
+    """Return what a judge is told that is asked whether an answer declines."""
     return instructions_for_judge(
         "declined", None, "question answer", language=language
     )
 
 
 def question_on_declining(sample: Sample, language: str | None) -> Declined:
-    """The question whether the answer of a sample declines."""
+    """Return the question whether the answer of a sample declines."""
     return Declined(
         parts={
             "question": standalone_question_part(sample),

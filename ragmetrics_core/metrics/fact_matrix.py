@@ -85,7 +85,7 @@ def question_for_facts(
     *,
     reasoning: bool = False,
 ) -> ExtractFacts:
-    """The question for the facts of a golden response, or of an answer.
+    """Build the question which facts a reference or an answer states.
 
     With ``reasoning`` after a chain of thought.
     """
@@ -128,7 +128,7 @@ _NOT_DECIDED: Decided[Any] = Decided(
 
 
 def _examples(question: ExtractFacts) -> tuple[Facts, Facts]:
-    """One fact per sentence, and three."""
+    """Return example replies for dry runs: one fact per sentence, and three."""
     text = question["reference"]
     # as long as facts often are
     wording = sha256(text.encode(errors="replace")).hexdigest()[:32]
@@ -139,7 +139,7 @@ def _examples(question: ExtractFacts) -> tuple[Facts, Facts]:
 
 
 def _make_example_facts(count: int, wording: str) -> Facts:
-    """So many facts of one wording, each with a number, for dry runs."""
+    """Return ``count`` facts of one wording, each with a number, for dry runs."""
     return Facts(facts=tuple(f"{number} {wording}" for number in range(count)))
 
 
@@ -167,7 +167,7 @@ class FactInContext(Question[Any]):
 
 
 def _state_of_context_and_facts(question: FactInContext) -> State:
-    """A context, and one fact or all of them; the question is not needed."""
+    """Return a context, and one fact or all of them; the question is not needed."""
     state: dict[str, Any] = {"note": NOTE, "context": question["context"]}
     if "facts" in question.parts:
         part = question.parts["facts"]
@@ -178,7 +178,7 @@ def _state_of_context_and_facts(question: FactInContext) -> State:
 
 
 def _typed_questions_on_facts(question: FactInContext) -> list[Typed]:
-    """A predicate for each fact: does the context say or imply it?"""
+    """Return a predicate for each fact: does the context say or imply it?"""
     places = ["fact"]
     if "facts" in question.parts:
         places = [f"facts.{label}" for label in question.parts["facts"].labels]
@@ -195,7 +195,7 @@ def _typed_questions_on_facts(question: FactInContext) -> list[Typed]:
 def _reply_of_probabilities(
     question: FactInContext, answers: Sequence[Chances]
 ) -> Asked[Any]:
-    """The reply that the probability of each fact makes: covered above one half.
+    """Return the reply that the probability of each fact makes: covered above one half.
 
     Args:
         question: One question about all facts, or a question about a single fact.
@@ -309,12 +309,12 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
         return fsum(values) / fsum(fact.weight for fact in self.facts)
 
     def _original(self, column: int) -> int:
-        """The column whose verdict a column shares, errors included."""
+        """Return the column whose verdict a column shares, errors included."""
         original = self.duplicate_of[column]
         return column if original is None else original
 
     def _value_of(self, cells: Sequence[Cell]) -> float:
-        """The cells of one fact as one number."""
+        """Return the cells of one fact as one number."""
         probabilities = [cell.probability or 0.0 for cell in cells]
         if self.combination == "noisy_or":
             return 1.0 - prod(1.0 - probability for probability in probabilities)
@@ -401,7 +401,7 @@ def grid_of_cells(
 
 
 def _cells(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
-    """One cell per fact of a question: what the judge says of the fact in a context.
+    """Make a cell for each fact: what the judge says of the fact in a context.
 
     Where the question was not answered, each cell names the error. A ``JudgeError`` is
     raised if the judge gave more verdicts or fewer than there are facts.

@@ -47,12 +47,12 @@ def drop_examples_about(
 
 
 def _letters_of_texts(texts: Iterable[str]) -> set[str]:
-    """The letters and digits of each text that is not blank."""
+    """Return the letters and digits of each text that is not blank."""
     return {_letters(text) for text in texts if not is_blank(text)}
 
 
 def _letters(text: str) -> str:
-    """The letters and digits of a text, in lower case and one Unicode form.
+    """Return the letters and digits of a text, in lower case and one Unicode form.
 
     Of a text without any, the text itself.
     """
@@ -61,7 +61,7 @@ def _letters(text: str) -> str:
 
 
 def quote_examples(examples: Iterable[LabelledExample]) -> tuple[QuotedExample, ...]:
-    """The examples as a prompt shows them: the texts as JSON, and the verdict."""
+    """Write out examples for a prompt: the texts as JSON, and the verdict."""
     return tuple(
         QuotedExample(
             text=json.dumps(_texts_for_prompt(example), ensure_ascii=False),
@@ -72,6 +72,6 @@ def quote_examples(examples: Iterable[LabelledExample]) -> tuple[QuotedExample, 
 
 
 def _texts_for_prompt(example: LabelledExample) -> dict[str, object]:
-    """The contexts and the answer of an example, as JSON takes them."""
+    """Return the contexts and the answer of an example, as JSON takes them."""
     contexts = [sendable_text(context) for context in example.contexts]
     return {"contexts": contexts, "answer": sendable_text(example.answer)}

@@ -186,18 +186,18 @@ def _further_texts(
 
 
 def _numbers_behind(rank: int, count: int) -> range:
-    """So many numbers that follow on a rank."""
+    """Return ``count`` numbers that follow on a rank."""
     return range(rank + 1, rank + 1 + count)
 
 
 def _user_words(sample: Sample) -> tuple[str, ...]:
-    """What the user said in earlier turns, then the question."""
+    """Return what the user said in earlier turns, then the question."""
     earlier = tuple(turn.content for turn in sample.history if turn.role == "user")
     return (*earlier, sample.question) if sample.question else earlier
 
 
 def _assistant_words(sample: Sample) -> list[str]:
-    """What the assistant said in earlier turns, in order."""
+    """Return what the assistant said in earlier turns, in order."""
     return [turn.content for turn in sample.history if turn.role != "user"]
 
 
@@ -209,7 +209,7 @@ def _count_shown(ledger_texts: Sequence[_LedgerText]) -> tuple[int, int] | None:
 
 
 def _texts_of_contexts(contexts: Iterable[Context]) -> tuple[str, ...]:
-    """The texts of contexts that are not blank, in order."""
+    """Return the texts of contexts that are not blank, in order."""
     return tuple(context.text for context in contexts if not context.blank)
 
 

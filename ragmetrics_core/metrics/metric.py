@@ -63,10 +63,7 @@ _ROUNDING = 1e-9
 def error_of_unanswered(
     replies: Sequence[Asked[Any] | NotAnswered],
 ) -> JudgeError | None:
-    """Why the first of the questions that were not answered was not.
-
-    None if all were.
-    """
+    """Return the error of the first question that was not answered; None if all were."""
     for reply in replies:
         if isinstance(reply, NotAnswered):
             return reply.error
@@ -74,7 +71,7 @@ def error_of_unanswered(
 
 
 def parts_of_turn(sample: Sample) -> dict[str, Part]:
-    """The parts contexts, question and answer of a sample."""
+    """Return the parts contexts, question and answer of a sample."""
     contexts = tuple(context.text for context in sample.contexts if not context.blank)
     return {
         "contexts": Part("Context", contexts),
@@ -84,7 +81,7 @@ def parts_of_turn(sample: Sample) -> dict[str, Part]:
 
 
 def _field_groups(requires: Any) -> _FieldGroups:
-    """What ``requires=`` says, as groups of fields.
+    """Return what ``requires=`` says, as groups of fields.
 
     Of each group a sample must have one field. A name alone is a group of one field.
     Raises ``SettingError`` where ``requires`` names anything else than fields of a
@@ -245,7 +242,7 @@ class Metric(SilentData, Settings, ABC):
         return settings
 
     def instructions(self) -> tuple[Instructions, ...]:
-        """What judges are told, question by question.
+        """Return what judges are told, question by question.
 
         Made, and so checked, at construction.
         """
@@ -281,7 +278,7 @@ class Metric(SilentData, Settings, ABC):
     def scored(
         self, value: float, reason: str, evidence: Evidence | None = None
     ) -> Scored | Failed:
-        """A score in [0, 1] with its evidence.
+        """Return a score in [0, 1] with its evidence.
 
         What is no such number is failed, never clipped.
 
@@ -396,7 +393,7 @@ def _fields_given(
 
 
 def _as_json(metric: Metric, field: str) -> Any:
-    """The setting of a metric as JSON, sets in one order in every process."""
+    """Return the setting of a metric as JSON, sets in one order in every process."""
     try:
         as_json = metric.model_dump(mode="json", include={field}).get(field)
     except PydanticSerializationError as error:
@@ -615,7 +612,7 @@ def _check_function(function: object) -> None:
 def _class_of(
     function: Function, version: str, requires: _FieldGroups
 ) -> type[FunctionMetric]:
-    """The class of the metrics that a function is."""
+    """Return the class of the metrics that a function is."""
     members = {
         "__doc__": function.__doc__,
         "__module__": function.__module__,
@@ -628,7 +625,7 @@ def _class_of(
 
 
 def _function_at(module: str, path: str) -> Any:
-    """The function under a name in a module, also where a metric was made of it.
+    """Return the function under a name in a module, also where a metric was made of it.
 
     None if nothing that can be called stands there.
     """

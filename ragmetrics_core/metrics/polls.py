@@ -74,7 +74,10 @@ class ClaimSupport(SilentData, extra="ignore"):
 
 
 def _plain_word(verdict: object) -> object:
-    """A verdict in lower case without white space around it; no text stays as it is."""
+    """Return a verdict in lower case without white space around it.
+
+    Anything but a text is returned as it is.
+    """
     return verdict.strip().lower() if isinstance(verdict, str) else verdict
 
 
@@ -196,7 +199,7 @@ def question_what_claims_rest_on(
 
 
 def was_too_long(reply: Asked[Any] | NotAnswered) -> bool:
-    """True if the request was longer than the judge's window.
+    """Tell whether the request was longer than the judge's window.
 
     No poll was answered for that reason.
     """
@@ -256,7 +259,7 @@ def poll_by_claims(
 def _ask_for_claims(
     whole_answer: Adherent, listing: Instructions
 ) -> Generator[Batch, Replies, tuple[str, ...] | NotAnswered]:
-    """The claims of the answer, by a question of its own."""
+    """Return the claims of the answer, by a question of its own."""
     question = replace(whole_answer.parts["question"], rewrite=None, history=())
     (listed,) = yield from ask(
         [question_for_facts(whole_answer["answer"], listing, {"question": question})]
@@ -268,7 +271,7 @@ def _ask_for_claims(
 
 
 def _first_windows(whole_answer: Adherent) -> list[tuple[str, ...]]:
-    """The windows of the contexts to begin with: two halves.
+    """Return the windows of the contexts to begin with: two halves.
 
     Where the answer is longer than the contexts, the answer may be what is too long:
     then all contexts are one window. So they are where they cannot be divided.
@@ -309,7 +312,7 @@ def _judge_claims_in_window(
 def _question_about_claim(
     whole_answer: Adherent, window: tuple[str, ...], claim: str
 ) -> Adherent:
-    """The question whether a window of the contexts supports a claim."""
+    """Return the question whether a window of the contexts supports a claim."""
     parts = {
         **whole_answer.parts,
         "contexts": replace(whole_answer.parts["contexts"], text=window),
@@ -319,7 +322,7 @@ def _question_about_claim(
 
 
 def _is_settled(windows: Sequence[Asked[Poll]]) -> bool:
-    """True if each poll settled the claim in the windows asked so far.
+    """Tell whether each poll settled the claim in the windows asked so far.
 
     A poll has settled it if it found the claim supported by a window, or found it to be
     no claim.
@@ -343,7 +346,7 @@ def _combine_over_windows(windows: Sequence[Asked[Poll]]) -> list[Poll | None]:
 
 
 def _combine_verdicts(windows: Sequence[Poll | None]) -> Poll | None:
-    """What one poll says of a claim: yes if it says so in any window, else no.
+    """Return what one poll says of a claim: yes if it says so in any window, else no.
 
     None if it says yes in none and was not answered in all.
     """
@@ -394,7 +397,7 @@ def _combine_polls(
 
 
 def _failures_over_windows(windows: Sequence[Asked[Poll]]) -> list[JudgeError]:
-    """Why polls are missing, over all windows."""
+    """Return why polls are missing, over all windows."""
     failures: list[JudgeError] = []
     for polls in windows:
         failures += polls.failures
@@ -402,7 +405,7 @@ def _failures_over_windows(windows: Sequence[Asked[Poll]]) -> list[JudgeError]:
 
 
 def _combine_claims(verdicts: Mapping[str, Poll | None]) -> Poll | None:
-    """One poll's verdict on the answer, from its verdicts on the claims.
+    """Combine one poll's verdicts on the claims into a verdict on the answer.
 
     The verdict is "no" where any claim is not supported. Else it is "yes" if a claim is
     supported, and "abstains" if the poll found that none of them claims anything.

@@ -73,7 +73,7 @@ def holds_sentence(passage: str, statement: str) -> bool:
 
 
 def _stands_alone(sentence: str) -> bool:
-    """Whether a sentence can be read without any other one."""
+    """Tell whether a sentence can be read without any other one."""
     is_plain = _PLAIN_SENTENCE.fullmatch(sentence) is not None
     is_english = _ENGLISH.search(sentence) is not None
     return is_plain and is_english and not _LEANING.search(sentence)

@@ -178,7 +178,7 @@ def metrics_with_settings(
 
 
 def _name_in_run(metric: str, names: Iterable[str]) -> str:
-    """The full name of a metric.
+    """Return the full name of a metric.
 
     One of the user's own among ``names`` may be called by what follows its colon.
     """
@@ -189,7 +189,7 @@ def _name_in_run(metric: str, names: Iterable[str]) -> str:
 
 
 def _setting_value(place: str, value: str) -> Any:
-    """A value as JSON, else the text itself."""
+    """Return a value as JSON, else the text itself."""
     try:
         return json_value(value)
     except NotJson:

@@ -120,7 +120,7 @@ class RetrievalAccuracy(Metric):
     )
 
     def instructions(self) -> tuple[Instructions, ...]:
-        """How a cell is judged, and how facts are extracted."""
+        """Return how a cell is judged, and how facts are extracted."""
         return self._cell_instructions(), self._extraction_instructions()
 
     def _cell_instructions(self) -> Instructions:
@@ -134,7 +134,7 @@ class RetrievalAccuracy(Metric):
         )
 
     def _extraction_instructions(self) -> Instructions:
-        """How a judge is asked for the facts of a reference."""
+        """Return how a judge is asked for the facts of a reference."""
         return instructions_for_judge(
             f"facts_{self.extraction}",
             self.extraction_template,
@@ -218,7 +218,7 @@ class RetrievalAccuracy(Metric):
     def _facts_of_sample(
         self, sample: Sample
     ) -> Generator[Batch, Replies, list[tuple[Fact, ...]] | JudgeError]:
-        """The facts to look for: one list, or a list for each distinct reference.
+        """Return the facts to look for, as a list for each distinct reference.
 
         The sample's own facts are one list. Else the judge extracts the facts of each
         reference; a reference that states none has no list. Returns the error where the
@@ -251,7 +251,7 @@ class RetrievalAccuracy(Metric):
     def _questions(
         self, sample: Sample, texts: Sequence[str], facts: Sequence[str]
     ) -> list[matrix.FactInContext]:
-        """The questions which facts each text covers."""
+        """Build the questions that ask which facts each text covers."""
         questions: list[matrix.FactInContext] = []
         for text in texts:
             questions += matrix.questions_of_coverage(
@@ -265,7 +265,7 @@ class RetrievalAccuracy(Metric):
         return questions
 
     def _choose_control(self, texts: Sequence[str]) -> str | None:
-        """One foreign context, chosen by digest so that equal runs choose alike.
+        """Choose a foreign context, by digest so that equal runs choose alike.
 
         None if there is none.
         """
@@ -282,7 +282,7 @@ class RetrievalAccuracy(Metric):
     def _best_evidence(
         self, sample: Sample, fact_lists: Iterable[Sequence[Fact]], grid: matrix.Grid
     ) -> matrix.AccuracyEvidence:
-        """The evidence of the reference with the highest value."""
+        """Return the evidence of the reference with the highest value."""
         candidates = [self._evidence(sample, facts, grid) for facts in fact_lists]
         return max(candidates, key=_value_over_all_contexts)
 
@@ -330,7 +330,7 @@ class RetrievalAccuracy(Metric):
     def _combination_for(
         self, sample: Sample, rows: Sequence[Sequence[Cell]]
     ) -> matrix.Combination:
-        """How the cells of a fact are combined: as the setting says, with one exception.
+        """Return how a fact's cells are combined: as the setting says, but for a case.
 
         Where the embedded judge split the reference itself, its soft mean is nearer to
         people's labels than counting.
@@ -378,14 +378,14 @@ class RetrievalAccuracy(Metric):
 
 
 def _value_over_all_contexts(evidence: matrix.AccuracyEvidence) -> float:
-    """The value over all contexts."""
+    """Compute the metric over all contexts."""
     return evidence.combine(range(len(evidence.context_ids)))
 
 
 def _with_curve(
     sample: Sample, evidence: matrix.AccuracyEvidence
 ) -> matrix.AccuracyEvidence:
-    """The evidence with its value by call, where there is a ledger."""
+    """Add to evidence what each call added to the score, if the sample has a ledger."""
     if sample.ledger is None:
         return evidence
     gains = curve_by_call(sample, _contexts_to_evaluate(sample), evidence.combine)
@@ -393,24 +393,24 @@ def _with_curve(
 
 
 def _contexts_to_evaluate(sample: Sample) -> Sequence[Context]:
-    """What was retrieved where that is known, else what was shown."""
+    """Return what was retrieved where that is known, else what was shown."""
     return sample.contexts if sample.retrieved is None else sample.retrieved
 
 
 def _distinct_texts_of_contexts(contexts: Iterable[Context]) -> list[str]:
-    """The texts of contexts that are not blank, each once."""
+    """Return the texts of contexts that are not blank, each once."""
     return list(
         dict.fromkeys(context.text for context in contexts if not context.blank)
     )
 
 
 def _distinct_texts_of_facts(fact_lists: Iterable[Sequence[Fact]]) -> list[str]:
-    """The texts of all facts, each once."""
+    """Return the texts of all facts, each once."""
     return list(dict.fromkeys(fact.text for facts in fact_lists for fact in facts))
 
 
 def _distinct_facts(facts: Iterable[Fact]) -> tuple[Fact, ...]:
-    """Each fact once, whatever its case, spacing and full stop."""
+    """Return each fact once, whatever its case, spacing and full stop."""
     fact_by_wording: dict[str, Fact] = {}
     for fact in facts:
         wording = " ".join(fact.text.casefold().split()).rstrip(".")
@@ -421,7 +421,7 @@ def _distinct_facts(facts: Iterable[Fact]) -> tuple[Fact, ...]:
 def _cells_of_fact(
     fact: Fact, contexts: Sequence[Context], grid: matrix.Grid
 ) -> tuple[Cell, ...]:
-    """The cells of a fact, one for each context."""
+    """Return the cells of a fact, one for each context."""
     return tuple(
         matrix.EMPTY if context.blank else grid[context.text, fact.text]
         for context in contexts
@@ -429,28 +429,28 @@ def _cells_of_fact(
 
 
 def _is_lexical(rows: Iterable[Sequence[Cell]]) -> bool:
-    """True if the embedded judge gave all verdicts."""
+    """Tell whether the embedded judge gave all verdicts."""
     modes = {cell.mode for row in rows for cell in row if cell is not matrix.EMPTY}
     return modes == {"lexical"}
 
 
 def _has_all_probabilities(rows: Sequence[Sequence[Cell]]) -> bool:
-    """Whether the judge answered for every fact in every context."""
+    """Tell whether the judge answered for every fact in every context."""
     return all(cell.probability is not None for row in rows for cell in row)
 
 
 def _is_covered(row: Sequence[Cell]) -> bool:
-    """Whether any context covers a fact, by its cells."""
+    """Tell whether any context covers a fact, by its cells."""
     return any(cell.covered for cell in row)
 
 
 def _share_covered(text: str, facts: Iterable[Fact], grid: matrix.Grid) -> float:
-    """The share of facts that one text covers."""
+    """Return the share of facts that one text covers."""
     return fmean(grid[text, fact.text].covered for fact in facts)
 
 
 def _duplicate_of(contexts: Sequence[Context]) -> tuple[int | None, ...]:
-    """By column, that of the identical context before it; None where there is none."""
+    """Return for each column that of an identical context before it, or None."""
     return tuple(
         None if original == column else original
         for column, original in enumerate(indices_of_originals(contexts))
@@ -458,7 +458,7 @@ def _duplicate_of(contexts: Sequence[Context]) -> tuple[int | None, ...]:
 
 
 def _columns_shown(sample: Sample) -> list[int] | None:
-    """The columns of the contexts shown, where more was judged.
+    """Return the columns of the contexts shown, where more was judged.
 
     None unless all of them are known and stand among what was retrieved.
     """

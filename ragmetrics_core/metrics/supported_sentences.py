@@ -44,14 +44,17 @@ _NO_WORD = "The answer has no word; it makes no claim."
 
 
 def _why_nothing_is_claimed(question: Question[Any]) -> str:
-    """Why an answer claims nothing, as far as its words alone tell; "" for nothing."""
+    """Say why an answer claims nothing, as far as its words alone tell.
+
+    Returns "" for nothing.
+    """
     if not any(character.isalnum() for character in question["answer"]):
         return _NO_WORD
     return _DECLINES if import_deferred("only_declines")(question) else ""
 
 
 def _poll_that_abstains(question: Adherent) -> Asked[Poll] | None:
-    """The reply to a question about an answer whose words claim nothing."""
+    """Return the reply to a question about an answer whose words claim nothing."""
     reason = _why_nothing_is_claimed(question)
     return Asked((Poll(verdict="abstains", reason=reason),)) if reason else None
 
@@ -154,7 +157,10 @@ _NOT_SUPPORTING = (3, 5)
 
 
 def _state_with_groups(question: RestsOn) -> State:
-    """All groups of texts, and the answer; those of contexts in an order without rank."""
+    """Return all groups of texts, and the answer.
+
+    Contexts are in an order that does not tell their ranks.
+    """
     answer = question["answer"]
     return {
         **opening(question),
@@ -167,7 +173,7 @@ def _state_with_groups(question: RestsOn) -> State:
 
 
 def _typed_questions_on_labels(question: RestsOn) -> list[Typed]:
-    """A question for each sentence: which of six labels says what holds it?"""
+    """Return a question for each sentence: which of six labels says what holds it?"""
     return [
         Typed(
             "choice",
@@ -229,7 +235,7 @@ def _mass(chances: Chances, indices: Iterable[int]) -> float:
 
 
 def _labelled_poll_without_claims(question: RestsOn) -> Asked[LabelledPoll] | None:
-    """The reply to a question about an answer whose words claim nothing."""
+    """Return the reply to a question about an answer whose words claim nothing."""
     reason = _why_nothing_is_claimed(question)
     return Asked((LabelledPoll(reason=reason, claims=()),)) if reason else None
 

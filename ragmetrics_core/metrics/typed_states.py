@@ -14,7 +14,7 @@ from ragmetrics_core.data.typed import NOTE
 
 
 def order_of_digest(question: str | None, texts: Iterable[str]) -> tuple[str, ...]:
-    """The distinct texts in an order independent of rank.
+    """Return the distinct texts in an order independent of rank.
 
     So a judge that favours places cannot favour early ranks.
 
@@ -30,7 +30,7 @@ def order_of_digest(question: str | None, texts: Iterable[str]) -> tuple[str, ..
 
 
 def opening(question: Question[Any]) -> dict[str, Any]:
-    """What every state begins with: a note, and the question of the sample.
+    """Return what every state begins with: a note, and the question of the sample.
 
     The application's rewrite of it and the earlier turns follow, where there are any.
     """
@@ -57,12 +57,12 @@ def chunks(question: Question[Any], texts: Sequence[str]) -> dict[str, str]:
 
 
 def _single_text(part: Part | None) -> str | None:
-    """The text of a part that holds one; None for a group of texts, or none."""
+    """Return the text of a part that holds one; None for a group of texts, or none."""
     return part.text if part is not None and isinstance(part.text, str) else None
 
 
 def sentences(answer: str) -> dict[str, str]:
-    """The sentences of an answer by label: S1, S2, and so on."""
+    """Return the sentences of an answer by label: S1, S2, and so on."""
     return number_texts("S", split_sentences(answer))
 
 
@@ -72,7 +72,7 @@ def number_texts(letter: str, texts: Iterable[str]) -> dict[str, str]:
 
 
 def state_of_answer(question: Question[Any], texts: Sequence[str]) -> dict[str, Any]:
-    """The state of what was asked, shown and answered.
+    """Return the state of what was asked, shown and answered.
 
     It is that of usefulness listwise, of adherence and of its cause.
     """

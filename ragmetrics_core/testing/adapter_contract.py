@@ -112,7 +112,7 @@ class AdapterContract:
         """
 
     def hooks(self) -> Any:
-        """What the framework calls at present: its list of hooks, copied.
+        """Return what the framework calls at present: its list of hooks, copied.
 
         By default None, as of a framework that keeps no such list.
         """
@@ -470,7 +470,7 @@ def _fail_to_redact(sample: Sample) -> Sample:
 
 
 def _outcomes_in_short(sample: Sample) -> list[tuple[str, str, float | None, str]]:
-    """What every metric says of a sample: its name, status, value and reason."""
+    """Return what every metric says of a sample: its name, status, value and reason."""
     return [
         (outcome.metric, outcome.status, outcome.value, outcome.reason)
         for outcome in _outcomes(sample)

@@ -100,7 +100,7 @@ def assert_score(
 
 
 def _sentences_of(decisions: Sequence[Decision], outcome: str) -> list[str]:
-    """What the gates say that have this outcome."""
+    """Return what the gates say that have this outcome."""
     return [gate.sentence for gate in decisions if gate.outcome == outcome]
 
 

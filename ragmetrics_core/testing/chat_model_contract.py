@@ -42,7 +42,7 @@ PLAIN = ChatRequest((Message("user", TEXT),), temperature=None)
 
 
 def rejection_fault(message: str, code: str, status: int = 400) -> Fault:
-    """A request that the endpoint rejects in OpenAI's form, echoing the sample."""
+    """Make a rejection in OpenAI's form that echoes the sample."""
     error = {
         "message": f"{message}: {TEXT} {KEY}",
         "code": code,
@@ -195,7 +195,7 @@ class ChatModelContract:
     def raised(
         self, server: LoopbackServer, timeout: float = 30.0
     ) -> errors.JudgeError:
-        """The error of a request that fails."""
+        """Return the error of a request that fails."""
         with pytest.raises(errors.JudgeError) as caught:
             self.complete(server, REQUEST, timeout)
         return caught.value

@@ -150,7 +150,7 @@ def _openai_answer(question: Body, chance: Chance) -> Body:
 
 
 def _check_chances(chance: float | Sequence[float]) -> list[float]:
-    """The probabilities of all options; ``TypeError`` for a single one."""
+    """Return the probabilities of all options; ``TypeError`` for a single one."""
     if isinstance(chance, (int, float)):
         raise TypeError("a choice and a score have one probability for each option")
     return list(chance)

@@ -276,7 +276,7 @@ class LoopbackServer:
         }
 
     def _replies(self, body: Body, n_choices: int) -> list[Any]:
-        """What the server replies, once for each choice."""
+        """Return what the server replies, once for each choice."""
         if self.supports["response_format"] not in (True, "in_object"):
             body = {**body, "response_format": None}
         reply = self.reply(body)
@@ -374,7 +374,7 @@ def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, 
 def _alternatives(
     token: str, probability: float | None, mass: float
 ) -> dict[str, float]:
-    """The tokens that may stand in a token's place, with their probabilities."""
+    """Return the tokens that may stand in a token's place, with their probabilities."""
     label = token.strip()
     if label not in ("0", "1"):
         return {token: 1 - _RARE}

@@ -25,7 +25,7 @@ class MetricContract:
     reads: ClassVar[frozenset[str]] = frozenset()
 
     def metric(self) -> Metric:
-        """The metric."""
+        """Return the metric."""
         raise AssertionError("implement metric()")
 
     def _the_metric(self) -> Metric:
@@ -39,11 +39,11 @@ class MetricContract:
         return made
 
     def good(self) -> tuple[Sample, Judge]:
-        """A sample and a judge that lead to the best score."""
+        """Return a sample and a judge that lead to the best score."""
         raise AssertionError("implement good()")
 
     def bad(self) -> tuple[Sample, Judge]:
-        """A sample and a judge that lead to the worst score."""
+        """Return a sample and a judge that lead to the worst score."""
         raise AssertionError("implement bad()")
 
     def outcome(self, sample: Sample, judge: Judge) -> Outcome:

@@ -188,7 +188,7 @@ def _arguments_of_markers(test: pytest.Item) -> dict[str, Any]:
 
 
 def _gates_of(test: pytest.Item) -> Sequence[Any]:
-    """The gates that a test is to hold, by its markers or else by the settings file.
+    """Return the gates of a test, by its markers or else by the settings file.
 
     There are none if the test is not meant: a marker of its class or module, and the
     settings file, speak only of tests that ask for the fixture.
@@ -213,7 +213,7 @@ def _has_marker_of_its_own(test: pytest.Item) -> bool:
 
 
 def _folder_of_settings(test: pytest.Item) -> Path:
-    """The nearest folder above a test with a settings file, else pytest's root."""
+    """Find the nearest folder above a test with a settings file, else the root."""
     from ragmetrics_core.data import PROJECT_FILE
 
     root = test.config.rootpath
@@ -257,7 +257,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _summaries_of(report: pytest.TestReport) -> list[str]:
-    """What a test measured, under its name."""
+    """Return what a test measured, under its name."""
     summaries = []
     for name, summary in report.user_properties:
         if name == "ragmetrics":
