@@ -124,9 +124,14 @@ class UntilDecided(Settings):
         gates: int = 1,
         largest_cluster: int = 1,
     ) -> SequentialGate:
-        """One gate of a run of so many rows.
+        """Make the test of one gate.
 
-        Without ``at_least`` that of an earlier run less the margin is meant.
+        Args:
+            at_least: The mean to reach; None for the mean of the earlier run less the
+                margin.
+            rows: Rows of the run.
+            gates: How many gates decide the run together.
+            largest_cluster: Rows of the largest cluster.
         """
         return SequentialGate(
             (1 - self.margin) / 2 if at_least is None else at_least,
@@ -428,9 +433,9 @@ def _range(low: float, high: float, threshold: float) -> str:
 
 
 def _number_in_words(value: float, threshold: float) -> str:
-    """The value with three decimals.
+    """Write a value with three decimals, or more where three would mislead.
 
-    There are more where three would put it on the other side of the threshold.
+    With three decimals 0.79996 would be 0.800, and seem to reach a threshold of 0.8.
     """
     reaches = value >= threshold - ROUNDING
     text = ""

@@ -35,7 +35,7 @@ def counts_of(row: SampleResult) -> dict[str, int | str | None]:
 
 
 def counts_of_journey(journey: SampleJourney | None) -> dict[str, int | str | None]:
-    """The same, of the journey of a row; None is that of a row without one."""
+    """Count what passed each stage of a journey, by ``COLUMNS``; None: not known."""
     if journey is None:
         return dict.fromkeys(COLUMNS)
     counts = {**_counts_of_passages(journey), **_counts_of_facts(journey)}

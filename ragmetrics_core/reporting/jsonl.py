@@ -302,7 +302,7 @@ def json_line(value: object) -> str:
 
 
 def _fields_to_write(model: BaseModel) -> dict[str, object]:
-    """The fields of a model; contexts that were never recorded are no empty list."""
+    """Return the fields of a model, without contexts that were never recorded."""
     written = {**model.__dict__, **(model.__pydantic_extra__ or {})}
     for name in _LATER:
         if written.get(name) is None:

@@ -100,10 +100,13 @@ class MetricChange(Frozen):
         return words
 
     def hides_moves(self, margin: float) -> bool:
-        """Whether gains and losses cancel that would each move the mean alone.
+        """Whether gains and losses cancel each other, so that the mean hides both.
 
-        Only of a metric that is called neither better nor worse: the mean of any other
-        shows that it moved.
+        Each must be able to move the mean by more than the margin. A metric that is
+        called better or worse hides nothing: its mean shows that it moved.
+
+        Args:
+            margin: Differences of means up to this do not matter.
         """
         if self.gain is None or self.loss is None or not self.pairs:
             return False

@@ -236,7 +236,7 @@ def _n_letters(text: str) -> int:
 
 
 def _runs_of_words(text: str) -> Iterator[tuple[str, ...]]:
-    """All runs of so many words that two texts share none by chance."""
+    """Yield all runs of eight words, which two texts hardly share by chance."""
     words = text.split()
     for start in range(len(words) - _WORDS_BY_NO_CHANCE + 1):
         yield tuple(words[start : start + _WORDS_BY_NO_CHANCE])
@@ -284,11 +284,13 @@ def words_of(text: str) -> list[str]:
 
 
 def holds_most(words: AbstractSet[str], held: AbstractSet[str]) -> bool:
-    """Whether most words of a sentence are held, and they tell something.
+    """Whether a passage holds most words of a sentence, and these tell something.
+
+    They tell something if one is a number, or if there are at least two.
 
     Args:
         words: The words of the sentence.
-        held: The words of a passage.
+        held: The words of the passage.
     """
     has_number = any(word.isdigit() for word in words)
     if not has_number and len(words) < _FEWEST_WORDS:

@@ -444,6 +444,6 @@ class Report:
 
 
 def lowest(scores: Iterable[float | None], count: int) -> list[int]:
-    """Places of the lowest scores, the lowest first."""
+    """Return the indices of the lowest scores, the lowest first."""
     scored = ((score, place) for place, score in enumerate(scores) if score is not None)
     return [place for _, place in nsmallest(count, scored)]

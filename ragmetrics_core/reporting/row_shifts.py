@@ -88,7 +88,7 @@ def row_shifts(
 
 
 def _means_in_words(pairs: Sequence[Pair], highest: Mapping[str, float]) -> str:
-    """The means that rows have in the second run; "" if it scored none of them.
+    """Word the mean scores that rows have in the second run; "" if it scored none.
 
     Args:
         pairs: The rows in both runs.
@@ -153,7 +153,7 @@ def _highest_scores(
 def p_of_shifts(
     results: Sequence[tuple[MetricResult | None, MetricResult | None]],
 ) -> dict[str, float]:
-    """P-values of one metric: did a run decline, or fail, more often?"""
+    """Compute p-values of one metric: does one run decline, or fail, more often?"""
     return {
         "abstained": _p_of_shift(
             [(_is_declined(before), _is_declined(after)) for before, after in results]

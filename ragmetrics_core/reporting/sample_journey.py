@@ -96,9 +96,9 @@ class Passage:
 
     @property
     def lost(self) -> Loss | None:
-        """At which stage it was lost; None if it passed all of which something is known.
+        """The stage that lost the passage; None if it passed all stages that are known.
 
-        One that was cut goes on.
+        A passage that was cut is not lost.
         """
         if self.kept is False:
             return "not_kept"
@@ -266,14 +266,17 @@ def _why_not_seen(sample: Sample) -> str:
 
 
 def _passages_of_contexts(sample: Sample) -> Iterable[Passage]:
-    """The contexts, which were shown in the words that they hold."""
+    """Make a passage of each context, for a sample whose retrieval is not known."""
     for rank, context in enumerate(sample.contexts, start=1):
         if not context.blank:
             yield Passage(id=context.id, shown="whole", context=rank)
 
 
 def _notes(sample: Sample) -> Sequence[PassageNote]:
-    """What is known of each retrieved passage: recorded, else read off the texts."""
+    """Return a note on each retrieved passage: which context shows it, and how much.
+
+    The notes are those of the capture. Without any, ids and texts are compared.
+    """
     retrieved = sample.retrieved or ()
     recorded = sample.capture.passages if sample.capture is not None else None
     if recorded is not None and len(recorded) == len(retrieved):

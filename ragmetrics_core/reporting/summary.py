@@ -374,7 +374,7 @@ class Summary(Frozen):
 
 
 def _fold_signs(kind: str, metrics: Sequence[tuple[str, str]]) -> str:
-    """One line about a kind of sign, with the metrics that show it and their numbers."""
+    """Write one line about a kind of sign, with the metrics that show it."""
     ((first_metric, first_detail), *further_metrics) = metrics
     if not further_metrics:
         return f"{first_metric}: {kind}{f': {first_detail}' if first_detail else ''}"

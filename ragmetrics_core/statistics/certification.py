@@ -107,7 +107,12 @@ def _stats() -> Any:
 
 @lru_cache(maxsize=256)
 def fewest_labels(target: float, wrong: int = 0) -> int:
-    """Fewest labels that certify a precision although some of them are wrong."""
+    """Return the fewest labels that certify a precision although some are wrong.
+
+    Args:
+        target: The precision.
+        wrong: How many labels are wrong.
+    """
     counts = range(wrong + 1, _MAX_LABELS)
     n_right_less_one = [count - wrong - 1 for count in counts]
     p_values = _stats().binom.sf(n_right_less_one, counts, target)
@@ -171,7 +176,10 @@ def certify(
 
 
 def _lowest_certified(steps: Sequence[Step], target: float) -> Step | None:
-    """The last step before the first that fails its test; None if the first fails."""
+    """Test thresholds in their order, and return the last one before one fails.
+
+    None if the first one fails.
+    """
     # sf(−1, 0, target) is 1: a threshold without labels fails.
     n_right_less_one = [step.n_yes - 1 for step in steps]
     n_labels = [step.n_labels for step in steps]
@@ -214,9 +222,9 @@ def _steps(
 
 
 def _start(steps: Sequence[Step], n_labels: int, target: float) -> int:
-    """Index of the first threshold to test.
+    """Return the index of the first threshold to test.
 
-    It is behind the last one if the labels are too few for any.
+    It is the number of thresholds if the labels are too few for any.
     """
     for n_wrong in range(_WRONG_AT_START, -1, -1):
         n_needed = fewest_labels(target, n_wrong)
@@ -265,10 +273,10 @@ def _is_promising(step: Step, target: float) -> bool:
 
 
 def _labels_needed(step: Step, target: float) -> int:
-    """How many labels of the whole run bring enough that reach a threshold.
+    """Return about how many labels of the whole run would certify a threshold.
 
-    Enough are so many that an exact one-sided test finds their share of yes with about
-    80 %.
+    Only labels of scores from the threshold on count. They must be so many that an exact
+    one-sided test finds their share of yes with a probability of about 80 %.
     """
     share_of_yes = step.n_yes / step.n_labels
     deviation_at_target = _Z_ALPHA * sqrt(target * (1 - target))

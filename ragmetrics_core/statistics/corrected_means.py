@@ -178,7 +178,14 @@ def _correct_labels(
     weights: Sequence[float],
     unlabelled_mean: float,
 ) -> list[float]:
-    """Each label less what its score exceeds the other samples' mean score by, weighted."""
+    """Subtract from each label how far its score exceeds the mean, times its weight.
+
+    Args:
+        labels: The labels, 1 or 0.
+        scores: Their scores.
+        weights: The weight of the correction of each label.
+        unlabelled_mean: The mean score of the samples without a label.
+    """
     corrected = []
     for label, weight, score in zip(labels, weights, scores, strict=True):
         excess = score - unlabelled_mean

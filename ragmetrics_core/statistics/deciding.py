@@ -110,7 +110,7 @@ def _n_outside(sorted_scores: Sequence[float], low: float, high: float) -> int:
 
 
 def mean_outside(rows: Sequence[Labelled], low: float, high: float) -> Outside:
-    """What a judge decides outside a band, as the mean over the sources of rows."""
+    """Measure what a judge decides outside a band, as the mean over sources."""
     sources = _sources(rows).values()
     return _mean([source.outside(low, high) for source in sources])
 
@@ -156,10 +156,10 @@ def choose_band(
 
 
 def fewest_rows(loss: float) -> int:
-    """Fewest labelled rows from which a band for a loss can be known at all.
+    """Return the fewest labelled rows that can show a band to keep a loss.
 
-    If a judge loses more than this share, some of so many rows show it with a
-    probability of 95 %. Of fewer rows none may be lost by chance alone.
+    If a judge loses more than this share of all rows, that many rows hold a lost one
+    with a probability of 95 %. In fewer rows chance may hide the loss.
 
     Args:
         loss: The share that may be lost, above 0.

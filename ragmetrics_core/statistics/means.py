@@ -272,7 +272,10 @@ def _ones(count: int) -> "array[float]":
 def _parts_by_cluster(
     values: Sequence[float], cluster_numbers: Sequence[int]
 ) -> list[tuple["array[float]", "array[int]"]]:
-    """Values and their cluster numbers in parts of bounded size; a cluster is in one part."""
+    """Divide values and their cluster numbers into parts, a whole cluster in each part.
+
+    The parts have about as many values as are handled at a time.
+    """
     n_parts = len(values) // _BLOCK + 1
     parts = [(array("d"), array("q")) for _ in range(n_parts)]
     for value, cluster_number in zip(values, cluster_numbers, strict=True):

@@ -126,7 +126,13 @@ def _share_of_patterns(tables: Sequence[Sequence[float]], observed: float) -> fl
 def _n_draws_that_reach(
     tables: Sequence[list[float]], observed: float, draw: random.Random
 ) -> int:
-    """How many random sign patterns have a sum at least as far from zero."""
+    """Count the random sign patterns whose sum is at least as far from zero.
+
+    Args:
+        tables: For each block of changes its sums under all patterns of signs.
+        observed: The distance from zero that was observed.
+        draw: The source of randomness.
+    """
     # A byte picks from each table: the last one may be shorter, and is repeated.
     full_tables = [table * (256 // len(table)) for table in tables]
     n_reached = 0
@@ -145,7 +151,11 @@ def _signed_sums(changes: Sequence[float]) -> list[float]:
 
 
 def mcnemar(first_only: int, second_only: int) -> float:
-    """Exact two-sided McNemar test on the pairs in which only one side shows the trait.
+    """Compute the p-value of McNemar's exact two-sided test.
+
+    Args:
+        first_only: Pairs in which only the first side shows the trait.
+        second_only: Pairs in which only the second side does.
 
     Source:
         McNemar (1947), Psychometrika 12(2); the exact binomial form.
@@ -177,9 +187,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def standard_error(
     differences: Sequence[float], cluster_numbers: Sequence[int]
 ) -> float:
-    """Return the standard error with a pair added at each end.
+    """Return the standard error of the mean difference, with two made-up pairs.
 
-    Without them mostly tied pairs would promise to detect anything.
+    They have the differences −1 and +1. Without them pairs that are mostly equal would
+    have hardly any error, and promise to detect anything.
     """
     low, high = one_sided_bounds(differences, cluster_numbers)
     z = NormalDist().inv_cdf(0.95)

@@ -228,7 +228,7 @@ def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
 
 
 def _disagreement(unit: Sequence[bool]) -> float:
-    """Ordered pairs of labels of one unit that differ, per label it could be paired with."""
+    """Count the ordered pairs of different labels of a unit, per possible partner."""
     n_yes = sum(unit)
     n_no = len(unit) - n_yes
     n_others = len(unit) - 1

@@ -6,9 +6,9 @@ _PARTS = 16
 
 
 def n_repeats(numbers: Sequence[int]) -> int:
-    """How many numbers stood in the sequence before.
+    """Count the numbers of a sequence that repeat an earlier one.
 
-    They are counted part by part, so that no set of all of them takes memory.
+    The sequence is counted part by part, so that no set of all numbers takes memory.
     """
     n_different = 0
     for part in range(_PARTS):

@@ -369,9 +369,10 @@ def join_outcomes(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 def score_of_pair(after: Score, before: Score) -> tuple[float, float]:
-    """Lowest and highest score of a pair, (after − before + 1) / 2.
+    """Return the lowest and the highest score of a pair: (after − before + 1) / 2.
 
-    A pair with an undefined score is left out.
+    A change from −1 to 1 becomes a score from 0 to 1, which a gate takes. A score that
+    is not known may be anything, so the score of the pair is a range.
     """
     lowest_after, highest_after = _ends(after)
     lowest_before, highest_before = _ends(before)
