@@ -275,7 +275,7 @@ class BM25:
             self._index.index(words_by_chunk, show_progress=False)
 
     def __call__(self, question: str, count: int) -> list[Context]:
-        """The ``count`` best chunks for a question, best first, with their scores.
+        """Return the ``count`` best chunks for a question, best first, with scores.
 
         Without a word that the question and the chunks share, every score is 0.
         """

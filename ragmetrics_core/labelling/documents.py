@@ -98,7 +98,7 @@ def _next_start(text: str, start: int, end: int, overlap: int) -> int:
 
 
 def _end_of_chunk(text: str, start: int, size: int) -> int:
-    """Where the chunk ends that begins at ``start`` and has at most ``size`` characters.
+    """Find where a chunk from ``start`` with at most ``size`` characters should end.
 
     It ends behind a paragraph; if none ends in the second half of what fits, behind a
     sentence; if none does, behind a word; else where it is full.

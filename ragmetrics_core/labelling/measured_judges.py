@@ -795,7 +795,7 @@ def _changes(row: LabelledSample) -> Iterator[tuple[str, Sample]]:
 
 
 def _shares(observations: Iterable[Observation]) -> list[Measured]:
-    """The share of observations of which each measure holds, over all and per source.
+    """Compute how often each measure holds, over all sources and for each.
 
     A ``Measured`` with source None is that over all sources. Intervals are Wilson's.
     """

@@ -262,10 +262,10 @@ def _from_aggrefact(row: Row) -> Row:
 
 
 def _from_ragtruth(row: Row, origins: Mapping[str, Row]) -> Row:
-    """A response of RAGTruth as a row of our form, with the texts that it was written from.
+    """Rewrite a response of RAGTruth, with its source texts, into a row of our form.
 
-    An empty row, of which no sample is made, if the data set says that the response was
-    cut off or wrongly refused to answer.
+    Returns an empty row, of which no sample is made, if the data set says that the
+    response was cut off or wrongly refused to answer.
 
     Args:
         row: The response; its ``labels`` are the spans that people found unsupported.
@@ -407,10 +407,15 @@ def _adherence(row: Row, source: str, label: Any) -> LabelledSample:
 
 
 def _support(row: Row, source: str, label: Any) -> LabelledSample:
-    """The sample with people's label: does what the answer cites support all of it?
+    """Label a sample by people: does what the answer cites support all of it?
 
-    Where the row does not say what is cited, all of the answer cites every context. The
-    label is what most people voted; ``label`` in the row is one vote or several.
+    If the row does not say what is cited, all of the answer counts as citing every
+    context.
+
+    Args:
+        row: The row.
+        source: Where the row comes from.
+        label: One vote or several; what most people voted becomes the label.
     """
     votes = votes_of(label, "supported")
     sample = sample_of(row)

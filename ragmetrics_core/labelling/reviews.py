@@ -139,11 +139,12 @@ class Item(Frozen):
 
 
 def review_items(labelled_set: sets.AnySet) -> list[Item]:
-    """Everything of a set that a person can decide, in the order of the set.
+    """List what people decide about in a set, in the order of the set.
 
-    Of a continuous set these are the cells of its documents' matrices: does this
-    context cover this fact? Of a discrete set they are its points: do these documents
-    hold the golden answer? Points of one id hold the same texts, and are decided once.
+    In a continuous set they decide for each fact and each context of a document (a cell)
+    whether the context covers the fact. In a discrete set they decide for each point
+    whether its documents hold the golden answer. Points of one id hold the same texts,
+    and are listed once.
     """
     if isinstance(labelled_set, sets.DiscreteSet):
         point_by_id = {point.id: point for point in labelled_set.points}
