@@ -427,7 +427,9 @@ def _marks_of(answer: str, citations: Sequence[Citation]) -> list[Mark]:
     their offsets.
     """
     spans = {(mark.start, mark.end) for mark in marks_in(answer, PLAIN_NUMBERS)}
-    spans.update(one.mark for one in citations if one.mark is not None)
+    for citation in citations:
+        if citation.mark is not None:
+            spans.add(citation.mark)
     marks: list[Mark] = []
     for start, end in sorted(spans):
         if not marks or start >= marks[-1].end:
@@ -449,7 +451,9 @@ def _sentences_cited_for(
     ]
     if overlapped or not sentences:
         return overlapped
-    n_begun = bisect_right(sentences, citation.start, key=lambda one: one.start)
+    n_begun = bisect_right(
+        sentences, citation.start, key=lambda statement: statement.start
+    )
     return [max(n_begun - 1, 0)]
 
 
@@ -492,8 +496,12 @@ class _Stripped:
         beginning of a line belongs to the sentence that follows on this line. If the
         answer has no sentence, the mark's own span is returned.
         """
-        n_begun = bisect_left(self.statements, mark.start, key=lambda one: one.start)
-        n_ended = bisect_right(self.statements, mark.start, key=lambda one: one.end)
+        n_begun = bisect_left(
+            self.statements, mark.start, key=lambda statement: statement.start
+        )
+        n_ended = bisect_right(
+            self.statements, mark.start, key=lambda statement: statement.end
+        )
         previous = self.statements[n_begun - 1] if n_begun else None
         following = self.statements[n_ended] if n_ended < len(self.statements) else None
         line_start = self.answer.rfind("\n", 0, mark.start) + 1
@@ -676,8 +684,8 @@ def is_citations(value: object) -> bool:
     if not isinstance(value, (list, tuple)):
         return False
     return all(
-        isinstance(one, Mapping) and {"start", "end", "contexts"} <= one.keys()
-        for one in value
+        isinstance(element, Mapping) and {"start", "end", "contexts"} <= element.keys()
+        for element in value
     )
 
 

@@ -167,7 +167,7 @@ def _usual_names_for_row(row: Row) -> Mapping[str, Sequence[str]]:
 
 @lru_cache(maxsize=64)  # the rows of one file have the same columns
 def _usual_names_leading_to(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
-    """The usual names of each field that are one of these columns, or a path into one."""
+    """Select the usual names of each field that lead to one of some columns."""
     plain_columns = {plain_name(column) for column in columns}
 
     def leads_to_a_column(usual_name: str) -> bool:

@@ -70,8 +70,8 @@ def turns_without_answer(
         last_user_turn = history[last_replies_start - 1]
         if _asks(last_user_turn.content, question):
             history = history[: last_replies_start - 1]
-    # The last replies, where the history does not show this question, may still be this
-    # answer in other words around it. So even a short answer counts in them.
+    # Also if the history does not end with this question, its last replies may be this
+    # answer with words added. So even a short answer counts in them.
     return tuple(
         turn
         for index, turn in enumerate(history)

@@ -203,10 +203,10 @@ def _not_utf8(path: Path, likely: str, place: str = "") -> InputError:
 def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
     """Refuse to write a file whose path leads elsewhere by a link.
 
-    Refused are a path that is a link out of its folder, and a path that leads out of
-    the working folder because a folder in it is a link. A folder that somebody else
-    made may hold such links, e.g. to a file in the user's home. What is no regular
-    file, such as ``/dev/stdout``, passes: nothing there can be destroyed.
+    A path is refused if it is a link out of its folder, or if a folder in it is a link
+    out of the working folder. A folder from somebody else may hold such links, e.g. to a
+    file in the user's home. A path to no regular file, such as ``/dev/stdout``, passes:
+    nothing there can be destroyed.
 
     Args:
         path: The file that is to be written.

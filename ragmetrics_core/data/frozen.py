@@ -65,9 +65,9 @@ class _SignatureOfFields:
     """
 
     def __get__(self, instance: object, owner: type[BaseModel]) -> Signature:
-        """The signature of a class of models: how an object of it is made.
+        """Return the signature of a class of models: how an object of it is made.
 
-        Where the class's own ``__init__`` names its parameters, the signature is that
+        If the class has an ``__init__`` that names its parameters, the signature is that
         of ``__init__`` without ``self``. Else it has a keyword for each field.
         """
         if instance is not None:  # this is no signature for calling an object
@@ -213,11 +213,11 @@ def check_number(
     """Refuse, by ``SettingError``, a setting that is no finite number, or too small.
 
     Args:
-        where: The setting, as it is told.
+        where: The setting's name, for the message.
         value: What was given.
-        least: The least that it may be.
-        whole: Whether it must be a whole number.
-        above: Whether it must be more than ``least``.
+        least: The lowest number allowed.
+        whole: Whether only whole numbers are allowed.
+        above: Whether ``least`` itself is not allowed.
     """
     is_number = isinstance(value, int if whole else (int, float))
     is_truth_value = isinstance(value, bool)  # which Python counts as an int

@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 
 def wilson(successes: float, count: int, level: float = 0.95) -> tuple[float, float]:
-    """Confidence interval for a binomial share.
+    """Return a confidence interval for a share of successes, Wilson's.
 
     Args:
         successes: Number of successes, 0 … count.

@@ -48,7 +48,7 @@ class Signature(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _of_line(cls, line: Any) -> Any:
-        """The fields of a signature that is written as one line; see the class's example.
+        """Read the fields of a signature from its one-line form, as ``str`` writes it.
 
         Bars divide the line into parts: the metric, its version, its settings, the
         judge, and details of the judge. The name of a metric or judge may hold anything

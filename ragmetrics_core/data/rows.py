@@ -385,9 +385,9 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _explain(error: ValidationError, found_by_field: _Found) -> str:
-    """The first problem in words: which field needs what, and the type that was found.
+    """Describe the first problem: which field needs what, and the type that it has.
 
-    A value's text is never told.
+    The text of a value is never shown.
     """
     problem = error.errors(include_url=False)[0]
     location = problem["loc"]  # the field, then keys and indices within it

@@ -108,10 +108,10 @@ class ProjectFile(NamedTuple):
 def project_settings(
     folder: Path, *, decided: Collection[str] = (), as_it_is: bool = False
 ) -> ProjectSettings:
-    """The settings that the file of a folder gives, without those decided elsewhere.
+    """Read the settings in a folder's file, without those that are decided elsewhere.
 
-    A setting that a variable of the environment gives is decided there. A file may
-    choose code to run, an address or a place outside of its folder only if the user
+    A setting is decided elsewhere if a variable of the environment gives it. A file may
+    choose code to run, an address or a path outside of its folder only if the user
     trusts the file.
 
     Args:

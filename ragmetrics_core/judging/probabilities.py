@@ -257,9 +257,9 @@ def probability_of_positive(
 ) -> Weight | None:
     """Return the probability of the positive label, from the alternatives of a token.
 
-    It is the share of the positive label among the positive and all negative ones. A
-    question may also have a label that is neither, such as "unclear" (``aside``);
-    it has no part in the share.
+    It is the probability of the positive label, divided by that of the positive and all
+    negative ones together. A question may also have a label that is neither, such as
+    "unclear" (``aside``); it is left out.
 
     Args:
         listed: The label of each alternative (None for anything else) and its natural

@@ -185,7 +185,7 @@ class CitationEvidence(Evidence, extra="ignore"):
     )
 
     def verdicts(self) -> list[str]:
-        """Recall and precision as fractions, then each sentence with a fault."""
+        """Return lines with recall and precision as fractions, then each fault."""
         lines = [
             f"recall {self.supported}/{self.claims} = {self.recall:.2f}: supported"
             " sentences / sentences with a claim"
@@ -484,8 +484,8 @@ class CitationQuality(Metric):
         """Judge the sentences that cite nothing: which of them make a claim?
 
         Returns:
-            By its place each such sentence, a claim being uncited; or why the judge did
-            not answer.
+            Each such sentence by its index, with the fault "uncited" if it makes a
+            claim; ``NotAnswered`` if the judge did not answer.
         """
         statements = answer.statements
         places = [

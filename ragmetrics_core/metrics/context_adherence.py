@@ -542,8 +542,9 @@ class ContextAdherence(Metric):
     ) -> Outcome:
         """Return the outcome of all polls.
 
-        It is failed where no majority of the polls was answered, undefined where most
-        say that the answer makes no claim, and else the share of polls that say yes.
+        - failed: no majority of the polls was answered;
+        - undefined: most polls say that the answer makes no claim;
+        - else a score: the share of polls that say yes, or the probability of yes.
         """
         n_answered = len(polls.replies)
         if n_answered == 0 and polls.failures:
@@ -584,7 +585,7 @@ class ContextAdherence(Metric):
     def _find_cause(
         self, parts: Mapping[str, Part], *, in_windows: bool
     ) -> Generator[Batch, Replies, dict[str, object]]:
-        """Return a hypothesis why the answer does not adhere, by one more question.
+        """Ask for the likely cause of a low score, by one more question.
 
         Args:
             parts: What the judge is shown.
@@ -819,9 +820,9 @@ def _unsupported_claims(no_polls: Sequence[Poll]) -> tuple[str, ...]:
 def _with_verdict_of_token(polls: Asked[Poll]) -> Asked[Poll]:
     """Replace the verdict of a single poll by the one that its token makes likelier.
 
-    A judge draws its reply at random, so that a reply may hold the less likely verdict.
-    Where it does, the verdict is turned, and the reason says so. Several polls, and a
-    poll without a probability of a token, stay as they are.
+    A model draws its reply at random, so that a reply may hold the less likely verdict.
+    Then the verdict is replaced, and the reason says so. Several polls, and a poll
+    without a probability of its token, are returned as they are.
     """
     if polls.asked != 1 or not polls.weights:
         return polls

@@ -159,7 +159,7 @@ def _typed_question(question: RateRecall) -> list[Typed]:
 def _rating_of_probabilities(
     question: RateRecall, answers: Sequence[Chances]
 ) -> Asked[Rating]:
-    """Return the rating that probabilities of the bands amount to.
+    """Make a rating from the probabilities of the bands.
 
     The band of the rating is the likeliest one. The score is the mean of the bands'
     middles, weighed by the probabilities. A mean outside of the likeliest band is moved

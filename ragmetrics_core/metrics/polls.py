@@ -215,15 +215,15 @@ def poll_by_claims(
 
     A window is some of the contexts, or a piece of one. The judge is asked about each
     claim in one window after the other, until a window supports the claim. A window
-    that is too long for the judge is divided. The result has as many polls as the
-    question wants.
+    that is too long for the judge is divided. The result has as many polls as
+    ``whole_answer`` wants.
 
     Args:
         whole_answer: The question that is too long for the judge.
         listing: How claims are listed.
 
     Returns:
-        The polls, or why there are none: the claims could not be listed, or a poll
+        The polls. ``NotAnswered`` if the claims could not be listed, or if a poll
         failed for another reason than its length.
     """
     claims = yield from _ask_for_claims(whole_answer, listing)
@@ -285,11 +285,13 @@ def _first_windows(whole_answer: Adherent) -> list[tuple[str, ...]]:
 def _judge_claims_in_window(
     window: tuple[str, ...], claims: Sequence[str], whole_answer: Adherent
 ) -> Generator[Batch, Replies, dict[str, Asked[Poll]] | NotAnswered]:
-    """Polls by claim: does this window of the contexts support the claim?
+    """Ask for each claim whether a window (a piece) of the contexts supports it.
 
-    The longest claim is asked about first: its reply shows whether the window is small
-    enough for the judge. Where the question about one claim is not answered, the reason
-    is returned instead of all polls.
+    The longest claim is asked about first: its reply shows whether the window is short
+    enough for the judge.
+
+    Returns:
+        The polls by claim; ``NotAnswered`` if any of the claims was not answered.
     """
     shorter_claims = sorted(claims, key=len)
     longest_claim = shorter_claims.pop()

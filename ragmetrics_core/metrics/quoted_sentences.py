@@ -44,13 +44,15 @@ _PARAGRAPHS = re.compile(r"\n[ \t]*\n")
 
 
 def holds_sentence(passage: str, statement: str) -> bool:
-    """Whether a passage says a statement in the same words, so that nobody need be asked.
+    """Tell whether a passage says a statement word for word, so that no judge is needed.
 
-    It does where the statement is a whole sentence of it, whatever the white space, and
-    nothing leaves a doubt what the sentence means. The statement is a sentence of three
-    words or more in English, without words that lean on another sentence, such as "it".
-    Nothing in the passage calls something false, and in the paragraph of the sentence
-    nothing is quoted, listed, asked, denied or made a condition.
+    The statement must be a whole sentence of the passage; white space does not matter.
+    Its meaning must also be certain:
+
+    - it has three words or more, is English, and has no word such as "it" that takes its
+      meaning from another sentence;
+    - nothing in the passage calls something false;
+    - nothing in its paragraph is quoted, listed, asked, denied or made a condition.
 
     Examples:
         >>> holds_sentence("It is old. The tower of Faro fell in May.", "The tower of Faro fell in May.")

@@ -128,8 +128,8 @@ def _short_name(name: str) -> str:
 def _full_names_by_alias() -> dict[str, str]:
     """Return our full names of metrics, by the names that people may write.
 
-    These are our own full and short names, and those of other libraries. Underscores are
-    left out of all but the short names, which have none unless they are full names.
+    These are our own full and short names, and the names in other libraries, without
+    underscores. A metric that has no short name is also listed by its full name as it is.
     """
     resource = files("ragmetrics_core.metrics").joinpath("aliases.toml")
     aliases_by_name: dict[str, list[str]] = tomllib.loads(resource.read_text("utf-8"))

@@ -30,9 +30,10 @@ def order_of_digest(question: str | None, texts: Iterable[str]) -> tuple[str, ..
 
 
 def opening(question: Question[Any]) -> dict[str, Any]:
-    """Return what every state begins with: a note, and the question of the sample.
+    """Return the beginning of a state: a note, and the question of the sample.
 
-    The application's rewrite of it and the earlier turns follow, where there are any.
+    A state holds, by name, the texts that a typed question is about. The application's
+    rewrite of the question and the earlier turns follow, if there are any.
     """
     state: dict[str, Any] = {"note": NOTE}
     part = question.parts.get("question")
