@@ -29,7 +29,7 @@ from ragmetrics_core.capture import (
     question,
     samples_of,
 )
-from ragmetrics_core.capture.arrivals import Arrivals
+from ragmetrics_core.capture.call_results import CallResults
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.passages import PASSAGE, share_a_passage
 from ragmetrics_core.data import RowError
@@ -2117,7 +2117,7 @@ def test_those_that_ran_beside_each_other_count_from_when_the_first_began(
         ]
         (document,) = path[-1].documents or ()
         first[document.id] = min([path[-1].began, *beside])
-    retrieved = Arrivals(Calls(Tree(root))).documents_retrieved()
+    retrieved = CallResults(Calls(Tree(root))).documents_retrieved()
     moments = [first[one.id] for one in retrieved or ()]
     assert len(moments) == len(paths)
     assert moments == sorted(moments)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.answer import FoundAnswer
-from ragmetrics_core.capture.arrivals import Arrivals
+from ragmetrics_core.capture.call_results import CallResults
 from ragmetrics_core.capture.calls import (
     Calls,
     end_of,
@@ -118,13 +118,13 @@ class ContextSearch:
         turn: The question, and the calls that were made for it.
         found_answer: The answer, and the call that wrote it.
         prompt_contents: What the prompts of the turn's calls show.
-        arrivals: What the searches and tools of the turn returned.
+        call_results: What the searches and tools of the turn returned.
     """
 
     turn: Turn
     found_answer: FoundAnswer
     prompt_contents: PromptContents
-    arrivals: Arrivals
+    call_results: CallResults
 
     @property
     def tree(self) -> Tree:
@@ -430,7 +430,7 @@ def by_everything_retrieved(search: ContextSearch) -> Contexts | None:
 
     samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: no model is called.
     """
-    documents = list(search.arrivals.documents_retrieved() or ())
+    documents = list(search.call_results.documents_retrieved() or ())
     handed_in = () if documents else search.tree.root.input_documents
     documents += [Document(node.text or "") for node in search.calls.context_tool_calls]
     documents += handed_in

@@ -6,7 +6,7 @@ answering call shows two. Then these two are the contexts, all three were retrie
 the ledger has one entry, for the search, with two of its three items marked as shown.
 
 The rules of the contexts stand in ``context_rules``. This stage and its parts
-(``context_rules``, ``prompt_contents``, ``arrivals``, ``origins``, ``retrieved``, ``brought``)
+(``context_rules``, ``prompt_contents``, ``call_results``, ``origins``, ``retrieved``, ``ledger_entries``)
 are the only ones that locate texts.
 """
 
@@ -16,12 +16,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ragmetrics_core.capture.answer import FoundAnswer
-from ragmetrics_core.capture.arrivals import Arrivals
-from ragmetrics_core.capture.brought import LedgerEntry, ShownToAnswer, arrival_of_named
+from ragmetrics_core.capture.call_results import CallResults
 from ragmetrics_core.capture.context_rules import (
     Contexts,
     ContextSearch,
     contexts_of,
+)
+from ragmetrics_core.capture.ledger_entries import (
+    LedgerEntry,
+    ShownToAnswer,
+    entry_of_named_contexts,
 )
 from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.capture.passage_notes import Passages
@@ -82,7 +86,7 @@ def evidence(
     turn: Turn,
     found_answer: FoundAnswer,
     prompt_contents: PromptContents,
-    arrivals: Arrivals,
+    call_results: CallResults,
 ) -> AnswerEvidence:
     """Find what one answer of a turn could rest on.
 
@@ -90,21 +94,21 @@ def evidence(
         turn: The question, and the calls that were made for it.
         found_answer: The answer, and the call that wrote it.
         prompt_contents: What the prompts of the turn's calls show.
-        arrivals: What the searches and tools of the turn returned.
+        call_results: What the searches and tools of the turn returned.
     """
-    search = ContextSearch(turn, found_answer, prompt_contents, arrivals)
+    search = ContextSearch(turn, found_answer, prompt_contents, call_results)
     contexts = contexts_of(search)
     # where the user named the contexts, what the prompts show does not matter
     is_named = contexts.evidence_from == "named"
     shown = None if is_named else search.shown
     contributing_calls = _contributing_calls(found_answer.writing_call, shown)
-    retrieved = retrieved_of(turn, found_answer, contexts, shown, arrivals)
+    retrieved = retrieved_of(turn, found_answer, contexts, shown, call_results)
     entries, earlier_calls = _ledger_entries(
         search, contexts, contributing_calls, retrieved
     )
     if is_named and contexts.items and not entries:
         # no call was recorded that returned the contexts that contexts_from= names
-        entries = (arrival_of_named(contexts.items, turn.tree.root),)
+        entries = (entry_of_named_contexts(contexts.items, turn.tree.root),)
         contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
 
     tools = tools_of_text(contexts, entries, turn.calls)
@@ -119,7 +123,7 @@ def evidence(
         contributing_calls=contributing_calls,
         ledger_entries=entries,
         earlier_calls=earlier_calls,
-        order=arrivals.order,
+        order=call_results.order,
         unnamed_tools=tools.to_name,
         warnings=(*contexts.warnings, *retrieved.warnings, *tools.warnings),
     )
@@ -144,14 +148,14 @@ def _ledger_entries(
         turns. Each says which of its items the answer was shown.
     """
     turn = search.turn
-    arrivals = search.arrivals.arrivals_to_list(
+    results = search.call_results.results_for_ledger(
         search.found_answer.text, turn.tree.earlier_calls, retrieved.by_step
     )
     prompts = _messages_shown(search.found_answer.writing_call, contributing_calls)
     shown_to_answer = ShownToAnswer(
         contexts.by_key, prompts, turn.texts_besides_documents
     )
-    return shown_to_answer.calls_as_shown(arrivals, turn.tree.earlier_calls)
+    return shown_to_answer.all_entries_as_shown(results, turn.tree.earlier_calls)
 
 
 def _contributing_calls(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.answer import FoundAnswer
-from ragmetrics_core.capture.arrivals import Arrivals
+from ragmetrics_core.capture.call_results import CallResults
 from ragmetrics_core.capture.calls import names_of
 from ragmetrics_core.capture.context_rules import Contexts
 from ragmetrics_core.capture.origins import match_contexts
@@ -55,7 +55,7 @@ def retrieved_of(
     found_answer: FoundAnswer,
     contexts: Contexts,
     shown: ShownToCall | None,
-    arrivals: Arrivals,
+    call_results: CallResults,
 ) -> Retrieved:
     """Find what was retrieved for an answer, and what became of it.
 
@@ -65,13 +65,13 @@ def retrieved_of(
         contexts: The contexts of the answer.
         shown: What the answering call was shown; None if that is not known, and where
             the user named the contexts, so that it does not matter.
-        arrivals: What the searches and tools of the turn returned.
+        call_results: What the searches and tools of the turn returned.
     """
     context_by_key = contexts.by_key
-    by_step = arrivals.documents_of_steps(context_by_key)
+    by_step = call_results.documents_of_steps(context_by_key)
     # contexts that the user named have numbers for keys, which are no documents' keys
     shown_keys = () if contexts.evidence_from == "named" else contexts.keys
-    documents = arrivals.documents_retrieved(shown_keys, by_step)
+    documents = call_results.documents_retrieved(shown_keys, by_step)
     documents_by_search = {**turn.calls.retrievals, **by_step}
 
     # which context shows which document

@@ -14,7 +14,7 @@ back.
 from collections.abc import Iterator
 
 from ragmetrics_core.capture.answer import FoundAnswer, answers
-from ragmetrics_core.capture.arrivals import Arrivals
+from ragmetrics_core.capture.call_results import CallResults
 from ragmetrics_core.capture.citing import CitationsFound, cited_by
 from ragmetrics_core.capture.conversations import BY_WORDS
 from ragmetrics_core.capture.evidence import AnswerEvidence, evidence
@@ -70,12 +70,14 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
     if turn is None:
         return []
     # which documents each model was shown in its prompt
-    showings = PromptContents(turn.calls, turn.texts_besides_documents, turn.question)
-    arrivals = Arrivals(turn.calls)  # what each search or tool returned
+    prompt_contents = PromptContents(
+        turn.calls, turn.texts_besides_documents, turn.question
+    )
+    call_results = CallResults(turn.calls)  # what each search or tool returned
     samples = []
-    for answer in answers(turn, showings):
+    for answer in answers(turn, prompt_contents):
         # what the answer could rest on: its contexts, and what was retrieved
-        answer_evidence = evidence(turn, answer, showings, arrivals)
+        answer_evidence = evidence(turn, answer, prompt_contents, call_results)
         citations = cited_by(turn, answer, answer_evidence)
         # the evidence of each call, of earlier turns too
         call_table = ledger(turn, answer_evidence)

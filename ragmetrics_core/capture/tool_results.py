@@ -1,6 +1,6 @@
 """What the result of a tool is made of: documents that it found, or words that a model wrote. Pure.
 
-A part of stage 3, for ``arrivals``. A tool's text may show the documents of a search
+A part of stage 3, for ``call_results``. A tool's text may show the documents of a search
 inside the tool: text and search are then one call. Or a model wrote the text, alone or
 in a **frame**: fixed words of the application around it. In "Response: It fell in
 1874." the frame is "Response:".

@@ -1,4 +1,8 @@
-"""Tools whose text may be evidence, and that the user has to name. A part of stage 3."""
+"""Tools whose text may be evidence, and that the user has to name. A part of stage 3.
+
+A tool that returns "It fell in 1874." may have searched, or may be a calculator. Nobody
+can tell but the user, who names searching tools by ``context_tools=``.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from ragmetrics_core.capture.brought import LedgerEntry
 from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.context_rules import Contexts
+from ragmetrics_core.capture.ledger_entries import LedgerEntry
 from ragmetrics_core.capture.passages import (
     is_long_enough,
     shares_a_passage_with_any,
@@ -25,8 +29,9 @@ class ToolsOfText:
     """Tools whose text may be evidence.
 
     Attributes:
-        with_text: These tools.
-        to_name: Those of which the user has to say whether their text is a context.
+        with_text: Calls of all such tools.
+        to_name: Calls of the tools of which the user has to say whether their text is a
+            context.
         names_not_called: What the user named, if the run called no tool of such a name.
     """
 
@@ -55,19 +60,19 @@ def _names_of(tools: Sequence[Node]) -> list[str]:
 
 
 def tools_of_text(
-    contexts: Contexts, brought: Sequence[LedgerEntry], calls: Calls
+    contexts: Contexts, entries: Sequence[LedgerEntry], calls: Calls
 ) -> ToolsOfText:
     """Find the tools whose text may be evidence.
 
-    The user has to name none of them where other tools were named: these were left out.
-    But a name that is nearly that of one of the tools may be a slip.
+    If the user has named other tools, the user need not name these: they were left out
+    on purpose. But a name that is nearly that of one of the tools may be a slip.
 
     Args:
         contexts: The contexts of the answer.
-        brought: What each call of the turn brought.
+        entries: The ledger's entries for the calls of the turn.
         calls: The calls of the turn, with the names of tools that the user gave.
     """
-    with_text = _tools_beside_contexts(contexts, brought)
+    with_text = _tools_beside_contexts(contexts, entries)
     context_tools = calls.context_tools
     if not context_tools:
         return ToolsOfText(with_text, to_name=with_text)
@@ -83,31 +88,33 @@ def tools_of_text(
 
 
 def _tools_beside_contexts(
-    contexts: Contexts, brought: Sequence[LedgerEntry]
+    contexts: Contexts, entries: Sequence[LedgerEntry]
 ) -> tuple[Node, ...]:
-    """Tools whose text may be evidence, so that the user is told to name them.
+    """Find the calls of tools whose text may be evidence, though no context holds it.
 
-    These are all tools with text where there are no contexts, but for text that a model
-    wrote. Beside contexts, the text must be shown, be no mere number, and be no page
-    that a step made a context of.
+    A text that a model wrote is none: its entry is of the kind "written", not "tool".
+
+    Args:
+        contexts: The contexts of the answer.
+        entries: The ledger's entries for the calls of the turn.
     """
+    entries_with_text = [
+        entry
+        for entry in entries
+        if entry.result.kind == "tool" and entry.result.text is not None
+    ]
     if contexts.evidence_from is None:
-        arrivals = [brought_text.arrival for brought_text in brought]
-        return tuple(
-            arrival.node
-            for arrival in arrivals
-            if arrival.kind == "tool" and arrival.text is not None
-        )
+        # without contexts every tool's text may be evidence
+        return tuple(entry.result.call for entry in entries_with_text)
     if contexts.evidence_from == "named":
-        return ()
+        return ()  # the user said which texts are the contexts
     context_texts = [context.text for context in contexts.items]
     tools = []
-    for brought_text in brought:
-        arrival = brought_text.arrival
-        if arrival.kind != "tool" or not brought_text.shown:
-            continue
-        text = arrival.text or ""
-        is_made_a_context = shares_a_passage_with_any(text, context_texts)
-        if is_long_enough(text) and not is_made_a_context:
-            tools.append(arrival.node)
+    for entry in entries_with_text:
+        text = entry.result.text or ""
+        if not entry.shown or not is_long_enough(text):
+            continue  # the answer was not shown it, or it is as short as "42"
+        # a step may have made a context of the tool's text
+        if not shares_a_passage_with_any(text, context_texts):
+            tools.append(entry.result.call)
     return tuple(tools)

@@ -1,0 +1,498 @@
+"""What each call of one turn returned as evidence. A part of stage 3.
+
+A **call result** is what one call returned that an answer may rest on: documents, a
+text or an error. A search tool that returned three pages is one call result with three
+documents; a calculator is one with the text "42". Whether the answer was shown any of
+it does not matter here. The ledger lists these results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.order import CallOrder, tools_of
+from ragmetrics_core.capture.origins import derives_from, keys_of_unmatched_contexts
+from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.rewriting import rewritten_documents
+from ragmetrics_core.capture.tool_results import (
+    documents_behind,
+    is_made_of_documents,
+    is_written_by_model,
+    repeated_reply,
+)
+from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node, Path
+from ragmetrics_core.data import Context, EvidenceCall
+
+Kind = Literal["retrieval", "tool", "given", "written"]
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """What one call returned that an answer may rest on.
+
+    Attributes:
+        kind: "retrieval" for what a search found, "tool" for another tool's text,
+            "given" for documents that the run was handed, "written" for a text that a
+            model wrote, as in the ledger.
+        call: The call.
+        documents: The documents that it returned; empty for a text or an error.
+        text: The text that it returned; None for documents, an error or an empty
+            result.
+        error: What the call failed with; None if it did not fail.
+    """
+
+    kind: Kind
+    call: Node
+    documents: tuple[Document, ...] = ()
+    text: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class CallResults:
+    """What the calls of one turn returned as evidence.
+
+    Attributes:
+        calls: The calls of the turn.
+    """
+
+    calls: Calls
+
+    @cached_property
+    def order(self) -> CallOrder:
+        """The order of the calls."""
+        return CallOrder(self.calls)
+
+    @cached_property
+    def all_results(self) -> list[CallResult]:
+        """The results of all calls, in the order in which the calls began."""
+        results: list[CallResult] = []
+        for node, path in self.calls.paths.items():
+            results += self._results_of_call(node, path[:-1])
+        return results
+
+    def results_for_ledger(
+        self,
+        answer: str | None,
+        earlier: Sequence[EvidenceCall],
+        documents_of_steps: Mapping[Node, tuple[Document, ...]],
+    ) -> list[CallResult]:
+        """Return the results that the ledger lists, in the order of the ledger.
+
+        Left out is a text that a model wrote and that the ledger has already: as the
+        answer, or among the texts of earlier turns.
+
+        Args:
+            answer: The answer of this turn; None if there is none.
+            earlier: The ledger's calls of earlier turns.
+            documents_of_steps: For each step that searched without the framework's
+                knowledge the documents that it found. They are results as well.
+        """
+        known_lines = {as_one_line(answer)}
+        for call in earlier:
+            if call.kind == "written":
+                known_lines.update(as_one_line(context.text) for context in call.items)
+        results = []
+        for result in self.all_results:
+            repeats_known_text = as_one_line(result.text) in known_lines
+            is_of_model = result.kind == "written"
+            if is_of_model and repeats_known_text and not self._may_be_read(result):
+                continue
+            results.append(result)
+        for step, documents in documents_of_steps.items():
+            results.append(CallResult("retrieval", step, documents))
+        return sorted(results, key=lambda result: self.order.sort_keys_of(result.call))
+
+    def documents_retrieved(
+        self,
+        shown_keys: Sequence[DocumentKey] = (),
+        documents_of_steps: Mapping[Node, tuple[Document, ...]] | None = None,
+    ) -> tuple[Document, ...] | None:
+        """Return the retrieved documents, each once, in the order of their searches.
+
+        Of searches that ran at the same time comes first the search whose documents the
+        answer was shown first.
+
+        Args:
+            shown_keys: The keys of the documents shown, in the order of the prompt.
+            documents_of_steps: For each step that searched without the framework's
+                knowledge the documents that it found; None for none.
+
+        Returns:
+            The documents; None if no call is known to have retrieved any.
+        """
+        documents_by_call = {**self.calls.retrievals, **(documents_of_steps or {})}
+        if not documents_by_call:
+            return None
+        # the identity of a document is its id, whatever became of its text
+        document_by_identity: dict[DocumentKey, Document] = {}
+        texts: set[str] = set()
+        for call in self._sort_retrievals(documents_by_call, shown_keys):
+            documents = documents_by_call[call]
+            if call.kind != "retriever":
+                # a tool or step may hand on what a retriever had found, or rewrite it
+                documents = tuple(
+                    document
+                    for document in self._without_rewritten(documents)
+                    if document.text not in texts
+                )
+            for document in documents:
+                document_by_identity.setdefault(document.identity, document)
+                texts.add(document.text)
+        return tuple(document_by_identity.values())
+
+    def _sort_retrievals(
+        self,
+        documents_by_call: Mapping[Node, Sequence[Document]],
+        shown_keys: Sequence[DocumentKey],
+    ) -> list[Node]:
+        """Sort retrieving calls by the time at which they began.
+
+        Calls that ran at the same time count as begun together. Of these comes first
+        the call whose documents were shown first, else the one that the ledger lists
+        first.
+
+        Args:
+            documents_by_call: The documents of each call.
+            shown_keys: The keys of the documents shown, in the order of the prompt.
+        """
+        began = self.order.earliest_concurrent_begin(documents_by_call)
+        n_shown = len(shown_keys)
+        rank_by_key: dict[DocumentKey, int] = {}
+        for rank, key in enumerate(shown_keys):
+            rank_by_key.setdefault(key, rank)
+
+        def position(node: Node) -> tuple[object, ...]:
+            ranks = [
+                rank_by_key.get(document.key, n_shown)
+                for document in documents_by_call[node]
+            ]
+            first_shown = min(ranks, default=n_shown)
+            return began[node], first_shown, self.order.sort_keys_of(node)
+
+        return sorted(documents_by_call, key=position)
+
+    def documents_of_steps(
+        self, contexts: Mapping[DocumentKey, Context]
+    ) -> dict[Node, tuple[Document, ...]]:
+        """Find the steps that searched without the framework's knowledge.
+
+        Such a step is a node of a graph that calls ``store.similarity_search``, or one
+        that makes documents of web pages (LangGraph's CRAG). It is recognised by a
+        context that it returned and no other call did.
+
+        Args:
+            contexts: The contexts, each by the key of the document of which it was
+                made.
+
+        Returns:
+            For each such step the documents that it found: the contexts that no other
+            call returned, and further documents that were not made of known ones.
+        """
+        known_documents: list[Document] = []
+        for result in self.all_results:
+            known_documents += result.documents
+        missing_keys = set(keys_of_unmatched_contexts(known_documents, contexts))
+        documents_by_step: dict[Node, tuple[Document, ...]] = {}
+        if not missing_keys:
+            return documents_by_step
+        for step in self.calls.steps_with_documents:
+            if not self._may_be_a_search(step):
+                continue
+            candidates = self._documents_perhaps_found_by(step, known_documents)
+            if missing_keys.isdisjoint(document.key for document in candidates):
+                continue
+            found = []
+            for document in candidates:
+                is_missing_context = document.key in missing_keys
+                if is_missing_context or not derives_from(
+                    document.text, known_documents
+                ):
+                    found.append(document)
+            documents_by_step[step] = tuple(found)
+            known_documents += found
+            missing_keys.difference_update(document.key for document in found)
+        return documents_by_step
+
+    def _documents_perhaps_found_by(
+        self, step: Node, known_documents: Sequence[Document]
+    ) -> tuple[Document, ...]:
+        """Return the documents of a step that it may have searched for.
+
+        Args:
+            step: The step.
+            known_documents: The documents of other calls; they are left out.
+        """
+        new_documents = _new_documents(step.documents, known_documents)
+        # a summary or translation that a step made of one document that it took
+        not_rewritten = self._without_rewritten(new_documents)
+        # a model's reply that was put into a document
+        return self.calls.without_texts_of_models(not_rewritten, end_of(step))
+
+    def _may_be_a_search(self, step: Node) -> bool:
+        """Whether a call that returned documents may have searched for them unseen."""
+        if step.kind not in ("step", "reranker"):
+            return False  # an agent's documents come from calls of its own
+        path = self.calls.paths[step]
+        return not self._is_told_by_one_of(path)
+
+    def _without_rewritten(self, documents: Iterable[Document]) -> tuple[Document, ...]:
+        """Leave out the documents that a step made of documents that it took."""
+        return tuple(
+            document
+            for document in documents
+            if document.key not in self._rewritten_keys
+        )
+
+    @cached_property
+    def _rewritten_keys(self) -> frozenset[DocumentKey]:
+        """The keys of the documents that steps made of documents that they took."""
+        keys: set[DocumentKey] = set()
+        for step in self.calls.steps_with_documents:
+            later_lists = self.calls.lists_after(end_of(step))
+            for document in rewritten_documents(step, later_lists):
+                keys.add(document.key)
+        return frozenset(keys)
+
+    def _may_be_read(self, result: CallResult) -> bool:
+        """Whether an agent's model may have read a text that a tool returned.
+
+        It may if it was called after the tool. False for a text that no tool returned.
+        """
+        if result.call.kind != "tool":
+            return False
+        tools_around = tools_of(self.calls.paths[result.call][:-1])
+        for call in self.order.model_calls:
+            # calls inside the same tools are those of one agent
+            is_same_agent = tools_of(self.calls.paths[call]) == tools_around
+            if is_same_agent and call.began > result.call.began:
+                return True
+        return False
+
+    def _is_told_by_one_of(self, path: Path) -> bool:
+        """Whether one of some calls stands in the ledger for all that happens inside it.
+
+        A retriever does, and so does a tool that returns the documents found inside it.
+        """
+        return any(
+            call.kind == "retriever" or call in self._tools_made_of_documents
+            for call in path
+        )
+
+    @cached_property
+    def _tools_made_of_documents(self) -> frozenset[Node]:
+        """The tools whose result only presents the documents found inside them."""
+        tools = [node for node in self.calls.nodes if node.kind == "tool"]
+        return frozenset(tool for tool in tools if is_made_of_documents(tool))
+
+    # What one call returned by itself
+
+    def _results_of_call(self, node: Node, above: Path) -> Iterator[CallResult]:
+        """Yield what one call returned by itself, by the kind of the call.
+
+        Nothing is yielded for a call inside a retriever, or inside a tool that returns
+        the documents found inside it: the outer call has them.
+
+        Args:
+            node: The call.
+            above: The calls around it, the outermost first.
+        """
+        if self._is_told_by_one_of(above):
+            return
+        if node.kind == "tool":
+            # a control tool hands over or asks a person, and returns no evidence
+            if not node.is_control and not self._is_repeated_later(node):
+                yield from self._results_of_tool(node)
+        elif node.kind == "retriever":
+            if node.error or node.documents is not None:
+                documents = _new_documents(node.documents)
+                yield CallResult("retrieval", node, documents, error=node.error)
+        elif node.kind == "model":
+            yield from self._new_summaries_in_prompt(node)
+        elif node.kind == "agent":
+            yield from self._documents_handed_in(node, above)
+            # the text of the outermost agent is the answer itself
+            if above and node.text:
+                yield from _answer_of_sub_run(node, above)
+            elif node in self.calls.retrievals:
+                yield from self._documents_not_retrieved_before(node)
+        else:
+            if node.kind == "step":
+                yield from self._documents_handed_in(node, above)
+            # steps count as retrievals only where no retriever or tool has documents
+            if node in self.calls.retrievals:
+                yield from self._documents_not_retrieved_before(node)
+
+    def _documents_handed_in(self, node: Node, above: Path) -> Iterator[CallResult]:
+        """Yield the documents that the run was handed with the question.
+
+        They stand among the inputs of the outermost call, and no search found them.
+        Nothing is yielded for any other call.
+
+        Args:
+            node: The call.
+            above: The calls around it, the outermost first.
+        """
+        # several runs that were joined stand below a root that is no call of the user
+        is_outermost_of_joined = len(above) == 1 and above[0].name in JOINED
+        if above and not is_outermost_of_joined:
+            return
+        retrieved: list[Document] = []
+        for documents in self.calls.retrievals.values():
+            retrieved += documents
+        handed_in = _new_documents(node.input_documents, retrieved)
+        if handed_in:
+            yield CallResult("given", node, handed_in)
+
+    def _new_summaries_in_prompt(self, model: Node) -> Iterator[CallResult]:
+        """Yield the summaries of earlier messages that no earlier prompt held."""
+        summaries = [
+            message.text for message in model.prompt if message.role == "summary"
+        ]
+        if not summaries:
+            return
+        earlier_texts: set[str] = set()
+        for call in self.order.model_calls:
+            if call.began < model.began:
+                earlier_texts.update(message.text for message in call.prompt)
+        for summary in dict.fromkeys(summaries):
+            if summary not in earlier_texts:
+                yield CallResult("written", model, text=summary)
+
+    def _documents_not_retrieved_before(self, step: Node) -> Iterator[CallResult]:
+        """Yield the documents of a step that no retrieval before it returned."""
+        if not step.documents:
+            return
+        documents_before: list[Document] = []
+        for node, documents in self.calls.retrievals.items():
+            if node.began < step.began:
+                documents_before += documents
+        introduced = self._without_rewritten(
+            _new_documents(step.documents, documents_before)
+        )
+        if introduced:
+            yield CallResult("retrieval", step, introduced)
+
+    def _results_of_tool(self, tool: Node) -> Iterator[CallResult]:
+        """Yield what a tool returned: an error, documents, a text, or a text and documents.
+
+        Nothing is yielded for a tool that never ended.
+        """
+        if tool.error:
+            kind: Kind = "retrieval" if self._has_searched(tool) else "tool"
+            yield CallResult(kind, tool, error=tool.error)
+        elif tool in self.calls.context_tool_calls:
+            # the user named it in context_tools, so that its text counts as a document
+            yield CallResult("retrieval", tool, (Document(tool.text or ""),))
+        elif tool in self._tools_made_of_documents:
+            # its text only presents documents
+            documents = _new_documents(documents_behind(tool))
+            yield CallResult("retrieval", tool, documents)
+        elif tool.ended is not None:
+            text = tool.text if (tool.text or "").strip() else None
+            kind = self._kind_of_text(tool, text)
+            # of '{"answer": "It fell."}' the reply of the model inside the tool is kept
+            reply = repeated_reply(tool)
+            yield CallResult(kind, tool, text=reply or text)
+            _, *inner_calls = tool.walk()
+            found_inside: list[Document] = []
+            for inner_call in inner_calls:
+                found_inside += inner_call.documents or ()
+            # calls inside the tool list their documents themselves
+            documents = _new_documents(tool.documents, found_inside)
+            if documents:
+                yield CallResult("retrieval", tool, documents)
+
+    def _has_searched(self, tool: Node) -> bool:
+        """Whether a tool is a search: it is named as one, gave documents or retrieved."""
+        if tool.name in self.calls.context_tools or tool.documents is not None:
+            return True
+        return any(node.kind == "retriever" for node in tool.walk())
+
+    def _kind_of_text(self, tool: Node, text: str | None) -> Kind:
+        """Tell the kind of a tool's text, as the ledger names it.
+
+        Returns:
+            "written" if a model wrote the text, "retrieval" if there is no text and the
+            user named the tool in ``context_tools``, else "tool".
+        """
+        if is_written_by_model(tool, self.calls.nodes):
+            return "written"
+        if text is None and tool.name in self.calls.context_tools:
+            return "retrieval"
+        return "tool"
+
+    def _is_repeated_later(self, tool: Node) -> bool:
+        """Whether a later run of the turn made the same tool call again.
+
+        A graph that is resumed runs the interrupted tool once more. Only the last time
+        counts.
+        """
+        if tool.tool_call_id is None:
+            return False
+        run = self._joined_run_of(tool)
+        for later in self.calls.nodes:
+            if later.kind != "tool" or later.tool_call_id != tool.tool_call_id:
+                continue
+            later_run = self._joined_run_of(later)
+            if later_run is None or later_run is run:
+                continue
+            if later.began > tool.began and later.query == tool.query:
+                return True
+        return False
+
+    def _joined_run_of(self, node: Node) -> Node | None:
+        """Return the run in which a call was made, where several runs were joined.
+
+        Joined runs stand below one root. None for the root, and in a single run.
+        """
+        path = self.calls.paths[node]
+        if path[0].name not in JOINED or len(path) == 1:
+            return None
+        return path[1]
+
+
+def _answer_of_sub_run(agent: Node, above: Path) -> Iterator[CallResult]:
+    """Yield the answer of a sub-agent or nested engine, unless a call around it returns the same.
+
+    Args:
+        agent: The sub-agent.
+        above: The calls around it, the outermost first.
+    """
+    texts_around = [caller.text for caller in above]
+    for caller in above:
+        if caller.kind == "tool":
+            texts_around.append(repeated_reply(caller))
+    lines_around = {as_one_line(text) for text in texts_around if text}
+    if as_one_line(agent.text) not in lines_around:
+        yield CallResult("written", agent, text=agent.text)
+
+
+def _new_documents(
+    documents: Sequence[Document] | None, before: Iterable[Document] = ()
+) -> tuple[Document, ...]:
+    """Return the documents that were not there before and that no call of the run wrote.
+
+    Documents are the same if they have the same id or the same text. An id counts where
+    it names one document alone (``shared_ids``).
+
+    Args:
+        documents: The documents; None counts as none.
+        before: The documents that were there before.
+    """
+    known_identities = set()
+    known_texts = set()
+    for document in before:
+        known_identities.add(document.identity)
+        known_texts.add(document.text)
+    new_documents = []
+    for document in documents or ():
+        is_of_model = document.author is not None
+        has_known_id = document.identity in known_identities
+        if not is_of_model and not has_known_id and document.text not in known_texts:
+            new_documents.append(document)
+    return tuple(new_documents)
