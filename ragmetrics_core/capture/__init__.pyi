@@ -33,14 +33,14 @@ from ragmetrics_core.capture.plain_values import documents_in as documents_in
 from ragmetrics_core.capture.plain_values import (
     drop_shown_documents as drop_shown_documents,
 )
+from ragmetrics_core.capture.plain_values import find_conversation as find_conversation
 from ragmetrics_core.capture.plain_values import find_instances as find_instances
 from ragmetrics_core.capture.plain_values import has_written as has_written
 from ragmetrics_core.capture.plain_values import history_in as history_in
-from ragmetrics_core.capture.plain_values import names_a_talk as names_a_talk
+from ragmetrics_core.capture.plain_values import names_a_history as names_a_history
 from ragmetrics_core.capture.plain_values import question_in as question_in
 from ragmetrics_core.capture.plain_values import question_in_state as question_in_state
 from ragmetrics_core.capture.plain_values import spoken as spoken
-from ragmetrics_core.capture.plain_values import talk_in as talk_in
 from ragmetrics_core.capture.plain_values import texts_in as texts_in
 from ragmetrics_core.capture.prompt_turns import (
     messages_up_to_question as messages_up_to_question,

@@ -17,7 +17,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from ragmetrics_core.capture.calls import FREE_TEXT, NO_ANSWER, STRUCTURED, Calls
+from ragmetrics_core.capture.calls import (
+    FREE_TEXT,
+    NO_ANSWER,
+    STRUCTURED,
+    Calls,
+    texts_not_of_models,
+)
 from ragmetrics_core.capture.letters import Text
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
 from ragmetrics_core.capture.passages import stands_apart
@@ -102,9 +108,7 @@ class AnswersReadLater:
             return
         messages: list[Text] = []
         for call in calls.models:
-            for message in call.prompt:
-                if message.role != "assistant":
-                    messages.append(Text(message.text))
+            messages += [Text(text) for text in texts_not_of_models(call)]
         _, last_sample = self._last_of(tree.task_or_thread)
         questions_of_run: Collection[str] = ()
         if questions is None:
@@ -116,11 +120,13 @@ class AnswersReadLater:
                 continue
             question = as_one_line(sample.question)
             is_last = sample is last_sample
-            if is_last and question and question in questions_of_run:
+            is_asked_again = bool(question) and question in questions_of_run
+            may_be_doubted = questions is None or question in questions
+            if is_last and is_asked_again:
                 self._doubt(recent_run, sample, _ASKED_AGAIN)
-            elif questions is not None and question not in questions:
-                continue
-            elif _is_given_as_material(sample, messages, is_last=is_last):
+            elif may_be_doubted and _is_given_as_material(
+                sample, messages, is_last=is_last
+            ):
                 self._doubt(recent_run, sample, _READ_LATER)
 
     def _last_of(self, task_or_thread: str) -> tuple[Tree, Sample] | tuple[None, None]:

@@ -452,7 +452,7 @@ class BackgroundEvaluator(Generic[Run]):
             future.add_done_callback(self._take_result)
 
     def _is_drawn(self, sample: Sample) -> bool:
-        """Whether a sample is among the share that is judged, by its conversation or id."""
+        """Return whether a sample is in the share that is judged, by its conversation or id."""
         name = sample.id
         if sample.ledger is not None and sample.ledger.conversation:
             name = sample.ledger.conversation

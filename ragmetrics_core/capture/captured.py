@@ -66,7 +66,7 @@ class UserValues:
 
 
 def sample_with(sample: Sample, update: Mapping[str, Any]) -> Sample:
-    """A validated sample with other values in some fields.
+    """Return a validated copy of a sample with other values in some fields.
 
     Contexts are shared, not copied.
     """

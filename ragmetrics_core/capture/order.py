@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
@@ -130,29 +130,43 @@ class CallOrder:
             chosen: The calls. Other calls do not count.
         """
         calls = list(chosen)
-        paths = self.calls.paths
-        # of each call on the way to chosen ones: its children on that way
-        branches_by_parent: dict[Node, set[Node]] = defaultdict(set)
-        # of each such call: when the first chosen call began that is it or inside it
-        first_begin_inside: dict[Node, float] = {}
-        for call in calls:
-            for node in paths[call]:
-                first_before = first_begin_inside.get(node, call.began)
-                first_begin_inside[node] = min(first_before, call.began)
-            for parent, branch in pairwise(paths[call]):
-                branches_by_parent[parent].add(branch)
-        # of each such call: the same of the siblings that overlap it
+        first_begin_inside = self._first_begin_inside(calls)
         first_begin_beside: dict[Node, float] = {}
-        for branches in branches_by_parent.values():
-            siblings = sorted(branches, key=lambda node: node.began)
+        for siblings in self._siblings_around(calls):
             first_begin_beside.update(_first_begin_beside(siblings, first_begin_inside))
         chosen_calls = set(calls)
         earliest: dict[Node, float] = {}
         for call in calls:
-            moments = [first_begin_beside.get(node, call.began) for node in paths[call]]
-            moments += [node.began for node in paths[call] if node in chosen_calls]
+            path = self.calls.paths[call]
+            moments = [first_begin_beside.get(node, call.began) for node in path]
+            # the call itself, and chosen calls around it
+            moments += [node.began for node in path if node in chosen_calls]
             earliest[call] = min(moments)
         return earliest
+
+    def _first_begin_inside(self, chosen: Iterable[Node]) -> dict[Node, float]:
+        """Return for chosen calls, and calls around them, when the first chosen began.
+
+        The chosen call is the call itself, or stands inside it.
+        """
+        first_begin_inside: dict[Node, float] = {}
+        for call in chosen:
+            for node in self.calls.paths[call]:
+                first_so_far = first_begin_inside.get(node, call.began)
+                first_begin_inside[node] = min(first_so_far, call.began)
+        return first_begin_inside
+
+    def _siblings_around(self, chosen: Iterable[Node]) -> Iterator[list[Node]]:
+        """Yield the chosen calls and the calls around them, those of one parent together.
+
+        Siblings are sorted by their beginning.
+        """
+        siblings_by_parent: dict[Node, set[Node]] = defaultdict(set)
+        for call in chosen:
+            for parent, child in pairwise(self.calls.paths[call]):
+                siblings_by_parent[parent].add(child)
+        for siblings in siblings_by_parent.values():
+            yield sorted(siblings, key=lambda node: node.began)
 
 
 def tools_of(path: Path) -> Path:

@@ -17,7 +17,7 @@ from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.passages import share_a_passage, stands_apart
 from ragmetrics_core.capture.transcripts import (
     EarlierConversation,
-    talk_of,
+    read_conversation,
     turns_of_fields,
 )
 from ragmetrics_core.capture.tree import Document, Message
@@ -296,11 +296,11 @@ def has_written(value: object) -> bool:
 def history_in(
     value: object, question: str | None = None, *, needs_question: bool = False
 ) -> tuple[Turn, ...]:
-    """Find the earlier turns of a conversation; see ``talk_in``."""
-    return talk_in(value, question, needs_question=needs_question).turns
+    """Find the earlier turns of a conversation; see ``find_conversation``."""
+    return find_conversation(value, question, needs_question=needs_question).turns
 
 
-def talk_in(
+def find_conversation(
     value: object,
     question: str | None = None,
     *,
@@ -346,7 +346,7 @@ def talk_in(
     if len(value) == 1:
         keys.extend(value)  # the only key, whatever its name is
     for key in keys:
-        earlier = talk_in(
+        earlier = find_conversation(
             value.get(key), question, depth=depth - 1, needs_question=needs_question
         )
         if earlier.turns or earlier.texts:
@@ -397,13 +397,13 @@ def _read_history(value: object, question: str | None) -> EarlierConversation:
         The turns; none for a value of another form.
     """
     if isinstance(value, str):
-        earlier = talk_of([value])
+        earlier = read_conversation([value])
         names_no_speaker = bool(earlier.doubts)
         return EarlierConversation() if names_no_speaker else earlier
     if isinstance(value, (list, tuple)) and value:
         if all(isinstance(element, str) for element in value):
             is_question_last = as_one_line(value[-1]) == as_one_line(question)
-            return talk_of(value[:-1] if is_question_last else value)
+            return read_conversation(value[:-1] if is_question_last else value)
         if all(isinstance(element, Mapping) for element in value):
             turns: list[Turn] = []
             for fields in value:
@@ -436,7 +436,7 @@ def _with_texts_as_answers(
     return messages_with_answers
 
 
-def names_a_talk(key: object) -> bool:
+def names_a_history(key: object) -> bool:
     """Return whether a name, such as "memory_notes", says that its value is a history."""
     return isinstance(key, str) and _HISTORY_LIKE_NAME.search(key) is not None
 
@@ -460,7 +460,7 @@ def _texts_without_speakers(
     names: list[str] = []
     texts: list[str] = []
     for key, notes in value.items():
-        if not names_a_talk(key):
+        if not names_a_history(key):
             continue
         earlier_texts = []
         for text in _texts_alone(notes):

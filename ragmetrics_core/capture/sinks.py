@@ -68,7 +68,7 @@ class JsonlSink(Sink):
 
 
 def checked_sinks(sinks: object) -> list[Sink]:
-    """The sinks of a watch, each of which can be written to.
+    """Return the sinks of a watch as a list, checked that each can be written to.
 
     Raises:
         SettingError: If it is no list of sinks.

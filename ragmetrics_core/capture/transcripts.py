@@ -106,7 +106,7 @@ class EarlierConversation:
     texts: tuple[str, ...] = ()
 
 
-def talk_of(texts: Sequence[str]) -> EarlierConversation:
+def read_conversation(texts: Sequence[str]) -> EarlierConversation:
     r"""The turns of a history that is a list of texts.
 
     Args:
@@ -118,10 +118,10 @@ def talk_of(texts: Sequence[str]) -> EarlierConversation:
         turn as the user's and the assistant's, whose is the last one.
 
     Examples:
-        >>> talk = talk_of(["Question: Open?\nAnswer: Yes.", "Question: When?\nAnswer: At ten."])
+        >>> talk = read_conversation(["Question: Open?\nAnswer: Yes.", "Question: When?\nAnswer: At ten."])
         >>> [f"{turn.role}: {turn.content}" for turn in talk.turns]
         ['user: Open?', 'assistant: Yes.', 'user: When?', 'assistant: At ten.']
-        >>> len(talk_of(["Open?", "Yes."]).doubts)
+        >>> len(read_conversation(["Open?", "Yes."]).doubts)
         1
     """
     texts = [text for text in texts if text.strip()]

@@ -303,10 +303,14 @@ class Turns(Generic[Run]):
             self._read_later.doubt_replaced_answer(joined_tree, calls)
         else:
             self._count_without_sample(joined_tree, runs_of_turn)
-        self._remember(joined_tree, samples)
+        self._remember_samples(joined_tree, samples)
+        return samples
+
+    def _remember_samples(self, tree: Tree, samples: Sequence[Sample]) -> None:
+        """Remember the samples of a run for later turns, and note problems of them."""
+        self._remember(tree, samples)
         self._unsampled.keep_words_of(samples)
         self._note_texts_of_tools(samples)
-        return samples
 
     def _note_texts_of_tools(self, samples: Iterable[Sample]) -> None:
         """Note a problem for each sample whose evidence is the text of tools alone.
@@ -406,13 +410,12 @@ class Turns(Generic[Run]):
         """
         joined_tree = self._place_tree(join_trees(runs, name))
         samples = samples_of(joined_tree, self._overrides)
-        self._unsampled.keep_words_of(samples)
         if is_final:
-            self._remember(joined_tree, samples)
-            self._note_texts_of_tools(samples)
+            self._remember_samples(joined_tree, samples)
         else:
             # into the copy for a trial: other waiting runs may be the next turn
             self.conversations.add(joined_tree, samples)
+            self._unsampled.keep_words_of(samples)
         return samples
 
     def _remember(self, tree: Tree, samples: Sequence[Sample]) -> None:

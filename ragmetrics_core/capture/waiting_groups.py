@@ -272,7 +272,8 @@ class WaitingGroups:
         groups_left_behind = _groups_left_behind(quotation_by_group, run, calls)
         for group in groups_left_behind:
             # nobody speaks after the answer, so that it may be a draft to be revised
-            if quotation_by_group[group] == "assistant's last words":
+            may_be_draft = quotation_by_group[group] == "assistant's last words"
+            if may_be_draft:
                 group.doubt(_MAY_GO_ON)
         shown_groups = groups_that_run_joins(
             [group for group in groups_of_task if group not in groups_left_behind],
@@ -285,13 +286,12 @@ class WaitingGroups:
         names_shown = _names_of_shown_documents(joined, shown_groups)
         joined.sibling_searches += self._sibling_searches_of(joined, names_shown)
         # a grade or a route is no free text, and answers nothing
-        wrote_text = any(calls.reply_forms[call] == FREE_TEXT for call in calls.models)
+        wrote_text = FREE_TEXT in calls.reply_forms.values()
         joined.add(run, is_answered=wrote_text)
         joined.was_read = True
         for shown_group in shown_groups:
-            is_after_question = (
-                quotation_by_group[shown_group.group] == "after its question"
-            )
+            quotation_of_answer = quotation_by_group[shown_group.group]
+            is_after_question = quotation_of_answer == "after its question"
             if is_after_question and not shown_group.shows_documents:
                 joined.doubt(_MAY_GO_ON)
         return joined

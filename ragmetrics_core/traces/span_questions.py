@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from ragmetrics_core.capture import documents_in, has_written, history_in, talk_in
+from ragmetrics_core.capture import (
+    documents_in,
+    find_conversation,
+    has_written,
+    history_in,
+)
 from ragmetrics_core.capture.plain_values import (
     find_instances,
     question_in,
@@ -52,7 +57,7 @@ def tell_question(tree: Tree, reading: Reading) -> None:
         tree.doubts += (_ASKED_IN_PROMPT,)
     if not is_run:
         return
-    handed_in = talk_in(reading.input)
+    handed_in = find_conversation(reading.input)
     tree.history = handed_in.turns or reading.history
     if not tree.history:
         tree.history = history_in(reading.output, question)

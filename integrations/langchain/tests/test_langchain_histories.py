@@ -22,7 +22,7 @@ from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from ragmetrics_core.capture.transcripts import talk_of
+from ragmetrics_core.capture.transcripts import read_conversation
 from ragmetrics_core.data.sample import Sample
 
 FERRY = "The Osta ferry crosses the lake every hour in summer."
@@ -226,7 +226,9 @@ def test_a_history_whose_texts_name_no_speaker_is_in_doubt(
 
 
 def test_a_text_with_words_before_its_first_label_names_no_speaker() -> None:
-    turns = talk_of(["Hello there.\nQuestion: Is there a bridge?", "There is."]).turns
+    turns = read_conversation(
+        ["Hello there.\nQuestion: Is there a bridge?", "There is."]
+    ).turns
     assert [turn.content for turn in turns] == [
         "Hello there.\nQuestion: Is there a bridge?",
         "There is.",

@@ -271,10 +271,12 @@ def _earlier_conversation(
     """
     if run.run_type != "chain":
         return capture.EarlierConversation()
-    in_inputs = capture.talk_in(inputs, question)
+    in_inputs = capture.find_conversation(inputs, question)
     if in_inputs.turns or in_inputs.texts:
         return in_inputs
-    in_state = capture.talk_in(output, question, needs_question=question is not None)
+    in_state = capture.find_conversation(
+        output, question, needs_question=question is not None
+    )
     if in_state.turns:
         return in_state
     loaded = capture.spoken(_loaded_messages(run))

@@ -697,12 +697,12 @@ def _conversation_in_texts(run: Run, asked: _UserText | None) -> EarlierConversa
     """
     question = None if asked is None else asked.text
     values = {
-        name: value for _, name, value in _inputs(run) if capture.names_a_talk(name)
+        name: value for _, name, value in _inputs(run) if capture.names_a_history(name)
     }
-    conversation = capture.talk_in(values, question)
+    conversation = capture.find_conversation(values, question)
     if conversation.turns or conversation.texts or asked is None:
         return conversation
-    return capture.talk_in({"history": asked.before}, question)
+    return capture.find_conversation({"history": asked.before}, question)
 
 
 def _message_lists_of_components(
@@ -828,5 +828,5 @@ def _messages(value: object) -> list[Message]:
     messages = [element for element in value if isinstance(element, Message)]
     if messages or not all(isinstance(element, Mapping) for element in value):
         return messages
-    conversation = capture.talk_in({"history": value})
+    conversation = capture.find_conversation({"history": value})
     return [Message(turn.role, turn.content) for turn in conversation.turns]

@@ -58,7 +58,7 @@ from ragmetrics_core.capture import (
     answer_text,
     evidence_in_reply,
     history_in,
-    names_a_talk,
+    names_a_history,
     spoken,
 )
 
@@ -230,7 +230,7 @@ def _talk_handed_in(fields: Mapping[str, object]) -> dict[str, Any]:
     """
     talk: dict[str, Any] = {}
     for name, value in fields.items():
-        if names_a_talk(name):
+        if names_a_history(name):
             talk[name] = _messages(value) or plain(value)
     return talk
 

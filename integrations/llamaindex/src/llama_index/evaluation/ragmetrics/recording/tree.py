@@ -162,7 +162,7 @@ def _earlier_conversation(
     turns_given = _turns_given_or_remembered(run)
     if turns_given:
         return _History(capture.EarlierConversation(turns_given))
-    in_fields = capture.talk_in(run.talk, asked_question)
+    in_fields = capture.find_conversation(run.talk, asked_question)
     if in_fields.turns:
         return _History(in_fields)
     if run.kind in ("model", "program"):
