@@ -152,14 +152,10 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     matches = features.align(answer, contexts)
     values = features.adherence(answer, contexts, matches)
     probability = _adherence_probability(answer, contexts, values, vectors=vectors)
-    # From 0.5 on the verdict is a yes; VETO is just below it.
-    if unknown_numbers:
-        # halves every probability, and keeps the order of answers with such a number
-        probability *= VETO
-    elif any(match.denied_terms for match in matches):
-        # leaves the probability of an answer that shares few words as low as it is
-        probability = min(probability, VETO)
-
+    are_terms_denied = any(match.denied_terms for match in matches)
+    probability = _veto_false_claims(
+        probability, has_unknown_numbers=bool(unknown_numbers), denies=are_terms_denied
+    )
     sentences = _support_of_sentences(answer, contexts, matches, context_numbers)
     if unknown_numbers:
         reason = _explain_unknown_numbers(unknown_numbers)
@@ -170,6 +166,27 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     if low <= probability <= high:
         reason = f"uncertain: {reason}"
     return _make_poll(probability, reason, sentences, matches)
+
+
+def _veto_false_claims(
+    probability: float, *, has_unknown_numbers: bool, denies: bool
+) -> float:
+    """Lower the probability of an answer that bears a sign of a false claim.
+
+    It ends below 0.5, from which on the verdict is a yes; ``VETO`` is just below.
+
+    Args:
+        probability: That the answer rests on its contexts, by the words they share.
+        has_unknown_numbers: Whether a number of the answer stands in no context.
+        denies: Whether the answer negates a term that the contexts do not negate.
+    """
+    if has_unknown_numbers:
+        # halves every probability, and keeps the order of answers with such a number
+        return probability * VETO
+    if denies:
+        # leaves the probability of an answer that shares few words as low as it is
+        return min(probability, VETO)
+    return probability
 
 
 def _adherence_probability(

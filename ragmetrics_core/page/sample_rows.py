@@ -183,17 +183,24 @@ def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
         n_by_value = Counter(value for value in values if value is not None)
         if not _is_filter(n_by_value):
             continue
-        facets[name] = {}
-        if len(facets) <= _FIELDS:
-            frequent_first = [value for value, _ in n_by_value.most_common()]
-            index_by_value = {
-                value: index for index, value in enumerate(frequent_first)
-            }
-            indices = [
-                None if value is None else index_by_value[value] for value in values
-            ]
-            facets[name] = {"values": frequent_first, "of": indices}
+        has_room = len(facets) < _FIELDS
+        facets[name] = _facet(values, n_by_value) if has_room else {}
     return facets
+
+
+def _facet(
+    values: Sequence[str | None], n_by_value: Counter[str]
+) -> dict[str, list[Any]]:
+    """Make the facet of one field: its values, and the index of each row's value.
+
+    Args:
+        values: The value of the field in each row; None in rows without the field.
+        n_by_value: How many rows have each value.
+    """
+    frequent_first = [value for value, _ in n_by_value.most_common()]
+    index_by_value = {value: index for index, value in enumerate(frequent_first)}
+    indices = [None if value is None else index_by_value[value] for value in values]
+    return {"values": frequent_first, "of": indices}
 
 
 def _is_filter(counts: Counter[str]) -> bool:

@@ -231,30 +231,32 @@ def decide(
     gate = gate.model_copy(update={"metric": name})
     if gate.by is None:
         outcome, reason = _decide(gate, measured, on, min_scored)
-        return Decision(
-            metric=name,
-            outcome=outcome,
-            sentence=f"{name}{reason}",
-            at_least=gate.at_least,
-        )
-    if gate.by not in measured.slices:
-        near = did_you_mean(gate.by, measured.slices)
-        raise SettingError(
-            f"the summary has no slices by {gate.by!r}{near}; make it with"
-            f" slices=[{gate.by!r}]"
-        )
-    summary_by_slice = measured.slices[gate.by]
-    decided_by_slice = {
-        slice_value: _decide(gate, summary, on, min_scored)
-        for slice_value, summary in sorted(summary_by_slice.items())
-    }
-    outcomes = [outcome for outcome, _ in decided_by_slice.values()]
+        sentence = f"{name}{reason}"
+    else:
+        decided_by_slice = {
+            slice_value: _decide(gate, summary, on, min_scored)
+            for slice_value, summary in _summaries_of_slices(measured, gate.by)
+        }
+        outcomes = [outcome for outcome, _ in decided_by_slice.values()]
+        outcome = _outcome_of_slices(outcomes)
+        sentence = _sentence_on_slices(gate, decided_by_slice)
     return Decision(
-        metric=name,
-        outcome=_outcome_of_slices(outcomes),
-        sentence=_sentence_on_slices(gate, decided_by_slice),
-        at_least=gate.at_least,
+        metric=name, outcome=outcome, sentence=sentence, at_least=gate.at_least
     )
+
+
+def _summaries_of_slices(measured: Summary, key: str) -> list[tuple[str, Summary]]:
+    """Return the summary of each slice by a key, in the order of the slices' values.
+
+    Raises:
+        SettingError: If the summary was made without slices by this key.
+    """
+    if key not in measured.slices:
+        near = did_you_mean(key, measured.slices)
+        raise SettingError(
+            f"the summary has no slices by {key!r}{near}; make it with slices=[{key!r}]"
+        )
+    return sorted(measured.slices[key].items())
 
 
 def all_in_words(decisions: Sequence[Decision], exit_code: int | None = None) -> str:

@@ -408,10 +408,9 @@ class ParkingStore(SqliteStore):
                 )
             raise
         except errors.JudgeError as error:
-            never_arrived = isinstance(error, (errors.Unreachable, errors.RateLimited))
-            may_pass = isinstance(error, errors.TransientJudgeError)
-            may_be_made = bool(file_id) and may_pass and not never_arrived
-            if may_be_made:  # the entry stays, by which the batch is looked for
+            has_file = file_id != ""
+            if has_file and _may_have_made_batch(error):
+                # the entry stays, by which the batch is looked for
                 logger.warning(
                     "a batch may have been made, and is looked for: %s", error
                 )
@@ -588,20 +587,10 @@ class ParkingStore(SqliteStore):
         if status == "completed" and n_entered == 0:
             is_lost = await self._is_lost(token)
         # requests that failed for a reason that may pass: the next run asks them again
-        count_failed = partial(batch_table.count_passing_failures, token)
-        n_failed = await self._run_and_commit(count_failed)
-        # the error that requests without an answer get in the file
-        error_code = _CODES_BY_STATUS.get(status)
-        n_unanswered = await self._run_and_commit(
-            partial(batch_table.forget_batch, token, error_code)
+        n_failed = await self._run_and_commit(
+            partial(batch_table.count_passing_failures, token)
         )
-        if error_code is None:
-            # the service refused the batch: requests without an answer were never asked
-            n_to_ask_again = n_failed + n_unanswered
-        else:
-            # requests without an answer have failed now; the new count holds those of
-            # them that have tries left
-            n_to_ask_again = await self._run_and_commit(count_failed)
+        n_unanswered, n_to_ask_again = await self._forget(token, status, n_failed)
         summary = _summary(state, n_entered - n_failed, n_to_ask_again)
         if status in ("failed", "cancelled") or is_lost:
             reason = reason_for_failure(model, state)
@@ -609,6 +598,32 @@ class ParkingStore(SqliteStore):
             raise errors.BatchFailed(f"{summary} by the next run {reason}".rstrip())
         is_complete = n_unanswered + n_failed == 0
         logger.log(logging.INFO if is_complete else logging.WARNING, "%s", summary)
+
+    async def _forget(self, token: str, status: str, n_failed: int) -> tuple[int, int]:
+        """Forget a batch that has ended, and say what becomes of its other requests.
+
+        Args:
+            token: The token of the batch.
+            status: Its status, as the service names it.
+            n_failed: How many requests failed for a reason that may pass.
+
+        Returns:
+            How many requests have no answer, and how many requests are asked again.
+        """
+        # the error that requests without an answer get in the file
+        error_code = _CODES_BY_STATUS.get(status)
+        n_unanswered = await self._run_and_commit(
+            partial(batch_table.forget_batch, token, error_code)
+        )
+        if error_code is None:
+            # the service refused the batch: requests without an answer were never asked
+            return n_unanswered, n_failed + n_unanswered
+        # Requests without an answer have failed now. The new count holds those of them
+        # that have tries left.
+        n_to_ask_again = await self._run_and_commit(
+            partial(batch_table.count_passing_failures, token)
+        )
+        return n_unanswered, n_to_ask_again
 
     async def _is_lost(self, token: str) -> bool:
         """Whether requests of a batch without any answer were asked for the first time.
@@ -675,6 +690,16 @@ class ParkingStore(SqliteStore):
                 " or name another"
             )
         return results[0]
+
+
+def _may_have_made_batch(error: errors.JudgeError) -> bool:
+    """Whether a service may have made a batch although the call ended in this error.
+
+    A time-out leaves that open. A service that could not be reached, or refused the
+    call, made none.
+    """
+    was_refused = isinstance(error, (errors.Unreachable, errors.RateLimited))
+    return isinstance(error, errors.TransientJudgeError) and not was_refused
 
 
 def _n_completed(state: Mapping[str, Any]) -> int:

@@ -549,16 +549,9 @@ def measure_all(
     for name, group_statistic in group_statistics.items():
         on_sources: list[Measured] = []
         for source, groups_of_source in groups_by_source.items():
-            value = group_statistic(groups_of_source)
-            interval = None
-            if value is not None:
-                interval = _bounds([resampled_values[source][name]])
-            on_source = Measured(
-                name,
-                source=source,
-                count=len(groups_of_source),
-                value=value,
-                interval=interval,
+            values_of_resamples = resampled_values[source][name]
+            on_source = _on_source(
+                name, source, group_statistic, groups_of_source, values_of_resamples
             )
             on_sources.append(on_source)
         mean_over_sources = _over_sources(
@@ -566,6 +559,31 @@ def measure_all(
         )
         measured += [*on_sources, mean_over_sources]
     return measured
+
+
+def _on_source(
+    name: str,
+    source: str,
+    group_statistic: _OfGroups,
+    groups: Sequence[Sequence[Labelled]],
+    values_of_resamples: Sequence[float],
+) -> Measured:
+    """Compute a measure on one source, with its bootstrap interval.
+
+    Args:
+        name: The measure's name.
+        source: The source.
+        group_statistic: The measure, computed on groups of rows.
+        groups: The groups of rows of the source.
+        values_of_resamples: The measure's values on resamples of these groups.
+    """
+    value = group_statistic(groups)
+    interval = None
+    if value is not None:
+        interval = _bounds([values_of_resamples])
+    return Measured(
+        name, source=source, count=len(groups), value=value, interval=interval
+    )
 
 
 def _over_sources(
