@@ -178,8 +178,8 @@ class CascadeJudge(Judge):
         error that says so.
         """
         answers = await self.cheap.answer_all(questions)
-        unsure_places: list[int] = []
-        for place, (question, answer) in enumerate(
+        unsure_indices: list[int] = []
+        for index, (question, answer) in enumerate(
             zip(questions, answers, strict=True)
         ):
             if _failed_with(answer, JudgeUnavailable):
@@ -187,14 +187,14 @@ class CascadeJudge(Judge):
             if self._is_sure(question, answer):
                 # the strong judge is spared one question
                 usage = answer.usage + Usage(spared=1)
-                answers[place] = replace(answer, usage=usage)
+                answers[index] = replace(answer, usage=usage)
             else:
-                unsure_places.append(place)
+                unsure_indices.append(index)
         strong_answers = await self._ask_strong_judge(
-            [questions[place] for place in unsure_places]
+            [questions[index] for index in unsure_indices]
         )
-        for place, strong_answer in zip(unsure_places, strong_answers, strict=True):
-            answers[place] = _combine_answers(answers[place], strong_answer)
+        for index, strong_answer in zip(unsure_indices, strong_answers, strict=True):
+            answers[index] = _combine_answers(answers[index], strong_answer)
         return answers
 
     async def _ask_strong_judge(

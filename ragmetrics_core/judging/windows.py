@@ -167,10 +167,10 @@ def _single_verdicts(reply: Asked[Any]) -> list[Asked[Any]]:
     return [
         Asked(
             replies=(verdict,),
-            weights=reply.weights[place : place + 1],
-            windows=reply.windows[place : place + 1] or (1,),
+            weights=reply.weights[index : index + 1],
+            windows=reply.windows[index : index + 1] or (1,),
         )
-        for place, verdict in enumerate(verdicts_of(reply.reply))
+        for index, verdict in enumerate(verdicts_of(reply.reply))
     ]
 
 

@@ -324,7 +324,7 @@ def _choices_in_both_orders(typed: Typed) -> list[Typed]:
 
 def _options_by_letter(meanings: Sequence[str]) -> tuple[Option, ...]:
     return tuple(
-        Option(chr(ord("A") + place), meaning) for place, meaning in enumerate(meanings)
+        Option(chr(ord("A") + index), meaning) for index, meaning in enumerate(meanings)
     )
 
 
@@ -488,9 +488,9 @@ def _flips(answers: _ProbeAnswers) -> Iterator[float]:
 
 
 def _likeliest(chances: Chances) -> set[int]:
-    """Return the places of the options with the highest probability."""
+    """Return the indices of the options with the highest probability."""
     highest = max(chances)
-    return {place for place, chance in enumerate(chances) if chance == highest}
+    return {index for index, chance in enumerate(chances) if chance == highest}
 
 
 def _negation_errors(answers: _ProbeAnswers) -> Iterator[float]:

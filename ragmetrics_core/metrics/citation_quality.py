@@ -59,7 +59,7 @@ FORMULA = (
 
 _SENTENCES_BEFORE = 3  # shown so that a statement's words can be read
 
-_StatementsByPlace = dict[int, "JudgedStatement"]
+_StatementsByIndex = dict[int, "JudgedStatement"]
 
 Fault = Literal["uncited", "misattributed", "unsupported", "unresolved"]
 """What is wrong with a sentence that makes a claim.
@@ -257,21 +257,21 @@ class _Answer:
         return self.sample.contexts
 
     @property
-    def cited_places(self) -> list[int]:
-        """Places of the sentences that cite anything, were it dangling."""
+    def citing_sentences(self) -> list[int]:
+        """Indices of the sentences that cite, even what nobody was shown."""
         return [
-            place
-            for place, statement in enumerate(self.statements)
+            index
+            for index, statement in enumerate(self.statements)
             if statement.contexts or statement.dangling
         ]
 
-    def not_blank(self, places: Iterable[int]) -> list[int]:
+    def not_blank(self, indices: Iterable[int]) -> list[int]:
         """Return the indices of contexts that are not blank, so that a judge sees them."""
-        return [place for place in places if not self.contexts[place].blank]
+        return [index for index in indices if not self.contexts[index].blank]
 
-    def texts_at(self, places: Iterable[int]) -> list[str]:
+    def texts_at(self, indices: Iterable[int]) -> list[str]:
         """Return the texts of these contexts."""
-        return [self.contexts[place].text for place in places]
+        return [self.contexts[index].text for index in indices]
 
 
 class CitationQuality(Metric):
@@ -451,8 +451,8 @@ class CitationQuality(Metric):
         if self.numbered_from is None:
             return None
         return {
-            str(number): place
-            for place, number in enumerate(
+            str(number): index
+            for index, number in enumerate(
                 range(self.numbered_from, self.numbered_from + len(sample.contexts))
             )
         }
@@ -462,25 +462,25 @@ class CitationQuality(Metric):
         citations = self._citations_of(sample).citations or ()
         answer = _Answer(sample, cited_statements(sample.answer, citations))
         plans = [self._judge_uncited(answer)]
-        plans += [self._judge_cited(answer, place) for place in answer.cited_places]
+        plans += [self._judge_cited(answer, index) for index in answer.citing_sentences]
         outcomes = yield from ask_side_by_side(plans)
-        judged: _StatementsByPlace = {}
+        judged: _StatementsByIndex = {}
         for outcome in outcomes:
             if isinstance(outcome, NotAnswered):
                 return self.failed(outcome.error)
             judged.update(outcome)
-        for place in sorted(judged):
-            if judged[place].fault == "uncited" and answer.statements[place].may_cite:
+        for index in sorted(judged):
+            if judged[index].fault == "uncited" and answer.statements[index].may_cite:
                 return self.undefined(
-                    f"sentence {place + 1} makes a claim, and may cite in a form that is"
+                    f"sentence {index + 1} makes a claim, and may cite in a form that is"
                     " not read",
                     "other",
                 )
-        return self._outcome([judged[place] for place in sorted(judged)])
+        return self._outcome([judged[index] for index in sorted(judged)])
 
     def _judge_uncited(
         self, answer: _Answer
-    ) -> Generator[Batch, Replies, _StatementsByPlace | NotAnswered]:
+    ) -> Generator[Batch, Replies, _StatementsByIndex | NotAnswered]:
         """Judge the sentences that cite nothing: which of them make a claim?
 
         Returns:
@@ -488,45 +488,45 @@ class CitationQuality(Metric):
             claim; ``NotAnswered`` if the judge did not answer.
         """
         statements = answer.statements
-        places = [
-            place
-            for place in range(len(statements))
-            if place not in answer.cited_places
+        indices = [
+            index
+            for index in range(len(statements))
+            if index not in answer.citing_sentences
         ]
         claims = yield from ask_for_claims(
-            [statements[place].text for place in places],
+            [statements[index].text for index in indices],
             standalone_question_part(answer.sample),
             self.instructions()[2],
         )
         if isinstance(claims, NotAnswered):
             return claims
-        judged: _StatementsByPlace = {}
-        for place in places:
-            text = statements[place].text
+        judged: _StatementsByIndex = {}
+        for index in indices:
+            text = statements[index].text
             is_claim = text in claims
             fault: Fault | None = "uncited" if is_claim else None
-            judged[place] = JudgedStatement(text=text, claims=is_claim, fault=fault)
+            judged[index] = JudgedStatement(text=text, claims=is_claim, fault=fault)
         return judged
 
     def _judge_cited(
-        self, answer: _Answer, place: int
-    ) -> Generator[Batch, Replies, _StatementsByPlace | NotAnswered]:
+        self, answer: _Answer, index: int
+    ) -> Generator[Batch, Replies, _StatementsByIndex | NotAnswered]:
         """Judge a sentence that cites: do the cited contexts support it?
 
         If they do not, other contexts that support it are looked for.
 
         Args:
             answer: The answer with its contexts.
-            place: The index of the sentence.
+            index: The index of the sentence.
 
         Returns:
             The judged sentence, by its index; ``NotAnswered`` if the judge gave no
             verdict on the cited contexts.
         """
-        statement = answer.statements[place]
-        cited_places = answer.not_blank(statement.contexts)
-        cited_texts = answer.texts_at(cited_places)
-        support = self._support_of(answer, place)
+        statement = answer.statements[index]
+        cited_indices = answer.not_blank(statement.contexts)
+        cited_texts = answer.texts_at(cited_indices)
+        support = self._support_of(answer, index)
         cited = yield from support.of_cited(cited_texts)
         if isinstance(cited, NotAnswered):
             return cited
@@ -539,7 +539,7 @@ class CitationQuality(Metric):
             together=cited.together,
         )
         if cited.supported:
-            return {place: judged}
+            return {index: judged}
         ranks = yield from _ranks_of_support(answer, support, cited_texts)
         fault: Fault
         if ranks is None:  # the judge gave no verdict on the other contexts
@@ -549,16 +549,16 @@ class CitationQuality(Metric):
         else:
             fault = "unsupported"
         update = {"supporting": ranks, "fault": fault}
-        return {place: judged.model_copy(update=update)}
+        return {index: judged.model_copy(update=update)}
 
-    def _support_of(self, answer: _Answer, place: int) -> SupportOfStatement:
+    def _support_of(self, answer: _Answer, index: int) -> SupportOfStatement:
         """Return what asks about a sentence; the sentences before it are shown, too."""
         together, alone, _ = self.instructions()
-        first_before = max(0, place - _SENTENCES_BEFORE)
+        first_before = max(0, index - _SENTENCES_BEFORE)
         return SupportOfStatement(
-            answer.statements[place].text,
+            answer.statements[index].text,
             before=[
-                statement.text for statement in answer.statements[first_before:place]
+                statement.text for statement in answer.statements[first_before:index]
             ],
             question=standalone_question_part(answer.sample),
             prompts=SupportPrompts(
@@ -625,18 +625,18 @@ def _ranks_of_support(
     Returns:
         Their ranks, from 1; None if the judge did not answer.
     """
-    other_places = [
-        place
-        for place in answer.not_blank(range(len(answer.contexts)))
-        if answer.contexts[place].text not in cited_texts
+    other_indices = [
+        index
+        for index in answer.not_blank(range(len(answer.contexts)))
+        if answer.contexts[index].text not in cited_texts
     ]
-    supporting_texts = yield from support.by_each_alone(answer.texts_at(other_places))
+    supporting_texts = yield from support.by_each_alone(answer.texts_at(other_indices))
     if isinstance(supporting_texts, NotAnswered):
         return None
     return tuple(
-        place + 1
-        for place in other_places
-        if answer.contexts[place].text in supporting_texts
+        index + 1
+        for index in other_indices
+        if answer.contexts[index].text in supporting_texts
     )
 
 
@@ -654,23 +654,23 @@ def _judged_citations(
         cited: The judge's verdicts, in order, on the cited contexts that are not blank.
             The judge was not asked about blank ones.
     """
-    places_not_blank = answer.not_blank(statement.contexts)
-    verdict_by_place = {
-        place: (support, irrelevant)
-        for place, support, irrelevant in zip(
-            places_not_blank, cited.alone, cited.irrelevant, strict=True
+    indices_not_blank = answer.not_blank(statement.contexts)
+    verdict_by_index = {
+        index: (support, irrelevant)
+        for index, support, irrelevant in zip(
+            indices_not_blank, cited.alone, cited.irrelevant, strict=True
         )
     }
     citations: list[JudgedCitation] = []
-    for place in statement.contexts:
+    for index in statement.contexts:
         # A blank context supports nothing. If the sentence is supported, then by the
         # other contexts, so that the blank one is irrelevant.
         verdicts_on_blank = (BLANK, cited.supported)
-        support, irrelevant = verdict_by_place.get(place, verdicts_on_blank)
+        support, irrelevant = verdict_by_index.get(index, verdicts_on_blank)
         citations.append(
             JudgedCitation(
-                rank=place + 1,
-                id=answer.contexts[place].id,
+                rank=index + 1,
+                id=answer.contexts[index].id,
                 supports=support.holds,
                 probability=support.p,
                 mode=support.mode,

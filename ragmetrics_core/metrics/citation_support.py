@@ -496,7 +496,7 @@ class SupportOfStatement:
 
 def _each_left_out(texts: Sequence[str]) -> list[tuple[str, ...]]:
     """For each text all the others, in order."""
-    return [(*texts[:place], *texts[place + 1 :]) for place in range(len(texts))]
+    return [(*texts[:index], *texts[index + 1 :]) for index in range(len(texts))]
 
 
 def ask_for_claims(

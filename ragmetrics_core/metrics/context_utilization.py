@@ -114,7 +114,7 @@ def _state(question: Useful) -> State:
     }
 
 
-def _places(question: Useful) -> list[str]:
+def _names_in_state(question: Useful) -> list[str]:
     """Return the names of the chunks in the state, in the order of the replies."""
     if "chunks" in question.parts:
         return [f"chunks.{label}" for label in question.parts["chunks"].labels]
@@ -126,18 +126,18 @@ def _typed_questions_on_verdicts(question: Useful) -> list[Typed]:
     return [
         Typed(
             "predicate",
-            f"`{place}` holds what `answer` states or needs; the same topic is not"
+            f"`{name}` holds what `answer` states or needs; the same topic is not"
             " enough.",
         )
-        for place in _places(question)
+        for name in _names_in_state(question)
     ]
 
 
 def _typed_questions_on_grades(question: Useful) -> list[Typed]:
     """Return a question for each chunk: which of four levels of usefulness fits?"""
     return [
-        Typed("score", f"How useful is `{place}` to arrive at `answer`?", _GRADE_LEVELS)
-        for place in _places(question)
+        Typed("score", f"How useful is `{name}` to arrive at `answer`?", _GRADE_LEVELS)
+        for name in _names_in_state(question)
     ]
 
 
@@ -442,28 +442,30 @@ class ContextUtilization(Metric):
                 is missing. Then no precision is given, since each depends on the
                 verdicts on all chunks before it.
         """
-        by_place = [
+        verdict_by_rank = [
             _BLANK if context.blank else verdicts.get(context.text, _NOT_JUDGED)
             for context in contexts
         ]
-        is_complete = _NOT_JUDGED not in by_place
-        precisions = ap.precisions([bool(verdict.useful) for verdict in by_place])
-        # the place of the first context that has the same text
-        original_places = indices_of_originals(contexts)
+        is_complete = _NOT_JUDGED not in verdict_by_rank
+        precisions = ap.precisions(
+            [bool(verdict.useful) for verdict in verdict_by_rank]
+        )
+        # the index of the first context that has the same text
+        originals = indices_of_originals(contexts)
         chunks: list[JudgedChunk] = []
-        for place, verdict in enumerate(by_place):
-            original = original_places[place]
+        for index, verdict in enumerate(verdict_by_rank):
+            original = originals[index]
             at_rank = {
-                "rank": place + 1,
-                "id": contexts[place].id,
-                "precision": float(precisions[place]) if is_complete else None,
-                "duplicate_of": None if original == place else original + 1,
+                "rank": index + 1,
+                "id": contexts[index].id,
+                "precision": float(precisions[index]) if is_complete else None,
+                "duplicate_of": None if original == index else original + 1,
             }
             chunks.append(verdict.model_copy(update=at_rank))
         return UtilizationEvidence(
             formula=_FORMULAS[self.relevance],
             chunks=tuple(chunks),
-            duplicates=len(contexts) - len(set(original_places)),
+            duplicates=len(contexts) - len(set(originals)),
         )
 
     def _outcome(self, sample: Sample, evidence: UtilizationEvidence) -> Outcome:
@@ -518,11 +520,11 @@ def _verdicts(asked: Asked[Any], chunks: Sequence[str]) -> dict[str, JudgedChunk
     verdicts_by_poll = [verdicts_of(reply) for reply in asked.replies]
     verdicts_by_chunk = zip(*verdicts_by_poll, strict=True)
     judged_by_text: dict[str, JudgedChunk] = {}
-    for place, (text, verdicts) in enumerate(
+    for index, (text, verdicts) in enumerate(
         zip(chunks, verdicts_by_chunk, strict=True)
     ):
-        weight = asked.weights[place] if asked.weights else None
-        n_windows = asked.windows[place] if asked.windows else 1
+        weight = asked.weights[index] if asked.weights else None
+        n_windows = asked.windows[index] if asked.windows else 1
         judged_by_text[text] = _chunk_with_verdict(verdicts, weight, n_windows)
     return judged_by_text
 
