@@ -87,8 +87,8 @@ def add_to(commands: Any) -> None:
         convert=positive,
     )
     help_text = (
-        "only what this metric asks; by default everything labelled, with --template"
-        " and --band adherence"
+        "only what this metric asks; by default everything labelled, but adherence if"
+        " --template or --band is given"
     )
     add(parser, "--metric", help_text, unit="NAME")
     add(
@@ -140,7 +140,7 @@ def add_to(commands: Any) -> None:
     add(
         parser,
         "--against",
-        "with --template: the other prompt, a file or shipped (the default)",
+        "with --template: a file with the other prompt, or shipped (the default)",
         unit="PROMPT",
         convert=Path,
     )
@@ -149,7 +149,7 @@ def add_to(commands: Any) -> None:
 
 
 def _card(options: argparse.Namespace) -> int:
-    """Measure a judge, compare two prompts, or choose a band, as the options ask.
+    """Measure a judge, compare two prompts, or propose the band of a cascade.
 
     With ``--dry-run`` the calls are only counted.
 
@@ -161,7 +161,7 @@ def _card(options: argparse.Namespace) -> int:
     is_whole_card = options.template is None and options.band is None
     _check(options, judge, is_whole_card=is_whole_card)
     samples = _labelled_samples(options, is_whole_card=is_whole_card)
-    # what is done with a function that asks a judge; it returns lines to print
+    # ``work`` takes a function that asks the judge, and returns the lines to print.
     if is_whole_card:
         work = partial(_make_card, options, judge, samples)
     elif options.template:
@@ -191,7 +191,7 @@ def _card(options: argparse.Namespace) -> int:
 def _labelled_samples(
     options: argparse.Namespace, *, is_whole_card: bool
 ) -> LabelledSamples:
-    """The labelled samples, of one metric alone where that is asked for."""
+    """Read the labelled samples; of one metric alone for --metric, --template, --band."""
     samples: LabelledSamples = read_labelled(options.data, options.limit)
     metric = options.metric or (None if is_whole_card else "adherence")
     if metric is None:
@@ -208,16 +208,17 @@ def _labelled_samples(
 def _metrics_asking(
     samples: LabelledSamples, options: argparse.Namespace
 ) -> Sequence[Metric]:
-    """The metrics that ask what is labelled, with the settings that are given."""
+    """Return the metrics that ask what the samples are labelled for, with ``--set``."""
     kinds = {ASKING[sample.question] for sample in samples}
     names = [name for name, kind in NAMED_METRICS.items() if kind in kinds]
     return metrics_with_settings(names, options.settings)
 
 
 def _check(options: argparse.Namespace, judge: Judge, *, is_whole_card: bool) -> None:
-    """Refuse what does not go together or cannot be written.
+    """Refuse options that do not go together, or a page that cannot be written.
 
-    The check comes before anything is judged.
+    Raises:
+        SettingError: If there is such an option.
     """
     if options.against and not options.template:
         raise SettingError(
@@ -279,7 +280,7 @@ def _write_card(card: Card, options: argparse.Namespace) -> None:
 
 
 def _lines_on_card(card: Card) -> list[str]:
-    """The figures over all sources, by what the judge was asked, and the notes."""
+    """Return lines with the figures over all sources for each question, and notes."""
     lines = [
         f"{card.judge}, 95 % intervals; n: sources, from abstained on answers. Each"
         " source: --html, --out"
@@ -293,10 +294,10 @@ def _lines_on_card(card: Card) -> list[str]:
 
 
 def _command(options: argparse.Namespace, judge: Judge) -> str:
-    """The command line that makes the card again.
+    """Return the command line that makes the card again, as the card shows it.
 
-    Cards are published. So the folder of the data is left out, and with it all that may
-    hold a key or a text of a sample.
+    Cards are published. So the folder of the data is left out, the address is shown
+    without keys, and a long setting, which may hold a text of a sample, is cut out.
     """
     words = ["--judge", options.judge or judge.name]
     words += ["--data", options.data.resolve().name, "--draws", options.draws]
@@ -356,7 +357,7 @@ def _two_prompts(
 def _with_rival(
     verdicts: Sequence[Labelled], rival_verdicts: Sequence[Labelled]
 ) -> list[Labelled]:
-    """Verdicts on a sample, with the scores and verdicts of a rival beside them."""
+    """Return verdicts on a sample, each with a rival's score and verdict added."""
     return [
         replace(verdict, rival_score=rival.score, rival_verdict=rival.verdict)
         for verdict, rival in zip(verdicts, rival_verdicts, strict=True)
@@ -364,7 +365,7 @@ def _with_rival(
 
 
 def _metric_of(kind: type[Metric], template: Path) -> Metric:
-    """The metric that asks by the prompt of a file, or by the one that ships."""
+    """Make a metric with the prompt in a file, or with the shipped prompt."""
     if template == _SHIPPED:
         return kind()
     settings: dict[str, Any] = {"template": read_text(template)}
@@ -376,60 +377,74 @@ def _bands(
 ) -> list[str]:
     """Propose the band of a cascade, in lines of text.
 
-    A cascade asks a strong judge where the score of this one lies in the band. The
-    lines say what the band would cost. The cost on a source is measured with the band
-    that is chosen on the other sources.
+    The band is a range of scores. A cascade asks a strong judge where this judge's score
+    lies in the band, and keeps this judge's verdict outside of it. The lines say how
+    often the strong judge would be asked, and how many verdicts would be wrong.
 
     Args:
         options: ``band`` is the share of the verdicts that may be wrong.
-        _: The judge, which other work of this command needs; ``ask`` is enough here.
+        _: Not used; all work of this command has the same parameters.
         samples: The labelled samples, all of one question.
         ask: Asks the judge.
 
     Raises:
         SettingError: If the judge gives no probabilities, or the samples are too few.
     """
-    loss = options.band
+    allowed_loss = options.band
     question = samples[0].question
     if question not in CASCADED:
         raise _error_without_probabilities(full_name(options.metric))
-    _check_number_of_rows(len(samples), loss)
+    # Checked before anything is paid, and again below: the judge may give no verdict on
+    # some samples.
+    _refuse_too_few_rows(len(samples), allowed_loss)
     scored_samples = _samples_with_probabilities(options, samples, ask)
     verdicts: list[Labelled] = []
     for sample in scored_samples:
         verdicts += sample.verdicts
     if not options.dry_run:
-        _check_number_of_rows(len(scored_samples), loss)
-    reach = reach_of_chosen_band(
-        "lost", loss, chosen_on=verdicts, measured_on=verdicts, source=None
+        _refuse_too_few_rows(len(scored_samples), allowed_loss)
+    # The goal "lost" limits the wrong verdicts among all verdicts. Here the band is
+    # measured on the same verdicts that it is chosen on.
+    band = reach_of_chosen_band(
+        goal="lost",
+        limit=allowed_loss,
+        chosen_on=verdicts,
+        measured_on=verdicts,
+        source=None,
     )
     n_scored_by_source = Counter(sample.source for sample in scored_samples)
-    return [
-        f"band={{{CASCADED[question]!r}: ({reach.low:g}, {reach.high:g})}}",
-        f"It {_cost_of_band_in_words(reach)}, means over sources. Chosen on"
+    lines = [
+        f"band={{{CASCADED[question]!r}: ({band.low:g}, {band.high:g})}}",
+        f"It {_cost_of_band_in_words(band)}, means over sources. Chosen on"
         f" {len(verdicts)} verdicts; the strong judge is taken to be always right.",
-        *_lines_on_sources_left_out(verdicts, loss),
-        *_doubts(verdicts, reach, n_scored_by_source),
     ]
+    lines += _lines_on_sources_left_out(verdicts, allowed_loss)
+    lines += _lines_on_doubts(verdicts, band, n_scored_by_source)
+    return lines
 
 
-def _lines_on_sources_left_out(rows: Sequence[Labelled], loss: float) -> list[str]:
-    """What the band of the other sources costs on each source; none with one source."""
-    choices = reach_on_sources_left_out(rows, "lost", loss)
-    if not choices:
+def _lines_on_sources_left_out(
+    rows: Sequence[Labelled], allowed_loss: float
+) -> list[str]:
+    """Say what a band costs on a source when it is chosen on the other sources alone.
+
+    Returns [] if all rows are of one source.
+    """
+    bands = reach_on_sources_left_out(rows, "lost", allowed_loss)
+    if not bands:
         return []
     lines = [
-        f"  {choice.source}, with the band of the other sources"
-        f" ({choice.low:g}, {choice.high:g}): {_cost_of_band_in_words(choice)}"
-        for choice in choices
+        f"  {band.source}, with the band of the other sources"
+        f" ({band.low:g}, {band.high:g}): {_cost_of_band_in_words(band)}"
+        for band in bands
     ]
-    mean_loss = fmean(choice.lost for choice in choices)
+    mean_loss = fmean(band.lost for band in bands)
     lines.append(f"  Sources that the band does not know lose {mean_loss:.3f}.")
     return lines
 
 
 def _error_without_probabilities(metric: str) -> SettingError:
-    """The error that a cascade cannot weigh the verdicts of a metric."""
+    """Return the error that a metric's verdicts have no probabilities for a cascade."""
     return SettingError(
         f"a cascade sees no probability of these verdicts by {metric}; {_BANDS}"
     )
@@ -463,43 +478,47 @@ def _samples_with_probabilities(
     return scored_samples
 
 
-def _check_number_of_rows(n_rows: int, loss: float) -> None:
-    """Refuse, by ``SettingError``, too few rows to know a band from."""
-    if loss == 0:
+def _refuse_too_few_rows(n_rows: int, allowed_loss: float) -> None:
+    """Raise ``SettingError`` if the rows are too few to choose a band on them."""
+    if allowed_loss == 0:
         raise SettingError(
             "--band 0: no number of rows shows that a judge loses nothing; allow a loss,"
             " e.g. --band 0.05"
         )
-    if n_rows < fewest_rows(loss):
-        raise SettingError(f"no band is known: {too_few_rows(n_rows, loss)}")
+    if n_rows < fewest_rows(allowed_loss):
+        raise SettingError(f"no band is known: {too_few_rows(n_rows, allowed_loss)}")
 
 
-def _doubts(
-    rows: Sequence[Labelled], reach: Reach, n_scored_by_source: Mapping[str, int]
+def _lines_on_doubts(
+    rows: Sequence[Labelled], band: Reach, n_scored_by_source: Mapping[str, int]
 ) -> list[str]:
-    """Say why a band may lose more on other rows than on those that it was chosen on.
+    """Say why a band may lose more on other rows than on the rows it was chosen on.
+
+    The band is the range of scores in which a strong judge is asked. Outside of it this
+    judge decides; the share of rows that it decides wrongly is the loss.
 
     Args:
         rows: The verdicts that the band was chosen on, with people's labels.
-        reach: What is decided outside the band, and what is lost by it.
+        band: The band, with the allowed loss (``limit``) and the loss (``lost``).
         n_scored_by_source: How many samples of each source are scored.
     """
     sources = sorted(n_scored_by_source)
     labels = {row.is_labelled_yes for row in rows}
-    loss = reach.limit
-    n_lost = round(reach.lost * len(rows))
-    _, most_lost = wilson(n_lost, len(rows))
+    allowed_loss = band.limit
+    n_rows_lost = round(band.lost * len(rows))
+    _, highest_likely_loss = wilson(n_rows_lost, len(rows))
     lines = [
         f"  By chance alone, {len(rows)} verdicts may hide a loss of up to"
-        f" {most_lost:.0%} (upper end of Wilson's 95 % interval)."
+        f" {highest_likely_loss:.0%} (upper end of Wilson's 95 % interval)."
     ]
+    n_rows_needed = fewest_rows(allowed_loss)
     small_sources = [
-        source for source in sources if n_scored_by_source[source] < fewest_rows(loss)
+        source for source in sources if n_scored_by_source[source] < n_rows_needed
     ]
     if small_sources and len(sources) > 1:
         lines.append(
-            f"  Too few to know a loss of {loss:.0%} of one source by itself (it needs"
-            f" {fewest_rows(loss)}): {', '.join(small_sources)}."
+            f"  Too few to know a loss of {allowed_loss:.0%} of one source by itself (it"
+            f" needs {n_rows_needed}): {', '.join(small_sources)}."
         )
     if len(sources) == 1:
         lines.append(
@@ -514,8 +533,6 @@ def _doubts(
     return lines
 
 
-def _cost_of_band_in_words(choice: Reach) -> str:
-    """What a band asks the strong judge for, and what it loses."""
-    return (
-        f"asks for {1 - choice.decided:.0%} of the verdicts and loses {choice.lost:.3f}"
-    )
+def _cost_of_band_in_words(band: Reach) -> str:
+    """Return how often a band asks the strong judge, and the share of wrong verdicts."""
+    return f"asks for {1 - band.decided:.0%} of the verdicts and loses {band.lost:.3f}"

@@ -83,12 +83,16 @@ def add_to(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    """Compare two files of results, and say by the exit code what gates decide.
+    """Compare two files of results, and return an exit code that says how gates end.
 
     The comparison is printed, added to the summary of a CI job, and written as a page
-    if the options name one. A summary that cannot be written is an error, raised after
-    the comparison is printed.
+    if the options name one.
+
+    Raises:
+        InputError: If the summary of the CI job cannot be written. It is raised after
+            the comparison is printed.
     """
+    # Refuses options on gates where no gate is held, and fills in their defaults.
     shared.settle_gates(
         options, "--fail-on-regression", holds_gate=options.fail_on_regression
     )
@@ -100,12 +104,14 @@ def _compare(options: argparse.Namespace) -> int:
     if options.report:
         comparison.to_html(options.report)
     lines = _lines(comparison, decisions, exit_code)
-    # a job's summary, which others read, holds no texts of samples
+    # The summary of a CI job, which others read, holds no texts of samples.
     summary = "\n".join(["## ragmetrics compare", "", "```", *lines, "```", ""])
-    summary_failure = shared.summary_failure(options, summary)
-    if summary_failure:
+    failure = shared.write_job_summary(options, summary)
+    if failure:
+        # The lines name the exit code, so they are made again.
         exit_code = BAD_INPUT
-        lines = _lines(comparison, decisions, exit_code)  # they name the exit code
+        lines = _lines(comparison, decisions, exit_code)
+    # From here on the lines hold questions of samples.
     lines += _lines_on_losses(comparison)
     if options.report:
         lines.append(f"Report: {options.report}")
@@ -113,13 +119,13 @@ def _compare(options: argparse.Namespace) -> int:
         files = f"{quote(str(options.first))} {quote(str(options.second))}"
         lines.append(f"Next: ragmetrics compare {files} --report comparison.html")
     show("\n".join(lines))
-    if summary_failure:
-        raise summary_failure
+    if failure:
+        raise failure
     return exit_code
 
 
 def _make_comparison(options: argparse.Namespace) -> Comparison:
-    """The comparison that the options ask for, with the titles of its runs."""
+    """Compare the runs that the options name; the result has their titles."""
     first_report = results_at(options.first)
     second_report = results_at(options.second)
     comparison = first_report.compare(
@@ -140,10 +146,16 @@ def _make_comparison(options: argparse.Namespace) -> Comparison:
 def _lines(
     comparison: Comparison, decisions: Sequence[Decision], exit_code: int
 ) -> list[str]:
-    """What a comparison says, line by line, without any text of a sample.
+    """Return a comparison in lines, without any text of a sample.
 
-    First come the titles of the runs and what the gates decided, then the metrics by
-    verdict, shifts that the means do not show, and a table of everything.
+    In this order: the titles of the runs; all gates in one sentence; the metrics by
+    verdict; metrics whose mean hides gains and losses; rows in which the answer declined
+    or the judge failed; a caution; a table of all metrics; each gate in a sentence.
+
+    Args:
+        comparison: The comparison.
+        decisions: What each gate decided; empty without gates.
+        exit_code: The exit code, which the sentence on all gates names.
     """
     first_title, second_title = comparison.titles
     lines = [f"First: {first_title}. Second: {second_title}."]
@@ -160,7 +172,7 @@ def _lines(
 
 
 def _lines_on_losses(comparison: Comparison) -> list[str]:
-    """The rows that lost most, each with its metric and its question."""
+    """Return lines on the rows that lost most, each with its metric and question."""
     losses = comparison.lost_most[:_N_WORST]
     lines = ["Lost most:"] if losses else []
     for loss in losses:
@@ -174,7 +186,7 @@ def _lines_on_losses(comparison: Comparison) -> list[str]:
 
 
 def _title_of_run(path: Path, report: Report) -> str:
-    """What a run is called: the name that it was given, its file and its date."""
+    """Return the title of a run: its name, if it has one, with its file and its date."""
     facts = ", ".join(filter(None, (path.name, date_of(report.run))))
     return f"{report.run.name} ({facts})" if report.run.name else facts
 

@@ -334,11 +334,12 @@ def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -
 
 
 def _lines_on_continuous(dataset: ContinuousSet, *, n_wanted: int) -> list[str]:
-    """Say how many questions a continuous set took, and whether its labels are sound.
+    """Return lines on the calls that a continuous set took, and how sound its labels are.
 
-    A label comes from a matrix that says which context covers which fact. The model
-    that wrote the answers also said which context each sentence is from, by a tag. The
-    lines say how far labels from tags agree with those from the matrix.
+    There are two labels for each answer. One is worked out from a matrix, which says
+    which context covers which fact. The other comes from the tags by which the model
+    that wrote the answer said which context each sentence is from. The lines say how
+    far both agree.
 
     Args:
         dataset: The set.
@@ -346,7 +347,8 @@ def _lines_on_continuous(dataset: ContinuousSet, *, n_wanted: int) -> list[str]:
     """
     documents = dataset.documents
     n_facts = sum(len(document.facts) for document in documents)
-    n_calls = sum(document.calls for document in documents)
+    # calls to label the documents; to write them took one call each
+    n_labelling_calls = sum(document.calls for document in documents)
     label_pairs = [(point.label, point.by_tags) for point in dataset.points]
     difference = mean_error(label_pairs) or 0.0  # 0 without any point
     rank_correlation = spearman(label_pairs)
@@ -354,7 +356,7 @@ def _lines_on_continuous(dataset: ContinuousSet, *, n_wanted: int) -> list[str]:
     if rank_correlation is not None:
         correlation_text = f"{rank_correlation:.3f}"
     lines = [
-        f"{n_facts} facts; {n_calls} questions for the labels,"
+        f"{n_facts} facts; {n_labelling_calls} questions for the labels,"
         f" {len(documents)} to write.",
         "Label from the matrix against the sentences' own tags: mean absolute"
         f" difference {difference:.3f}, Spearman {correlation_text}.",

@@ -48,11 +48,14 @@ _EXIT_CODES = (
     " judge that cannot be used; 3 a gate is undecided; 4 batches are on their way; 130"
     " interrupted, what was done is written."
 )
-_WAITS_FOR_BATCHES = 4  # exit codes, as _EXIT_CODES explains them
+# Exit codes, as _EXIT_CODES explains them.
+_WAITS_FOR_BATCHES = 4
 _INTERRUPTED = 130
 _LIMITS = "a cap that is reached ends the run with what is done until then"
+# The options that are settings of ``UntilDecided``.
 _UNTIL = ("alpha", "seed", "max_samples", "against", "margin")
-_UNHELD = "{}: a dry run judges nothing."
+# The sentence on a gate in a dry run.
+_NOT_HELD = "{}: a dry run judges nothing."
 
 
 def add_to(commands: Any) -> None:
@@ -92,7 +95,7 @@ def add_to(commands: Any) -> None:
 
 
 def _add_input(parser: argparse.ArgumentParser) -> None:
-    """Add what is read: files of rows, or recorded traces."""
+    """Add the options for the input: files of rows, or recorded traces."""
     add(
         parser,
         "files",
@@ -128,7 +131,7 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_metrics(parser: argparse.ArgumentParser) -> None:
-    """Add what is measured, and by whom."""
+    """Add the options for the metrics and the judge."""
     add(
         parser,
         "--metrics",
@@ -153,7 +156,7 @@ def _add_metrics(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
-    """Add what is written."""
+    """Add the options for the files that are written."""
     add(
         parser,
         "--out",
@@ -167,7 +170,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_batches(parser: argparse.ArgumentParser) -> None:
-    """Add that questions are asked in batches, which cost half."""
+    """Add the options to ask in batches, which cost half."""
     flag(
         parser,
         "--batch",
@@ -178,7 +181,7 @@ def _add_batches(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_columns(parser: argparse.ArgumentParser) -> None:
-    """Add where each field of a sample is, an option for each."""
+    """Add an option for the column of each field of a sample."""
     columns = parser.add_argument_group(
         "columns", "found by themselves; a name or a dotted path where not"
     )
@@ -193,18 +196,28 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What the options ask for, before anything is judged."""
+    """What a run needs, as the options ask for it; nothing is judged yet.
+
+    Args:
+        options: What was typed.
+        metrics: The metrics.
+        gates: Means that must be reached, e.g. adherence=0.8.
+        until: How the run stops once its gates are decided; None for a run over all
+            rows.
+        source: The samples.
+        judge: The judge of all metrics; None for each metric's own, else the usual one.
+    """
 
     options: argparse.Namespace
     metrics: tuple[Metric, ...]
     gates: list[Gate]
     until: UntilDecided | None
     source: Source
-    judge: Judge | None  # None: each metric has its own, and then the usual one
+    judge: Judge | None
 
     @property
     def slices(self) -> set[str]:
-        """Keys of the metadata of which each value is summed up by itself."""
+        """Keys of the metadata: the samples with each value are also summed up alone."""
         return {gate.by for gate in self.gates if gate.by}
 
     @property
@@ -214,10 +227,7 @@ class _Plan:
 
 
 class _Measured:
-    """What is counted while a run goes on.
-
-    Results themselves are kept for a page only.
-    """
+    """Counts the results of a run while it goes on; keeps them for a page only."""
 
     def __init__(self, plan: _Plan, run: Run) -> None:
         self.run = run
@@ -229,7 +239,7 @@ class _Measured:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Of each metric that was undefined somewhere the first reason."""
+        """Why a metric was undefined the first time, by its name."""
         tallies = self.tally.metrics.items()
         return {
             name: tally.first_undefined_reason
@@ -238,7 +248,7 @@ class _Measured:
         }
 
     def take(self, result: SampleResult, writer: JsonlWriter | None) -> None:
-        """Count a result; it is on disk first."""
+        """Write a result to the file, if there is one, and then count it."""
         if writer is not None:
             writer.write(result)
         self.tally.add(result)
@@ -248,11 +258,12 @@ class _Measured:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Evaluate the samples of files, and say by the exit code what the gates decide.
+    """Evaluate the samples of files, and return an exit code that says how the gates end.
 
-    With ``--dry-run`` the calls are only counted. With ``--batch`` the run ends as soon
-    as its questions are sent, with exit code 4; with ``--wait`` it waits for the
-    answers and judges anew with them.
+    - With ``--dry-run`` the calls are only counted.
+    - With ``--batch`` the run ends as soon as its questions are submitted, with exit
+      code 4. The same command later takes in the answers.
+    - With ``--wait`` it waits for the answers, and judges again with them.
 
     Returns:
         The exit code.
@@ -268,56 +279,64 @@ def _run(options: argparse.Namespace) -> int:
         check_page(options.report)
     budget = Budget(shared.settings_from(options, Limits))
     measured = _measure(plan, budget)
-    while measured.run.waiting:  # batches are on their way
-        # it may if answers are there, for which ``wait`` waits, or if little is left
-        may_run_again = measured.run.runs_again(wait=options.wait)
-        if not may_run_again:
+    while measured.run.waiting:  # batches have not answered yet
+        # True where the batches have ended (with --wait this waits for them), or where
+        # so few questions are left that they are asked live.
+        must_run_again = measured.run.runs_again(wait=options.wait)
+        if not must_run_again:
             show(measured.run.stopped)
             return _WAITS_FOR_BATCHES
-        plan = _make_plan(options)  # its source is read from the start once more
+        plan = _make_plan(options)  # a new plan reads the files from their start
         measured = _measure(plan, budget)
     return _finish(plan, measured)
 
 
 def _make_plan(options: argparse.Namespace) -> _Plan:
-    """Make of the options what a run needs: metrics, gates, samples and a judge.
+    """Make the plan of a run from the options: metrics, gates, samples and judge.
 
-    The judge is None if no option names one: then each metric has its own.
+    Raises:
+        SettingError: If an option is invalid.
+        InputError: If a file cannot be read.
     """
     names = None if options.metrics is None else options.metrics.split(",")
     metrics = metrics_with_settings(names, options.settings)
     metric_names = [metric.name for metric in metrics]
     gates = [parse_gate(text, metric_names) for text in options.fail_under]
-    until = _until(options)
+    stopping_rule = _stopping_rule(options)
+    # A gate such as adherence=0.8@language is held for each language by itself: ``by``
+    # is that key of the metadata. The source refuses a key that no sample has.
     keys_of_slices = {gate.by for gate in gates if gate.by}
     source = Source(options, KeysSought(keys_of_slices, options.cluster))
-    is_judge_named = bool(options.judge or options.api_base or options.api_key_env)
-    judge = None
-    if is_judge_named:
+    judge = None  # each metric's own
+    if options.judge or options.api_base or options.api_key_env:
         judge = shared.judge_from(options.judge, options)
-    return _Plan(options, tuple(metrics), gates, until, source, judge)
+    return _Plan(options, tuple(metrics), gates, stopping_rule, source, judge)
 
 
 def _dry_run(plan: _Plan) -> int:
     """Print how many calls a run would take; nothing is asked and no gate is decided.
 
     Returns:
-        The exit code. It is that of undecided gates; 2 if no metric applies to any
-        sample, and then the reason is printed.
+        The exit code of undecided gates. If no metric applies to any sample, the reason
+        is printed, and the exit code is 2.
     """
+    # This also reads all samples, and notes the keys of their metadata.
     counted = estimate(plan.source, plan.metrics, plan.judge)
+    # Refuses a key of a slice or cluster that no sample has.
     plan.source.keys.check()
     undecided = [
-        Decision(metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate))
+        Decision(
+            metric=gate.metric, outcome="undecided", sentence=_NOT_HELD.format(gate)
+        )
         for gate in plan.gates
     ]
-    # how many rows each gate would take, which is not known without any sample
+    # For each gate, how many rows it would take to decide it; unknown without samples.
     gates_to_plan = plan.gates if counted.samples else ()
-    until = plan.until or UntilDecided(**plan.how_gates_are_held)
-    lines_on_rows_needed = needed(counted, gates_to_plan, until)
+    stopping_rule = plan.until or UntilDecided(**plan.how_gates_are_held)
+    lines_on_rows_needed = needed(counted, gates_to_plan, stopping_rule)
     text = counted.text(live=plan.options.max_live)
     show("\n".join([text, *lines_on_rows_needed, *map(str, undecided)]))
-    # ``left_out``: for each metric that applies to no sample, why it does not
+    # ``left_out`` holds the metrics that apply to no sample.
     does_any_metric_apply = len(counted.left_out) < len(plan.metrics)
     if counted.samples and does_any_metric_apply:
         return shared.exit_code(undecided, plan.options)
@@ -326,14 +345,15 @@ def _dry_run(plan: _Plan) -> int:
 
 
 def _measure(plan: _Plan, budget: Budget) -> _Measured:
-    """Judge and count every sample, as far as the run goes.
+    """Judge and count the samples until all are done, or the run is ended.
 
-    Results are written to ``--out`` as they come. A run that is interrupted or stopped
-    by a limit keeps what it has; where its results stand is printed.
+    Results are written to ``--out`` as they come. If an interrupt or an error ends the
+    run, ``--out`` stays as it was, and a line says in which file the results are.
 
     Args:
-        plan: What the options ask for.
-        budget: The limits on calls and costs, which several runs may share.
+        plan: What the run needs.
+        budget: The limits on calls and costs. A command that runs again for its batches
+            has one budget for all of its runs.
 
     Raises:
         JudgeUnavailable: If the judge cannot answer any question.
@@ -363,32 +383,34 @@ def _measure(plan: _Plan, budget: Budget) -> _Measured:
         run.interrupted = True
     finally:
         if writer is not None:
-            _tell_what_is_left(writer, options.out, run)
+            _tell_where_results_are(writer, options.out, run)
     return measured
 
 
 def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> None:
-    """Judge every sample; each result is counted, and on disk as soon as it is known.
+    """Judge every sample; count each result, and write it as soon as it is known.
 
-    After an interrupt the results that are known already are taken as well.
+    After an interrupt, the results that are ready are taken as well.
 
     Args:
-        plan: What the options ask for.
+        plan: What the run needs.
         measured: Counts the results.
-        writer: Writes them to a file, which it closes at the end; None without one. A
-            run whose batches are on their way leaves the file open.
+        writer: Writes the results to a file, which is completed at the end. It is not
+            completed while batches have not answered. None if no file was asked for.
     """
     run = measured.run
-    # a run until decided draws an order, so it must know the number of rows
+    # A run that stops once its gates are decided takes the rows in a random order, so
+    # it needs their number. (The decider ends it; other runs have none.)
     must_count = run.decider is not None
     rows = plan.source.count_samples(always=must_count)
+    # Not "" if the files hold results of a run that had not judged all of its samples.
     run.why_part = plan.source.why_part
     results = stream(run, rows, progress=plan.options.progress, columns={})
     try:
         for result in results:
             measured.take(result, writer)
-    # Raised where a result was being taken. The stream itself handles an interrupt that
-    # comes while it waits for a result: it ends, and nothing is raised.
+    # This interrupt came while a result was written or counted. An interrupt that comes
+    # while the stream waits for a result is handled by the stream.
     except KeyboardInterrupt:
         for result in run.interrupt():
             measured.take(result, writer)
@@ -397,16 +419,20 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
 
 
 def _facts(plan: _Plan, run: Run) -> RunFacts:
-    """The facts of the run with the files that it reads and the name of the user's."""
+    """Return the facts of the run, with its input files and the name given to it."""
     facts = plan.source.described(run.facts)
     return facts.model_copy(update={"name": plan.options.name or ""})
 
 
-def _tell_what_is_left(writer: JsonlWriter, out: Path, run: Run) -> None:
-    """Say where the results of a run stand that did not end."""
+def _tell_where_results_are(writer: JsonlWriter, out: Path, run: Run) -> None:
+    """Say in which file the results of an unfinished run are; nothing if it finished.
+
+    ``left`` is that file, which was to replace ``out`` at the end.
+    """
     if writer.left is None or not writer.left.is_file():
         return
-    if run.parking:  # the run that has all answers writes them anew
+    if run.parking:
+        # In a run in batches, the stored answers make the results again.
         writer.left.unlink()
         return
     sentence = (
@@ -416,30 +442,34 @@ def _tell_what_is_left(writer: JsonlWriter, out: Path, run: Run) -> None:
 
 
 def _finish(plan: _Plan, measured: _Measured) -> int:
-    """End a run: decide the gates, write summary and page, print the first screen.
-
-    The first screen is what a person should see first. A summary of the CI job that
-    cannot be written is an error, which is raised after the screen is printed.
+    """End a run: decide the gates, write job summary and page, print the first screen.
 
     Returns:
         The exit code.
+
+    Raises:
+        InputError: If the summary for the CI job cannot be written. It is raised after
+            the screen is printed.
     """
     options = plan.options
     run = measured.run
     facts = _facts(plan, run)
     summary = measured.tally.summary(run=facts)
-    # a run until decided has decided its gates already
-    decisions = facts.decisions or [
-        decide(gate, summary, **plan.how_gates_are_held) for gate in plan.gates
-    ]
+    # With --until-decided the run itself has decided the gates.
+    decisions: Sequence[Decision] = facts.decisions
+    if not decisions:
+        decisions = [
+            decide(gate, summary, **plan.how_gates_are_held) for gate in plan.gates
+        ]
     shown_summary = _only_metrics_that_apply(summary, options)
     exit_code = _exit_code(plan, run, summary, decisions)
-    summary_failure = None
+    failure = None
     if not run.interrupted:
         text = markdown(shown_summary, facts, decisions, exit_code)
-        summary_failure = shared.summary_failure(options, text)
-    if summary_failure:
+        failure = shared.write_job_summary(options, text)
+    if failure:
         exit_code = BAD_INPUT
+    # What a person should see first; it names the exit code.
     screen = measured.screen_tally.screen(
         shown_summary, facts, decisions, exit_code=exit_code
     )
@@ -447,8 +477,8 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     lines = _closing_lines(plan, measured, summary, shown_summary, screen, facts)
     if lines:
         show("\n".join(lines))
-    if summary_failure:
-        raise summary_failure
+    if failure:
+        raise failure
     _say_why_nothing_was_scored(plan, measured, summary)
     return exit_code
 
@@ -460,7 +490,15 @@ def _write_page(
     shown_summary: Summary,
     facts: RunFacts,
 ) -> None:
-    """Write the page where one is asked for; the summary is of metrics that apply."""
+    """Write the HTML page, if one is asked for.
+
+    Args:
+        plan: What the run needs.
+        measured: The results.
+        screen: What a person should see first.
+        shown_summary: The numbers of the metrics that apply to some row.
+        facts: The facts of the run.
+    """
     if measured.kept_results is None:
         return
     options = plan.options
@@ -475,7 +513,7 @@ def _write_page(
 def _exit_code(
     plan: _Plan, run: Run, summary: Summary, decisions: Sequence[Decision]
 ) -> int:
-    """The exit code that the run and its gates lead to."""
+    """Return the exit code of the run and its gates."""
     if run.interrupted:
         return _INTERRUPTED
     if any(metric.count for metric in summary.metrics):
@@ -484,7 +522,7 @@ def _exit_code(
 
 
 def _was_judged(summary: Summary) -> bool:
-    """Whether a metric applies to some row, with or without a score."""
+    """Whether a metric applies to some row, also if it got no score."""
     return any(
         metric.count or metric.failed or metric.not_judged for metric in summary.metrics
     )
@@ -493,7 +531,10 @@ def _was_judged(summary: Summary) -> bool:
 def _say_why_nothing_was_scored(
     plan: _Plan, measured: _Measured, summary: Summary
 ) -> None:
-    """Say it on standard error, and that the run was interrupted; else nothing."""
+    """Print on standard error why nothing was scored, or that the run was interrupted.
+
+    Nothing is printed if some row has a score.
+    """
     if measured.run.interrupted:
         sentence = "ragmetrics: interrupted; what was done is counted above"
         print(sentence, file=sys.stderr)
@@ -511,16 +552,16 @@ def _closing_lines(
     screen: FirstScreen,
     facts: RunFacts,
 ) -> list[str]:
-    """What is printed at the end of a run, line by line.
+    """Return what is printed at the end of a run, line by line.
 
-    First come the numbers, what was left out and what it cost; then the files that were
-    written; then the rows to look at and what to do next.
+    First come the numbers, the metrics that were left out, and the cost; then the files
+    that were written; then the rows to look at and the command to run next.
 
     Args:
-        plan: What the options ask for.
+        plan: What the run needs.
         measured: What was counted.
         summary: The numbers of all metrics.
-        shown_summary: The numbers of those that apply to some row.
+        shown_summary: The numbers of the metrics that apply to some row.
         screen: What a person should see first.
         facts: The facts of the run.
     """
@@ -534,6 +575,8 @@ def _closing_lines(
         lines += plan.source.remarks
         seconds = f"{facts.seconds:.1f} s"
         lines.append(f"Spent: {shared.spent(summary.usage)}; {seconds}")
+    # After an interrupt ``--out`` may not be complete: another line, on standard error,
+    # names the file that then holds the results.
     if options.out and not is_interrupted:
         lines.append(f"Samples and results: {options.out}")
     if options.report:
@@ -548,7 +591,13 @@ def _closing_lines(
 def _lines_on_left_out_metrics(
     summary: Summary, shown_summary: Summary, reasons: Mapping[str, str]
 ) -> list[str]:
-    """Of each metric that is not shown why it is not."""
+    """Return a line for each metric that is not shown, with the reason.
+
+    Args:
+        summary: The numbers of all metrics.
+        shown_summary: The numbers of the metrics that are shown.
+        reasons: Why a metric was undefined the first time, by its name.
+    """
     lines = []
     for numbers in summary.metrics:
         if numbers in shown_summary.metrics:
@@ -561,7 +610,10 @@ def _lines_on_left_out_metrics(
 
 
 def _only_metrics_that_apply(summary: Summary, options: argparse.Namespace) -> Summary:
-    """The summary without metrics that nobody named and that applied to no row."""
+    """Return the summary without metrics that applied to no row.
+
+    If the options name the metrics, all of them stay.
+    """
     if options.metrics is not None:
         return summary
     applicable = tuple(
@@ -570,11 +622,19 @@ def _only_metrics_that_apply(summary: Summary, options: argparse.Namespace) -> S
     return summary.model_copy(update={"metrics": applicable})
 
 
-def _until(options: argparse.Namespace) -> UntilDecided | None:
-    """How the run stops, if it is to; None if every row is to be judged."""
-    settings = {
-        name: value for name in _UNTIL if (value := getattr(options, name)) is not None
-    }
+def _stopping_rule(options: argparse.Namespace) -> UntilDecided | None:
+    """Return how the run stops once its gates are decided (``--until-decided``).
+
+    None if every row is to be judged.
+
+    Raises:
+        SettingError: If an option of ``--until-decided`` is given without it.
+    """
+    settings: dict[str, Any] = {}
+    for name in _UNTIL:
+        value = getattr(options, name)
+        if value is not None:
+            settings[name] = value
     if not options.until_decided:
         if settings:
             raise SettingError(
@@ -590,16 +650,16 @@ def _until(options: argparse.Namespace) -> UntilDecided | None:
 
 
 def settle(options: argparse.Namespace) -> None:
-    """Fill in options that were not typed from the settings file of the project.
+    """Fill in, from the settings file of the project, options that were not typed.
 
-    The file stands in the working directory. What was typed counts before it.
+    The file is in the working directory. An option that was typed counts before it.
 
     Raises:
-        SettingError: If the file names code, which a dry run does not import; if a key
-            was named that would go to an address of the file; or if the file names the
-            column of a field that samples do not have.
+        SettingError: If the file names code while ``--dry-run`` is given, which imports
+            none; if the key that was typed would go to an address of the file; or if
+            the file names the column of a field that samples do not have.
     """
-    # ``decided``: the settings that were typed, of which the file decides nothing
+    # The file's values for settings that were typed are ignored.
     file_settings = project_settings(Path.cwd(), decided=_settings_of_options(options))
     if file_settings != ProjectSettings():
         logging.getLogger("ragmetrics_core").info(
@@ -615,8 +675,10 @@ def settle(options: argparse.Namespace) -> None:
             f"no key goes to an address of {PROJECT_FILE}: name it with --api-base"
             " beside --api-key-env"
         )
+    metrics_typed = options.metrics
     for name, value in _options_of_file(file_settings).items():
-        if name not in options:  # samples have no such field, so there is no option
+        # There is an option for the column of each field that samples have.
+        if name not in options:
             field_name = make_printable(name.removesuffix("_column"))
             raise SettingError(
                 f"{PROJECT_FILE} names the column of {field_name}, which samples lack"
@@ -625,13 +687,14 @@ def settle(options: argparse.Namespace) -> None:
         if not was_typed:
             setattr(options, name, value)
     if not options.fail_under:
-        options.fail_under = _gates_to_hold(
-            file_settings.gates, options.metrics, metrics_of_file=file_settings.metrics
-        )
+        options.fail_under = _gates_to_hold(file_settings.gates, metrics_typed)
 
 
 def _options_of_file(file_settings: ProjectSettings) -> dict[str, Any]:
-    """What a settings file chooses, by option, in the form of what is typed."""
+    """Return what a settings file chooses, by option, as if it had been typed.
+
+    None for an option that the file does not choose.
+    """
     options: dict[str, Any] = {
         "metrics": None,
         "store": None,
@@ -647,35 +710,25 @@ def _options_of_file(file_settings: ProjectSettings) -> dict[str, Any]:
     return options
 
 
-def _gates_to_hold(
-    gates: Sequence[str],
-    metrics: str | None,
-    *,
-    metrics_of_file: Sequence[str] | None,
-) -> list[str]:
-    """Choose the gates of the settings file that are to be held.
+def _gates_to_hold(gates: Sequence[str], metrics_typed: str | None) -> list[str]:
+    """Choose the gates of the settings file that the run holds.
 
-    A gate is left out if the command line names metrics without that of the gate; a
-    warning says so. If the file itself names metrics without it, the gate stays, and is
-    refused later like one on the command line.
+    If ``--metrics`` was typed, gates on other metrics are dropped, each with a warning.
+    If it was not typed, all gates are held.
 
     Args:
         gates: The gates of the file, such as "adherence=0.8".
-        metrics: The metrics of the run, separated by commas; None for the usual ones.
-        metrics_of_file: The metrics that the file names; None if it names none.
+        metrics_typed: The metrics that were typed, separated by commas; None if none
+            were.
     """
-    are_metrics_of_file = False
-    if metrics_of_file is not None:
-        # where none were typed, those of the file were taken, in this form
-        are_metrics_of_file = metrics == ",".join(metrics_of_file)
-    if metrics is None or are_metrics_of_file:
+    if metrics_typed is None:
         return list(gates)
-    names_measured = [_metric_name(name) for name in metrics.split(",")]
+    names_measured = [_metric_name(name) for name in metrics_typed.split(",")]
     held_gates = []
     for gate in gates:
         name = _metric_name(gate.partition("=")[0])
-        # None: no shipped metric, so one of the user's own; it is looked up later
-        # among all that are measured
+        # A metric of the user's own (None) is not known here. Its gate is held, and
+        # refused later if the metric is not measured.
         if name is None or name in names_measured:
             held_gates.append(gate)
         else:
@@ -688,7 +741,7 @@ def _gates_to_hold(
 
 
 def _metric_name(name: str) -> str | None:
-    """The full name of a shipped metric; None for any other."""
+    """Return the full name of a shipped metric; None for any other metric."""
     try:
         return full_name(name)
     except SettingError:
@@ -696,10 +749,12 @@ def _metric_name(name: str) -> str | None:
 
 
 def _settings_of_options(options: argparse.Namespace) -> list[str]:
-    """The settings that options decide, whatever a file says of them."""
-    decided = [
+    """Return the names of the settings that were typed."""
+    typed = [
         name
         for name in ("metrics", "judge", "api_base", "store")
         if getattr(options, name) is not None
     ]
-    return [*decided, "store"] if options.no_store else decided
+    if options.no_store:  # this decides the store as well
+        typed.append("store")
+    return typed

@@ -16,7 +16,8 @@ from typing import TextIO
 
 from ragmetrics_core.cli import COMMANDS, example_and_help
 
-_MODULE_BY_COMMAND = {  # others have a module of their own
+# The module that adds a command. A command that is not listed has a module of its name.
+_MODULE_BY_COMMAND = {
     **dict.fromkeys(("init", "demo", "metrics", "trust"), "start"),
     "label": "agreement",
     "batch": "store",
@@ -29,11 +30,12 @@ _MODULE_BY_COMMAND = {  # others have a module of their own
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code.
 
-    The arguments are by default those of the process.
+    Args:
+        arguments: What was typed after ``ragmetrics``; None for the process's own.
     """
     try:
         return _run(sys.argv[1:] if arguments is None else arguments)
-    except KeyboardInterrupt:  # also while modules load
+    except KeyboardInterrupt:  # Ctrl-C, also while modules are imported in ``_run``
         print("ragmetrics: interrupted", file=sys.stderr)
         return 130
 
@@ -41,8 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name, and print its errors.
 
-    Modules are imported inside, so that an interrupt meanwhile ends the command
-    quietly.
+    It imports its modules itself, so that ``main`` also handles a Ctrl-C meanwhile.
 
     Returns:
         The exit code: that of the command, 2 for an error of input or settings, and 0
@@ -85,11 +86,10 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _empty_argument(arguments: Sequence[str]) -> str | None:
-    """What is empty among the arguments, in words; None if nothing is.
+    """Say which argument is empty, e.g. "the value of --judge"; None if none is.
 
-    An empty value is what a shell makes of a variable that is not set. It must not
-    count as an option that is left out, or a run takes another judge or another address
-    than it was told.
+    A shell makes an empty value of a variable that is not set. It must not count as an
+    option that is left out, or the run takes another judge or address than was meant.
     """
     before = ""
     for argument in arguments:
@@ -103,35 +103,30 @@ def _empty_argument(arguments: Sequence[str]) -> str | None:
 
 
 class Lines(logging.StreamHandler[TextIO]):
-    """Log lines on the standard error of the moment.
-
-    Each is on a line of its own, above a bar that goes on.
-    """
+    """Writes log records to standard error, above a progress bar that is shown there."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line to the standard error of the moment.
-
-        A bar replaces standard error for its time, and a counter leaves its line
-        unfinished.
-        """
+        """Write a record to the present standard error: a progress bar replaces it."""
         self.stream = sys.stderr
         super().emit(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line; on a terminal in the place of what was shown there."""
-        return ("\r\x1b[K" if sys.stderr.isatty() else "") + super().format(record)
+        """Return the line; on a terminal it first erases an unfinished line there."""
+        line = super().format(record)
+        return f"\r\x1b[K{line}" if sys.stderr.isatty() else line
 
 
 def command_parser(command: str = "") -> argparse.ArgumentParser:
     """Make the parser of the command line.
 
-    It lists all commands. Only the module of the one that was typed is imported, so
-    that no command waits for the others; it adds the command with its options.
+    The parser knows all commands by name, for the help. Only the module of the command
+    that was typed is imported, since all modules together would take long. The module
+    adds the command with its options.
 
     Args:
         command: The command that was typed; "" for none.
     """
-    # imported inside, where an interrupt ends the command quietly
+    # Imported here and not above, so that ``main`` handles a Ctrl-C during the import.
     from ragmetrics_core.cli.parsers import CommandParser, show_help
 
     parser = CommandParser(
@@ -146,13 +141,13 @@ def command_parser(command: str = "") -> argparse.ArgumentParser:
     )
     show_help(parser)
     commands = parser.add_subparsers(metavar="COMMAND")
-    # an example is a whole command line: its second word is the command
+    # An example is a whole command line: its second word is the command.
     command_names = dict.fromkeys(example.split()[1] for example, _ in COMMANDS)
-    # a command that the table does not hold has a module of its own name
-    module_name = _MODULE_BY_COMMAND.get(command, command)
+    module_name = _module_of(command)
     for name in command_names:
-        is_added_by_module = _MODULE_BY_COMMAND.get(name, name) == module_name
-        if not is_added_by_module:
+        # All other commands are listed with their help alone. The module adds its own
+        # commands, of which there may be several.
+        if _module_of(name) != module_name:
             _, help_text = example_and_help(name)
             commands.add_parser(name, help=help_text)
     if command in command_names:
@@ -161,9 +156,14 @@ def command_parser(command: str = "") -> argparse.ArgumentParser:
     return parser
 
 
+def _module_of(command: str) -> str:
+    """Return the name of the module that adds a command to the parser."""
+    return _MODULE_BY_COMMAND.get(command, command)
+
+
 if __name__ == "__main__":
     if not sys.flags.safe_path:
-        # the working folder, which python -m puts first: no module of it stands for
-        # another
+        # ``python -m`` puts the working folder first: a module there must not stand in
+        # for another module of the same name.
         del sys.path[0]
     sys.exit(main())

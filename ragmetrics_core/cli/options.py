@@ -44,7 +44,8 @@ BAD_INPUT = 2
 
 S = TypeVar("S", bound=Settings)
 
-# but for line ends and tabs: control characters, and marks of the direction of writing
+# Characters that a terminal obeys: control characters, except line ends and tabs, and
+# marks of the direction of writing.
 _OBEYED = re.compile(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
     "\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]"
@@ -52,15 +53,16 @@ _OBEYED = re.compile(
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1, for the kind of an option."""
+    """Read the value of an option: a whole number of at least 1."""
     if int(text) < 1:
         raise ValueError
     return int(text)
 
 
 def share(text: str) -> float:
-    """A number from 0 to 1, for the kind of an option."""
-    if not 0 <= (number := float(text)) <= 1:
+    """Read the value of an option: a number from 0 to 1."""
+    number = float(text)
+    if not 0 <= number <= 1:
         raise ValueError
     return number
 
@@ -73,10 +75,14 @@ def command(
     description: str | None = None,
     epilog: str = "",
 ) -> argparse.ArgumentParser:
-    """Add a command to a parser's commands, and what it runs.
+    """Add a command to a parser's commands, and return its parser.
 
-    Its help and its example are those listed; ``description`` and ``epilog`` stand at
-    the beginning and the end of its own help.
+    Args:
+        commands: The commands of the parser.
+        name: The command; the table of commands has its help and an example.
+        run: What the command runs; returns the exit code.
+        description: The beginning of the command's own help.
+        epilog: The end of the command's own help, before the example.
     """
     example, text = example_and_help(name)
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -88,7 +94,7 @@ def command(
 
 
 def group(commands: Any, name: str) -> Any:
-    """Add a command that has commands of its own, and return the place for these."""
+    """Add a command that has commands of its own, and return the object to add them to."""
     parser = commands.add_parser(
         name, help=example_and_help(name)[1], allow_abbrev=False
     )
@@ -268,23 +274,27 @@ def add_clusters_of_samples(parser: argparse.ArgumentParser, only: str = "") -> 
 def add_settings(
     parser: Any, settings: type[Settings], only: Sequence[str] = (), about: str = ""
 ) -> None:
-    """Add an option for each setting of a class, of the kind that its type asks for.
+    """Add an option for each setting of a class.
 
-    A setting that is true or false becomes a flag. A text becomes an option, with
-    choices if there are only some values. A number, or else a path, is converted.
+    The type of the setting decides the kind of option:
+
+    - true or false: a flag without a value;
+    - a text: an option, with choices if its type lists them;
+    - a number: an option whose value is converted to it;
+    - anything else: an option whose value is a path.
 
     Args:
-        parser: What the options are added to.
+        parser: A parser, or a group of it, to which the options are added.
         settings: The class, whose fields are the settings.
-        only: Names of the settings to add, if not all. Their options are None where
-            they are not given, so that one can tell whether they were.
-        about: What stands before the description of each.
+        only: Names of the settings to add; () for all. These options are None if they
+            are not typed, so that the command can tell. All others have the setting's
+            default.
+        about: Words before the help of each option, except of flags.
     """
     for name in only or settings.model_fields:
         field = settings.model_fields[name]
         option = f"--{name.replace('_', '-')}"
-        # of ``int | None`` also its parts, int and the type of None
-        types = {field.annotation, *get_args(field.annotation)}
+        types = _types_of(field)
         help_text = f"{about}{field.description}"
         if field.default is not None:
             help_text += f" ({field.default})"
@@ -301,44 +311,55 @@ def add_settings(
             add(parser, option, help_text, unit="FILE", convert=Path, default=default)
 
 
+def _types_of(field: FieldInfo) -> set[Any]:
+    """Return the type of a field and its parts: of ``int | None`` int and NoneType."""
+    return {field.annotation, *get_args(field.annotation)}
+
+
 def _converter_to_number(field: FieldInfo) -> Callable[[str], float]:
-    """What makes a setting's number of a text.
+    """Return the function that makes a setting's number of a text.
 
     A whole number must be at least 1. Where the default is 0 or None, 0 may have a
     meaning, so the settings class itself checks the number.
     """
-    types = {field.annotation, *get_args(field.annotation)}
-    if int not in types:
+    if int not in _types_of(field):
         return float
     return positive if field.default else int
 
 
 def settings_from(options: argparse.Namespace, settings: type[S]) -> S:
-    """Return the settings that the options of ``add_settings`` give.
+    """Return the settings, from the options that ``add_settings`` added.
 
-    Raises ``SettingError`` if one is wrong.
+    Raises:
+        SettingError: If a value is invalid.
     """
     return settings(**{name: getattr(options, name) for name in settings.model_fields})
 
 
 def store(options: argparse.Namespace) -> ReplyStore:
-    """By default the file in the user's cache folder.
+    """Return the store of replies: the file of ``--store``, or the usual file.
 
-    It is made at the first call of a model, if there is one.
+    The file is made at the first call of a model. With ``--no-store`` replies stay in
+    memory.
     """
     if options.no_store:
         return MemoryStore()
     replies = SqliteStore(options.store or default_path(), fresh=options.fresh)
-    # what came last is on disk, too, when the command ends
+    # When the command ends, the last replies are written to the file.
     atexit.register(replies.flush)
     return replies
 
 
 def judge_from(name: str | None, options: argparse.Namespace) -> Judge:
-    """Return the judge that is named.
+    """Return the judge of this name, at the endpoint that the options give.
 
-    Without a name it is that of ``RAGMETRICS_JUDGE``, else the embedded one, which has
-    no endpoint.
+    Args:
+        name: The judge; None for the one that ``RAGMETRICS_JUDGE`` names, else the
+            embedded judge.
+        options: The options; ``api_base`` and ``api_key_env`` are read.
+
+    Raises:
+        SettingError: If an endpoint or key is given for a judge without a model.
     """
     judge = resolve_judge(
         name, api_base=options.api_base, api_key_env=options.api_key_env
@@ -354,9 +375,9 @@ def judge_from(name: str | None, options: argparse.Namespace) -> Judge:
 
 
 def needs_out(options: argparse.Namespace) -> None:
-    """Refuse a command that makes a file and has no name for it.
+    """Raise ``SettingError`` if a command lacks the name of the file that it makes.
 
-    A command that only estimates needs no name.
+    With ``--dry-run`` it makes none.
     """
     if options.out is None and not options.dry_run:
         raise SettingError(
@@ -365,7 +386,7 @@ def needs_out(options: argparse.Namespace) -> None:
 
 
 def spent(usage: Usage) -> str:
-    """Say in words how many calls were made, what spared calls, and what they cost."""
+    """Return in words how many calls were made, how many were saved, and the cost."""
     parts = ["1 call" if usage.calls == 1 else f"{usage.calls} calls"]
     if usage.stored:
         parts.append(f"{usage.stored} replies from the store")
@@ -383,7 +404,7 @@ def spent(usage: Usage) -> str:
 
 
 def maker(judge: Judge, options: argparse.Namespace) -> Maker:
-    """What asks a model to write and label, with the options of the command."""
+    """Return the object by which a model writes and labels, as the options say."""
     return Maker(
         judge,
         store=store(options),
@@ -396,9 +417,17 @@ def maker(judge: Judge, options: argparse.Namespace) -> Maker:
 def dry_run(
     judge: Judge, count: int, unit: str, work: Callable[[Judge], object], more: str = ""
 ) -> int:
-    """Work with judges that count, and print the numbers.
+    """Do a command's work with judges that only count calls, and print the numbers.
 
-    So the numbers are those of the very same code.
+    Args:
+        judge: The judge that a run would ask.
+        count: How many samples or other units there are.
+        unit: The name of the units, in the plural.
+        work: The command's work with the judge that it is given.
+        more: Further words to print.
+
+    Returns:
+        The exit code, 0.
     """
     low, high = make_counting_judges(judge)
     for counter in (low, high):
@@ -433,7 +462,7 @@ def add_gates(parser: argparse.ArgumentParser) -> Any:
 
 
 def add_undecided(parser: Any) -> None:
-    """Add when a gate is undecided and what that means."""
+    """Add the options that say when a gate is undecided, and what that means."""
     help_text = (
         "share of all rows that must be scored; with fewer a gate is undecided"
         f" ({MIN_SCORED})"
@@ -451,10 +480,15 @@ _HOW_GATES_ARE_HELD = {
 
 
 def settle_gates(options: argparse.Namespace, option: str, *, holds_gate: bool) -> None:
-    """Fill in how gates are held where that was not said.
+    """Give the options on how gates are held their defaults, where they were not typed.
+
+    Args:
+        options: What was typed. It is changed.
+        option: The option that makes the command hold a gate, for the message.
+        holds_gate: Whether the command holds a gate.
 
     Raises:
-        SettingError: If it was said, and no gate is held, which ``option`` would add.
+        SettingError: If such an option was typed, but no gate is held.
     """
     for name, default in _HOW_GATES_ARE_HELD.items():
         if name not in options:
@@ -469,15 +503,16 @@ def settle_gates(options: argparse.Namespace, option: str, *, holds_gate: bool) 
 
 
 def exit_code(decisions: Iterable[Decision], options: argparse.Namespace) -> int:
-    """The exit code that decisions lead to."""
+    """Return the exit code for the decisions on all gates.
+
+    1 if a gate failed; for an undecided gate the code that ``--undecided`` says; else 0.
+    """
     outcomes = {decision.outcome for decision in decisions}
     if "failed" in outcomes:
         return 1
-    return (
-        {"exit3": 3, "pass": 0, "fail": 1}[options.undecided]
-        if "undecided" in outcomes
-        else 0
-    )
+    if "undecided" in outcomes:
+        return {"exit3": 3, "pass": 0, "fail": 1}[options.undecided]
+    return 0
 
 
 def add_summary(parser: Any) -> None:
@@ -493,23 +528,28 @@ def add_summary(parser: Any) -> None:
 
 
 def summarise(options: argparse.Namespace, text: str) -> None:
-    """Write the summary of a CI job where there is one; a job's own is added to."""
+    """Write the summary of a CI job, if there is a file for it.
+
+    The file that ``--summary`` names is replaced. To the file that the CI job names,
+    ``$GITHUB_STEP_SUMMARY``, the text is added.
+    """
     if options.summary:
         write_text(options.summary, text, "the summary")
-    elif place := os.environ.get("GITHUB_STEP_SUMMARY"):
+        return
+    file_of_job = os.environ.get("GITHUB_STEP_SUMMARY")
+    if file_of_job:
         with (
             as_input_error("GITHUB_STEP_SUMMARY cannot be written"),
-            Path(place).open("a", encoding="utf-8") as file,
+            Path(file_of_job).open("a", encoding="utf-8") as file,
         ):
             file.write(f"{replace_surrogates(text)}\n")
 
 
-def summary_failure(options: argparse.Namespace, text: str) -> InputError | None:
-    """Write the summary of a CI job before the screen, which names the exit code.
+def write_job_summary(options: argparse.Namespace, text: str) -> InputError | None:
+    """Write the summary of a CI job; return the error if it cannot be written.
 
-    Returns:
-        Why it cannot be written, to be raised when the screen is shown; the exit code
-        is then ``BAD_INPUT``. None if all went well.
+    The error is not raised here, so that the command can print its result before. The
+    result names the exit code, which an error changes to ``BAD_INPUT``.
     """
     try:
         summarise(options, text)
@@ -519,12 +559,12 @@ def summary_failure(options: argparse.Namespace, text: str) -> InputError | None
 
 
 def visible(text: str) -> str:
-    """Somebody's text with an escape for each sign that a terminal obeys.
+    """Replace each character that a terminal obeys by its escape sequence in Unicode.
 
-    Such signs move the cursor or turn the direction of what is read, so that a line
-    shows something else than it holds.
+    Such characters move the cursor or turn the direction of writing, so that a line
+    would show something else than it holds.
     """
-    return _OBEYED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
+    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def show(text: str) -> None:
@@ -540,10 +580,7 @@ def show(text: str) -> None:
 
 
 def discard() -> None:
-    """Send what is still to be printed nowhere.
-
-    So the interpreter can end quietly.
-    """
+    """Throw away what is still to be printed, so that the interpreter ends quietly."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Hashable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from ragmetrics_core.data import (
     PARTIAL,
@@ -17,69 +18,95 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.models.reply_store import default_path
 
-# Every option and argument that names a path, by its place among the parsed options; a
-# test holds it complete.
-_NAMED = (
+# The options and arguments, of all commands, that name files to read. A test holds the
+# list complete.
+_NAMES_OF_INPUTS = (
     "files file corpus data pairs results against template labels first second set sets"
 )
-READ = tuple(_NAMED.split())
-_OPENED_IN_PLACE = ("store", "rate_file")  # databases, which are not written anew
-# What is written, with the files beside it.
+READ = tuple(_NAMES_OF_INPUTS.split())
+# Options that name databases: these are opened, while other outputs are written anew.
+_OPENED_IN_PLACE = ("store", "rate_file")
+# The options that name outputs, with the endings of the files that each writes: "" is
+# the output itself, any other ending a file beside it.
 _MADE = dict.fromkeys(("out", "report", "html", "summary"), ("", PARTIAL))
 WRITTEN = _MADE | dict.fromkeys(_OPENED_IN_PLACE, ("", "-wal", "-shm"))
 REVIEWS = ".reviews.jsonl"
-# How results and sets begin, and within how many bytes.
+# Words within the first bytes of a file of results, and of a data set.
 RESULTS_MARK = "ragmetrics_report"
 SET_MARK = "ragmetrics_dataset"
 _BYTES_WITH_MARK = 100
 _TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
-_REVIEWED = ("set", "sets")  # whose reviews are kept beside them
+# The options that name data sets, whose reviews are kept in a file beside them.
+_REVIEWED = ("set", "sets")
 
 
 def check_paths(options: argparse.Namespace) -> None:
     """Refuse files that are read or written by mistake, before anything runs.
 
-    That is an input that is named twice; an output that is an input or another output;
-    one that cannot be written; and one that would replace what a person made.
+    Args:
+        options: What was typed.
 
     Raises:
-        InputError: If there is such a file.
+        InputError: If an input is named twice; an output, or the summary of the CI job,
+            is also an input or another output; an output cannot be written, or would
+            replace what a person made.
     """
-    use_by_key: dict[Hashable, str] = {}  # what each file is used for, by its keys
-    # READ and WRITTEN are the options of all commands that name inputs and outputs
+    # What each file is used for, in words, by the keys of the file. Two keys identify a
+    # file: its real path, and its number on its device.
+    use_by_key: dict[Hashable, str] = {}
     for name in READ:
-        _check_named_once(_paths_of(options, name))
-        use_by_key |= _taken_by_input(options, name)
+        _refuse_named_twice(_paths_of(options, name))
+        use_by_key |= _uses_of_input(options, name)
     for name, endings in WRITTEN.items():
         for path in _outputs_of(options, name):
-            use_by_key |= _taken_by_output(name, path, endings, use_by_key)
+            uses = _uses_of_output(name, path, endings)
+            _refuse_if_used(path, uses, use_by_key)
+            use_by_key |= {key: use.option for key, use in uses.items()}
             if name not in _OPENED_IN_PLACE:
                 _check_place(f"{_option(name)} {path}", path, options)
-    _check_added_to(options, use_by_key)
-    _check_replaced(options)
+    _refuse_job_summary_if_used(options, use_by_key)
+    _refuse_to_overwrite(options)
+
+
+class _OutputUse(NamedTuple):
+    """A file that an output writes: the output itself, or a file beside it.
+
+    Args:
+        option: The option that names the output, e.g. "--out".
+        ending: The ending of the file beside the output; "" for the output itself.
+    """
+
+    option: str
+    ending: str
 
 
 def _option(name: str) -> str:
-    """An option as people write it, by its name among the parsed ones."""
+    """Return an option as people type it, by its name among the parsed options."""
     return f"--{name.replace('_', '-')}"
 
 
-def _check_named_once(paths: Iterable[Path]) -> None:
-    """Refuse a file that is named twice: its copies would pass for more evidence."""
-    earlier: dict[Hashable, Path] = {}
+def _refuse_named_twice(paths: Iterable[Path]) -> None:
+    """Raise ``InputError`` if two paths lead to one file.
+
+    Its rows would count twice, and pass for more evidence.
+    """
+    path_by_key: dict[Hashable, Path] = {}
     for path in paths:
         keys = _keys(path)
-        same_file = next((earlier[key] for key in keys if key in earlier), None)
+        same_file = next((path_by_key[key] for key in keys if key in path_by_key), None)
         if same_file is not None:
             problem = "is named twice"
             if path != same_file:
                 problem = f"and {same_file} are one file"
             raise InputError(f"{path} {problem}")
-        earlier |= dict.fromkeys(keys, path)
+        path_by_key |= dict.fromkeys(keys, path)
 
 
-def _taken_by_input(options: argparse.Namespace, name: str) -> dict[Hashable, str]:
-    """What no output may be because of an input: the file, those in it, its reviews."""
+def _uses_of_input(options: argparse.Namespace, name: str) -> dict[Hashable, str]:
+    """Return the files that an input reads, by their keys; each is in words.
+
+    They are the file itself, all files of a folder, and the reviews of a data set.
+    """
     uses: dict[Hashable, str] = {}
     for path in _paths_of(options, name):
         files = [path]
@@ -93,7 +120,10 @@ def _taken_by_input(options: argparse.Namespace, name: str) -> dict[Hashable, st
 
 
 def _outputs_of(options: argparse.Namespace, name: str) -> list[Path]:
-    """The paths that an option writes to; the store has a place also where it has no name."""
+    """Return the paths that an option writes to.
+
+    A command that has ``--store`` writes to the usual store if the option was not typed.
+    """
     paths = _paths_of(options, name)
     has_default = name == "store" and name in options
     if not paths and has_default and not getattr(options, "no_store", False):
@@ -101,52 +131,62 @@ def _outputs_of(options: argparse.Namespace, name: str) -> list[Path]:
     return paths
 
 
-def _taken_by_output(
-    name: str, path: Path, endings: Iterable[str], use_by_key: Mapping[Hashable, str]
-) -> dict[Hashable, str]:
-    """The files that an output takes: no further output may be one of them.
+def _uses_of_output(
+    name: str, path: Path, endings: Iterable[str]
+) -> dict[Hashable, _OutputUse]:
+    """Return the files that an output writes, by their keys.
 
-    They are the file itself and those beside it, such as the temporary file that is
-    written first.
+    They are the output itself and the files beside it, such as the temporary file that
+    is written first.
 
     Args:
         name: The option that names the output.
         path: The output.
-        endings: The endings of the files; "" for the file itself.
-        use_by_key: What inputs and earlier outputs take.
-
-    Returns:
-        The option, by each key of the files. A key tells a file from all others.
-
-    Raises:
-        InputError: If one of the files is an input or an earlier output.
+        endings: The endings of the files; "" for the output itself.
     """
-    option = _option(name)
+    # The stores expand "~" when they open a file; the other outputs do not.
     opened_path = path.expanduser() if name in _OPENED_IN_PLACE else path
     real_path = os.path.realpath(opened_path)
-    option_by_key: dict[Hashable, str] = {}
+    uses: dict[Hashable, _OutputUse] = {}
     for ending in endings:
-        # where the path leads, and the number of the file on its device
         for key in _keys(Path(real_path + ending)):
-            option_by_key[key] = option
-            if key in use_by_key:
-                detour = f" (written first to {path}{ending})" if ending else ""
-                raise InputError(
-                    f"{option} {path}{detour} would overwrite {use_by_key[key]}; name"
-                    " another file"
-                )
-    return option_by_key
+            uses[key] = _OutputUse(_option(name), ending)
+    return uses
 
 
-def _check_replaced(options: argparse.Namespace) -> None:
-    """Refuse an output (``--out``) that would replace what a person wrote or reviewed.
+def _refuse_if_used(
+    path: Path,
+    uses: Mapping[Hashable, _OutputUse],
+    use_by_key: Mapping[Hashable, str],
+) -> None:
+    """Refuse an output if it, or a file beside it, is an input or an earlier output.
 
-    A command says by ``replaces`` what it may replace: files that begin with this mark,
-    as its own earlier outputs do, or None for no file at all. A command without
-    ``replaces`` has no such output.
+    Args:
+        path: The output.
+        uses: The files that it writes, by their keys.
+        use_by_key: The files of inputs and earlier outputs, by their keys.
 
     Raises:
-        InputError: If something else stands there, or the name is that of a table.
+        InputError: If a key is in both.
+    """
+    for key, use in uses.items():
+        if key in use_by_key:
+            detour = f" (written first to {path}{use.ending})" if use.ending else ""
+            raise InputError(
+                f"{use.option} {path}{detour} would overwrite {use_by_key[key]}; name"
+                " another file"
+            )
+
+
+def _refuse_to_overwrite(options: argparse.Namespace) -> None:
+    """Refuse an output (``--out``) that would replace what a person wrote or reviewed.
+
+    A command says by ``replaces`` which existing file it may replace: a file that begins
+    with this mark, as the command's own outputs do. None: no existing file at all. A
+    command without ``replaces`` is not checked.
+
+    Raises:
+        InputError: If another file stands there, or the name is that of a table.
     """
     path: Path | None = getattr(options, "out", None)
     if path is None:
@@ -156,9 +196,10 @@ def _check_replaced(options: argparse.Namespace) -> None:
             f"--out {path} is written as JSON, which nobody reads from a {path.suffix}"
             " file; name it .jsonl"
         )
-    is_dry_run = getattr(options, "dry_run", False)  # which writes nothing
-    may_replace = "replaces" in options and not is_dry_run
-    if not may_replace or not path.is_file() or path.stat().st_size == 0:
+    if "replaces" not in options or getattr(options, "dry_run", False):
+        return  # a dry run writes nothing
+    has_content = path.is_file() and path.stat().st_size > 0
+    if not has_content:
         return
     if options.replaces is None:
         raise InputError(
@@ -178,24 +219,30 @@ def _check_replaced(options: argparse.Namespace) -> None:
         )
 
 
-def _check_added_to(options: argparse.Namespace, uses: Mapping[Hashable, str]) -> None:
-    """Refuse a job's summary where it is an input or another output.
+def _refuse_job_summary_if_used(
+    options: argparse.Namespace, use_by_key: Mapping[Hashable, str]
+) -> None:
+    """Refuse the CI job's file for summaries if it is an input or an output.
 
-    The environment names that summary.
+    The environment names that file, and the command adds its summary to it, unless
+    ``--summary`` names another file.
+
+    Raises:
+        InputError: If the file is an input or an output.
     """
-    place = os.environ.get("GITHUB_STEP_SUMMARY")
-    if "summary" not in options or options.summary or not place:
+    file_of_job = os.environ.get("GITHUB_STEP_SUMMARY")
+    if "summary" not in options or options.summary or not file_of_job:
         return
-    for key in _keys(Path(place)):
-        if met := uses.get(key):
+    for key in _keys(Path(file_of_job)):
+        if key in use_by_key:
             raise InputError(
-                f"GITHUB_STEP_SUMMARY names {met}, which would be added to; name"
-                " another file with --summary"
+                f"GITHUB_STEP_SUMMARY names {use_by_key[key]}, which would be added to;"
+                " name another file with --summary"
             )
 
 
 def _paths_of(options: argparse.Namespace, name: str) -> list[Path]:
-    """The paths that an option names; none if it is not there."""
+    """Return the paths that an option names; [] if the command has no such option."""
     value = getattr(options, name, None)
     if isinstance(value, list):
         return [Path(path) for path in value]
@@ -203,9 +250,9 @@ def _paths_of(options: argparse.Namespace, name: str) -> list[Path]:
 
 
 def _keys(path: Path) -> set[Hashable]:
-    """Return what tells a file from all others.
+    """Return the keys that identify a file: two paths with a common key are one file.
 
-    That is where its path leads and, if it is there, its number on its device.
+    They are its real path, without links, and its number on its device if it exists.
     """
     keys: set[Hashable] = {os.path.normcase(os.path.realpath(path))}
     with suppress(OSError):
@@ -246,7 +293,11 @@ def _check_place(argument: str, path: Path, options: argparse.Namespace) -> None
 
 
 def _check_temporary_file(argument: str, path: Path) -> None:
-    """Refuse an output whose temporary file, which is written first, is none of ours."""
+    """Refuse an output whose temporary file, which is written first, cannot be written.
+
+    Raises:
+        InputError: If a link, or something that is no file, stands there.
+    """
     temporary_path = Path(os.path.realpath(path) + PARTIAL)
     if temporary_path.is_symlink():
         raise InputError(

@@ -97,8 +97,8 @@ def _run(options: argparse.Namespace) -> int:
     summary, decisions = _summary_and_decisions(report, options)
     exit_code = _exit_code(summary, decisions, options)
     text = markdown(summary, report.run, decisions, exit_code)
-    summary_failure = shared.summary_failure(options, text)
-    if summary_failure:
+    failure = shared.write_job_summary(options, text)
+    if failure:
         exit_code = BAD_INPUT
     page_report = report.shown()  # of the rows that the page shows one by one
     screen = screen_of(
@@ -112,8 +112,8 @@ def _run(options: argparse.Namespace) -> int:
     )
     write_page_from(screen, options.html, page_report.results, summary, page_report.run)
     show("\n".join(_lines(screen, summary, report.run, options)))
-    if summary_failure:
-        raise summary_failure
+    if failure:
+        raise failure
     return exit_code
 
 

@@ -1,8 +1,9 @@
-"""What commands print of a report: the order of the page's first screen.
+"""Prints a report in a terminal, in the order of the HTML page's first screen.
 
-First the verdict, the largest loss and the stage to mend; then the table of metrics, the
-groups of rows and the warnings; then judge and methods. The three worst rows and the
-next command come last, where a terminal leaves the eye.
+First come the verdicts on gates, the largest loss and the stage of the pipeline to mend;
+then the table of metrics, the groups of rows and the signs of risk; then footnotes on
+judge and methods. The three worst rows and the next command come last, where a terminal
+leaves the eye.
 """
 
 import shlex
@@ -20,45 +21,73 @@ from ragmetrics_core.reporting.tables import footnotes, text_grid
 def screen_lines(
     screen: FirstScreen, summary: Summary, run: RunFacts, remarks: Iterable[str] = ()
 ) -> list[str]:
-    """What the terminal shows first of a run, line by line.
+    """Return what a terminal shows first of a run, line by line.
 
-    First come the verdicts and what to mend, then the numbers of each metric, then
-    groups of rows, signs of high risk, and footnotes.
+    The lines come in three parts: the verdicts and what to mend first; the numbers of
+    each metric; the groups of rows, signs of high risk, and footnotes.
 
     Args:
         screen: What was found, in sentences.
-        summary: The numbers.
+        summary: The numbers of the metrics.
         run: Facts of the run, for the footnotes.
-        remarks: Further lines that came up while files were read.
+        remarks: Further lines, e.g. on columns of a file that were not used.
     """
-    lines = [f"{screen.title}: {screen.origin}"]
-    opening_sentences = (
-        screen.together,
-        *screen.verdicts,
-        screen.loss,
-        screen.how_sure,
-    )
-    lines += [sentence for sentence in opening_sentences if sentence]
+    return [
+        f"{screen.title}: {screen.origin}",
+        *_lines_on_verdicts(screen),
+        "",
+        *_lines_on_metrics(screen, summary),
+        "",
+        screen.groups_in_words,
+        *_lines_on_signs(summary),
+        *remarks,
+        *footnotes(summary, run, has_reasons=False),
+    ]
+
+
+def _lines_on_verdicts(screen: FirstScreen) -> list[str]:
+    """Return the verdicts on the gates, the largest loss, warnings, and what to mend."""
+    sentences = [
+        screen.together,  # all gates in one sentence
+        *screen.verdicts,  # each gate in a sentence
+        screen.loss,  # the metric with the largest loss
+        screen.how_sure,  # how sure it is that this metric lost most
+    ]
+    lines = [sentence for sentence in sentences if sentence]
     lines += [f"! {warning}" for warning in screen.warnings]
-    lines += _stage_to_mend(screen)
+    lines += _lines_on_stage_to_mend(screen)
+    # what each stage of the pipeline, e.g. the retrieval, lost on the way to the answer
     if screen.lost_on_the_way:
         lines.append(screen.lost_on_the_way)
-    lines += ["", text_grid(summary), ""]
-    for metric, sentence in screen.sentences.items():
-        lines.append(f"{metric_with_gloss(metric)}: {sentence}")
-    for answering in screen.answering:
-        lines += ["", *str(answering).splitlines()]
-    lines += ["", screen.groups_in_words]
-    if summary.folded_signs:
-        lines.append("Signs of high risk, by rules of thumb; they are no verdict:")
-    lines += [f"! {sign}" for sign in summary.folded_signs]
-    lines += remarks
-    lines += footnotes(summary, run, has_reasons=False)
     return lines
 
 
-def _stage_to_mend(screen: FirstScreen) -> list[str]:
-    """The stage to mend first, with its remedy and rows; none where none is named."""
+def _lines_on_metrics(screen: FirstScreen, summary: Summary) -> list[str]:
+    """Return the table of metrics, and a sentence on each metric."""
+    lines = [text_grid(summary), ""]
+    for metric, sentence in screen.sentences.items():
+        lines.append(f"{metric_with_gloss(metric)}: {sentence}")
+    # For each metric of sufficiency: how often the application answered when its
+    # contexts were enough for that, and when they were not.
+    for answering in screen.answering:
+        lines += ["", *str(answering).splitlines()]
+    return lines
+
+
+def _lines_on_signs(summary: Summary) -> list[str]:
+    """Return the signs of high risk; a sign that several metrics show is one line."""
+    signs = summary.folded_signs
+    if not signs:
+        return []
+    heading = "Signs of high risk, by rules of thumb; they are no verdict:"
+    return [heading, *(f"! {sign}" for sign in signs)]
+
+
+def _lines_on_stage_to_mend(screen: FirstScreen) -> list[str]:
+    """Return a line on the stage of the pipeline to mend first, its remedy and rows.
+
+    Returns [] if no stage is named.
+    """
     group = screen.mend_first
     if group is None or group.mending is None:
         return []
@@ -74,7 +103,7 @@ def _stage_to_mend(screen: FirstScreen) -> list[str]:
 
 
 def _rows_to_look_at(examples: Sequence[Example]) -> str:
-    """Which rows to open, in a sentence; "" without one."""
+    """Say in a sentence which rows to open; "" if there are none."""
     if not examples:
         return ""
     rows = ", ".join(str(example.row) for example in examples)
@@ -82,10 +111,13 @@ def _rows_to_look_at(examples: Sequence[Example]) -> str:
 
 
 def lines_on_rows(examples: Sequence[Example]) -> list[str]:
-    """The rows to open, each with what went wrong, or its lowest score, and question."""
+    """Return lines on the rows to open first.
+
+    Each names the row's lowest score, or what went wrong, and its question.
+    """
     lines = ["Look at these first:"] if examples else []
     for example in examples:
-        outcome = example.group
+        outcome = example.group  # what went wrong, in words
         if example.score is not None and not example.is_of_stage:
             outcome = f"{example.metric} {example.score:.3f}"
         question = example.question or "(no question)"
@@ -94,9 +126,14 @@ def lines_on_rows(examples: Sequence[Example]) -> list[str]:
 
 
 def next_command(out: Path | None, page: Path | None) -> str:
-    """What to run next: keep the results, look at them, or compare a later run."""
+    """Return the command to run next: keep the results, look at them, or compare.
+
+    Args:
+        out: The file of results that was written; None without one.
+        page: The HTML page that was written; None without one.
+    """
     if out is None:
-        # the other options may say how the files are read, e.g. --traces
+        # Not spelt out, because other options may say how the files are read.
         return "Next: the same command with --out results.jsonl --report report.html"
     results = shlex.quote(str(out))
     if page is None:

@@ -1,4 +1,4 @@
-"""The samples of all files of a command, with what is wrong with each file."""
+"""Reads the samples of all files of a command, and notes what is wrong with each file."""
 
 import argparse
 import hashlib
@@ -39,7 +39,7 @@ _TABLE_SUFFIXES = (".csv", ".tsv")
 
 
 def _no_rows(path: Path) -> str:
-    """That a file is empty, and what to do."""
+    """Return the sentence that a file is empty, and what to do."""
     return (
         f"{path} holds no rows: write it again with a sample on each, or leave it out"
     )
@@ -47,7 +47,18 @@ def _no_rows(path: Path) -> str:
 
 @dataclass
 class _File:
-    """What is known of a file so far."""
+    """What is known of an input file so far.
+
+    Attributes:
+        path: The file.
+        rows: How many rows were read.
+        bad: How many of them are no samples.
+        is_read_to_its_end: Whether all of its rows were read.
+        unread: Its columns that no field of a sample was made of, as an ordered set.
+        columns_read: Notes which columns the fields were read from.
+        notes: Sentences on recorded traces that gave no sample, or no complete one.
+        traces: Reads the file as recorded traces; None for a file of rows.
+    """
 
     path: Path
     rows: int = 0
@@ -55,9 +66,7 @@ class _File:
     is_read_to_its_end: bool = False
     unread: dict[str, None] = field(default_factory=dict)
     columns_read: ColumnsRead = field(default_factory=ColumnsRead)
-    notes: list[str] = field(
-        default_factory=list
-    )  # what traces gave none, or none that is whole
+    notes: list[str] = field(default_factory=list)
     traces: "recorded.SpanSamples | None" = None
 
     @cached_property
@@ -73,13 +82,13 @@ class _File:
 
     @property
     def columns(self) -> str:
-        """The columns that no field of a sample was made of, in words."""
+        """A sentence on the columns that no field of a sample was made of."""
         names = names_in_words(self.unread, most=_SHOWN_COLUMNS)
         return f"columns that were not recognised: {names}"
 
 
 class Source:
-    """The samples of all files.
+    """The samples of all input files of a command.
 
     Bad rows are reported on standard error, or raised with ``--strict``.
     """
@@ -89,7 +98,7 @@ class Source:
 
         Args:
             options: What was typed: the files, and how they are to be read.
-            keys: Keys of slices and clusters, which it looks for in each sample.
+            keys: Notes which of the keys for slices and clusters the samples have.
 
         Raises:
             InputError: If a file cannot be read, or is a table where ``--traces`` asks
@@ -98,12 +107,13 @@ class Source:
         self.keys = keys
         self._limit = options.limit
         self._strict = options.strict
-        self._columns: dict[str, str] = {}  # where a field is, as far as it was named
+        # The columns that were named, by field of the sample.
+        self._columns: dict[str, str] = {}
         for name in COLUMNS:
             column = getattr(options, f"{name}_column")
             if column is not None:
                 self._columns[name] = column
-        self._count = 0  # rows of all files; 0 until they are counted
+        self._n_rows = 0  # rows of all files; 0 until they are counted
         self._files = [_File(path) for path in options.files]
         if options.traces:
             self._prepare_traces(options)
@@ -132,54 +142,62 @@ class Source:
     def count_samples(
         self, *, always: bool = False
     ) -> Self | Iterator[Sample | RowError]:
-        """Count the samples, and return them.
+        """Count the rows of all files, and return the samples.
 
-        The files are read once to count their rows. So much that is wrong is found
-        before a call is paid: a file that cannot be read or holds no rows, a key or
-        column that no sample has, two columns that may hold one field, and with
-        ``--strict`` a row that is no sample.
+        To count the rows, the files are read once. So mistakes in them are found before
+        a call is paid. Large files are not read twice, unless ``always`` is true: of
+        each only the first row is read here, and the samples are returned as an iterator
+        without a length.
 
-        Large files are not read twice, unless ``always`` is true. Of them only the
-        first row is looked at, and what is returned is an iterator without a length.
+        Raises:
+            InputError: If a file cannot be read or holds no rows, or no sample has a key
+                of a slice or cluster.
+            RowError: If two columns may hold one field; with ``--strict``, for the first
+                row that is no sample.
         """
         paths = [file.path for file in self._files if file.path.exists()]
         n_bytes = sum(path.stat().st_size for path in paths)
         if n_bytes > _LARGE and not always:
             for file in self._files:
-                first_row = next(self._items(file), None)
-                self._check_holds_rows(file, holds_rows=first_row is not None)
+                first_row = next(self._checked_rows(file), None)
+                self._refuse_if_empty(file, is_empty=first_row is None)
             return iter(self)
-        self._count = 0
+        self._n_rows = 0
         for file in self._files:
-            count_before = self._count
-            for row in self._items(file):
+            n_rows_of_file = 0
+            for row in self._checked_rows(file):
+                # A usual row that is no sample is reported later, when it is judged.
                 if isinstance(row, AmbiguousColumns):
                     raise row
-                self._count += 1
-            self._check_holds_rows(file, holds_rows=self._count > count_before)
+                n_rows_of_file += 1
+            self._refuse_if_empty(file, is_empty=n_rows_of_file == 0)
+            self._n_rows += n_rows_of_file
         self.keys.check()
         return self
 
-    def _check_holds_rows(self, file: _File, *, holds_rows: bool) -> None:
-        """Refuse a file without a single row: the job that writes it may have failed.
+    def _refuse_if_empty(self, file: _File, *, is_empty: bool) -> None:
+        """Raise ``InputError`` for a file without rows: writing it may have failed.
 
-        Traces that gave no sample are no such file.
+        A file of traces that gave no sample is not empty: notes say why there is none.
         """
-        if not holds_rows and not file.notes:
+        if is_empty and not file.notes:
             raise InputError(_no_rows(file.path))
 
     @cached_property
     def why_part(self) -> str:
-        """Which files are results of runs that did not judge all their samples, and why."""
+        """Which files are results of a run that did not judge all its samples, and why.
+
+        "" if there is no such file.
+        """
         paths = [file.path for file in self._files if file.traces is None]
         return "; ".join(filter(None, map(reason_of_part, paths)))
 
     def __len__(self) -> int:
-        return self._count
+        return self._n_rows
 
     def __iter__(self) -> Iterator[Sample | RowError]:
         for file in self._files:
-            for row in self._items(file):
+            for row in self._checked_rows(file):
                 file.rows += 1
                 if isinstance(row, RowError):
                     file.bad += 1
@@ -188,31 +206,34 @@ class Source:
             file.is_read_to_its_end = True
 
     def _tell_of_bad_row(self, file: _File, problem: RowError) -> None:
-        """Print what is wrong with a row; of further ones once that they are counted."""
+        """Print what is wrong with a row.
+
+        After a few rows of a file, one line says that further bad rows are only counted.
+        """
         sentence = str(problem)
         if file.bad > _SHOWN_PROBLEMS:
             sentence = f"{file.path}: further bad rows are only counted"
         if file.bad <= _SHOWN_PROBLEMS + 1:
             print(f"ragmetrics: {sentence}", file=sys.stderr)
 
-    def _items(self, file: _File) -> Iterator[Sample | RowError]:
-        """The rows of a file, or the samples of its traces.
+    def _checked_rows(self, file: _File) -> Iterator[Sample | RowError]:
+        """Yield the samples of a file, and an error for each row that is none.
 
-        With ``--strict`` a row that is no sample is raised.
+        With ``--strict`` the first error is raised. The keys that the samples have are
+        noted; at the end, so are the notes on traces.
         """
-        traces = file.traces
         for row in self._rows(file):
             if self._strict and isinstance(row, RowError):
                 raise row
             if isinstance(row, Sample):
                 self.keys.look(row)
             yield row
-        if traces is None:
-            return
-        file.notes = [f"{file.path}: {line}" for line in traces.notes.sentences]
+        if file.traces is not None:
+            sentences = file.traces.notes.sentences
+            file.notes = [f"{file.path}: {sentence}" for sentence in sentences]
 
     def _rows(self, file: _File) -> Iterator[Sample | RowError]:
-        """The rows of a file, each bad one with its place."""
+        """Yield the samples of a file, and an error that names the place of each bad row."""
         if file.traces is None:
             file.columns_read = ColumnsRead(self._columns)
             yield from read_samples(
@@ -225,9 +246,9 @@ class Source:
             )
 
     def described(self, facts: RunFacts) -> RunFacts:
-        """Return the facts of a run with the files that it reads.
+        """Return the facts of a run, with the files that it reads.
 
-        The number of rows of a file is None until it is read to its end.
+        The number of rows of a file is None until the file is read to its end.
         """
         rows = [
             (file, file.rows if file.is_read_to_its_end else None)
@@ -240,10 +261,10 @@ class Source:
         return facts.model_copy(update={"inputs": inputs})
 
     def say_why_idle(self, reasons: Mapping[str, str]) -> None:
-        """Print for each file why no metric applies to it, and what to do.
+        """Print for each file why no metric applies to its rows, and what to do.
 
         Args:
-            reasons: By metric, why it is undefined, such as "no answer".
+            reasons: Why each metric is undefined, such as "no answer", by its name.
         """
         why_undefined = "".join(f"; {name}: {why}" for name, why in reasons.items())
         # a reason such as "no answer" names the field whose column was not found
@@ -272,10 +293,10 @@ class Source:
 
     @property
     def remarks(self) -> list[str]:
-        """Return for each file what was not used.
+        """Lines on what of each file was not used, or not in all rows.
 
-        That is the columns that no field of a sample was made of, those of which some
-        rows were made and others not, and what traces gave no whole sample.
+        These are columns that no field was made of, fields that were read from different
+        columns, and traces that gave no complete sample.
         """
         lines = [
             f"{file.path}: {file.columns}, kept as metadata"
