@@ -312,20 +312,22 @@ def _find_outputs(
             f"the replies {labels.other!r} and {labels.support!r} of {model} begin"
             " with the same token, so their probabilities cannot be told apart"
         )
-    # only the logits of these two tokens are read: that of support is the second
+    # Only the logits of these two tokens are read; the second one means support.
     return _Outputs(support_index=1, reply_tokens=(other_token, support_token))
 
 
 def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
-    """Return the token by which a word that a model replies is known: its first one.
+    """Return the id of the token by which a word in a model's reply is recognised.
 
-    A word of several tokens is refused, because other words may begin with the same
-    token. There is one exception: some tokenizers put a token without text before each
-    word, which stands for the word.
+    It is the first token of the word. A word whose first token is only a part of its
+    letters is refused, because another reply may begin with the same letters.
 
     Raises:
-        SettingError: If the tokenizer does not know the word, or splits it.
+        SettingError: If the tokenizer does not know the word, or splits its letters.
     """
+    # T5's tokenizer, for example, makes one token of "1", but two of "0": a mark for the
+    # beginning of a word, which has no text, and the digit. Then the mark stands for
+    # "0". The caller refuses two words that have the same first token.
     token_ids: list[int] = tokenizer(word, add_special_tokens=False).input_ids
     if not token_ids or tokenizer.unk_token_id in token_ids:
         raise SettingError(

@@ -36,15 +36,18 @@ from ragmetrics_core.metrics.polls import Adherent, ClaimSupport, Poll
 from ragmetrics_core.models.threads import call_in_thread
 from ragmetrics_core.statistics.weakest_claim import ClaimCorrection, describe_judge
 
-_SLACK = 8  # tokens that a window may have more than its part of the whole text
+# A window that is cut out may have so many tokens more than it had within the text.
+_SLACK = 8
 _LARGEST_EXPONENT = 700.0  # exp() overflows a little above
+# Most parts of an answer without a claim that the reason quotes.
 _SHOWN_OTHERS = 3
 
 Pair = tuple[str, str]
+"""A premise, such as a window of the contexts, and a hypothesis, such as a claim."""
 _TokenChances = list[tuple[int, int, float]]
-"""Of tokens of the second text: where each begins and ends, and p(supported)."""
+"""For tokens of the hypothesis: start, end, and the probability that it is supported."""
 _WaitingCall = tuple[Sequence[Pair], Future[list[Any]]]
-"""Pairs that a thread asks for, and where it waits for their outputs."""
+"""The pairs that a thread asks for, and the future by which it waits for their outputs."""
 
 
 @dataclass(eq=False)
@@ -159,11 +162,11 @@ class EncoderJudge(Judge):
         self._support_index = checkpoint.support_index
         self._most_tokens = checkpoint.window
         self._tensors = checkpoint.tensors
-        # a pattern of the tokenizer's own marks, which are taken out of texts
+        # A pattern of the tokenizer's own marks, which are taken out of texts.
         self._special_tokens = _any_of(self._tokenizer.all_special_tokens)
-        # a tokenizer keeps the settings of a call in itself, so one call is made at a
-        # time
+        # A tokenizer stores the settings of a call in itself: one call at a time.
         self._tokenizer_lock = Lock()
+        # Held by the thread that runs the model for all that wait.
         self._model_lock = Lock()
         self._waiting_calls: list[_WaitingCall] = []
         if self.correction is not None:
@@ -171,7 +174,7 @@ class EncoderJudge(Judge):
             _check_correction(self.correction, judge)
 
     def __reduce__(self) -> Any:
-        """A copy in another process loads the model there."""
+        """Make a copy in another process load the model there."""
         settings = {field.name: getattr(self, field.name) for field in fields(self)}
         return partial(type(self), **settings), ()
 
@@ -237,7 +240,7 @@ class EncoderJudge(Judge):
     def _answer_to(
         self, kind: type[Question[Any]]
     ) -> Callable[[Any], Asked[Any]] | None:
-        """What answers questions of a type; None if no supported claim does."""
+        """Return the method that answers questions of a type; None if there is none."""
         if kind is Adherent:
             return self._adherent
         if kind is FactInContext:
@@ -289,7 +292,7 @@ class EncoderJudge(Judge):
         return Asked((poll,), weights=(weight,), windows=_windows_if_several(n_windows))
 
     def _score(self, weakest: float, n_claims: int) -> float:
-        """The probability of the weakest claim, corrected for the number of claims."""
+        """Return the weakest claim's probability, corrected for the number of claims."""
         if self.correction is None:
             return weakest
         return self.correction.score(weakest, n_claims)
@@ -313,9 +316,12 @@ class EncoderJudge(Judge):
         )
 
     def _facts_in_context(self, question: FactInContext) -> Asked[Any]:
-        """Judge whether the context covers each fact: from a probability of .5 on."""
-        # several facts are asked about in one question, or each in its own
-        part = question.parts.get("facts") or question.parts["fact"]
+        """Judge whether the context covers each fact: from a probability of .5 on.
+
+        A question is about several facts (its part "facts") or one (its part "fact").
+        """
+        is_about_several = "facts" in question.parts
+        part = question.parts["facts" if is_about_several else "fact"]
         probabilities, n_windows = self._probabilities_of_claims(
             question["context"], part.texts
         )
@@ -327,10 +333,16 @@ class EncoderJudge(Judge):
             }
             for label, probability in zip(part.labels, probabilities, strict=True)
         ]
-        # the reply about one fact is its verdict, that about several a list of verdicts
-        reply = question.read({**verdicts[0], "facts": verdicts})
+        if is_about_several:
+            reply = question.read({"facts": verdicts})
+        else:
+            reply = question.read(verdicts[0])
         weights = tuple(Weight(probability, "encoder") for probability in probabilities)
-        windows = _windows_if_several(n_windows) * len(probabilities)
+        # All facts were read beside the same windows of the context; the number stands
+        # once for each fact.
+        windows: tuple[int, ...] = ()
+        if n_windows > 1:
+            windows = (n_windows,) * len(probabilities)
         return Asked((reply,), weights=weights, windows=windows)
 
     def _probabilities_of_claims(
@@ -365,10 +377,10 @@ class EncoderJudge(Judge):
     def _probabilities_claim_by_claim(
         self, premise: str, claims: Sequence[str]
     ) -> tuple[list[float], int]:
-        """The probability of each claim, as if it were the whole answer.
+        """Return the probability of each claim, read as if it were the whole answer.
 
-        A token classifier reads an answer as a whole; facts belong to no common one.
-        The number of windows is that of the first claim.
+        A token classifier reads a whole answer at once, but facts belong to no common
+        answer. The number of windows that is returned is the one of the first claim.
         """
         probabilities: list[float] = []
         windows_by_claim: list[int] = []
@@ -466,11 +478,11 @@ class EncoderJudge(Judge):
         return windows
 
     def _count_tokens(self, hypothesis: str) -> int:
-        """Tokens of a hypothesis with what the model puts around it."""
+        """Count the tokens of a hypothesis, with the marks that the model adds."""
         return len(self._tokenize([("", hypothesis)])["input_ids"][0])
 
     def _token_spans(self, text: str) -> list[tuple[int, int]]:
-        """Where each token of a text begins and ends, in characters."""
+        """Return where each token of a text begins and ends, in characters."""
         with self._tokenizer_lock:
             encoding = self._tokenizer(
                 text,
@@ -482,7 +494,7 @@ class EncoderJudge(Judge):
         return spans
 
     def probabilities(self, pairs: Sequence[Pair]) -> list[float]:
-        """Probabilities that premises support hypotheses, in [0, 1].
+        """Return how probable it is that each premise supports its hypothesis.
 
         Calls from several threads share batches.
         """
@@ -495,7 +507,8 @@ class EncoderJudge(Judge):
         pairs share batches. The others then find their outputs ready.
 
         Returns:
-            For each pair a probability; from a token classifier those of its tokens.
+            For each pair a probability; from a token classifier the probabilities of
+            its tokens.
         """
         future: Future[list[Any]] = Future()
         self._waiting_calls.append((pairs, future))
@@ -503,8 +516,9 @@ class EncoderJudge(Judge):
             if not future.done():
                 waiting_calls = [*self._waiting_calls]
                 self._waiting_calls = []
-                # A pair that the model cannot take fails all of them: below, each
-                # thread asks for its own pairs alone, and only one of them fails.
+                # One pair that the model cannot take fails the pairs of all threads.
+                # Then each thread runs its own pairs alone, below, and only the thread
+                # of that pair fails.
                 with suppress(Exception):
                     self._answer_waiting(waiting_calls)
             if not future.done():
@@ -577,11 +591,12 @@ class EncoderJudge(Judge):
         return token_chances
 
     def _probability(self, logits: Sequence[float]) -> float:
-        """The probability of the label that means support.
+        """Return the probability of the label that means support.
 
-        It is the sigmoid of a single output, and the softmax of several.
+        It is the sigmoid of a single output, and the softmax of several outputs.
         """
         positive = logits[self._support_index]
+        # The sigmoid is the softmax beside a second output of 0.
         alternatives = [*logits, 0.0] if len(logits) == 1 else logits
         if not all(isfinite(logit) for logit in alternatives):
             raise JudgeError(f"{self.model} gave no numbers for a pair of texts")
@@ -623,9 +638,9 @@ class EncoderJudge(Judge):
             )
 
     def _without_special_tokens(self, text: str) -> str:
-        """Return a text without the model's own marks.
+        """Return a text without the model's own marks, such as "[SEP]".
 
-        Without them it cannot pose as the other text.
+        By such a mark a text could pretend to be both texts of a pair.
         """
         return self._special_tokens.sub(" ", text)
 
@@ -682,13 +697,16 @@ _NAMES = re.compile(r"\{(premise|hypothesis)\}")
 
 
 def _filled(template: str, *, premise: str, hypothesis: str) -> str:
-    """A template with texts in place of its names; all other braces stay."""
+    """Fill in the two names of a template; all other braces stay as they are."""
     text_by_name = {"premise": premise, "hypothesis": hypothesis}
     return _NAMES.sub(lambda match: text_by_name[match[1]], template)
 
 
 def _span(answer: str, claim: str, position: int) -> tuple[int, int]:
-    """Where a claim stands in its answer behind a position; else the whole answer."""
+    """Return start and end of a claim in its answer, searched from a position on.
+
+    If it is not found, start and end of the whole answer.
+    """
     words = r"\s+".join(map(re.escape, claim.split()))
     match = re.compile(words).search(answer, position) if words else None
     return (0, len(answer)) if match is None else match.span()
@@ -720,13 +738,13 @@ def _reason(
 
 
 def _any_of(marks: Sequence[str]) -> re.Pattern[str]:
-    """A pattern of any of these texts, the longest first; of none if there are none."""
+    """Return a pattern that finds any of these texts; nothing if there are none."""
     escaped = sorted((re.escape(mark) for mark in marks), key=len, reverse=True)
     return re.compile("|".join(escaped) or r"(?!)")
 
 
 def _windows_if_several(n_windows: int) -> tuple[int, ...]:
-    """The number of windows as results give it: nothing for a single one."""
+    """Return the number of windows as a result states it: () for a single window."""
     return (n_windows,) if n_windows > 1 else ()
 
 

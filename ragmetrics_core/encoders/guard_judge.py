@@ -1,6 +1,7 @@
-"""The judge that asks a guard: one text and one word for each claim.
+"""The judge that asks a guard model: one request, replied to with one word, per claim.
 
-It stands here because it takes answers apart into claims, as encoders do.
+A guard is a model that is trained to say whether documents hold a claim. Its judge
+divides answers into claims, as the encoder's does.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ _HOW_TO_SERVE = (
     " GuardJudge(model, control=False) asks without this check"
 )
 _TAGS_OF_THINKING = re.compile(r"</?think>|\s")
+# The control: a document, a claim that it holds, and a claim about something else.
 _CONTROL_DOCUMENT = "The lamp on the old tower is red."
 _CONTROL_HELD = "The lamp on the tower is red."
 _CONTROL_FOREIGN = "Three boats were sold in Lisbon in 1998."
@@ -61,12 +63,13 @@ _CONTROL_FOREIGN = "Three boats were sold in Lisbon in 1998."
 
 @dataclass(frozen=True, slots=True)
 class GuardVerdict:
-    """What a guard said of a claim, or of a chunk.
+    """The verdict of a guard on a claim or a chunk.
 
     Args:
-        holds: Whether the claim is held, or the chunk relevant.
-        probability: Of that; None where the endpoint gives no usable log-probabilities.
-        windows: In how many windows of the documents it was asked.
+        holds: Whether the documents hold the claim, or the chunk is relevant.
+        probability: The probability of that; None where the endpoint gives no usable
+            log-probabilities.
+        windows: In how many windows the documents were divided; 1 for undivided.
     """
 
     holds: bool
@@ -76,15 +79,16 @@ class GuardVerdict:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GuardQuestions:
-    """What a question is to a guard.
+    """The requests to a guard that stand for a question, and how to read their verdicts.
 
     Args:
-        requests: What is asked; none where nothing needs to be.
-        reads: The reply that the verdicts make, in the order of the requests.
+        requests: One for each claim, fact or chunk; () where there is nothing to ask.
+        reply_to: Makes the reply to the question of the verdicts on all requests, in
+            their order.
     """
 
     requests: tuple[GuardRequest, ...]
-    reads: Callable[[Sequence[GuardVerdict]], Asked[Any]]
+    reply_to: Callable[[Sequence[GuardVerdict]], Asked[Any]]
 
 
 @dataclass(eq=False, repr=False)
@@ -140,7 +144,8 @@ class GuardJudge(ModelJudge):
         self._check_number("top_logprobs", least=0)
         self._check_number("max_tokens", least=1)
         super().__post_init__()
-        # of a run, once the control has shown that no question can be answered
+        # Why the guard cannot be used in this run, as the control has shown; None if
+        # nothing is known against it.
         self._failure_of_control: JudgeUnavailable | None = None
 
     @property
@@ -149,22 +154,24 @@ class GuardJudge(ModelJudge):
         return {"guard": _VERSION}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer one question, by one request for each claim, fact or chunk.
+        """Answer one question, by one request to the model for each claim or text.
 
-        Before the first question a control is asked, if the judge has one: two claims
-        whose verdicts are known. If the guard gets them wrong, no question is answered.
+        Before the first question the model is asked about two claims whose verdicts are
+        known (the control), unless ``control`` is off. If it gets them wrong, every
+        question is answered with that error.
 
         Raises:
             JudgeUnavailable: If the model cannot be prepared; nothing was sent.
         """
         if self._run_session is None:
+            # Asked outside of a run: a copy of this judge gets a session of its own.
             return await self._for_one_call().answer(question)
         try:
             guard_question = guard_questions(self.model.form, question)
-        except JudgeError as error:
+        except JudgeError as error:  # the model cannot be asked this kind of question
             return Answer(NotAnswered(error.with_traceback(None)))
         if not guard_question.requests:  # e.g. an answer without a claim
-            return Answer(guard_question.reads(()))  # the reply made of no verdicts
+            return Answer(guard_question.reply_to(()))
         failure, usage = await self._control_failure(self._run_session)
         if failure is not None:
             return Answer(NotAnswered(failure), usage)
@@ -180,15 +187,15 @@ class GuardJudge(ModelJudge):
     async def _control_failure(
         self, session: Session
     ) -> tuple[JudgeError | None, Usage]:
-        """Ask the control, and return why the guard cannot be used; None if it can.
+        """Send the control, and return why the model cannot be used; None if it can.
 
-        The control is two claims about one document: first one that the document holds,
-        then one that it does not. A guard that is served in a wrong way says the same
-        of both, or gives no verdict. Such a failure is kept for the whole run. The
-        error of a call is not kept, since it may pass.
+        The control is two claims about one document: the document holds the first, but
+        not the second. A model that is served in a wrong way says the same of both, or
+        gives no verdict. Such a failure is kept for the whole run. The error of a call
+        is not kept, since it may pass.
 
         Returns:
-            The failure, and what the control cost; replies from the store are left out.
+            The failure, and what the control cost; stored replies count nothing.
         """
         if self._failure_of_control is not None or not self.control:
             return self._failure_of_control, Usage()
@@ -197,7 +204,7 @@ class GuardJudge(ModelJudge):
         )
         usage = Usage()
         for _, cost in outcomes_with_cost:
-            if cost.calls:  # else it comes from the store
+            if cost.calls:  # otherwise the reply was stored
                 usage += cost
         verdicts: list[bool] = []
         for outcome, _ in outcomes_with_cost:
@@ -216,10 +223,10 @@ class GuardJudge(ModelJudge):
     async def _ask_in_windows(
         self, session: Session, request: GuardRequest
     ) -> tuple[GuardVerdict | JudgeError, Usage]:
-        """Ask about one text, and return the verdict or the error, and the cost.
+        """Send a request; return the verdict or the error, and the cost.
 
-        If the documents are too long, they are divided, again and again if need be, and
-        the best half counts.
+        If the documents are too long, they are divided in two, again and again if need
+        be. The best of the verdicts counts.
         """
         outcome, usage = await self._ask_whole(session, request)
         if not isinstance(outcome, ContextWindowExceeded):
@@ -233,7 +240,8 @@ class GuardJudge(ModelJudge):
             )
             for documents in halves
         )
-        usage += Usage(fallbacks=("windows",))  # so results say that it was divided
+        # The results then say that the documents were divided.
+        usage += Usage(fallbacks=("windows",))
         for _, cost in outcomes_with_cost:
             usage += cost
         return _best([outcome for outcome, _ in outcomes_with_cost]), usage
@@ -241,14 +249,11 @@ class GuardJudge(ModelJudge):
     async def _ask_whole(
         self, session: Session, request: GuardRequest
     ) -> tuple[GuardVerdict | JudgeError, Usage]:
-        """Ask about one text in one request; return verdict or error, and the cost.
-
-        Log-probabilities are asked for unless the model is stated not to give them.
-        What the session learns of the endpoint does not change the request. Replies are
-        stored under a digest of their request: under a changed one they would not be
-        found, and would be asked for again.
-        """
+        """Send a request with undivided documents; return verdict or error, and cost."""
         await session.prepare()
+        # This goes by what the model is stated to lack, not by what the session learns
+        # of its endpoint: a reply is stored under a digest of its request, and would not
+        # be found again under a changed one.
         lacks_logprobs = self.model.capabilities().logprobs is False
         chat_request = ChatRequest(
             (Message("user", request.to_json()),),
@@ -274,9 +279,9 @@ class GuardJudge(ModelJudge):
 def _reply(
     guard_question: GuardQuestions, outcomes: Sequence[GuardVerdict | JudgeError]
 ) -> Asked[Any] | NotAnswered:
-    """What the verdicts make, or why one of them is missing.
+    """Return the reply to a question, or the error of a request without a verdict.
 
-    Of several errors one that ends the run counts first.
+    Among several errors, an error that ends the run counts first.
     """
     verdicts = [outcome for outcome in outcomes if isinstance(outcome, GuardVerdict)]
     errors = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
@@ -285,11 +290,11 @@ def _reply(
             return NotAnswered(error)
     if errors:
         return NotAnswered(errors[0])
-    return guard_question.reads(verdicts)
+    return guard_question.reply_to(verdicts)
 
 
 def control_requests() -> tuple[GuardRequest, GuardRequest]:
-    """A claim that its document holds, and a foreign one."""
+    """Return the control: a claim that its document holds, and a claim that it does not."""
     documents = (_CONTROL_DOCUMENT,)
     return (
         GuardRequest("groundedness", documents, _CONTROL_HELD),
@@ -298,7 +303,7 @@ def control_requests() -> tuple[GuardRequest, GuardRequest]:
 
 
 def _failed_control(model: GuardModel, verdicts: Sequence[bool]) -> JudgeUnavailable:
-    """The error of a guard that judged the control claims wrongly."""
+    """Return the error of a guard that judged the control claims wrongly."""
     held, foreign = verdicts
     return JudgeUnavailable(
         f"{model.name} at {model.address} does not judge what it is asked: it says"
@@ -319,11 +324,13 @@ def _in_words(holds: bool) -> str:
 
 
 def _best(outcomes: Sequence[GuardVerdict | JudgeError]) -> GuardVerdict | JudgeError:
-    """Make one verdict of those about several windows: one that holds is enough.
+    """Make one verdict of the verdicts on several windows: a yes for one is enough.
 
-    A window that was not answered may be the one that holds. So with such a window a
-    yes stands, but instead of a no the window's error is returned. The probability is
-    that of the window that supports most; None unless all windows have one.
+    - If any window gave a yes: yes.
+    - Else, if a window gave an error: that error, since this window might give a yes.
+    - Else: no.
+
+    The probability is the highest of all windows; None if a window has none.
     """
     verdicts = [outcome for outcome in outcomes if isinstance(outcome, GuardVerdict)]
     errors = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
@@ -337,22 +344,22 @@ def _best(outcomes: Sequence[GuardVerdict | JudgeError]) -> GuardVerdict | Judge
     return GuardVerdict(holds, max(known) if are_all_known else None, n_windows)
 
 
-# What is read
+# How replies are read
 
 
 def read_verdict(form: GuardForm, choice: Choice) -> GuardVerdict:
     """Read a guard's reply: its word, and how probable the word was.
 
-    The probability is read from the tokens, and unknown where these do not tell it.
-    Where the guard reasoned first, it is unknown too: the word then follows from the
-    reasoning, and its probability tells nothing.
+    The probability is read from the tokens. It is None where the tokens do not hold it,
+    and where the guard reasoned first: the word then follows from the reasoning, and its
+    probability means nothing.
 
     Args:
         form: How this family of guards replies, and which of its words is favourable.
         choice: The reply.
 
     Raises:
-        UnusableReply: If it is not one word in the guard's form, as ``word_of`` says.
+        UnusableReply: If the reply is not one word in the guard's form; see ``word_of``.
     """
     guard_word = word_of(form, choice)
     holds = guard_word.word == form.favourable
@@ -363,28 +370,29 @@ def read_verdict(form: GuardForm, choice: Choice) -> GuardVerdict:
     weight = weights[0] if weights else None
     if weight is None:
         return GuardVerdict(holds, None)
-    # the more probable word counts, whether or not it is the one that was written
+    # The more probable word counts, even if the model wrote the other one.
     return GuardVerdict(weight.p > 0.5, weight.p)
 
 
 def _has_hidden_thoughts(choice: Choice) -> bool:
-    """Whether the tokens hold more than the reply before it, as a server's reasoning.
+    """Whether the tokens hold a reasoning that the text of the reply does not show.
 
-    Such a server takes the reasoning out of the text, and leaves its tokens.
+    Some servers take the reasoning out of the text, and leave its tokens.
     """
     tokens = "".join(token.token for token in choice.tokens)
     before, _, _ = tokens.rpartition(choice.text.strip())
     return bool(_TAGS_OF_THINKING.sub("", before))
 
 
-# What is asked
+# How questions become requests
 
 
 def guard_questions(form: GuardForm, question: Question[Any]) -> GuardQuestions:
-    """What a question is to guards of a form.
+    """Return the requests to a guard that stand for a question.
 
     Raises:
-        QuestionNotSupported: If they cannot be asked it, with what to do.
+        QuestionNotSupported: If guards of this form cannot be asked the question. The
+            message says what to do.
     """
     kind = type(question)
     own_template = question.decided is None
@@ -412,7 +420,10 @@ def _not_supported(form: GuardForm, question: Question[Any]) -> QuestionNotSuppo
 
 
 def _about_answer(question: Question[Any]) -> GuardQuestions:
-    """Each claim of an answer beside all contexts, in an order without rank."""
+    """Ask about each claim of an answer, beside all contexts.
+
+    The contexts come in an order that does not depend on their rank.
+    """
     parts = parts_of(question["answer"], user_question_of(question))
     documents = order_of_digest(question["answer"], question["contexts"])
     requests = tuple(
@@ -425,10 +436,10 @@ def _poll(parts: AnswerParts, verdicts: Sequence[GuardVerdict]) -> Asked[Poll]:
     """Make the reply to "is the answer adherent?" of the verdicts on its claims.
 
     It is yes if all claims are held. Its weight is the probability of the weakest
-    claim. An answer that claims nothing abstains.
+    claim. An answer without a claim abstains.
 
     Args:
-        parts: The claims of the answer, and what in it claims nothing.
+        parts: The claims of the answer, and its other parts.
         verdicts: The verdict on each claim.
     """
     if not parts.claims:
@@ -471,11 +482,14 @@ def _weight_of_weakest(probabilities: Sequence[float]) -> tuple[Weight, ...]:
 def _claims_with_chances(
     parts: AnswerParts, probabilities: Sequence[float]
 ) -> tuple[ClaimSupport, ...]:
-    """The claims with their probabilities, and what claims nothing.
+    """Return the claims with their probabilities, then the answer's other parts.
 
-    Nothing for bare verdicts: a claim without a probability would pass for none.
+    Args:
+        parts: The claims of the answer, and its other parts.
+        probabilities: The probability of each claim; empty if they are not known.
     """
     if not probabilities:
+        # A claim without a probability would count as a part that claims nothing.
         return ()
     claims = [
         ClaimSupport(text=claim, probability=chance)
@@ -486,34 +500,56 @@ def _claims_with_chances(
 
 
 def _about_facts(question: Question[Any]) -> GuardQuestions:
-    """Each fact beside the context."""
-    name = "facts" if "facts" in question.parts else "fact"
+    """Ask about each fact, beside the context."""
+    is_about_several = "facts" in question.parts
+    part_name = "facts" if is_about_several else "fact"
     documents = (question["context"],)
     requests = tuple(
         GuardRequest("groundedness", documents, fact)
-        for fact in question.parts[name].texts
+        for fact in question.parts[part_name].texts
     )
-    return GuardQuestions(requests, partial(_reply_of_cells, question, name, "covered"))
+    reply_to = partial(
+        _reply_about_texts,
+        question,
+        part_name,
+        "covered",
+        is_about_several=is_about_several,
+    )
+    return GuardQuestions(requests, reply_to)
 
 
 def _about_chunks(question: Question[Any]) -> GuardQuestions:
-    """Each chunk beside the user's question, in the application's own rewrite."""
+    """Ask about each chunk, beside the user's question.
+
+    If the application has rewritten the question, the rewritten one is shown.
+
+    Raises:
+        QuestionNotSupported: If there is no user's question, or grades are wanted.
+    """
     user_question = user_question_of(question)
     if user_question is None or "grade" in _fields_of_verdicts(question):
         raise QuestionNotSupported(
             "a guard says whether a chunk is relevant to a question, and gives no"
             " grades: take relevance='binary', or a language model"
         )
-    name = "chunks" if "chunks" in question.parts else "chunk"
+    is_about_several = "chunks" in question.parts
+    part_name = "chunks" if is_about_several else "chunk"
     requests = tuple(
         GuardRequest("context_relevance", (chunk,), user_question)
-        for chunk in question.parts[name].texts
+        for chunk in question.parts[part_name].texts
     )
-    return GuardQuestions(requests, partial(_reply_of_cells, question, name, "useful"))
+    reply_to = partial(
+        _reply_about_texts,
+        question,
+        part_name,
+        "useful",
+        is_about_several=is_about_several,
+    )
+    return GuardQuestions(requests, reply_to)
 
 
 def _fields_of_verdicts(question: Question[Any]) -> frozenset[str]:
-    """The fields of the verdicts that a question wants."""
+    """Return the names of the fields in a reply to a question."""
     schema = question.Reply.model_json_schema()
     names: set[str] = set()
     for definition in (schema, *schema.get("$defs", {}).values()):
@@ -521,27 +557,33 @@ def _fields_of_verdicts(question: Question[Any]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _reply_of_cells(
+def _reply_about_texts(
     question: Question[Any],
     part_name: str,
     verdict_field: str,
     verdicts: Sequence[GuardVerdict],
+    *,
+    is_about_several: bool,
 ) -> Asked[Any]:
-    """Make one reply that holds a verdict for each text of a part of a question.
+    """Make the reply to a question about facts or chunks, of the verdict on each text.
 
     Args:
         question: The question.
-        part_name: The part, which is also the name of the reply's list of verdicts.
-        verdict_field: The field of a verdict that is 1 or 0.
+        part_name: The part of the question that holds the texts, e.g. "facts".
+        verdict_field: The field of the reply that is 1 or 0, e.g. "covered".
         verdicts: The guard's verdict on each text of the part.
+        is_about_several: Whether the question is about a list of texts. Its reply is
+            then a list of verdicts under the name of the part; else a single verdict.
     """
     labels = question.parts[part_name].labels
-    cells = [
+    verdicts_as_data = [
         {"label": label, verdict_field: int(verdict.holds), "reason": _reason(verdict)}
         for label, verdict in zip(labels, verdicts, strict=True)
     ]
-    # the reply about one text is its cell, that about several a list of cells
-    reply = question.read({**cells[0], part_name: cells})
+    if is_about_several:
+        reply = question.read({part_name: verdicts_as_data})
+    else:
+        reply = question.read(verdicts_as_data[0])
     weights = tuple(Weight(chance, "logprobs") for chance in _probabilities(verdicts))
     windows = tuple(verdict.windows for verdict in verdicts)
     if max(windows) == 1:  # no text was divided
@@ -556,7 +598,7 @@ def _reason(verdict: GuardVerdict) -> str:
 
 
 def _probabilities(verdicts: Sequence[GuardVerdict]) -> list[float]:
-    """The probabilities of all verdicts; none if one of them has none."""
+    """Return the probabilities of all verdicts; [] if a verdict has none."""
     known = [verdict.probability for verdict in verdicts]
     if None in known:
         return []

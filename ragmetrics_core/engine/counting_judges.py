@@ -492,7 +492,7 @@ class CountingGuards(CountingJudge):
         for request in guard_question.requests:
             self._add(request)
         verdict = import_deferred("GuardVerdict")(True, 1.0)
-        return Answer(guard_question.reads([verdict] * len(guard_question.requests)))
+        return Answer(guard_question.reply_to([verdict] * len(guard_question.requests)))
 
     def _add(self, request: GuardRequest) -> None:
         """Count a request to a guard, unless an equal request was counted before.
