@@ -19,8 +19,8 @@ from collections.abc import Callable
 
 from goals import Rows, at_most
 
+from ragmetrics_core.capture.findings import LocateResult
 from ragmetrics_core.capture.locating import locate
-from ragmetrics_core.capture.places import LocateResult
 
 GOAL_MS = 20.0
 HOSTILE_MS = 5_000.0

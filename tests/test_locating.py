@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import examples
 
+from ragmetrics_core.capture.findings import LocateResult
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import locate
-from ragmetrics_core.capture.places import LocateResult
 
 PORTO = (
     'Porto lies on the "Douro"; its <b>old</b> bridges\nare of iron & stone.\tA ride'

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from lanes import examples
 
 from ragmetrics_core.capture.byte_spans import LONGEST_STEP
-from ragmetrics_core.capture.letters import letters_of
-from ragmetrics_core.capture.locating import locate
-from ragmetrics_core.capture.places import (
+from ragmetrics_core.capture.findings import (
     Finding,
     LocateResult,
     percentage,
     unite_findings,
 )
+from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.locating import locate
 
 VOCABULARY = [
     f"{head}{vowel}{tail}"

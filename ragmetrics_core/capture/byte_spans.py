@@ -1,4 +1,7 @@
-"""Bytes that agree between a prompt and a text, and what several such spans are together. Pure."""
+"""Bytes that are equal in a prompt and a text, and what several such spans are together. Pure.
+
+Both are compared by their letters (``letters``), so offsets count bytes of letters.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 LONGEST_STEP = 24  # up to so many bytes put in or left out are stepped over
-_FAR = 1 << 40  # behind the end of any prompt or text
+_BEHIND_ALL = 1 << 40  # an offset behind the end of any prompt or text
 
 
 class EqualSpan(NamedTuple):
-    """Bytes that agree between a prompt and a text.
+    """Bytes that are equal in a prompt and a text.
 
     Attributes:
         prompt_start: Where they begin in the prompt.
@@ -24,26 +27,26 @@ class EqualSpan(NamedTuple):
 
     @property
     def prompt_end(self) -> int:
-        """Behind them in the prompt."""
+        """Where they end in the prompt."""
         return self.prompt_start + self.size
 
     @property
     def text_end(self) -> int:
-        """Behind them in the text."""
+        """Where they end in the text."""
         return self.text_start + self.size
 
 
 def total_size(spans: Iterable[EqualSpan]) -> int:
-    """How many bytes agree."""
+    """Count the bytes of all spans."""
     return sum([span.size for span in spans])
 
 
 def clip_spans(
     spans: Iterable[EqualSpan],
-    start: int = 0,
-    end: int = _FAR,
+    prompt_start: int = 0,
+    prompt_end: int = _BEHIND_ALL,
     text_start: int = 0,
-    text_end: int = _FAR,
+    text_end: int = _BEHIND_ALL,
 ) -> list[EqualSpan]:
     """Cut spans to a range of the prompt and a range of the text.
 
@@ -52,19 +55,17 @@ def clip_spans(
 
     Args:
         spans: The spans.
-        start: The first byte of the prompt that may stay.
-        end: The byte behind the last one of the prompt that may stay.
+        prompt_start: The first byte of the prompt that may stay.
+        prompt_end: The byte behind the last one of the prompt that may stay.
         text_start: The first byte of the text that may stay.
         text_end: The byte behind the last one of the text that may stay.
     """
     clipped = []
     for span in spans:
         # counted from the start of the span: the first byte that stays, and the end
-        first = max(start - span.prompt_start, text_start - span.text_start, 0)
-        behind_last = min(
-            end - span.prompt_start, text_end - span.text_start, span.size
-        )
-        n_left = behind_last - first
+        first = max(prompt_start - span.prompt_start, text_start - span.text_start, 0)
+        end = min(prompt_end - span.prompt_start, text_end - span.text_start, span.size)
+        n_left = end - first
         if n_left > 0:
             clipped.append(
                 EqualSpan(span.prompt_start + first, span.text_start + first, n_left)
@@ -73,9 +74,10 @@ def clip_spans(
 
 
 def split_into_runs(spans: Iterable[EqualSpan]) -> list[list[EqualSpan]]:
-    """Spans in the order of the text, divided into runs.
+    """Sort spans by their place in the text, and split them into runs.
 
-    A **run** is a row of spans between which there are only small steps.
+    A **run** is a row of spans with only small steps between them: at most 24 bytes are
+    put in or left out.
     """
     runs: list[list[EqualSpan]] = []
     for span in sorted(spans, key=lambda span: span.text_start):
@@ -87,16 +89,16 @@ def split_into_runs(spans: Iterable[EqualSpan]) -> list[list[EqualSpan]]:
 
 
 def _is_small_step(before: EqualSpan, after: EqualSpan) -> bool:
-    """Whether one span follows another within a step, in the prompt and in the text."""
-    put_in = after.prompt_start - before.prompt_end
-    left_out = after.text_start - before.text_end
-    return 0 <= put_in <= LONGEST_STEP and left_out <= LONGEST_STEP
+    """Whether one span follows another closely, both in the prompt and in the text."""
+    n_put_in = after.prompt_start - before.prompt_end
+    n_left_out = after.text_start - before.text_end
+    return 0 <= n_put_in <= LONGEST_STEP and n_left_out <= LONGEST_STEP
 
 
 def subtract_spans(
     spans: Iterable[EqualSpan], others: Iterable[EqualSpan]
 ) -> list[EqualSpan]:
-    """What is left of spans without the bytes of the text that the others hold."""
+    """Cut out of spans the bytes of the text that other spans hold, and return the rest."""
     rest = list(spans)
     for other in others:
         before = clip_spans(rest, text_end=other.text_start)

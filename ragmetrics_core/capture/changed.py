@@ -1,8 +1,8 @@
 """Whether a text stands in a prompt in other words than its own: a cleaner took words out, or changed their endings.
 
-Such a text leaves no run of letters that is long enough to be a trace. Most of its
-words, close to each other where nothing else is located, are the sign that the prompt
-may show it.
+Such a text leaves no run of letters that is long enough to be a trace. The sign that the
+prompt may show it: most of its words stand close to each other, in a passage of the
+prompt where no other text is located.
 """
 
 import re
@@ -13,61 +13,74 @@ from functools import cached_property
 from ragmetrics_core.capture.letters import Prompt
 
 _WORD = re.compile(r"[^\W_]{4,}")  # shorter words stand everywhere
-# so many bytes of ground that nothing has taken hold words that count
-_FREE = re.compile(rb"\0{16,}")
-_STEM = 5  # letters of a word that cleaners seldom change
+# a row of bytes that no located text has taken; a shorter one holds no word that counts
+_FREE_BYTES = re.compile(rb"\0{16,}")
+_STEM_LENGTH = 5  # the first letters of a word, which cleaners seldom change
 _LEAST_STEMS = 5  # fewer may be near each other by chance
 _MOST_STEMS = 60  # of a text so many are looked for
-_MOST_PLACES = 50  # of a stem so many are looked at
-_ENOUGH = 0.7  # so many of its stems must be there
-_NEAR = 1.5  # in so many times the words that the text has
-# in more free ground nothing is looked for: it would take longer than locating
-_MOST_GROUND = 100_000
+_MOST_PLACES = 50  # so many places of a stem are looked at
+_SHARE_OF_STEMS = 0.7  # so many of the text's stems must be near each other
+# near means within so many times the number of the text's words
+_WIDTH_IN_TEXTS = 1.5
+# with more free bytes nothing is looked for: it would take longer than locating
+_MOST_FREE_BYTES = 100_000
 
 
 class ChangedTexts:
-    """The words of a prompt where no located text stands.
+    """The words of a prompt in its free passages, where no text is located.
 
     Args:
         prompt: The prompt.
-        ground: A byte for each byte of the prompt's stream: 0 where nothing is located.
+        taken: For each byte of the prompt's letters 1 if a located text has taken it,
+            else 0.
     """
 
-    def __init__(self, prompt: Prompt, ground: bytearray) -> None:
+    def __init__(self, prompt: Prompt, taken: bytearray) -> None:
         self._prompt = prompt
-        self._ground = ground
+        self._taken = taken
 
     def may_hold(self, raw: str) -> bool:
-        """Whether most words of a text stand near each other."""
-        if not self._places_by_stem:
+        """Whether most words of a text stand near each other in the free passages.
+
+        Words are compared by their stems, their first letters. A text of few words is
+        not looked for.
+        """
+        if not self._word_numbers_by_stem:
             return False
-        words = _stems(raw)
-        stems = list(dict.fromkeys(words))[:_MOST_STEMS]
-        if len(stems) < _LEAST_STEMS:
+        stems_of_text = _stems(raw)
+        different_stems = list(dict.fromkeys(stems_of_text))[:_MOST_STEMS]
+        if len(different_stems) < _LEAST_STEMS:
             return False
-        places = []
-        for stem in stems:
-            for place in self._places_by_stem.get(stem, ())[:_MOST_PLACES]:
-                places.append((place, stem))
-        most_near = _most_within(sorted(places), width=_NEAR * len(words))
-        return most_near >= _ENOUGH * len(stems)
+        places: list[tuple[int, str]] = []
+        for stem in different_stems:
+            word_numbers = self._word_numbers_by_stem.get(stem, [])
+            for word_number in word_numbers[:_MOST_PLACES]:
+                places.append((word_number, stem))
+        width = _WIDTH_IN_TEXTS * len(stems_of_text)
+        n_near = _most_within(sorted(places), width=width)
+        return n_near >= _SHARE_OF_STEMS * len(different_stems)
 
     @cached_property
-    def _places_by_stem(self) -> dict[str, list[int]]:
-        """Of each stem, as which words of the free ground it stands there."""
-        places_by_stem: dict[str, list[int]] = defaultdict(list)
-        if self._ground.count(0) > _MOST_GROUND:
-            return places_by_stem
-        n_words = 0
+    def _word_numbers_by_stem(self) -> dict[str, list[int]]:
+        """By a stem: the numbers of the words of the free passages that have it.
+
+        Words are numbered through all passages. Between two passages so many numbers
+        are left out that no words across them are near. Empty if there are too many
+        free bytes.
+        """
+        word_numbers_by_stem: dict[str, list[int]] = defaultdict(list)
+        if self._taken.count(0) > _MOST_FREE_BYTES:
+            return word_numbers_by_stem
+        word_number = 0
         for passage in self._free_passages():
             for stem in _stems(passage):
-                places_by_stem[stem].append(n_words)
-                n_words += 1
-            n_words += _MOST_GROUND  # nothing is near across a located text
-        return places_by_stem
+                word_numbers_by_stem[stem].append(word_number)
+                word_number += 1
+            word_number += _MOST_FREE_BYTES
+        return word_numbers_by_stem
 
     def _free_passages(self) -> Iterator[str]:
-        """Yield the passages of the messages where no located text stands.
+        """Yield the passages of the messages, as written, where no text is located.
 
         A passage of fewer than 16 bytes is left out: it holds no word that counts.
         """
@@ -76,17 +89,15 @@ class ChangedTexts:
         )
         for message, message_start in message_starts:
             message_end = message_start + len(message.letters)
-            ground = self._ground[message_start:message_end]
-            # runs of zeros: bytes of the message that no located text has taken
-            for free_ground in _FREE.finditer(ground):
-                first_byte, behind_bytes = free_ground.span()
-                start, end = message.offsets_of(first_byte, behind_bytes)
+            taken = self._taken[message_start:message_end]
+            for free_bytes in _FREE_BYTES.finditer(taken):
+                start, end = message.offsets_of(free_bytes.start(), free_bytes.end())
                 yield message.raw[start:end]
 
 
 def _stems(text: str) -> list[str]:
-    """The first letters of each word that counts, in lower case."""
-    return [word[:_STEM].lower() for word in _WORD.findall(text)]
+    """Return the first letters of each word, in lower case; short words are left out."""
+    return [word[:_STEM_LENGTH].lower() for word in _WORD.findall(text)]
 
 
 def _most_within(places: list[tuple[int, str]], *, width: float) -> int:

@@ -12,8 +12,8 @@ from ragmetrics_core.capture.letters import letters_of
 
 _FEWEST_LETTERS = 3  # of a label; a number without brackets numbers anything
 _LONGEST_LABEL = 80
-_PASSAGE = 48  # letters of a passage, as it is compared with what is known
-_SHORTEST = 12  # fewer are a remark, such as "See above."
+_LENGTH_COMPARED = 48  # letters of a passage that are compared with what is known
+_SHORTEST_PASSAGE = 12  # fewer letters are a remark, such as "See above."
 _NUMBER_IN_BRACKETS = re.compile(r"\s*[\[【［](\d{1,9})[\]】］]\s*")
 _NUMBER = re.compile(r"\d+")
 # What stands before a text that is a value of JSON or of a repr: no label.
@@ -23,63 +23,90 @@ _VALUE_BEGINS = re.compile(r"""\{|["']\s*:\s*["']$|=\s*["']$""")
 def unknown_passages(
     prompts: Sequence[str], contexts: Iterable[str], known: Collection[str]
 ) -> int:
-    """Count passages under a label like that of a context that are not known.
+    """Count the passages of prompts that are labelled like contexts but are not known.
+
+    A passage that stands in several prompts counts once. Passages of a few letters are
+    left out: they are remarks, such as "See above."
 
     Args:
         prompts: The messages that the answering call was shown.
-        contexts: Texts that stand there.
-        known: All texts that were found, said, asked or written in the run.
+        contexts: The contexts of the sample. Labels above them show what labels look
+            like.
+        known: All texts that were found, said, asked or written in the run. A passage
+            is known if it stands in one of them.
     """
-    openings = [text.strip()[:_PASSAGE] for text in contexts]
+    openings = [text.strip()[:_LENGTH_COMPARED] for text in contexts]
     passages: list[str] = []
     for prompt in prompts:
-        passages += _passages_under_labels(openings, prompt)
+        passages += _passages_with_labels_like(openings, prompt)
     if not passages:
         return 0
-    known_streams = [letters_of(text) for text in known]
-    # a line may hold more than the text: a closing tag, a score, the name of a file
-    beginnings = tuple(letters_of(opening) for opening in openings)
-    long_beginnings = tuple(one for one in beginnings if len(one) >= _SHORTEST)
-    unknown: set[bytes] = set()
+    letters_known = [letters_of(text) for text in known]
+    letters_of_openings = [letters_of(opening) for opening in openings]
+    long_openings = tuple(
+        letters for letters in letters_of_openings if len(letters) >= _SHORTEST_PASSAGE
+    )
+    unknown_beginnings: set[bytes] = set()
     for passage in passages:
         letters = letters_of(passage)
-        is_remark = len(letters) < _SHORTEST
-        if is_remark or letters.startswith(long_beginnings):
+        is_remark = len(letters) < _SHORTEST_PASSAGE
+        # the line may hold more than the context, such as a closing tag or a score
+        is_context = letters.startswith(long_openings)
+        if is_remark or is_context:
             continue
-        beginning = letters[:_PASSAGE]
-        if not any(beginning in known_text for known_text in known_streams):
-            unknown.add(beginning)
-    return len(unknown)
+        beginning = letters[:_LENGTH_COMPARED]
+        if not any(beginning in known_letters for known_letters in letters_known):
+            unknown_beginnings.add(beginning)
+    return len(unknown_beginnings)
 
 
-def _passages_under_labels(openings: Iterable[str], prompt: str) -> Iterator[str]:
-    """Passages of a prompt under labels like those above the openings of some texts.
+def _passages_with_labels_like(openings: Iterable[str], prompt: str) -> Iterator[str]:
+    """Yield the passages of a prompt whose labels look like those of the contexts.
 
-    A number in brackets may number anything, such as the rules of the instructions. So
-    it counts where it goes on with the numbers of the texts.
+    A label has a number, as in ``Page 4:``. Labels that differ in their numbers look
+    alike. A number in brackets alone may number anything, such as the rules of the
+    instructions. So it counts only in a list in which a context stands.
+
+    Args:
+        openings: The first characters of the contexts.
+        prompt: The prompt.
     """
     openings_here = [opening for opening in openings if opening and opening in prompt]
     openings_here.sort(key=prompt.index)
     labels = [_label_of(opening, prompt) for opening in openings_here]
-    patterns: dict[str, re.Pattern[str]] = {}
-    for label in labels:
-        if _NUMBER_IN_BRACKETS.fullmatch(label):
-            patterns["[#]"] = _NUMBER_IN_BRACKETS
-        elif _is_numbered(label):
-            patterns[_shape(label)] = _pattern_of_shape(_shape(label))
-    for pattern in patterns.values():
+    for pattern in _patterns_of(labels):
         passages = list(_passages_under(pattern, prompt))
-        stands_behind_texts = pattern.search(labels[0]) is None
-        if stands_behind_texts:
-            # what follows the last label is no passage
+        first_context_has_label = pattern.search(labels[0]) is not None
+        if not first_context_has_label:
+            # No such label stands above the first context, so each label stands behind
+            # its text. What follows the last label is not labelled by it.
             passages = passages[:-1]
         if pattern is _NUMBER_IN_BRACKETS:
-            passages = _passages_in_lists_of(openings_here, passages)
-        yield from (passage.text for passage in passages)
+            passages = _passages_in_lists_with(openings_here, passages)
+        for passage in passages:
+            yield passage.text
+
+
+def _patterns_of(labels: Iterable[str]) -> list[re.Pattern[str]]:
+    """Return a pattern for each kind of label, whose group is the first number.
+
+    What has no number, or is a value of JSON, is no label.
+
+    Args:
+        labels: What stands before each context, such as ``Page 4:``.
+    """
+    pattern_by_shape: dict[str, re.Pattern[str]] = {}
+    for label in labels:
+        if _NUMBER_IN_BRACKETS.fullmatch(label):
+            pattern_by_shape["[#]"] = _NUMBER_IN_BRACKETS
+        elif _is_label_with_number(label):
+            shape = _shape(label)
+            pattern_by_shape[shape] = _pattern_of_shape(shape)
+    return list(pattern_by_shape.values())
 
 
 @dataclass(frozen=True)
-class _Labelled:
+class _LabelledPassage:
     """A passage under a label.
 
     Attributes:
@@ -91,33 +118,43 @@ class _Labelled:
     text: str
 
 
-def _passages_in_lists_of(
-    openings: Sequence[str], passages: Sequence[_Labelled]
-) -> list[_Labelled]:
-    """Those of some passages that stand in one list with some texts.
+def _passages_in_lists_with(
+    openings: Sequence[str], passages: Sequence[_LabelledPassage]
+) -> list[_LabelledPassage]:
+    """Return the passages of the lists in which at least one context stands.
 
     A list ends where the numbers begin anew.
 
     Args:
-        openings: What the texts begin with.
+        openings: The first characters of the contexts.
         passages: The passages under numbers, in the order of the prompt.
     """
-    lists: list[list[_Labelled]] = []
+    lists: list[list[_LabelledPassage]] = []
     for passage in passages:
         goes_on = bool(lists) and passage.number > lists[-1][-1].number
         if goes_on:
             lists[-1].append(passage)
         else:
             lists.append([passage])
-    in_lists: list[_Labelled] = []
-    for listed in lists:
-        if any(passage.text.startswith(tuple(openings)) for passage in listed):
-            in_lists += listed
+    in_lists: list[_LabelledPassage] = []
+    for passages_of_list in lists:
+        has_context = any(
+            passage.text.startswith(tuple(openings)) for passage in passages_of_list
+        )
+        if has_context:
+            in_lists += passages_of_list
     return in_lists
 
 
 def _label_of(opening: str, prompt: str) -> str:
-    """What stands before a text in its line, else the line above; empty if nothing does."""
+    """Return what stands before a context in its line, else the line above it.
+
+    It need not be a label. It is empty if nothing stands there.
+
+    Args:
+        opening: The first characters of the context.
+        prompt: The prompt, which holds them.
+    """
     start = prompt.index(opening)
     text_before = prompt[max(0, start - 2 * _LONGEST_LABEL) : start]
     text_above, _, beside = text_before.rpartition("\n")
@@ -126,12 +163,12 @@ def _label_of(opening: str, prompt: str) -> str:
 
 
 def _shape(label: str) -> str:
-    """A label without its numbers, by which labels are compared."""
+    """Return a label without its numbers, by which labels are compared."""
     return _NUMBER.sub("#", label)
 
 
-def _is_numbered(label: str) -> bool:
-    """Whether what stands before a text is a label with a number, and no value of JSON."""
+def _is_label_with_number(label: str) -> bool:
+    """Whether what stands before a context is a label with a number, and no value of JSON."""
     if len(label) > _LONGEST_LABEL or _VALUE_BEGINS.search(label):
         return False
     n_letters = sum(character.isalpha() for character in label)
@@ -140,18 +177,27 @@ def _is_numbered(label: str) -> bool:
 
 
 def _pattern_of_shape(shape: str) -> re.Pattern[str]:
-    """What finds labels of a shape; its group is the first number."""
+    """Return a pattern that finds labels of a shape; its group is the first number.
+
+    Args:
+        shape: The label with ``#`` in place of each number, such as ``Page #:``.
+    """
     pattern = re.escape(shape).replace(r"\#", "#")
     pattern = pattern.replace("#", r"(\d{1,9})", 1).replace("#", r"\d{1,9}")
     return re.compile(rf"\s*{pattern}\s*")
 
 
-def _passages_under(label: re.Pattern[str], prompt: str) -> Iterator[_Labelled]:
-    """Yield what stands behind each label: the rest of its line, else the line below."""
+def _passages_under(label: re.Pattern[str], prompt: str) -> Iterator[_LabelledPassage]:
+    """Yield the passage behind each label: the rest of its line, else the line below.
+
+    Args:
+        label: Finds a label at the start of a line; its group is the first number.
+        prompt: The prompt.
+    """
     lines = prompt.split("\n")
     lines_below = [*lines[1:], ""]
     for line, line_below in zip(lines, lines_below, strict=True):
-        found = label.match(line)
-        if found is not None:
-            rest_of_line = line[found.end() :].strip()
-            yield _Labelled(int(found[1]), rest_of_line or line_below.strip())
+        match = label.match(line)
+        if match is not None:
+            rest_of_line = line[match.end() :].strip()
+            yield _LabelledPassage(int(match[1]), rest_of_line or line_below.strip())

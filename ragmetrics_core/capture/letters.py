@@ -1,10 +1,13 @@
 r"""The letters of a text, the same in every form in which a prompt may hold it.
 
-A **stream** is a text without everything that formatting changes: escapes and entities
-are decoded, all but letters and digits of any script is dropped, the rest is in lower
-case, as UTF-8. Both sides are decoded alike, so a text that itself holds ``\n`` or
-``&lt;`` has the same stream plain and escaped.
+The **letters** of a text are its letters and digits in lower case, as UTF-8 bytes.
+Everything else is dropped, and escapes and entities are decoded first. So the letters
+of ``Caf&eacute; No. 7``, of ``"Café\nNo. 7"`` and of ``**café no 7**`` are the same
+bytes, ``caféno7``. A text that itself holds ``\n`` or ``&lt;`` is
+decoded as well, so its letters are the same plain and escaped.
 """
+
+from __future__ import annotations
 
 import html
 import re
@@ -12,6 +15,7 @@ import string
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 _HEX = r"[\da-fA-F]"
 # Possessive: a run of backslashes or ampersands is read once, however long it is.
@@ -26,11 +30,12 @@ _PIECE = re.compile(rf"{_PATTERN} | [^\\&]{{1,256}} | \\++", re.VERBOSE)
 _ASCII = bytes(range(128))
 _LOWER = bytes(range(256)).lower()
 _LAST_CHARACTER = 0x10FFFF
-# stands between the streams of messages, wider than what is stepped over or joined
-_BETWEEN = b"\0" * 128
-# up to so many characters beyond ASCII are replaced one after the other, which is
-# faster than a table
-_FEW = 64
+# stands between the letters of two messages; it is wider than any gap that locating
+# steps over or joins
+_BETWEEN_MESSAGES = b"\0" * 128
+# up to so many different characters are replaced one after the other, which is faster
+# than a table
+_FEW_CHARACTERS = 64
 _LETTERS_AND_DIGITS = (string.ascii_letters + string.digits).encode()
 _NO_LETTERS = bytes(set(_ASCII).difference(_LETTERS_AND_DIGITS))
 
@@ -63,7 +68,7 @@ def _fold_beyond_ascii(text: str) -> str:
         folded = _fold_case(character)
         if folded != character:
             folded_by_character[character] = folded
-    if len(folded_by_character) > _FEW:
+    if len(folded_by_character) > _FEW_CHARACTERS:
         # one pass by a table is faster than many replacements
         folded_by_code = {ord(key): value for key, value in folded_by_character.items()}
         return text.translate(folded_by_code)
@@ -76,35 +81,46 @@ def _fold_beyond_ascii(text: str) -> str:
 def _decode_escape(escape: str) -> str:
     r"""Return the character that an escape or an entity stands for.
 
-    An entity is such as ``&eacute;``, ``&#233;`` or ``&#xe9;``, an escape such as
-    ``\u00e9``, ``\xe9`` or two ``\u`` of a surrogate pair. An entity of an unknown name
-    stands for its name, and a code that no character has for nothing. An escape without
-    a code, such as ``&amp;`` or ``\n``, is no letter: it stands for character 0.
+    An entity is such as ``&eacute;``, ``&#233;`` or ``&#xe9;``. An escape is such as
+    ``\u00e9``, ``\xe9`` or two ``\u`` of a surrogate pair.
+
+    Returns:
+        The character.
+        - Of an entity of an unknown name, such as ``&abc;``: its name.
+        - Of a code that no character has: nothing.
+        - Of a bare ``&``, ``&amp;`` or ``\n``, which stand for no letter: a NUL, which
+          is no letter either.
     """
     match = _ESCAPE.match(escape)
     if match is None:
         return ""
+    # three forms of an entity, then the forms of an escape; at most one of them is set
     name, decimal, hexadecimal, high_surrogate, low_surrogate, *codes = match.groups()
     if name:
         character = html.unescape(f"&{name};")
-        is_unknown = character.startswith("&")
-        return name if is_unknown else character
+        is_unknown_name = character.startswith("&")
+        return name if is_unknown_name else character
     if high_surrogate:
         return bytes.fromhex(high_surrogate + low_surrogate).decode("utf-16-be")
-    code = 0
     if decimal:
-        code = int(decimal)
-    else:
-        # one for each way to write a hexadecimal code; at most one of them is set
-        for hexadecimal_code in (hexadecimal, *codes):
-            if hexadecimal_code:
-                code = int(hexadecimal_code, 16)
+        return _character_of(int(decimal))
+    for hexadecimal_code in (hexadecimal, *codes):
+        if hexadecimal_code:
+            return _character_of(int(hexadecimal_code, 16))
+    return "\0"
+
+
+def _character_of(code: int) -> str:
+    """Return the character of a code; empty if no character has it."""
     return chr(code) if code <= _LAST_CHARACTER else ""
 
 
 @lru_cache(maxsize=4096)
 def _fold_case(character: str) -> str:
-    """The letters of a character in lower case; both small sigmas are one letter."""
+    """Return the letters of a character in lower case; empty if it is no letter.
+
+    Both small sigmas are one letter.
+    """
     if not character.isalnum():
         return ""
     letters = [letter for letter in character.lower() if letter.isalnum()]
@@ -112,121 +128,157 @@ def _fold_case(character: str) -> str:
 
 
 class Text:
-    """A text and its stream, with the way back from the one to the other."""
+    """A text and its letters, with the way back from a letter to the text.
+
+    Args:
+        raw: The text as it is written.
+
+    Attributes:
+        raw: The text as it is written.
+        letters: Its letters and digits in lower case, as bytes; see ``letters_of``.
+    """
 
     def __init__(self, raw: str) -> None:
         self.raw = raw
         self.letters = letters_of(raw)
 
     def offsets_of(self, start: int, end: int) -> tuple[int, int]:
-        """Offsets in the text of the letters ``[start, end)`` of the stream.
+        """Return where some of the letters stand in the text as it is written.
 
-        There is at least one such letter.
+        Args:
+            start: The first byte in ``letters``.
+            end: The end in ``letters``; behind ``start``.
+
+        Returns:
+            The offsets in ``raw`` where they begin and end.
         """
-        first_offset, _ = self._letter(start)
-        _, end_offset = self._letter(end - 1)
+        first_offset, _ = self._offsets_of_letter(start)
+        _, end_offset = self._offsets_of_letter(end - 1)
         return first_offset, end_offset
 
-    def gap_at(self, at: int) -> tuple[int, int]:
-        """Offsets of what stands between the letters before and after a place of the stream."""
+    def gap_at(self, index: int) -> tuple[int, int]:
+        """Return where the characters between two letters stand in the text.
+
+        They are spaces, quotes and the like, or none.
+
+        Args:
+            index: The byte in ``letters`` before which the gap stands. 0 is the gap
+                before the first letter, ``len(letters)`` the one behind the last.
+
+        Returns:
+            The offsets in ``raw`` where the gap begins and ends.
+        """
         gap_start = 0
         gap_end = len(self.raw)
-        if at > 0:
-            _, gap_start = self._letter(at - 1)
-        if at < len(self.letters):
-            gap_end, _ = self._letter(at)
+        if index > 0:
+            _, gap_start = self._offsets_of_letter(index - 1)
+        if index < len(self.letters):
+            gap_end, _ = self._offsets_of_letter(index)
         return gap_start, gap_end
 
     @cached_property
-    def _pieces(self) -> list[tuple[int, int, int]]:
+    def _pieces(self) -> list[_Piece]:
         """The text in pieces: each escape, and plain pieces of up to 256 characters.
 
-        Each is told by where it begins in the stream, and by the offsets in the text
-        where it begins and ends. Pieces without letters are left out.
+        Pieces without letters are left out.
         """
         pieces = []
-        place = 0
-        for piece in _PIECE.finditer(self.raw):
-            size = len(letters_of(piece[0]))
-            if size:
-                pieces.append((place, *piece.span()))
-            place += size
+        first_letter = 0
+        for match in _PIECE.finditer(self.raw):
+            n_bytes = len(letters_of(match[0]))
+            if n_bytes:
+                pieces.append(_Piece(first_letter, *match.span()))
+            first_letter += n_bytes
         return pieces
 
     @cached_property
-    def _piece_starts(self) -> list[int]:
-        """Where each piece begins in the stream."""
-        return [place for place, _, _ in self._pieces]
+    def _first_letters(self) -> list[int]:
+        """The first letter of each piece, to look pieces up."""
+        return [piece.first_letter for piece in self._pieces]
 
     @cached_property
-    def _stream_ends_by_piece(self) -> dict[int, list[int]]:
-        """By the index of a piece: how far the stream has come behind each character.
+    def _letter_ends_by_piece(self) -> dict[int, list[int]]:
+        """By the index of a piece: where in ``letters`` each of its characters ends.
 
-        It is filled for pieces that were looked into.
+        It is filled when a piece is first looked into.
         """
         return {}
 
-    def _letter(self, index: int) -> tuple[int, int]:
-        """Find which letter of the text a byte of the stream belongs to.
-
-        The stream holds the text's letters as bytes. The text is kept in pieces; how
-        the letters of a piece lie in the stream is worked out when it is first asked
-        for.
+    def _offsets_of_letter(self, index: int) -> tuple[int, int]:
+        """Return where the letter stands in the text to which a byte belongs.
 
         Args:
-            index: The place of the byte in the stream.
+            index: The byte in ``letters``.
 
         Returns:
-            The offsets in the text where the letter begins and ends; those of the whole
-            escape, such as an entity, that stands for the letter.
+            The offsets in ``raw`` where the letter begins and ends. If the letter is
+            written as an escape, such as ``&eacute;``, those of the whole escape.
         """
-        piece_index = bisect_right(self._piece_starts, index) - 1
-        stream_end, start, end = self._pieces[piece_index]
-        is_escape = self.raw[start] in "\\&"
+        piece_index = bisect_right(self._first_letters, index) - 1
+        piece = self._pieces[piece_index]
+        is_escape = self.raw[piece.start] in "\\&"
         if is_escape:
-            return start, end
-        stream_ends = self._stream_ends_by_piece.get(piece_index)
-        if stream_ends is None:
-            stream_ends = []
-            for character in self.raw[start:end]:
-                # other characters than letters take no bytes of the stream
-                stream_end += len(_fold_case(character).encode())
-                stream_ends.append(stream_end)
-            self._stream_ends_by_piece[piece_index] = stream_ends
-        # the first character behind which the stream has gone past the byte
-        offset = start + bisect_right(stream_ends, index)
+            return piece.start, piece.end
+        letter_ends = self._letter_ends_by_piece.get(piece_index)
+        if letter_ends is None:
+            letter_ends = []
+            letter_end = piece.first_letter
+            for character in self.raw[piece.start : piece.end]:
+                # a character that is no letter adds no bytes
+                letter_end += len(_fold_case(character).encode())
+                letter_ends.append(letter_end)
+            self._letter_ends_by_piece[piece_index] = letter_ends
+        # the byte belongs to the first character that ends behind it
+        offset = piece.start + bisect_right(letter_ends, index)
         return offset, offset + 1
 
 
-class Prompt:
-    """The streams of a prompt's messages as one stream.
+class _Piece(NamedTuple):
+    """A piece of a text as it is written.
 
-    They stand so far apart that nothing reaches from one message into the next.
+    Attributes:
+        first_letter: Where its letters begin in the letters of the text.
+        start: Where it begins in the text as it is written.
+        end: Where it ends there.
+    """
+
+    first_letter: int
+    start: int
+    end: int
+
+
+class Prompt:
+    """The letters of a prompt's messages, one message behind the other.
+
+    NUL bytes stand between two messages, so many that no match reaches from one message
+    into the next.
 
     Args:
         messages: The texts of the messages.
 
     Attributes:
         messages: The messages.
-        letters: Their streams as one.
-        message_starts: Where the stream of each message begins in it.
+        letters: The letters of all messages, with NUL bytes between the messages.
+        message_starts: Where each message begins in ``letters``.
     """
 
     def __init__(self, messages: Sequence[str]) -> None:
         self.messages = [Text(message) for message in messages]
-        self.letters = _BETWEEN.join(message.letters for message in self.messages)
+        self.letters = _BETWEEN_MESSAGES.join(
+            message.letters for message in self.messages
+        )
         self.message_starts: list[int] = []
         start = 0
         for message in self.messages:
             self.message_starts.append(start)
-            start += len(message.letters) + len(_BETWEEN)
+            start += len(message.letters) + len(_BETWEEN_MESSAGES)
 
-    def message_index_at(self, at: int) -> int:
-        """Which message holds a place of the stream."""
-        return bisect_right(self.message_starts, at) - 1
+    def message_index_at(self, prompt_offset: int) -> int:
+        """Return the index of the message that holds a byte of the prompt's letters."""
+        return bisect_right(self.message_starts, prompt_offset) - 1
 
     def offsets_in_message(self, start: int, end: int) -> tuple[int, int]:
-        """Offsets in their message of the letters ``[start, end)`` of the stream."""
+        """Return where the letters ``[start, end)`` stand in their message as written."""
         index = self.message_index_at(start)
         message_start = self.message_starts[index]
         return self.messages[index].offsets_of(

@@ -1,24 +1,33 @@
-"""Which of some texts stand in what a model was shown, where, and how much of each.
+"""Which of some texts a prompt shows, where, and how much of each.
 
-Letters and digits are compared, in whatever form the prompt holds them. A **showing** is
-a place where a candidate and the prompt run along; all of them are found in one pass
-(``anchors``). Here the showings compete for the **ground**, the bytes of the prompt they
-stand on, the longest first: a text inside a shown text is explained by that text. What
-is left counts.
+1. Prompt and texts are compared by their letters and digits, so that quotes, escapes,
+   spaces and markup make no difference (``letters``).
+2. One pass over the prompt finds all **occurrences**: the places at which the prompt
+   and a text are equal, over the whole text or parts of it (``anchors``).
+3. Occurrences compete for the bytes of the prompt, the longest first. An accepted
+   occurrence takes its bytes.
+4. An occurrence that has fewer than 32 bytes of its own left is explained by another
+   text, and does not count.
+5. A **known** text, such as the question, takes an occurrence like a candidate does. So
+   a candidate of the same words needs one more.
+6. Where a part fits several candidates alike, it is divided last: if there is a place
+   for each of them, each gets one; otherwise nobody knows whose part it is.
+
+An example: a page ``Porto lies on the Douro. It has six bridges.`` and a sentence of it,
+``Porto lies on the Douro.`` A prompt that holds the page shows the page, and not the
+sentence: its words belong to the page. A prompt that holds the sentence once more, in a
+line of its own, shows both.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Literal
 
 from ragmetrics_core.capture.anchors import (
-    GAP,
-    LEAST_AT_EDGE,
-    LETTER,
-    MARK,
+    Border,
     Occurrence,
     OccurrenceSearch,
     SoughtText,
@@ -30,16 +39,16 @@ from ragmetrics_core.capture.byte_spans import (
     total_size,
 )
 from ragmetrics_core.capture.changed import ChangedTexts
+from ragmetrics_core.capture.findings import Finding, LocateResult, finding_of_shown
 from ragmetrics_core.capture.letters import Prompt, Text
 from ragmetrics_core.capture.matching import RESUMED_LENGTH
-from ragmetrics_core.capture.places import Finding, LocateResult, finding_of_shown
 
-# bytes that a showing needs on ground that no better one has taken; a shorter text
-# needs all of its ground
+# So many equal bytes are no chance. An occurrence needs as many that no better
+# occurrence has taken; a shorter text needs all its bytes.
 DISTINCTIVE_LENGTH = 32
-VERY_SHORT = (
-    16  # a text of fewer bytes must stand apart, since its words may be anybody's
-)
+# a text of fewer bytes must stand apart, in a line or in quotes: its words may stand
+# anywhere
+_VERY_SHORT = 16
 
 _EXPLAINED: tuple[Literal["not shown"], str] = (
     "not shown",
@@ -55,13 +64,13 @@ def locate(
     Args:
         candidates: Texts that may stand there, equal ones included.
         shown: A prompt, or the texts of its messages, results of tools included. No
-            showing crosses messages.
+            occurrence reaches from one message into the next.
         known: Texts that stand there for another reason (question, history,
             instructions): each explains one occurrence; a candidate of the same words
             needs another.
 
     Returns:
-        A place for each candidate, and the order of those shown.
+        A finding for each candidate, and the order of those shown.
 
     Examples:
         >>> porto, faro = "Porto lies on the Douro, in the north.", "Faro is the southernmost city of the country."
@@ -70,357 +79,419 @@ def locate(
         ([('shown', 'whole'), ('not shown', None)], (0,))
     """
     messages = [shown] if isinstance(shown, str) else shown
-    return _Settling(candidates, Prompt(messages), known).settle()
+    return _Competition(candidates, Prompt(messages), known).result()
 
 
-class _Settling:
-    """Settles which texts a prompt shows: showings compete for the ground.
+class _Competition:
+    """Decides which text stands where in a prompt: occurrences compete for its bytes.
 
-    Each place goes to a candidate, to a known text, or to several that fit it alike.
+    An occurrence is a place at which the prompt shows a text, whole or in parts. A
+    known text is sought like a candidate, because it explains an occurrence.
 
     Args:
         candidates: Texts that may stand there.
         prompt: The prompt.
-        known: Texts that stand there for another reason.
+        known: Texts that stand there for another reason, such as the question.
     """
 
     def __init__(
         self, candidates: Sequence[str], prompt: Prompt, known: Sequence[str]
     ) -> None:
         self.prompt = prompt
-        # a byte for each byte of the prompt: 1 where a showing has taken it
-        self.ground = bytearray(len(prompt.letters))
-        self.candidates = range(len(candidates))  # the indexes of the candidates
-        # candidates first; an index of one is its index here
+        # for each byte of the prompt: 1 where an accepted occurrence stands, else 0
+        self.taken = bytearray(len(prompt.letters))
+        self.candidate_indexes = range(len(candidates))
+        # the candidates first, so that a candidate's index is its index here
         self.texts = [Text(raw) for raw in (*candidates, *known)]
-        self.group_of: list[SoughtText] = []  # of each text, with those equal to it
-        group_by_letters: dict[bytes | str, SoughtText] = {}
+        # texts with the same letters are sought as one
+        self.sought_text_of: list[SoughtText] = []  # by the index of a text
+        sought_by_letters: dict[bytes | str, SoughtText] = {}
         for index, text in enumerate(self.texts):
             # texts without letters are told apart by their characters
             letters = text.letters or text.raw.strip()
-            group = group_by_letters.setdefault(letters, SoughtText(text))
-            self.group_of.append(group)
-            group.n_tries_left += 2
-            if index in self.candidates:
-                group.candidate_indexes.append(index)
+            sought_text = sought_by_letters.setdefault(letters, SoughtText(text))
+            self.sought_text_of.append(sought_text)
+            if index in self.candidate_indexes:
+                sought_text.add_candidate(index)
             else:
-                group.n_known_texts += 1
-        self.groups = list(group_by_letters.values())
-        self.search = OccurrenceSearch(prompt, self.groups)
-        self.shared: dict[frozenset[SoughtText], list[list[Occurrence]]] = defaultdict(
-            list
+                sought_text.add_known_text()
+        self.sought_texts = list(sought_by_letters.values())
+        self.search = OccurrenceSearch(prompt, self.sought_texts)
+        # Parts that fit several texts alike. By these texts: a list for each place,
+        # with one occurrence of each of the texts.
+        self.shared_parts: dict[frozenset[SoughtText], list[list[Occurrence]]] = (
+            defaultdict(list)
         )
-        """Parts that fit several groups alike: of these groups, what fits at each place."""
 
-    def settle(self) -> LocateResult:
-        """Settle everything, and return what became of each candidate.
+    def result(self) -> LocateResult:
+        """Decide what the prompt shows of each candidate.
 
-        Long texts, and short ones that stand by themselves, compete for the ground
-        first. Other short texts get what is left: their words may be anybody's.
+        Long texts compete for the bytes of the prompt first, with short ones that stand
+        by themselves. A short text whose letters touch other letters comes last: its
+        words may be a part of any sentence.
         """
-        showings = list(self.search.occurrences_of_long_texts())
-        standing_apart = _short_that_stand_apart(showings, self.search)
+        occurrences = list(self.search.occurrences_of_long_texts())
+        standing_apart = _short_that_stand_apart(occurrences, self.search)
         competing: list[Occurrence] = []
         among_letters: dict[SoughtText, list[Occurrence]] = defaultdict(list)
-        for showing in showings:
-            is_long = showing.sought_text.size >= LEAST_AT_EDGE
-            if is_long or showing in standing_apart:
-                competing.append(showing)
+        for occurrence in occurrences:
+            sought_text = occurrence.sought_text
+            if not sought_text.is_short or occurrence in standing_apart:
+                competing.append(occurrence)
             else:
-                among_letters[showing.sought_text].append(showing)
-        self._compete(competing)
-        longest_first = sorted(self.groups, key=lambda group: -group.size)
-        for group in longest_first:
-            is_blank = not group.text.raw.strip()
-            if group.size < LEAST_AT_EDGE and not is_blank:
-                self._settle_short(group, among_letters[group])
-        showing_of = self._showings_of_candidates()
-        self._share_parts(showing_of)
-        order = sorted(showing_of, key=lambda index: showing_of[index].begins_at)
-        return LocateResult(tuple(self._places(showing_of)), tuple(order))
+                among_letters[sought_text].append(occurrence)
+        self._accept_the_best(competing)
+        longest_first = sorted(self.sought_texts, key=lambda sought: -sought.size)
+        for sought_text in longest_first:
+            is_blank = not sought_text.text.raw.strip()
+            if sought_text.is_short and not is_blank:
+                self._decide_short_text(sought_text, among_letters[sought_text])
+        occurrence_of = self._occurrences_of_candidates()
+        self._share_parts(occurrence_of)
+        findings = self._findings(occurrence_of)
+        order = sorted(occurrence_of, key=lambda index: occurrence_of[index].begins_at)
+        return LocateResult(tuple(findings), tuple(order))
 
-    def _places(self, showing_of: dict[int, Occurrence]) -> list[Finding]:
-        """What became of each candidate, in their order.
+    def _findings(self, occurrence_of: Mapping[int, Occurrence]) -> list[Finding]:
+        """Say of each candidate what the prompt shows of it, in their order.
 
         Args:
-            showing_of: Where each shown candidate stands, by its index.
+            occurrence_of: Where each shown candidate stands, by its index.
         """
-        changed_texts = ChangedTexts(self.prompt, self.ground)
-        any_is_shown = bool(showing_of)
-        places = []
-        for index in self.candidates:
-            showing = showing_of.get(index)
-            if showing is not None:
+        changed_texts = ChangedTexts(self.prompt, self.taken)
+        any_is_shown = bool(occurrence_of)
+        findings = []
+        for index in self.candidate_indexes:
+            occurrence = occurrence_of.get(index)
+            if occurrence is not None:
                 text = self.texts[index]
-                place = finding_of_shown(index, text, self.prompt, showing)
+                finding = finding_of_shown(index, text, self.prompt, occurrence)
             else:
-                place = self._place_of_missing(index, any_is_shown, changed_texts)
-            places.append(place)
-        return places
+                finding = self._finding_of_missing(index, any_is_shown, changed_texts)
+            findings.append(finding)
+        return findings
 
-    def _compete(self, showings: Sequence[Occurrence]) -> None:
-        """Let showings compete for the bytes of the prompt, the best first.
+    def _accept_the_best(self, occurrences: Sequence[Occurrence]) -> None:
+        """Let occurrences compete for the bytes of the prompt, the best first.
 
-        Each showing that wins takes its ground, the bytes on which it stands, and
-        counts for its text. Parts that fit several texts alike count for none of them
-        yet.
+        An occurrence that is accepted takes its bytes, and counts for its text. Parts
+        that fit several texts alike take their bytes as well, but count for no text
+        yet: they are divided later.
 
         Args:
-            showings: Where texts stand in the prompt.
+            occurrences: Places at which the prompt shows texts, whole or in parts.
         """
-        rivals: dict[tuple[tuple[int, int], int], list[Occurrence]] = defaultdict(list)
-        for showing in showings:
-            rivals[showing.begins_at, showing.size].append(showing)
-        repetitions: list[Occurrence] = []
-        for showing in self._best_first(showings):
-            group = showing.sought_text
-            equal_rivals = rivals[showing.begins_at, showing.size]
-            n_needed = min(DISTINCTIVE_LENGTH, group.size)
-            if self._free_bytes(showing) < n_needed:
-                # a better showing has its ground, and explains it
-                group.why_not_shown = group.why_not_shown or _EXPLAINED
-            elif _share_their_place(equal_rivals):
-                _take_ground(self.ground, showing)
-                rival_groups = frozenset(rival.sought_text for rival in equal_rivals)
-                self.shared[rival_groups].append(equal_rivals)
-            elif _is_repetition(showing):
-                # the end of one chunk is the beginning of the next, which may need it
-                repetitions.append(showing)
-            elif group.candidate_indexes or group.has_unplaced_known_text:
-                self._give(showing)
-        for showing in repetitions:
-            if self._free_bytes(showing) >= DISTINCTIVE_LENGTH:
-                self._give(showing)
-
-    def _best_first(self, showings: Sequence[Occurrence]) -> list[Occurrence]:
-        """Showings by rank, behind them those that fuller texts fill."""
-        filled = _showings_filled_by_fuller(showings, len(self.ground))
-
-        def rank(showing: Occurrence) -> tuple[object, ...]:
-            return showing in filled, *_rank(showing)
-
-        return sorted(showings, key=rank)
-
-    def _free_bytes(self, showing: Occurrence) -> int:
-        """How many bytes of a showing no other has taken."""
-        return sum(
-            self.ground.count(0, span.prompt_start, span.prompt_end)
-            for span in showing.spans
+        occurrences_by_bytes: dict[tuple[object, int], list[Occurrence]] = defaultdict(
+            list
         )
+        for occurrence in occurrences:
+            bytes_shown = occurrence.begins_at, occurrence.size
+            occurrences_by_bytes[bytes_shown].append(occurrence)
+        repetitions: list[Occurrence] = []
+        for occurrence in self._best_first(occurrences):
+            sought_text = occurrence.sought_text
+            rivals = occurrences_by_bytes[occurrence.begins_at, occurrence.size]
+            n_needed = min(DISTINCTIVE_LENGTH, sought_text.size)
+            if self._n_free_bytes(occurrence) < n_needed:
+                # a better occurrence has taken its bytes, and explains it
+                sought_text.why_not_shown = sought_text.why_not_shown or _EXPLAINED
+            elif _fits_several_texts(rivals):
+                _take_bytes(self.taken, occurrence)
+                rival_texts = frozenset(rival.sought_text for rival in rivals)
+                self.shared_parts[rival_texts].append(rivals)
+            elif _repeats_longer_part(occurrence):
+                # The end of one chunk may be the beginning of the next chunk, which
+                # may need these bytes. So they are taken last.
+                repetitions.append(occurrence)
+            elif sought_text.candidate_indexes or sought_text.has_unplaced_known_text:
+                self._accept(occurrence)
+            # Otherwise every known text with these letters has its place. This place
+            # stays free for a candidate that holds the same words.
+        for occurrence in repetitions:
+            if self._n_free_bytes(occurrence) >= DISTINCTIVE_LENGTH:
+                self._accept(occurrence)
 
-    def _give(self, showing: Occurrence) -> None:
-        """Give a showing the ground on which it stands, and count it for its text."""
-        _take_ground(self.ground, showing)
-        self._count_for_its_text(showing)
+    def _best_first(self, occurrences: Sequence[Occurrence]) -> list[Occurrence]:
+        """Sort occurrences: the longest first, and last those that fuller texts cover."""
+        covered = _covered_by_fuller(occurrences, len(self.taken))
 
-    def _count_for_its_text(self, showing: Occurrence) -> None:
-        """Add a showing to those of its group, or join it to one of them.
+        def rank(occurrence: Occurrence) -> tuple[object, ...]:
+            return occurrence in covered, *_rank(occurrence)
 
-        A whole showing is one more. A part joins an earlier part that it does not
-        repeat. In another message it also joins a part that it overlaps, because a long
-        text may be cut into pieces that overlap. Beside a whole showing a part does not
-        count: it may be a title.
+        return sorted(occurrences, key=rank)
+
+    def _n_free_bytes(self, occurrence: Occurrence) -> int:
+        """Count the bytes of an occurrence that no other occurrence has taken."""
+        n_free = 0
+        for span in occurrence.spans:
+            n_free += self.taken.count(0, span.prompt_start, span.prompt_end)
+        return n_free
+
+    def _accept(self, occurrence: Occurrence) -> None:
+        """Take the bytes of an occurrence, and count it for its text."""
+        _take_bytes(self.taken, occurrence)
+        self._count_for_its_text(occurrence)
+
+    def _count_for_its_text(self, occurrence: Occurrence) -> None:
+        """Add an occurrence to those of its text, or join it to one of them.
+
+        - A whole occurrence is one more.
+        - Beside a whole occurrence, a part does not count: it may be a title.
+        - A part is joined to an earlier part if both hold different bytes of the text.
+        - It is also joined if both overlap but stand in different messages: a long text
+          may be cut into chunks that overlap.
+        - Any other part is one more.
         """
-        group_showings = showing.sought_text.occurrences
-        if showing.is_whole:
-            group_showings.append(showing)
+        text_occurrences = occurrence.sought_text.occurrences
+        if occurrence.is_whole:
+            text_occurrences.append(occurrence)
             return
-        if any(earlier.is_whole for earlier in group_showings):
+        if any(earlier.is_whole for earlier in text_occurrences):
             return
-        for earlier in group_showings:
-            new_spans = subtract_spans(showing.spans, earlier.spans)
-            repeats_nothing = total_size(new_spans) == showing.size
-            if repeats_nothing or self._are_in_other_messages(showing, earlier):
+        for earlier in text_occurrences:
+            new_spans = subtract_spans(occurrence.spans, earlier.spans)
+            repeats_nothing = total_size(new_spans) == occurrence.size
+            if repeats_nothing or self._are_in_other_messages(occurrence, earlier):
                 earlier.spans = sorted([*earlier.spans, *new_spans])
                 return
-        group_showings.append(showing)
+        text_occurrences.append(occurrence)
 
-    def _are_in_other_messages(self, showing: Occurrence, earlier: Occurrence) -> bool:
-        """Whether nothing of an earlier part stands in the message of a new one."""
-        message = self.prompt.message_index_at(showing.spans[0].prompt_start)
+    def _are_in_other_messages(
+        self, occurrence: Occurrence, earlier: Occurrence
+    ) -> bool:
+        """Whether nothing of an earlier part stands in the message of a new part."""
+        message_index_at = self.prompt.message_index_at
+        message_index = message_index_at(occurrence.spans[0].prompt_start)
         earlier_messages = {
-            self.prompt.message_index_at(span.prompt_start) for span in earlier.spans
+            message_index_at(span.prompt_start) for span in earlier.spans
         }
-        return message not in earlier_messages
+        return message_index not in earlier_messages
 
-    def _settle_short(
-        self, group: SoughtText, among_letters: Iterable[Occurrence]
+    def _decide_short_text(
+        self, sought_text: SoughtText, among_letters: Iterable[Occurrence]
     ) -> None:
-        """Settle where a short text stands.
+        """Decide where a text of fewer than 32 bytes counts as shown.
 
-        It counts where it touches no other letter and, if it is very short, stands
-        apart. It is unknown if its words stand among others, or in too many places.
+        Each place at which its letters stand is one of these:
+        - Another text has taken its bytes: it does not count.
+        - It stands by itself: it counts. No letter may touch it; a text of fewer than
+          16 bytes needs a mark on both sides, such as a quote or the end of a line.
+        - It stands in a sentence: it counts for a known text that has no place yet.
+          For a candidate nobody can tell, so that the text is *unknown*.
+        - A very short text stands inside a word: it does not count.
 
         Args:
-            group: The text.
-            among_letters: Where the pass found it beside other letters. Texts too short
-                for the pass are looked for here.
+            sought_text: The text.
+            among_letters: Where the pass over the prompt found it, touching other
+                letters. A text too short for the pass is looked for here.
         """
-        # the least that it may touch on both sides
-        is_very_short = group.size < VERY_SHORT
-        least = MARK if is_very_short else GAP
+        is_very_short = sought_text.size < _VERY_SHORT
+        border_needed = Border.MARK if is_very_short else Border.GAP
         is_covered = False
-        undecided: list[Occurrence] = []
-        occurrences: Iterable[tuple[Occurrence, int, int]]
-        if group.size >= self.search.shortest_size:
-            occurrences = [(showing, LETTER, LETTER) for showing in among_letters]
-        else:
-            occurrences = self.search.occurrences_of_short_text(group)
-        for showing, left, right in occurrences:
-            if self._is_covered(showing):
+        in_sentences: list[Occurrence] = []
+        for occurrence, left, right in self._with_borders(sought_text, among_letters):
+            touches_letter = Border.LETTER in (left, right)
+            has_mark = Border.MARK in (left, right)
+            if self._is_covered(occurrence):
                 is_covered = True
-            elif left >= least and right >= least:
-                group.occurrences.append(showing)
-                _take_ground(self.ground, showing)
-            elif not is_very_short or left + right >= MARK:
-                undecided.append(showing)
-        for showing in undecided:
-            if group.has_unplaced_known_text:
-                group.occurrences.append(showing)
-                _take_ground(self.ground, showing)
+            elif left >= border_needed and right >= border_needed:
+                self._accept_short(occurrence)
+            elif is_very_short and touches_letter and not has_mark:
+                continue  # inside a word, as "art" in "party"
+            else:
+                in_sentences.append(occurrence)
+        for occurrence in in_sentences:
+            if sought_text.has_unplaced_known_text:
+                self._accept_short(occurrence)
             else:
                 reason = "short, and its words stand among others"
-                group.why_not_shown = "unknown", reason
-        if group.n_tries_left <= 0:
+                sought_text.why_not_shown = "unknown", reason
+        if sought_text.n_tries_left <= 0:
             reason = "its few letters stand in too many places"
-            group.why_not_shown = "unknown", reason
-        elif is_covered and group.why_not_shown is None:
-            group.why_not_shown = "not shown", "its words stand inside another text"
+            sought_text.why_not_shown = "unknown", reason
+        elif is_covered and sought_text.why_not_shown is None:
+            reason = "its words stand inside another text"
+            sought_text.why_not_shown = "not shown", reason
 
-    def _is_covered(self, showing: Occurrence) -> bool:
-        """Whether another text has taken the ground of a short one.
+    def _with_borders(
+        self, sought_text: SoughtText, among_letters: Iterable[Occurrence]
+    ) -> Iterable[tuple[Occurrence, Border, Border]]:
+        """Return where a short text stands, with what stands on its left and right.
 
-        For a text without letters the ground around its place counts.
+        Args:
+            sought_text: The text.
+            among_letters: Where the pass over the prompt found it, touching letters.
         """
-        span = showing.spans[0]
+        was_found_by_pass = sought_text.size >= self.search.shortest_size
+        if was_found_by_pass:
+            return [
+                (occurrence, Border.LETTER, Border.LETTER)
+                for occurrence in among_letters
+            ]
+        return self.search.occurrences_of_short_text(sought_text)
+
+    def _accept_short(self, occurrence: Occurrence) -> None:
+        """Take the bytes of a short text, and count the place for the text."""
+        occurrence.sought_text.occurrences.append(occurrence)
+        _take_bytes(self.taken, occurrence)
+
+    def _is_covered(self, occurrence: Occurrence) -> bool:
+        """Whether another text has taken the bytes of a short text.
+
+        A text without letters has no bytes: the letters beside it count.
+        """
+        span = occurrence.spans[0]
         start = span.prompt_start
         end = span.prompt_end
         if span.size == 0:
             start = max(start - 1, 0)
             end += 1
-        return 1 in self.ground[start:end]
+        return 1 in self.taken[start:end]
 
-    def _showings_of_candidates(self) -> dict[int, Occurrence]:
-        """For each candidate that is shown, by its index, where it stands.
+    def _occurrences_of_candidates(self) -> dict[int, Occurrence]:
+        """Return for each candidate that is shown where it stands, by its index.
 
-        Equal texts are one group: candidates, and known texts that stand in the prompt
-        for another reason. The first places at which they stand are those of the known
-        texts, the next ones those of the candidates. Where they stand at more places
-        than they are, whole showings count first, then the longest.
+        Several candidates and known texts may have the same letters. Where these letters
+        stand at more places than there are texts, the best places are kept: whole ones
+        first, then the longest. Of the places kept, in the prompt's order, the first
+        ones belong to the known texts, and the next ones to the candidates.
         """
-        showing_of: dict[int, Occurrence] = {}
-        for group in self.groups:
-            n_wanted = group.n_known_texts + len(group.candidate_indexes)
-            best = sorted(group.occurrences, key=_whole_and_longest_first)[:n_wanted]
-            best.sort(key=lambda showing: showing.begins_at)
-            showings_of_members = best[group.n_known_texts :]
-            # some candidates may be shown nowhere
-            pairs = zip(group.candidate_indexes, showings_of_members, strict=False)
-            showing_of.update(pairs)
-        return showing_of
+        occurrence_of: dict[int, Occurrence] = {}
+        for sought_text in self.sought_texts:
+            best = sorted(sought_text.occurrences, key=_whole_and_longest_first)
+            best = best[: sought_text.n_texts]
+            best.sort(key=lambda occurrence: occurrence.begins_at)
+            of_candidates = best[sought_text.n_known_texts :]
+            # the last candidates may have no place
+            pairs = zip(sought_text.candidate_indexes, of_candidates, strict=False)
+            occurrence_of.update(pairs)
+        return occurrence_of
 
-    def _share_parts(self, showing_of: dict[int, Occurrence]) -> None:
+    def _share_parts(self, occurrence_of: dict[int, Occurrence]) -> None:
         """Divide the parts that fit several candidates alike.
 
-        If there are as many places as candidates, each gets one, in their order.
-        Otherwise nobody knows whose they are. A part of a candidate that is shown whole
-        elsewhere is a title, and shows no other candidate.
+        A candidate that is shown already gets none of them. If there are as many places
+        as candidates, each candidate gets the place of its rank. Otherwise nobody knows
+        whose parts they are, and the candidates are *unknown*. They are *not shown* if
+        one of them is shown whole elsewhere: then the part is its title.
 
         Args:
-            showing_of: Where each candidate stands, by its index. What is divided is
-                added.
+            occurrence_of: Where each shown candidate stands, by its index. The places
+                that are divided here are added.
         """
-        for groups, places in self.shared.items():
-            members: list[tuple[int, SoughtText]] = []
-            for group in groups:
-                members += [(member, group) for member in group.candidate_indexes]
-            members.sort(key=lambda member_and_group: member_and_group[0])
-            places.sort(
-                key=lambda fitting: min(showing.begins_at for showing in fitting)
-            )
-            indexes = [member for member, _ in members]
-            is_title = _is_title(indexes, places, showing_of)
-            has_place_for_each = len(places) >= len(members)
-            for index, (member, group) in enumerate(members):
-                if member not in showing_of and has_place_for_each:
-                    showing_of[member] = _showing_of_group(places[index], group)
+        for sought_texts, places in self.shared_parts.items():
+            candidate_indexes: list[int] = []
+            for sought_text in sought_texts:
+                candidate_indexes += sought_text.candidate_indexes
+            candidate_indexes.sort()
+            # all occurrences at one place begin at the same byte
+            places.sort(key=lambda occurrences: occurrences[0].begins_at)
+            is_title = _is_title(candidate_indexes, places, occurrence_of)
+            has_place_for_each = len(places) >= len(candidate_indexes)
+            for rank, candidate_index in enumerate(candidate_indexes):
+                sought_text = self.sought_text_of[candidate_index]
+                if candidate_index in occurrence_of:
+                    continue
+                if has_place_for_each:
+                    occurrence_of[candidate_index] = _occurrence_of_text(
+                        sought_text, places[rank]
+                    )
                 elif is_title:
                     reason = "what fits it fits another candidate, which is shown whole"
-                    group.why_not_shown = "not shown", reason
+                    sought_text.why_not_shown = "not shown", reason
                 else:
                     reason = "what fits it fits other candidates as well"
-                    group.why_not_shown = "unknown", reason
+                    sought_text.why_not_shown = "unknown", reason
 
-    def _place_of_missing(
+    def _finding_of_missing(
         self, index: int, any_is_shown: bool, changed_texts: ChangedTexts
     ) -> Finding:
-        """The place of a candidate that was not shown, with the reason in words.
-
-        It is *not shown* or *unknown*. Where no candidate is located at all, a missing
-        trace proves nothing, so that it is unknown.
+        """Say of a candidate that has no occurrence: *not shown*, or *unknown*, and why.
 
         Args:
-            index: The candidate.
-            any_is_shown: Whether any candidate is located.
-            changed_texts: The words of the prompt where nothing is located.
+            index: The index of the candidate.
+            any_is_shown: Whether the prompt shows any other candidate. If it shows
+                none, that nothing of this one is found proves nothing.
+            changed_texts: Tells whether the prompt may hold the text with its words
+                changed.
         """
-        group = self.group_of[index]
-        why_not_shown = group.why_not_shown
-        if not group.text.raw.strip():
+        sought_text = self.sought_text_of[index]
+        why_not_shown = sought_text.why_not_shown
+        if not sought_text.text.raw.strip():
             return Finding(index, "not shown", reason="blank")
         if not any(message.raw.strip() for message in self.prompt.messages):
             return Finding(index, "unknown", reason="no prompt")
-        if group.occurrences:
-            # known texts or other candidates have them all
+        if sought_text.occurrences:
+            # its words stand there, but only for known texts or candidates before it
             reason = "a text of the same words explains what stands there"
             return self._not_shown(index, reason, any_is_shown)
-        if group.n_tries_left <= 0 and why_not_shown is None:
+        if sought_text.n_tries_left <= 0 and why_not_shown is None:
             reason = "its phrases stand in too many places"
-            return Finding(index, "unknown", reason=reason, has_some_words=True)
-        is_left_or_explained = why_not_shown in (None, _EXPLAINED)
-        if is_left_or_explained and changed_texts.may_hold(group.text.raw):
+            return _unknown(index, reason)
+        # Nothing of it was found, or only a part that belongs to another text. The
+        # prompt may still show it in changed words.
+        may_be_changed = why_not_shown is None or why_not_shown == _EXPLAINED
+        if may_be_changed and changed_texts.may_hold(sought_text.text.raw):
             reason = "most of its words stand there, but changed"
-            return Finding(index, "unknown", reason=reason, has_some_words=True)
+            return _unknown(index, reason)
         if why_not_shown is None:
             return self._not_shown(index, "no trace of it by itself", any_is_shown)
         outcome, reason = why_not_shown
         if outcome == "not shown":
             return self._not_shown(index, reason, any_is_shown)
-        return Finding(index, outcome, reason=reason, has_some_words=True)
+        return _unknown(index, reason)
 
     def _not_shown(self, index: int, reason: str, any_is_shown: bool) -> Finding:
-        """The place of a candidate that is not shown.
+        """Return the finding of a candidate that is *not shown*.
 
-        Where no candidate is located at all it is unknown, but for a short text of
-        which the reason is known: that was looked for one by one.
+        Where the prompt shows no candidate at all, the candidate is *unknown* instead.
+        A short text with a reason stays *not shown*: it was looked for at every place.
         """
-        group = self.group_of[index]
-        has_reason = group.why_not_shown is not None
-        is_traced = has_reason or bool(group.occurrences)
-        is_short_with_reason = group.size < LEAST_AT_EDGE and has_reason
+        sought_text = self.sought_text_of[index]
+        has_reason = sought_text.why_not_shown is not None
+        has_some_words = has_reason or bool(sought_text.occurrences)
+        is_short_with_reason = sought_text.is_short and has_reason
         if any_is_shown or is_short_with_reason:
-            return Finding(index, "not shown", reason=reason, has_some_words=is_traced)
+            return Finding(
+                index, "not shown", reason=reason, has_some_words=has_some_words
+            )
         reason = f"{reason}, and no other candidate is located"
-        return Finding(index, "unknown", reason=reason, has_some_words=is_traced)
+        return Finding(index, "unknown", reason=reason, has_some_words=has_some_words)
 
 
-def _take_ground(ground: bytearray, showing: Occurrence) -> None:
-    """Mark the ground of a showing as taken, small steps included."""
-    for run in split_into_runs(showing.spans):
+def _unknown(index: int, reason: str) -> Finding:
+    """Return the finding of a candidate of which some words stand there."""
+    return Finding(index, "unknown", reason=reason, has_some_words=True)
+
+
+def _take_bytes(taken: bytearray, occurrence: Occurrence) -> None:
+    """Mark the bytes of an occurrence as taken, with the small steps between them.
+
+    Args:
+        taken: For each byte of the prompt 1 if it is taken, else 0. It is changed.
+        occurrence: The occurrence.
+    """
+    for run in split_into_runs(occurrence.spans):
         start = run[0].prompt_start
         end = run[-1].prompt_end
-        ground[start:end] = b"\1" * (end - start)
+        taken[start:end] = b"\1" * (end - start)
 
 
-def _whole_and_longest_first(showing: Occurrence) -> tuple[object, ...]:
-    """What the showings of a text are sorted by: whole ones first, then the longest."""
-    if showing.is_whole:
-        return False, 0, showing.begins_at
-    return True, -showing.size, showing.begins_at
+def _whole_and_longest_first(occurrence: Occurrence) -> tuple[object, ...]:
+    """Return what occurrences of a text are sorted by: whole ones first, then the longest."""
+    if occurrence.is_whole:
+        return False, 0, occurrence.begins_at
+    return True, -occurrence.size, occurrence.begins_at
 
 
-def _share_their_place(rivals: Sequence[Occurrence]) -> bool:
-    """Whether several texts have the same part at one place, and nothing tells whose it is."""
+def _fits_several_texts(rivals: Sequence[Occurrence]) -> bool:
+    """Whether nothing tells which of several texts a part belongs to.
+
+    Args:
+        rivals: Occurrences of different texts at the same bytes of the prompt. It
+            belongs to a text that has no other bytes, and to a known text that has no
+            place yet.
+    """
     if len(rivals) < 2:
         return False
     for rival in rivals:
@@ -430,138 +501,158 @@ def _share_their_place(rivals: Sequence[Occurrence]) -> bool:
     return True
 
 
-def _is_repetition(showing: Occurrence) -> bool:
+def _repeats_longer_part(occurrence: Occurrence) -> bool:
     """Whether a part shows nothing but what a longer part of the same text shows."""
-    earlier_showings = showing.sought_text.occurrences
-    if showing.is_whole or any(earlier.is_whole for earlier in earlier_showings):
+    earlier_occurrences = occurrence.sought_text.occurrences
+    if occurrence.is_whole or any(earlier.is_whole for earlier in earlier_occurrences):
         return False
     return any(
-        not subtract_spans(showing.spans, earlier.spans) for earlier in earlier_showings
+        not subtract_spans(occurrence.spans, earlier.spans)
+        for earlier in earlier_occurrences
     )
 
 
 def _is_title(
-    candidates: Sequence[int],
+    candidate_indexes: Sequence[int],
     places: Sequence[Sequence[Occurrence]],
-    showing_of: dict[int, Occurrence],
+    occurrence_of: Mapping[int, Occurrence],
 ) -> bool:
-    """Whether a part that fits several candidates is a title of one.
+    """Whether a part that fits several candidates is a title of one of them.
 
-    One of them is shown whole elsewhere, and here only parts stand.
+    It is if one of them is shown whole elsewhere, and none of them is whole here.
 
     Args:
-        candidates: The candidates, by their indexes.
-        places: What fits them at each place.
-        showing_of: Where each shown candidate stands.
+        candidate_indexes: The candidates.
+        places: The occurrences of the candidates at each place of the part.
+        occurrence_of: Where each shown candidate stands, by its index.
     """
-    for fitting in places:
-        if any(showing.is_whole for showing in fitting):
+    for occurrences in places:
+        if any(occurrence.is_whole for occurrence in occurrences):
             return False
-    showings = [showing_of[index] for index in candidates if index in showing_of]
-    return any(showing.is_whole for showing in showings)
+    shown_elsewhere = [
+        occurrence_of[index] for index in candidate_indexes if index in occurrence_of
+    ]
+    return any(occurrence.is_whole for occurrence in shown_elsewhere)
 
 
-def _showing_of_group(showings: Sequence[Occurrence], group: SoughtText) -> Occurrence:
-    """Of the showings at one place the one of a group; there is one of each that fits."""
-    return next(showing for showing in showings if showing.sought_text is group)
-
-
-def _rank(showing: Occurrence) -> tuple[object, ...]:
-    """What showings are sorted by: the longest first.
-
-    Of a part only its longest run counts, since neighbours fit by chance. Of equal ones
-    the fullest comes first, then a known text, then the first candidate.
-    """
-    group = showing.sought_text
-    size = showing.size
-    if showing.is_whole:
-        length = size
-    else:
-        length = (
-            max(total_size(run) for run in split_into_runs(showing.spans))
-            - LONGEST_STEP
-        )
-    is_candidate = not group.n_known_texts
-    first_member = group.candidate_indexes[:1]
-    return (
-        -length,
-        -size,
-        -size / group.size,
-        is_candidate,
-        first_member,
-        showing.begins_at,
+def _occurrence_of_text(
+    sought_text: SoughtText, occurrences: Sequence[Occurrence]
+) -> Occurrence:
+    """Return the occurrence of a text at a place that it shares with other texts."""
+    return next(
+        occurrence
+        for occurrence in occurrences
+        if occurrence.sought_text is sought_text
     )
 
 
-def _showings_filled_by_fuller(
-    showings: Sequence[Occurrence], ground_size: int
-) -> set[Occurrence]:
-    """Find the showings of which whole ones of fuller texts leave hardly anything.
+def _rank(occurrence: Occurrence) -> tuple[object, ...]:
+    """Return what occurrences are sorted by when they compete: the longest first.
 
-    A parent's part is then its children. These showings come last, else a text that
-    fits two neighbours, or an old version of them, would hide both.
+    Of a part only its longest run counts, less 24 bytes: what stands around a text may
+    be equal to the next bytes of another text by chance. Of equally long occurrences
+    the one with most equal bytes comes first, then the one that shows most of its text,
+    then a known text, then the first candidate.
     """
-    filled: set[Occurrence] = set()
-    if all(showing.is_unbroken for showing in showings):
-        return filled
-    taken_by_fuller = bytearray(ground_size)
-    fullest_first = sorted(showings, key=_fullness, reverse=True)
+    sought_text = occurrence.sought_text
+    size = occurrence.size
+    if occurrence.is_whole:
+        length = size
+    else:
+        runs = split_into_runs(occurrence.spans)
+        length = max(total_size(run) for run in runs) - LONGEST_STEP
+    is_candidate = not sought_text.n_known_texts
+    first_candidate_index = sought_text.candidate_indexes[:1]
+    return (
+        -length,
+        -size,
+        -occurrence.share_of_text,
+        is_candidate,
+        first_candidate_index,
+        occurrence.begins_at,
+    )
+
+
+def _covered_by_fuller(
+    occurrences: Sequence[Occurrence], prompt_size: int
+) -> set[Occurrence]:
+    """Find the broken occurrences that fuller ones cover almost entirely.
+
+    One occurrence is fuller than another if it shows more of its own text. A prompt may
+    show two chunks of a page, each of them whole, and with them a part of the page: the
+    chunks cover this part. The page must not win against its chunks because it is
+    longer; neither must an old version of a text win against its new versions.
+
+    Args:
+        occurrences: The occurrences.
+        prompt_size: The number of bytes of the prompt's letters.
+    """
+    covered: set[Occurrence] = set()
+    if all(occurrence.is_unbroken for occurrence in occurrences):
+        return covered
+    taken_by_fuller = bytearray(prompt_size)
+    fullest_first = sorted(occurrences, key=_fullness, reverse=True)
     for _, equally_full in groupby(fullest_first, key=_fullness):
         equals = list(equally_full)
-        for showing in equals:
-            if showing.is_unbroken:
+        for occurrence in equals:
+            if occurrence.is_unbroken:
                 continue
-            bytes_left = 0
-            for span in showing.spans:
-                bytes_left += taken_by_fuller.count(
+            n_bytes_left = 0
+            for span in occurrence.spans:
+                n_bytes_left += taken_by_fuller.count(
                     0, span.prompt_start, span.prompt_end
                 )
-            if bytes_left < RESUMED_LENGTH:
-                filled.add(showing)
-        for showing in equals:
-            if showing.is_whole:
-                _take_ground(taken_by_fuller, showing)
-    return filled
+            if n_bytes_left < RESUMED_LENGTH:
+                covered.add(occurrence)
+        # only now: an occurrence does not cover those that are as full
+        for occurrence in equals:
+            if occurrence.is_whole:
+                _take_bytes(taken_by_fuller, occurrence)
+    return covered
 
 
-def _fullness(showing: Occurrence) -> tuple[float, bool]:
-    """How full a showing is: the share of its text, then whether that is unbroken."""
-    return showing.share_of_text, showing.is_unbroken
+def _fullness(occurrence: Occurrence) -> tuple[float, bool]:
+    """Return how full an occurrence is: its share of the text, then whether unbroken."""
+    return occurrence.share_of_text, occurrence.is_unbroken
 
 
 def _short_that_stand_apart(
-    showings: Sequence[Occurrence], search: OccurrenceSearch
+    occurrences: Sequence[Occurrence], search: OccurrenceSearch
 ) -> set[Occurrence]:
-    """Find the showings of short texts that stand by themselves.
+    """Find the occurrences of short texts that stand by themselves.
 
-    On each side such a text touches no letter, or only those of a whole text that ends
-    or begins just there: a long one, or a short one that is itself free on that side.
+    They are free on the left and on the right. A short text is free on its left if no
+    letter touches it there. It is also free if the letter that touches it ends another
+    whole text: a long one, or a short one that is free on its own left. The right side
+    is treated alike.
 
     Args:
-        showings: Where texts stand in the prompt.
-        search: The search that found them; it tells what a text touches.
+        occurrences: Where texts stand in the prompt.
+        search: The search that found them. It tells what a text touches.
     """
-    short_showings: list[Occurrence] = []
+    whole = [occurrence for occurrence in occurrences if occurrence.is_whole]
+    whole.sort(key=lambda occurrence: occurrence.begins_at)
+    short_occurrences: list[Occurrence] = []
     ends_of_texts: set[int] = set()
     starts_of_texts: set[int] = set()
-    for showing in sorted(showings, key=lambda showing: showing.begins_at):
-        if not showing.is_whole:
-            continue
-        if showing.sought_text.size < LEAST_AT_EDGE:
-            short_showings.append(showing)
+    for occurrence in whole:
+        if occurrence.sought_text.is_short:
+            short_occurrences.append(occurrence)
         else:
-            ends_of_texts.add(showing.spans[-1].prompt_end)
-            starts_of_texts.add(showing.spans[0].prompt_start)
+            ends_of_texts.add(occurrence.spans[-1].prompt_end)
+            starts_of_texts.add(occurrence.spans[0].prompt_start)
     free_on_the_left = []
-    for showing in short_showings:
-        touches_left, _ = search.borders_of(showing.spans[0])
-        if touches_left != LETTER or showing.spans[0].prompt_start in ends_of_texts:
-            free_on_the_left.append(showing)
-            ends_of_texts.add(showing.spans[0].prompt_end)
+    for occurrence in short_occurrences:
+        span = occurrence.spans[0]
+        left, _ = search.borders_of(span)
+        if left != Border.LETTER or span.prompt_start in ends_of_texts:
+            free_on_the_left.append(occurrence)
+            ends_of_texts.add(span.prompt_end)
     free_on_both_sides = set()
-    for showing in reversed(free_on_the_left):
-        _, touches_right = search.borders_of(showing.spans[0])
-        if touches_right != LETTER or showing.spans[0].prompt_end in starts_of_texts:
-            free_on_both_sides.add(showing)
-            starts_of_texts.add(showing.spans[0].prompt_start)
+    for occurrence in reversed(free_on_the_left):
+        span = occurrence.spans[0]
+        _, right = search.borders_of(span)
+        if right != Border.LETTER or span.prompt_end in starts_of_texts:
+            free_on_both_sides.add(occurrence)
+            starts_of_texts.add(span.prompt_start)
     return free_on_both_sides

@@ -1,7 +1,7 @@
-"""How far a prompt and a text run along from a place on, over small steps. Pure.
+"""Compare a prompt and a text byte by byte, and step over small differences. Pure.
 
-Both are streams: letters and digits as bytes (``letters``). A **step** is a few bytes
-that were put into the prompt, or left out of the text: a line number, a mark, a word.
+Both are compared by their letters (``letters``). A **step** is a few bytes that were
+put into the prompt, or left out of the text: a line number, a mark, a word.
 """
 
 from __future__ import annotations
@@ -10,108 +10,155 @@ import re
 
 from ragmetrics_core.capture.byte_spans import LONGEST_STEP, EqualSpan
 
-RESUMED_LENGTH = (
-    12  # after a step at least so many bytes must agree; fewer do by chance
-)
-# so many are enough where they end the text, follow a line's number, or stand between
-# two marks
+# behind a step at least so many bytes must be equal; fewer are equal by chance
+RESUMED_LENGTH = 12
+# so many are enough where they end the text, follow the number of a line, or stand
+# inside of what was put in
 WORD_LENGTH = 4
 LINE_NUMBER = re.compile(rb"\d{1,4}")
 _FIRST_COMPARED = 64  # bytes compared first; then twice as many, and so on
-_INSIDE = bytes(range(0x80, 0xC0))  # bytes that go on with a letter beyond ASCII
+# a letter beyond ASCII takes several bytes; all but its first byte are among these
+_NOT_FIRST_OF_LETTER = bytes(range(0x80, 0xC0))
 
 
 def collect_equal_spans(
-    prompt: bytes, place: int, text: bytes, offset: int
+    prompt: bytes, prompt_offset: int, text: bytes, text_offset: int
 ) -> list[EqualSpan]:
-    """Spans in which a prompt and a text agree, as long as steps lead on.
+    """Collect the spans that are equal in a prompt and a text, from two offsets on.
+
+    Where both differ, a small step is taken: up to 24 bytes that the prompt puts in or
+    the text leaves out. The spans end where no such step makes both equal again.
 
     Args:
-        prompt: The prompt.
-        place: Where in the prompt they begin to agree.
-        text: The text.
-        offset: Where in the text they begin to agree.
+        prompt: The letters of the prompt.
+        prompt_offset: Where in the prompt they begin to be equal.
+        text: The letters of the text.
+        text_offset: Where in the text they begin to be equal.
     """
     spans = []
     while True:
-        size = count_equal_bytes(prompt, place, text, offset)
-        if size:
-            spans.append(EqualSpan(place, offset, size))
-        place += size
-        offset += size
-        step = _next_step(prompt, place, text, offset)
+        n_equal = count_equal_bytes(prompt, prompt_offset, text, text_offset)
+        if n_equal:
+            spans.append(EqualSpan(prompt_offset, text_offset, n_equal))
+        prompt_offset += n_equal
+        text_offset += n_equal
+        step = _next_step(prompt, prompt_offset, text, text_offset)
         if step is None:
             return spans
         n_put_in, n_left_out = step
         if n_left_out >= WORD_LENGTH:
-            word = text[offset : offset + n_left_out]
-            word_place = prompt.find(word, place, place + n_put_in)
-            if word_place >= 0:  # not left out: both ends of it are marked
-                spans.append(EqualSpan(word_place, offset, n_left_out))
-        place += n_put_in
-        offset += n_left_out
+            # The prompt may have marked the word at both ends, as in "<b>Porto</b>":
+            # then it stands inside of what was put in, and is shown.
+            word = text[text_offset : text_offset + n_left_out]
+            word_offset = prompt.find(word, prompt_offset, prompt_offset + n_put_in)
+            if word_offset >= 0:
+                spans.append(EqualSpan(word_offset, text_offset, n_left_out))
+        prompt_offset += n_put_in
+        text_offset += n_left_out
 
 
-def count_equal_bytes(prompt: bytes, place: int, text: bytes, offset: int) -> int:
-    """How many bytes agree from a place of a prompt and an offset of a text on."""
-    most = min(len(prompt) - place, len(text) - offset)
+def count_equal_bytes(
+    prompt: bytes, prompt_offset: int, text: bytes, text_offset: int
+) -> int:
+    """Count the bytes that are equal in a prompt and a text, up to the first difference.
+
+    Args:
+        prompt: The letters of the prompt.
+        prompt_offset: Where in the prompt the comparison begins.
+        text: The letters of the text.
+        text_offset: Where in the text the comparison begins.
+    """
+    most = min(len(prompt) - prompt_offset, len(text) - text_offset)
     n_equal = 0
     n_compared = _FIRST_COMPARED
     while n_equal < most:
-        upto = min(n_equal + n_compared, most)
-        left = prompt[place + n_equal : place + upto]
-        right = text[offset + n_equal : offset + upto]
-        if left != right:
-            # as numbers, they differ from the first differing byte downwards
-            difference = int.from_bytes(left, "big") ^ int.from_bytes(right, "big")
-            n_from_first_difference = (difference.bit_length() + 7) // 8
-            return n_equal + len(left) - n_from_first_difference
-        n_equal = upto
+        end = min(n_equal + n_compared, most)
+        part_of_prompt = prompt[prompt_offset + n_equal : prompt_offset + end]
+        part_of_text = text[text_offset + n_equal : text_offset + end]
+        if part_of_prompt != part_of_text:
+            return n_equal + _first_difference(part_of_prompt, part_of_text)
+        n_equal = end
         n_compared *= 2
     return most
 
 
-def _next_step(
-    prompt: bytes, place: int, text: bytes, offset: int
-) -> tuple[int, int] | None:
-    """How many bytes to step over in the prompt and in the text.
+def _first_difference(left: bytes, right: bytes) -> int:
+    """Return the index of the first byte that differs in two different byte strings.
 
-    Behind them both agree again. None if they do not agree again within a step.
+    Both have the same length.
     """
-    n_digits = _digits_of_line_number(prompt, place, text, offset)
+    # XOR of both as numbers: equal leading bytes give leading zeros, which fall away
+    difference = int.from_bytes(left, "big") ^ int.from_bytes(right, "big")
+    n_bytes_from_difference = (difference.bit_length() + 7) // 8
+    return len(left) - n_bytes_from_difference
+
+
+def _next_step(
+    prompt: bytes, prompt_offset: int, text: bytes, text_offset: int
+) -> tuple[int, int] | None:
+    """Find how many bytes to skip in a prompt and in a text until both are equal again.
+
+    Args:
+        prompt: The letters of the prompt.
+        prompt_offset: Where in the prompt both differ.
+        text: The letters of the text.
+        text_offset: Where in the text both differ.
+
+    Returns:
+        The number of bytes to skip in the prompt, and in the text.
+        - If the prompt has the number of a line there: its digits, and nothing.
+        - Otherwise the step that leaves out least of the text, at most 24 bytes on each
+          side, with 12 equal bytes behind it.
+        - None if there is no such step.
+    """
+    n_digits = _digits_of_line_number(prompt, prompt_offset, text, text_offset)
     if n_digits:
         return n_digits, 0
-    n_rest = len(text) - offset
+    n_rest = len(text) - text_offset
     most_left_out = min(LONGEST_STEP, n_rest - RESUMED_LENGTH)
+    furthest_end = prompt_offset + LONGEST_STEP + RESUMED_LENGTH
     for n_left_out in range(most_left_out + 1):
-        resumed_at = offset + n_left_out
-        resumed = text[resumed_at : resumed_at + RESUMED_LENGTH]
-        resumed_place = prompt.find(
-            resumed, place, place + LONGEST_STEP + RESUMED_LENGTH
-        )
-        if resumed_place >= 0:
-            return resumed_place - place, n_left_out
+        start = text_offset + n_left_out
+        resumed_bytes = text[start : start + RESUMED_LENGTH]
+        resumed_offset = prompt.find(resumed_bytes, prompt_offset, furthest_end)
+        if resumed_offset >= 0:
+            return resumed_offset - prompt_offset, n_left_out
     return None
 
 
-def _digits_of_line_number(prompt: bytes, place: int, text: bytes, offset: int) -> int:
-    """How many digits stand in the prompt before the text goes on; 0 if it does not.
+def _digits_of_line_number(
+    prompt: bytes, prompt_offset: int, text: bytes, text_offset: int
+) -> int:
+    """Count the digits of a line's number that the prompt puts before the text goes on.
 
-    The digits are the number of a line. The text goes on with a word, or to its end.
+    The text must go on behind them with a word of four bytes, or to its end. 0 if no
+    such number stands there.
+
+    Args:
+        prompt: The letters of the prompt.
+        prompt_offset: Where in the prompt the number may stand.
+        text: The letters of the text.
+        text_offset: Where the text goes on.
     """
-    digits = LINE_NUMBER.match(prompt, place)
-    following = text[offset : offset + WORD_LENGTH]
-    if digits is None or not following:
+    digits = LINE_NUMBER.match(prompt, prompt_offset)
+    next_bytes = text[text_offset : text_offset + WORD_LENGTH]
+    if digits is None or not next_bytes:
         return 0
-    for n_digits in range(1, digits.end() - place + 1):
-        if prompt.startswith(following, place + n_digits):
+    # the last digits may be the text's own, as in "12" + "2010 was dry"
+    for n_digits in range(1, digits.end() - prompt_offset + 1):
+        if prompt.startswith(next_bytes, prompt_offset + n_digits):
             return n_digits
     return 0
 
 
 def without_half_letters(text: bytes, span: EqualSpan) -> EqualSpan:
-    """Return a span without halves of letters at its ends."""
-    part = text[span.text_start : span.text_end].lstrip(_INSIDE)
+    """Shorten a span that begins or ends inside a letter of several bytes.
+
+    Args:
+        text: The letters of the text.
+        span: The span. What is returned holds whole letters only.
+    """
+    part = text[span.text_start : span.text_end].lstrip(_NOT_FIRST_OF_LETTER)
     n_cut = span.size - len(part)
     size = len(part.decode("utf-8", "ignore").encode())
     return EqualSpan(span.prompt_start + n_cut, span.text_start + n_cut, size)

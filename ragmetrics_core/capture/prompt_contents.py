@@ -1,10 +1,12 @@
-"""What each call of a model was shown of the documents that were there.
+"""What each call of a model was shown of the documents that were retrieved before it.
 
-Each call is located once. A call **feeds** another if its reply stands in the other's
-prompt: what it was shown then counts as shown to both.
+The prompt of each call is searched once. A call **reads** an earlier call if the reply
+of the earlier call stands in its prompt: what the earlier call was shown then counts as
+shown to both.
 
-The documents stand under their keys (``Document.key``). A text that stands several
-times in one message may be several documents: a repetition has a key of its own.
+Documents are told apart by their keys (``Document.key``). A text that stands several
+times in one message may be several documents: each further occurrence has a key of its
+own.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.findings import Finding, unite_findings
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
 from ragmetrics_core.capture.passages import has_words, is_an_entry_of, stands_apart
-from ragmetrics_core.capture.places import Finding, unite_findings
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
 from ragmetrics_core.capture.prompt_search import (
     MOST_OCCURRENCES,
@@ -33,25 +35,27 @@ from ragmetrics_core.capture.prompt_search import (
 )
 from ragmetrics_core.capture.tree import Document, DocumentKey, Message, Node
 
-_LEAST_DIGITS = 3  # of a number that stands in a prompt by no chance
+_LEAST_DIGITS = 3  # a number of so many digits stands in a prompt by no chance
 
 
 @dataclass(frozen=True)
 class ShownToCall:
-    """What a call was shown, together with the calls that feed it.
-
-    A call feeds another if its reply stands in the other's prompt.
+    """What a call was shown, together with the calls whose replies it read.
 
     Attributes:
-        shown_documents: The documents shown, in the order of their first showing.
-        unknown_documents: The documents of which the prompts do not tell.
-        keys_with_some_words: Keys of those unknown ones of which some words stand there.
-        keys_in_order: Keys of those found. Unknown ones stand between their neighbours of one
-            list.
-        calls: The call and those that feed it, in the order in which they began.
+        shown_documents: The documents shown, by their keys, in the order in which they
+            are first shown.
+        unknown_documents: The documents of which the prompts do not tell whether they
+            show them.
+        keys_with_some_words: The keys of the unknown documents of which some words
+            stand there.
+        keys_in_order: The keys of the documents shown. Unknown documents stand between
+            their neighbours of one list.
+        calls: The call and the calls that it read, in the order in which they began.
         calls_showing_documents: Those of these calls whose own prompts show documents.
-        keys_behind_notes: Keys of documents that only another call was shown, whose few
-            words stand in the prompt. They may be its note, or stand there by chance.
+        keys_behind_notes: The keys of documents that only another call was shown, whose
+            few words stand in the prompt. They may be its note of these documents, or
+            stand there by chance.
     """
 
     shown_documents: Mapping[DocumentKey, ShownDocument]
@@ -65,13 +69,15 @@ class ShownToCall:
 
 @dataclass(frozen=True)
 class _ShownInOwnPrompt:
-    """What one call was shown, without what feeds it.
+    """What the prompt of one call shows.
 
     Attributes:
-        shown_documents: The documents shown, in the order of the prompt.
-        unknown_documents: The documents of which the prompt does not tell.
-        keys_with_some_words: Keys of those unknown ones of which some words stand there.
-        calls_read: Earlier calls whose replies it was shown.
+        shown_documents: The documents shown, by their keys, in the prompt's order.
+        unknown_documents: The documents of which the prompt does not tell whether it
+            shows them.
+        keys_with_some_words: The keys of the unknown documents of which some words
+            stand there.
+        calls_read: The earlier calls whose replies the call was shown.
     """
 
     shown_documents: Mapping[DocumentKey, ShownDocument]
@@ -86,178 +92,195 @@ class PromptContents:
 
     Args:
         calls: The calls of the run.
-        known: Texts that stand in prompts for another reason: question, history,
+        known_texts: Texts that stand in prompts for another reason: question, history,
             instructions.
         question: What the user asked in this turn; None if that is unknown.
     """
 
     calls: Calls
-    known: Sequence[str] = ()
+    known_texts: Sequence[str] = ()
     question: str | None = None
-    _shown_with_feeding: dict[Node, ShownToCall] = field(default_factory=dict)
-    _shown_alone: dict[Node, _ShownInOwnPrompt] = field(default_factory=dict)
+    _shown_by_call: dict[Node, ShownToCall] = field(default_factory=dict)
+    _own_prompt_by_call: dict[Node, _ShownInOwnPrompt] = field(default_factory=dict)
     _letters_by_text: dict[str, bytes] = field(default_factory=dict)
 
     def shown_to(self, call: Node) -> ShownToCall:
-        """What a call, and those that feed it, were shown."""
-        if call not in self._shown_with_feeding:
-            self._shown_with_feeding[call] = self._unite_feeding_calls(call)
-        return self._shown_with_feeding[call]
+        """Return what a call was shown, together with the calls whose replies it read."""
+        if call not in self._shown_by_call:
+            self._shown_by_call[call] = self._unite_calls_read(call)
+        return self._shown_by_call[call]
 
-    def _unite_feeding_calls(self, call: Node) -> ShownToCall:
-        """What a call was shown together with the calls that feed it.
+    def _unite_calls_read(self, call: Node) -> ShownToCall:
+        """Unite what a call was shown with what the calls were shown that it read.
 
-        A call feeds another if its reply stands in the other's prompt. Of several
-        versions of a document, those of one id, the one counts that is shown fullest. A
-        document of which no prompt tells whether it is shown is unknown, unless another
-        version of it is shown.
+        Several versions of a document have one id: the version counts that is shown
+        fullest. A document is unknown if no prompt tells whether it shows the document,
+        unless another version of it is shown.
         """
-        readers = self._call_and_feeding_calls(call)
-        parts = [self._shown_by_itself(reader) for reader in readers]
-        showing_of = _unite_showings(parts)
-        best_showing_of = _best_versions(showing_of)
-        ids_shown = {document.own_id for document, _ in showing_of.values()} - {None}
-        unknown: dict[DocumentKey, Document] = {}
-        traces: set[DocumentKey] = set()
-        for part in parts:
-            traces.update(part.keys_with_some_words)
-            for key, document in part.unknown_documents.items():
-                if key not in best_showing_of and document.own_id not in ids_shown:
-                    unknown[key] = document
+        calls = self._call_and_calls_read(call)
+        own_prompts = [self._shown_by_itself(each) for each in calls]
+        shown_by_key = _unite_shown_documents(own_prompts)
+        best_by_key = _best_versions(shown_by_key)
+        ids_shown = {document.own_id for document, _ in shown_by_key.values()}
+        ids_shown.discard(None)
+        unknown_documents: dict[DocumentKey, Document] = {}
+        keys_with_some_words: set[DocumentKey] = set()
+        for own_prompt in own_prompts:
+            keys_with_some_words.update(own_prompt.keys_with_some_words)
+            for key, document in own_prompt.unknown_documents.items():
+                is_shown = key in best_by_key or document.own_id in ids_shown
+                if not is_shown:
+                    unknown_documents[key] = document
         lists = self.calls.lists(call.began)
-        order = _order_with_unknown(best_showing_of, unknown, lists)
-        calls_showing = [
-            reader
-            for reader in readers
-            if self._shown_by_itself(reader).shown_documents
+        keys_in_order = _order_with_unknown(best_by_key, unknown_documents, lists)
+        calls_showing_documents = [
+            each for each in calls if self._shown_by_itself(each).shown_documents
         ]
+        keys_behind_notes = self._keys_behind_notes(call, calls) - best_by_key.keys()
         return ShownToCall(
-            shown_documents=best_showing_of,
-            unknown_documents=unknown,
-            keys_with_some_words=frozenset(traces),
-            keys_in_order=tuple(order),
-            calls=tuple(readers),
-            calls_showing_documents=tuple(calls_showing),
-            keys_behind_notes=self._keys_behind_notes(call, readers)
-            - best_showing_of.keys(),
+            shown_documents=best_by_key,
+            unknown_documents=unknown_documents,
+            keys_with_some_words=frozenset(keys_with_some_words),
+            keys_in_order=tuple(keys_in_order),
+            calls=tuple(calls),
+            calls_showing_documents=tuple(calls_showing_documents),
+            keys_behind_notes=keys_behind_notes,
         )
 
     def _keys_behind_notes(
-        self, call: Node, readers: Sequence[Node]
+        self, call: Node, calls_read: Sequence[Node]
     ) -> frozenset[DocumentKey]:
-        """Keys of the documents of which a call may have been shown a short note.
+        """Return the keys of documents of which a call may have been shown a short note.
 
-        Where the prompt holds one such note, single words and verdicts beside it count
-        as notes as well.
+        A note is a reply of a few words that an earlier call wrote about its documents,
+        such as "2,100 cars". A single word or a verdict may stand in a prompt by
+        chance: it counts as a note only beside a longer one.
 
         Args:
             call: The call.
-            readers: The call, and the calls that are known to feed it.
+            calls_read: The call and the calls that it is known to have read. These
+                wrote no notes that are in doubt.
         """
         texts = [message.text for message in call.prompt if message.role != "assistant"]
-        calls_with_words_shown: list[Node] = []
+        noting_calls: list[Node] = []
         for earlier_call in self._calls_that_may_be_read:
             is_earlier = end_of(earlier_call) <= call.began
-            words = self._few_words_of(earlier_call)
-            is_shown = any(has_words(text, words) for text in texts)
-            if is_earlier and is_shown and earlier_call not in readers:
-                calls_with_words_shown.append(earlier_call)
-        if not any(self._tells_by_itself(noting) for noting in calls_with_words_shown):
+            note = self._note_of(earlier_call)
+            is_shown = any(has_words(text, note) for text in texts)
+            if is_earlier and is_shown and earlier_call not in calls_read:
+                noting_calls.append(earlier_call)
+        if not any(self._has_certain_note(noting_call) for noting_call in noting_calls):
             return frozenset()
         keys: set[DocumentKey] = set()
-        for noting_call in calls_with_words_shown:
+        for noting_call in noting_calls:
             keys.update(self._shown_by_itself(noting_call).shown_documents)
         return frozenset(keys)
 
-    def _few_words_of(self, call: Node) -> str:
-        """What a call wrote, without the full stop, if it is short and no structure; else empty."""
+    def _note_of(self, call: Node) -> str:
+        """Return what a call wrote if it is a few words; without the full stop.
+
+        Empty for a longer reply, and for one that is structured output.
+        """
         reply = self.calls.replies[call]
         words = reply.text.strip().rstrip(".")
         is_long = len(words) >= DISTINCTIVE_LENGTH
         return "" if is_long or reply.values else words
 
-    def _tells_by_itself(self, call: Node) -> bool:
+    def _has_certain_note(self, call: Node) -> bool:
         """Whether the few words of a call stand in a prompt by no mere chance.
 
-        A verdict and a single word may. A number of three digits is no such word.
+        A verdict may, and so may a single word that is no number of three digits.
         """
-        words = self._few_words_of(call)
-        n_digits = sum(map(str.isdigit, words))
-        is_single_word = len(words.split()) < 2 and n_digits < _LEAST_DIGITS
-        return not self.calls.replies[call].is_verdict and not is_single_word
+        if self.calls.replies[call].is_verdict:
+            return False
+        note = self._note_of(call)
+        n_digits = sum(map(str.isdigit, note))
+        return len(note.split()) >= 2 or n_digits >= _LEAST_DIGITS
 
-    def _call_and_feeding_calls(self, call: Node) -> list[Node]:
-        """A call, the calls that feed it, and those that feed them, in their order."""
-        readers = [call]
-        # those that feed a feeding call are appended while the loop runs
-        for reader in readers:
-            for feeding in self._shown_by_itself(reader).calls_read:
-                if feeding not in readers:
-                    readers.append(feeding)
-        return sorted(readers, key=lambda node: node.began)
+    def _call_and_calls_read(self, call: Node) -> list[Node]:
+        """Return a call, the calls that it read, and those that these read, in order."""
+        calls = [call]
+        # the calls that a call read are appended while the loop runs
+        for reader in calls:
+            for call_read in self._shown_by_itself(reader).calls_read:
+                if call_read not in calls:
+                    calls.append(call_read)
+        return sorted(calls, key=lambda node: node.began)
 
     def _shown_by_itself(self, call: Node) -> _ShownInOwnPrompt:
-        """What one call was shown by itself; located when it is first asked for."""
-        if call not in self._shown_alone:
-            self._shown_alone[call] = self._locate_in_call(call)
-        return self._shown_alone[call]
+        """Return what the prompt of one call shows; it is searched once."""
+        if call not in self._own_prompt_by_call:
+            self._own_prompt_by_call[call] = self._search_prompt_of(call)
+        return self._own_prompt_by_call[call]
 
-    def _locate_in_call(self, call: Node) -> _ShownInOwnPrompt:
-        """Locate what one call was shown: documents, and earlier replies.
+    def _search_prompt_of(self, call: Node) -> _ShownInOwnPrompt:
+        """Search the prompt of one call for documents and earlier replies.
 
-        The documents are those of the lists that were there when it began. If there
-        were none, those of all lists of the run are sought.
+        The documents are those that were retrieved before the call began. If there are
+        none, all documents of the run are searched for.
         """
         lists = self.calls.lists(call.began) or self.calls.lists()
         documents = _latest_versions(lists)
-        replies = self._replies_to_seek(call)
+        replies = self._replies_to_search_for(call)
         prompt = self._prompt_to_search(call, documents, replies)
         reply_texts = [reply.text for reply in replies]
         search = search_prompt_for_pieces(prompt, documents, reply_texts, lists)
-        n_earlier_by_text = self._count_showings_of_earlier_turns(prompt.message_texts)
-        arrived = _keys_as_they_came(lists)
-        showing_of = self._without_earlier_messages(
-            documents_shown(search, arrived, n_earlier_by_text), prompt
+        shown_by_key = documents_shown(
+            search,
+            _keys_in_retrieved_order(lists),
+            self._n_occurrences_of_earlier_turns(prompt.message_texts),
         )
-        unknown: dict[DocumentKey, Document] = {}
-        traces = set()
-        for candidate, place in unknown_candidates(search, showing_of):
+        shown_by_key = self._without_documents_of_earlier_turns(shown_by_key, prompt)
+        unknown_documents: dict[DocumentKey, Document] = {}
+        keys_with_some_words = set()
+        for candidate, finding in unknown_candidates(search, shown_by_key):
             key = candidate.document.key
-            unknown[key] = candidate.document
-            if place.has_some_words:
-                traces.add(key)
-        feeding = [
-            *_calls_read(replies, search.findings_of_replies, showing_of),
-            *self._authors_of_handed_documents(call),
-            *self._calls_beside(call),
+            unknown_documents[key] = candidate.document
+            if finding.has_some_words:
+                keys_with_some_words.add(key)
+        calls_read = [
+            *_calls_whose_replies_stand(
+                replies, search.findings_of_replies, shown_by_key
+            ),
+            *self._authors_of_documents_handed_to_engine(call),
+            *self._earlier_calls_of_same_step(call),
         ]
         return _ShownInOwnPrompt(
-            shown_documents=showing_of,
-            unknown_documents=unknown,
-            keys_with_some_words=frozenset(traces),
-            calls_read=tuple(dict.fromkeys(feeding)),
+            shown_documents=shown_by_key,
+            unknown_documents=unknown_documents,
+            keys_with_some_words=frozenset(keys_with_some_words),
+            calls_read=tuple(dict.fromkeys(calls_read)),
         )
 
-    def _without_earlier_messages(
-        self, showing_of: Mapping[DocumentKey, ShownDocument], prompt: PromptToSearch
+    def _without_documents_of_earlier_turns(
+        self,
+        shown_by_key: Mapping[DocumentKey, ShownDocument],
+        prompt: PromptToSearch,
     ) -> dict[DocumentKey, ShownDocument]:
-        """The documents shown, without those that a message of an earlier turn shows alone.
+        """Drop documents that only a message of an earlier turn shows.
 
-        An earlier prompt that was kept may show what a search of this turn found again
-        inside, and left out of what it returned. What it returned stays, wherever it
-        stands.
+        The prompt of an earlier turn may still stand in the conversation, with the
+        documents of that turn. A document that a search of this turn returned is kept,
+        wherever it stands. If no search of this turn returned any, all are kept.
+
+        Args:
+            shown_by_key: The documents that the prompt shows.
+            prompt: The prompt, which counts the messages of this turn first.
         """
         identities_returned: set[DocumentKey] = set()
         for documents in self.calls.retrievals.values():
             identities_returned.update(document.identity for document in documents)
         if not identities_returned:
-            return dict(showing_of)
-        return {
-            key: (document, place)
-            for key, (document, place) in showing_of.items()
-            if document.identity in identities_returned
-            or (place.message_index or 0) < prompt.n_messages_of_turn
-        }
+            return dict(shown_by_key)
+        kept: dict[DocumentKey, ShownDocument] = {}
+        for key, (document, finding) in shown_by_key.items():
+            message_index = finding.message_index or 0
+            is_in_this_turn = message_index < prompt.n_messages_of_turn
+            if is_in_this_turn or document.identity in identities_returned:
+                kept[key] = document, finding
+        return kept
+
+    # The prompt, and the texts that stand there anyway
 
     def _prompt_to_search(
         self,
@@ -265,16 +288,21 @@ class PromptContents:
         documents: Iterable[Document],
         replies: Iterable[_EarlierReply],
     ) -> PromptToSearch:
-        """The prompt of a call, as documents are sought in it.
+        """Prepare the prompt of a call for the search for documents.
+
+        The messages of this turn come first. An answer of an earlier turn in the words
+        of a document is left out, because it does not show the document.
 
         Args:
             call: The call.
             documents: What this turn found.
             replies: What models wrote in this turn.
         """
-        asking_place = self._place_of_question(call.prompt)
-        turn_start = start_of_turn(call.prompt, asking_place)
+        asking_index = self._index_of_question(call.prompt)
+        turn_start = start_of_turn(call.prompt, asking_index)
         letters_of_documents = self._letters_of_documents(documents)
+        # A model of this turn may have written a document. Its words may stand in the
+        # prompt as that model's reply, so a message of these words stays.
         letters_of_replies = {letters_of(reply.text) for reply in replies}
         answers_like_documents = earlier_answers_like(
             call.prompt[:turn_start], letters_of_documents - letters_of_replies
@@ -283,80 +311,84 @@ class PromptContents:
             call.prompt, turn_start, left_out=answers_like_documents
         )
         message_texts = [*texts_of_turn, *texts_of_earlier_turns]
-        known_texts = self._repeat_as_they_stand(
-            [text for text in self.known if text not in answers_like_documents],
+        known_texts = self._repeat_known_texts(
+            [text for text in self.known_texts if text not in answers_like_documents],
             message_texts,
             letters_of_documents,
-            self._asking_message(call.prompt, asking_place),
+            self._asking_text(call.prompt, asking_index),
         )
         return PromptToSearch(message_texts, known_texts, len(texts_of_turn))
 
-    def _repeat_as_they_stand(
+    def _repeat_known_texts(
         self,
         known_texts: Iterable[str],
         message_texts: Sequence[str],
         letters_of_documents: Collection[bytes],
-        asking_message: str,
+        asking_text: str,
     ) -> list[str]:
-        """Known texts, each as often as it stands in a prompt for its own reason.
+        """Repeat each known text as often as it stands in a prompt for its own reason.
 
-        A known text, such as the question, stands there for another reason than being
-        found. Locating is told it once for each occurrence, so that a document of the
-        same words is found only where it stands once more. What was said before in the
-        words of a document takes no more occurrences than the prompt repeats of the
-        talk. A message of the history in the same words as what is asked now does not
-        take that occurrence.
+        A known text, such as the question, stands there without being retrieved. Say
+        the question "When is high tide?" stands in the history and in the last message:
+        it is repeated twice. A retrieved document of the same words is then found only
+        if these words stand there a third time.
 
         Args:
             known_texts: The texts.
             message_texts: The messages of the prompt.
             letters_of_documents: The letters of what this turn found.
-            asking_message: The message that asks what is asked now; empty if there is
-                none, or if it is the question and nothing else.
+            asking_text: The message that asks the question of this turn. Empty if there
+                is none, or if it holds nothing but the question.
         """
         repeated: list[str] = []
         for text in dict.fromkeys(known_texts):
             if not text.strip():
                 continue
-            n_standing = sum(message.count(text) for message in message_texts)
-            n_times = max(1, n_standing)
-            if text in self._talk and letters_of(text) in letters_of_documents:
-                n_times = self._n_times_repeated_of_talk(text, message_texts)
-            if asking_message and text.strip() == asking_message.strip():
+            is_like_document = letters_of(text) in letters_of_documents
+            if is_like_document and text in self._earlier_conversation:
+                # A run may be handed a history that its prompt does not show. Then
+                # these words stand there as the document.
+                n_times = self._n_times_shown_of_conversation(text, message_texts)
+            else:
+                n_standing = sum(message.count(text) for message in message_texts)
+                # at least once: the text may stand there in another form
+                n_times = max(1, n_standing)
+            if asking_text and text.strip() == asking_text.strip():
+                # A message of the history has the words of the message that asks now.
+                # It does not explain the one that asks, which may hold documents.
                 n_times -= 1
             repeated += [text] * min(MOST_OCCURRENCES, n_times)
         return repeated
 
     @cached_property
-    def _talk(self) -> list[str]:
-        """What was said before this turn, the earliest first."""
-        history = [said.content for said in self.calls.tree.history]
+    def _earlier_conversation(self) -> list[str]:
+        """The messages before this turn, the earliest first, then the instructions."""
+        history = [message.content for message in self.calls.tree.history]
         return [*history, *self.calls.tree.instructions]
 
-    def _n_times_repeated_of_talk(self, text: str, message_texts: Sequence[str]) -> int:
-        """How often a prompt repeats a text of the talk before this turn.
+    def _n_times_shown_of_conversation(
+        self, text: str, message_texts: Sequence[str]
+    ) -> int:
+        """Count how often a prompt shows a text as a message of the earlier conversation.
 
-        It does so where what was said before or behind the text stands there, too. A
-        run may be handed a talk and show nothing of it.
+        The prompt does so if it also shows the message before or behind that message.
+        Otherwise the text stands there for another reason.
         """
         n_times = 0
-        for place, said in enumerate(self._talk):
-            if said != text:
+        conversation = self._earlier_conversation
+        for index, message_before_turn in enumerate(conversation):
+            if message_before_turn != text:
                 continue
             neighbours = [
-                *self._talk[max(place - 1, 0) : place],
-                *self._talk[place + 1 : place + 2],
+                *conversation[max(index - 1, 0) : index],
+                *conversation[index + 1 : index + 2],
             ]
-            if any(
-                neighbour in message
-                for neighbour in neighbours
-                for message in message_texts
-            ):
+            if any(_is_in_any(neighbour, message_texts) for neighbour in neighbours):
                 n_times += 1
         return n_times
 
     def _letters_of_documents(self, documents: Iterable[Document]) -> set[bytes]:
-        """The letters of each text that some documents may be shown as."""
+        """Return the letters of each text as which some documents may be shown."""
         letters: set[bytes] = set()
         for document in documents:
             for text in document.texts:
@@ -365,43 +397,46 @@ class PromptContents:
                 letters.add(self._letters_by_text[text])
         return letters - {b""}
 
-    def _count_showings_of_earlier_turns(
+    def _n_occurrences_of_earlier_turns(
         self, message_texts: Sequence[str]
     ) -> Mapping[str, int]:
-        """How often a prompt shows a text because an earlier turn found it.
+        """Count for each text how often a prompt shows it because of an earlier turn.
 
-        A call of an earlier turn explains one occurrence of each of its texts, if all
-        of its texts stand in the prompt: the application keeps what its tools returned,
-        and writes all of it into each prompt.
+        An application may keep what its tools returned, and write all of it into each
+        prompt. So a call of an earlier turn explains one occurrence of each of its
+        texts, if all of its texts stand in the prompt.
         """
         counts: Counter[str] = Counter()
         for call in self.calls.tree.earlier_calls:
             texts = {item.text for item in call.items}
-            if all(any(text in message for message in message_texts) for text in texts):
+            if all(_is_in_any(text, message_texts) for text in texts):
                 counts.update(texts)
         return counts
 
-    def _place_of_question(self, prompt: Sequence[Message]) -> int | None:
-        """The place of the last message of the user that holds this turn's question.
+    def _index_of_question(self, prompt: Sequence[Message]) -> int | None:
+        """Return the index of the user's last message that holds this turn's question.
 
         None if no message does.
         """
-        for place in reversed(range(len(prompt))):
-            message = prompt[place]
+        for index in reversed(range(len(prompt))):
+            message = prompt[index]
             if message.role == "user" and self._holds_question(message):
-                return place
+                return index
         return None
 
-    def _asking_message(
-        self, prompt: Sequence[Message], asking_place: int | None
-    ) -> str:
-        """The message that asks the question of this turn; empty if there is none.
+    def _asking_text(self, prompt: Sequence[Message], asking_index: int | None) -> str:
+        """Return the text of the message that asks the question of this turn.
 
-        It is also empty if the message is the question and nothing else.
+        It is empty if there is no such message, or if the message holds nothing but the
+        question.
+
+        Args:
+            prompt: The messages of the prompt.
+            asking_index: The index of the message; None if there is none.
         """
-        if asking_place is None:
+        if asking_index is None:
             return ""
-        asking_text = prompt[asking_place].text
+        asking_text = prompt[asking_index].text
         if as_one_line(asking_text) == as_one_line(self.question):
             return ""
         return asking_text
@@ -412,15 +447,16 @@ class PromptContents:
             return False
         return as_one_line(self.question) in as_one_line(message.text)
 
-    # Which calls feed one
+    # Which earlier calls a call read
 
-    def _replies_to_seek(self, call: Node) -> list[_EarlierReply]:
-        """Texts of earlier replies that are sought in a prompt.
+    def _replies_to_search_for(self, call: Node) -> list[_EarlierReply]:
+        """Collect the replies of earlier calls that are searched for in a prompt.
 
-        Short texts are sought only if a tool gave them back, or if they stand apart
-        like an earlier answer.
+        A long reply is always searched for. A reply of fewer than 32 characters may
+        stand there by chance: it is searched for only if a tool gave it back, if it
+        stands apart like an earlier answer, or if it is an entry of a list.
         """
-        results = _results_shown(call)
+        tool_results = _tool_results_in_prompt(call)
         message_texts = [message.text for message in call.prompt]
         replies = []
         for earlier_call in self._calls_that_may_be_read:
@@ -430,7 +466,7 @@ class PromptContents:
                 is_entry = self._is_a_list_entry(earlier_call, text, message_texts)
                 if (
                     len(text) >= DISTINCTIVE_LENGTH
-                    or as_one_line(text) in results
+                    or as_one_line(text) in tool_results
                     or self._is_a_short_answer(earlier_call, text, message_texts)
                     or is_entry
                 ):
@@ -440,9 +476,14 @@ class PromptContents:
     def _is_a_short_answer(
         self, call: Node, text: str, message_texts: Sequence[str]
     ) -> bool:
-        """Whether a reply of a few words stands apart in a prompt.
+        """Whether a reply of a few words stands apart in a prompt, as an answer does.
 
-        There it is an earlier answer that is refined. A verdict is none.
+        A verdict, such as "yes" of a grader, is no answer.
+
+        Args:
+            call: The call that replied.
+            text: What it wrote.
+            message_texts: The messages of the prompt of a later call.
         """
         if self.calls.replies[call].is_verdict or not text.strip():
             return False
@@ -451,23 +492,31 @@ class PromptContents:
     def _is_a_list_entry(
         self, call: Node, text: str, message_texts: Sequence[str]
     ) -> bool:
-        """Whether a reply is an entry of a list in a prompt.
+        """Whether a reply is an entry of a list in a prompt, as a note of a document is.
 
-        There it is a note that a model wrote of a document. A verdict is none.
+        A verdict, such as "yes" of a grader, is no note.
+
+        Args:
+            call: The call that replied.
+            text: What it wrote.
+            message_texts: The messages of the prompt of a later call.
         """
         if self.calls.replies[call].is_verdict or not text.strip():
             return False
         return any(is_an_entry_of(text.strip(), message) for message in message_texts)
 
     def _texts_written_by(self, call: Node) -> list[str]:
-        """What a call wrote: its text, and the texts of its structure, each once."""
+        """Return what a call wrote: its text, and the texts of its structured output."""
         reply = self.calls.replies[call]
         texts = [reply.text, *texts_in(list(reply.values))]
         return [text for text in dict.fromkeys(texts) if text]
 
     @cached_property
     def _calls_that_may_be_read(self) -> list[Node]:
-        """Calls that said something, chose no tool that ran and wrote no query."""
+        """The calls of models that replied with a text that a later call may read.
+
+        Calls that wrote a query, or called a tool that ran, are left out.
+        """
         calls = []
         for call in self.calls.models:
             if call in self.calls.query_writers or call.reply is None:
@@ -477,8 +526,12 @@ class PromptContents:
                 calls.append(call)
         return calls
 
-    def _calls_beside(self, call: Node) -> list[Node]:
-        """Earlier calls of the step that was handed documents to answer from."""
+    def _earlier_calls_of_same_step(self, call: Node) -> list[Node]:
+        """Return the earlier calls of the step that was handed documents to answer from.
+
+        Such a step may answer in several calls, as one that refines its answer does.
+        Empty if the call is in no such step.
+        """
         step = self.calls.step_with_documents(call)
         if step is None:
             return []
@@ -489,29 +542,31 @@ class PromptContents:
                 calls.append(model_call)
         return calls
 
-    def _authors_of_handed_documents(self, call: Node) -> list[Node]:
-        """Calls that wrote documents which the framework handed to the engine of a call.
+    def _authors_of_documents_handed_to_engine(self, call: Node) -> list[Node]:
+        """Return the calls of models that wrote documents for the engine around a call.
 
-        Of an author inside which several models were called, the last one wrote it.
+        The engine is the sub-run in which the call stands. It was handed documents that
+        an earlier step of the run wrote. That step may have models inside: its last
+        call of a model counts as the author.
         """
         engine = self._engine_around(call)
-        authors: dict[Node, None] = {}
+        author_steps: dict[Node, None] = {}
         for node in self._calls_handed_written_documents:
             if node.began >= call.began or self._engine_around(node) is not engine:
                 continue
             for document in node.input_documents:
                 if document.author is not None:
-                    authors[document.author] = None
-        writers = []
-        for author in authors:
-            models = [node for node in author.walk() if node in self._model_calls]
-            if models:
-                writers.append(models[-1])
-        return writers
+                    author_steps[document.author] = None
+        authors = []
+        for step in author_steps:
+            calls_inside = [node for node in step.walk() if node in self._model_calls]
+            if calls_inside:
+                authors.append(calls_inside[-1])
+        return authors
 
     @cached_property
     def _calls_handed_written_documents(self) -> list[Node]:
-        """Calls that were handed documents which a call of the run wrote."""
+        """The calls that were handed documents which a call of the run wrote."""
         calls = []
         for node in self.calls.nodes:
             if any(document.author is not None for document in node.input_documents):
@@ -520,11 +575,11 @@ class PromptContents:
 
     @cached_property
     def _model_calls(self) -> frozenset[Node]:
-        """Calls of models that replied, to look them up."""
+        """The calls of models that replied, to look them up."""
         return frozenset(self.calls.models)
 
     def _engine_around(self, node: Node) -> Node | None:
-        """The innermost sub-run around a call; None without one."""
+        """Return the innermost sub-run around a call; None without one."""
         for around in reversed(self.calls.paths[node]):
             if around.kind == "agent":
                 return around
@@ -533,11 +588,11 @@ class PromptContents:
 
 @dataclass(frozen=True)
 class _EarlierReply:
-    """A text that an earlier call wrote, as it is sought in a prompt.
+    """A text that an earlier call wrote, which is searched for in a prompt.
 
     Attributes:
         call: The call of a model.
-        text: What it wrote, or a text of its structure.
+        text: What it wrote, or a text of its structured output.
         is_entry: Whether it is an entry of a list in the prompt.
     """
 
@@ -546,8 +601,16 @@ class _EarlierReply:
     is_entry: bool
 
 
-def _results_shown(call: Node) -> set[str]:
-    """Results of tools in a prompt, each in one line, with the texts inside of them."""
+def _is_in_any(text: str, message_texts: Iterable[str]) -> bool:
+    """Whether a text stands in one of some messages."""
+    return any(text in message for message in message_texts)
+
+
+def _tool_results_in_prompt(call: Node) -> set[str]:
+    """Return the results of tools in a call's prompt, each as one line.
+
+    The texts inside of a result that is JSON are returned as well.
+    """
     lines: set[str] = set()
     for message in call.prompt:
         if message.role == "tool":
@@ -558,10 +621,10 @@ def _results_shown(call: Node) -> set[str]:
 
 
 def _latest_versions(lists: Iterable[Sequence[Document]]) -> list[Document]:
-    """Each document once, as the latest list holds it.
+    """Return each document once, as the latest list holds it.
 
-    It has the score of the last step that scored it. A text that was handed on without
-    its id is left out beside the document that holds it.
+    It has the score of the last step that scored it. A step may hand on a text without
+    the id of its document: such a bare text is left out beside the document.
 
     Args:
         lists: Lists of documents, the latest first.
@@ -585,8 +648,10 @@ def _latest_versions(lists: Iterable[Sequence[Document]]) -> list[Document]:
     return versions
 
 
-def _keys_as_they_came(lists: Sequence[Sequence[Document]]) -> list[DocumentKey]:
-    """The keys of all documents of some lists, in the order in which they came.
+def _keys_in_retrieved_order(
+    lists: Sequence[Sequence[Document]],
+) -> list[DocumentKey]:
+    """Return the keys of all documents of some lists, the first retrieved first.
 
     Args:
         lists: The lists, the latest first.
@@ -598,130 +663,143 @@ def _keys_as_they_came(lists: Sequence[Sequence[Document]]) -> list[DocumentKey]
     return list(keys)
 
 
-def _calls_read(
+def _calls_whose_replies_stand(
     replies: Sequence[_EarlierReply],
-    places: Sequence[Finding],
-    showing_of: Mapping[DocumentKey, ShownDocument],
+    findings: Sequence[Finding],
+    shown_by_key: Mapping[DocumentKey, ShownDocument],
 ) -> list[Node]:
-    """Calls of which a prompt shows what they wrote.
+    """Return the calls whose replies stand whole in a prompt.
 
-    A draft may be a document word for word: where that stands, the draft may. The words
-    of an entry of a list may stand elsewhere, too; as an entry they are the reply.
+    A draft may be a document word for word. Where the prompt shows this document, the
+    draft counts as read, too. A reply that is an entry of a list counts as read even if
+    its words stand elsewhere as well, so that nobody could tell.
 
     Args:
-        replies: The texts that were sought.
-        places: The places of these texts.
-        showing_of: The documents that the prompt shows.
+        replies: The replies that were searched for.
+        findings: What the prompt shows of each of them.
+        shown_by_key: The documents that the prompt shows.
     """
-    document_lines = {as_one_line(document.text) for document, _ in showing_of.values()}
+    document_lines = {
+        as_one_line(document.text) for document, _ in shown_by_key.values()
+    }
     calls = []
-    for reply, place in zip(replies, places, strict=True):
-        is_shown = place.extent == "whole"
-        is_document = as_one_line(reply.text) in document_lines
-        is_note = reply.is_entry and place.outcome == "unknown"
-        if is_shown or is_document or is_note:
+    for reply, finding in zip(replies, findings, strict=True):
+        is_shown = finding.extent == "whole"
+        is_shown_document = as_one_line(reply.text) in document_lines
+        is_note = reply.is_entry and finding.outcome == "unknown"
+        if is_shown or is_shown_document or is_note:
             calls.append(reply.call)
     return calls
 
 
-def _unite_showings(
-    parts: Iterable[_ShownInOwnPrompt],
+def _unite_shown_documents(
+    own_prompts: Iterable[_ShownInOwnPrompt],
 ) -> dict[DocumentKey, ShownDocument]:
-    """The showings of several prompts; of a document that several show, the union."""
-    showing_of: dict[DocumentKey, ShownDocument] = {}
-    for part in parts:
-        for key, showing in part.shown_documents.items():
-            if key in showing_of:
-                showing_of[key] = _unite_showing(showing_of[key], showing)
+    """Unite the documents that several prompts show, by their keys."""
+    shown_by_key: dict[DocumentKey, ShownDocument] = {}
+    for own_prompt in own_prompts:
+        for key, shown_document in own_prompt.shown_documents.items():
+            if key in shown_by_key:
+                earlier = shown_by_key[key]
+                shown_by_key[key] = _unite_shown_document(earlier, shown_document)
             else:
-                showing_of[key] = showing
-    return showing_of
+                shown_by_key[key] = shown_document
+    return shown_by_key
 
 
-def _unite_showing(earlier: ShownDocument, later: ShownDocument) -> ShownDocument:
-    """One document in the prompts of two calls.
+def _unite_shown_document(
+    earlier: ShownDocument, later: ShownDocument
+) -> ShownDocument:
+    """Unite what the prompts of two calls show of one document.
 
-    If both show the same text of it, what they show counts together. Otherwise the
-    fuller showing counts.
+    If both show the same text of it, their parts count together. Otherwise the prompt
+    counts that shows more.
     """
-    document, earlier_place = earlier
-    _, later_place = later
-    if later_place.is_of_same_text_as(earlier_place):
-        return document, unite_findings([earlier_place, later_place])
-    return later if later_place.coverage > earlier_place.coverage else earlier
+    document, earlier_finding = earlier
+    _, later_finding = later
+    if later_finding.is_of_same_text_as(earlier_finding):
+        return document, unite_findings([earlier_finding, later_finding])
+    return later if later_finding.coverage > earlier_finding.coverage else earlier
 
 
 def _order_with_unknown(
-    showing_of: Mapping[DocumentKey, object],
-    unknown: Mapping[DocumentKey, object],
+    shown_by_key: Mapping[DocumentKey, object],
+    unknown_documents: Mapping[DocumentKey, object],
     lists: Sequence[Sequence[Document]],
 ) -> list[DocumentKey]:
-    """The order of the documents shown, with unknown ones between their neighbours.
+    """Return the keys of the documents shown, in order, with unknown ones between them.
 
-    An unknown document stands behind the one before it in the first list that holds a
-    shown document.
+    An unknown document follows the document before it in the first list that holds a
+    shown document. Unknown documents of other lists are left out.
 
     Args:
-        showing_of: The documents shown, in their order.
-        unknown: The documents of which the prompts do not tell.
+        shown_by_key: The documents shown, in the order of the prompts.
+        unknown_documents: The documents of which the prompts do not tell.
         lists: The lists of documents, the latest first.
     """
-    order = list(showing_of)
+    order = list(shown_by_key)
     previous_key: DocumentKey | None = None
-    for key in _keys_of_first_list_with(showing_of, lists):
-        if key in unknown and key not in order:
-            place = 0
+    for key in _keys_of_first_list_with(shown_by_key, lists):
+        if key in unknown_documents and key not in order:
+            index = 0
             if previous_key is not None:
-                place = order.index(previous_key) + 1
-            order.insert(place, key)
+                index = order.index(previous_key) + 1
+            order.insert(index, key)
         if key in order:
             previous_key = key
     return order
 
 
 def _keys_of_first_list_with(
-    showing_of: Mapping[DocumentKey, object], lists: Sequence[Sequence[Document]]
+    shown_by_key: Mapping[DocumentKey, object], lists: Sequence[Sequence[Document]]
 ) -> list[DocumentKey]:
-    """The keys of the first list that holds a shown document; empty if none does."""
+    """Return the keys of the first list that holds a shown document; empty if none does."""
     for documents in lists:
         keys = [document.key for document in documents]
-        if not showing_of.keys().isdisjoint(keys):
+        if not shown_by_key.keys().isdisjoint(keys):
             return keys
     return []
 
 
 def _best_versions(
-    showing_of: Mapping[DocumentKey, ShownDocument],
+    shown_by_key: Mapping[DocumentKey, ShownDocument],
 ) -> dict[DocumentKey, ShownDocument]:
-    """The documents shown, without weaker versions of one id.
+    """Drop the weaker versions of each document; versions of a document share its id.
 
-    Versions that are shown whole stay. If none is, the one stays of which most is
-    shown.
+    Versions that are shown whole are kept. If none is shown whole, the version is kept
+    of which most is shown.
     """
     keys_by_id: dict[str, list[DocumentKey]] = {}
-    for key, (document, _) in showing_of.items():
+    for key, (document, _) in shown_by_key.items():
         if document.own_id is not None:
             keys_by_id.setdefault(document.own_id, []).append(key)
     weaker_keys: set[DocumentKey] = set()
     for keys in keys_by_id.values():
-        best_keys = _keys_of_fullest(keys, showing_of)
+        best_keys = _keys_of_fullest(keys, shown_by_key)
         weaker_keys.update(key for key in keys if key not in best_keys)
     return {
-        key: showing for key, showing in showing_of.items() if key not in weaker_keys
+        key: shown_document
+        for key, shown_document in shown_by_key.items()
+        if key not in weaker_keys
     }
 
 
 def _keys_of_fullest(
-    keys: Sequence[DocumentKey], showing_of: Mapping[DocumentKey, ShownDocument]
+    keys: Sequence[DocumentKey], shown_by_key: Mapping[DocumentKey, ShownDocument]
 ) -> list[DocumentKey]:
-    """Of several versions of a document those shown whole, else the one shown most."""
+    """Return the versions of a document that are shown whole, else the one shown most.
+
+    Args:
+        keys: The keys of the versions; at least one.
+        shown_by_key: The documents shown.
+    """
     whole_keys = []
-    n_shown_by_key: dict[DocumentKey, int] = {}
+    n_characters_by_key: dict[DocumentKey, int] = {}
     for key in keys:
-        _, place = showing_of[key]
-        n_shown_by_key[key] = len(place.text)
-        if place.extent == "whole":
+        _, finding = shown_by_key[key]
+        n_characters_by_key[key] = len(finding.text)
+        if finding.extent == "whole":
             whole_keys.append(key)
     if whole_keys:
         return whole_keys
-    return [max(keys, key=lambda key: n_shown_by_key[key])]
+    return [max(keys, key=lambda key: n_characters_by_key[key])]

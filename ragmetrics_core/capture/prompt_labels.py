@@ -2,8 +2,13 @@
 
 A label stands in a line of its own or beside the text: ``[report.pdf]``,
 ``citation_id: a-7``, ``<doc id="x">``. It stands before the text that it names, or
-behind it. Between two texts the lines of the one and of the other meet; which are which
-is told by what stands before the first text and behind the last.
+behind it. So the lines between two texts may label either of them. Which they label is
+told by the lines before the first text and behind the last one:
+
+    [a.txt]            before the first text stands a line like those between the texts,
+    It is old.         and behind the last text stands none: so the lines label the text
+    [b.txt]            below them
+    It fell.
 """
 
 import itertools
@@ -14,15 +19,16 @@ from dataclasses import dataclass, field, replace
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD
 from ragmetrics_core.data.marks import plain_label
 
-_OPENING = 200  # signs of a context by which it is found in a prompt
-_CLOSING = 80  # signs by which its end is found
-_REGION = 800  # signs before the first and behind the last context
-_MOST_SHOWINGS = 20  # of one context in one prompt
+_OPENING = 200  # characters of a context by which it is found in a prompt
+_CLOSING = 80  # characters by which its end is found
+_REGION = 800  # characters before the first and behind the last context
+_MOST_OCCURRENCES = 20  # of one context in one prompt
 _LONGEST_LINE = 300
 _LONGEST_LABEL = 160
+# a blank line, or a line such as "----"
 _RULE = re.compile(r"[\W_]*")
 _BRACKETS = re.compile(r"\[([^\[\]\n]+)\]|【([^【】\n]+)】")
-_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)([^<>\n]*)>")
+_TAG = re.compile(r"<(?P<slash>/?)(?P<name>[A-Za-z][\w-]*)(?P<attributes>[^<>\n]*)>")
 _ATTRIBUTE = re.compile(
     r"""([\w-]+)\s*=\s*["']?([^"'<>\n]+?)["']?(?=\s+[\w-]+\s*=|\s*/?$)"""
 )
@@ -36,6 +42,7 @@ _KEY_OF_NUMBER = re.compile(
 _ITEM = re.compile(r"\s*[0-9]{1,2}[.)]\s+(?:\S+\s+){3,}\S+[.!?]\s*$")
 # "key: value", as metadata and JSON write it.
 _FIELD = re.compile(r"""["']?([A-Za-z][\w \-]{0,40}?)["']?\s*[:=]\s*(.*)""")
+# what divides a name into parts: "1 | report.pdf | Date: 2020"
 _PART = re.compile(r"\s[|–—-]\s|[|,;]")
 # Where a label may begin in a line: behind a blank, a colon, a quote, a tag.
 _WORD_BEGINS = re.compile(r"(?<![\w\[(（.@/\\-])(?=\S)")
@@ -65,9 +72,9 @@ class Labels:
     """What prompts tell of the labels of contexts.
 
     Args:
-        indexes_by_label: By label the places of the contexts under it.
-        ambiguous_numbers: Numbers that stand above several contexts: nobody can tell which of
-            them an answer means.
+        indexes_by_label: By a label: the indexes of the contexts under it.
+        ambiguous_numbers: Numbers that stand above several contexts: nobody can tell
+            which of them an answer means.
     """
 
     indexes_by_label: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -75,40 +82,52 @@ class Labels:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """A line that labels a text.
+class _LabelLine:
+    """A line that labels a text, such as ``[Source 1] report.pdf``.
 
     Args:
-        shape: The line without what differs from text to text.
-        labels: What it may name the text; no numbers.
+        shape: The line without what differs from text to text. Lines of one shape are
+            taken for labels of the same kind.
+        names: What the line may call the text, such as ``report.pdf``; no numbers.
         number: The number that it gives the text; None if it gives none.
         is_heading: Whether nothing stands behind its colon, as in ``Context:``.
     """
 
     shape: str
-    labels: tuple[str, ...]
+    names: tuple[str, ...]
     number: str | None = None
     is_heading: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Where a context stands in a prompt."""
+    """Where a context stands in a prompt.
 
-    place: int
+    Args:
+        context_index: The index of the context.
+        start: Where it begins in the prompt.
+        end: Where it ends there.
+    """
+
+    context_index: int
     start: int
     end: int
 
 
 def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
-    r"""Return the places of the contexts by the labels under which prompts show them.
+    r"""Find the labels under which prompts show contexts.
+
+    A label is a name or a number. Lines around a context label it, and so do lines at
+    the beginning of the context itself.
 
     Args:
         prompts: The messages that the model was shown.
         contexts: The contexts in their order.
 
     Returns:
-        The labels; none where lines before and behind the texts cannot be told apart.
+        The indexes of the contexts by their labels. Without labels where lines before
+        and behind the texts cannot be told apart. Numbers are kept as ambiguous where a
+        context has none, or two contexts have the same.
 
     Examples:
         >>> labels_in(["[a.txt]\nIt is old.\n\n[b.txt]\nIt fell."], ["It is old.", "It fell."]).indexes_by_label
@@ -116,106 +135,125 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         >>> labels_in(["It is old.\n(a.txt)\n[x]\n\nIt fell."], ["It is old.", "It fell."]).indexes_by_label
         {}
     """
-    lines_by_place: dict[int, list[_Line]] = {
-        place: [] for place in range(len(contexts))
+    lines_by_context: dict[int, list[_LabelLine]] = {
+        index: [] for index in range(len(contexts))
     }
     for prompt in prompts:
         blocks = _blocks(prompt, contexts)
-        for block, lines in zip(blocks, _lines_of(blocks, prompt), strict=True):
-            own_lines = _own_lines(contexts[block.place])
-            if _numbers_of(lines):
+        lines_of_blocks = _lines_of_blocks(blocks, prompt)
+        for block, lines_around in zip(blocks, lines_of_blocks, strict=True):
+            own_lines = _own_lines(contexts[block.context_index])
+            if _numbers_of(lines_around):
+                # under "[1]", a "Source 7:" inside of the context is no second number
                 own_lines = [_without_number(line) for line in own_lines]
-            lines_by_place[block.place] += [*lines, *own_lines]
-    names = _places_by_name(lines_by_place)
-    numbers_by_place = {
-        place: _numbers_of(lines) for place, lines in lines_by_place.items()
+            lines_by_context[block.context_index] += [*lines_around, *own_lines]
+    indexes_by_name = _indexes_by_name(lines_by_context)
+    numbers_by_context = {
+        index: _numbers_of(lines) for index, lines in lines_by_context.items()
     }
-    places_by_number = _places_by_number(numbers_by_place)
-    if places_by_number is None:
-        return Labels(names, frozenset().union(*numbers_by_place.values()))
-    return Labels({**names, **places_by_number})
+    indexes_by_number = _indexes_by_number(numbers_by_context)
+    if indexes_by_number is None:
+        all_numbers = frozenset(itertools.chain(*numbers_by_context.values()))
+        return Labels(indexes_by_name, ambiguous_numbers=all_numbers)
+    return Labels({**indexes_by_name, **indexes_by_number})
 
 
-def _places_by_name(
-    lines_by_place: Mapping[int, Iterable[_Line]],
+def _indexes_by_name(
+    lines_by_context: Mapping[int, Iterable[_LabelLine]],
 ) -> dict[str, tuple[int, ...]]:
-    """The places of the contexts by the names that lines give them."""
-    places: dict[str, set[int]] = {}
-    for place, lines in lines_by_place.items():
+    """Return the indexes of the contexts by the names that lines give them.
+
+    Several contexts may have one name, such as that of their file.
+    """
+    indexes_by_name: dict[str, set[int]] = {}
+    for index, lines in lines_by_context.items():
         for line in lines:
-            for label in line.labels:
-                places.setdefault(label, set()).add(place)
-    return {label: tuple(sorted(named)) for label, named in places.items()}
+            for name in line.names:
+                indexes_by_name.setdefault(name, set()).add(index)
+    return {name: tuple(sorted(indexes)) for name, indexes in indexes_by_name.items()}
 
 
-def _places_by_number(
-    numbers_by_place: Mapping[int, set[str]],
+def _indexes_by_number(
+    numbers_by_context: Mapping[int, set[str]],
 ) -> dict[str, tuple[int, ...]] | None:
-    """The place of a context by its number.
+    """Return the index of a context by its number.
 
     A context that stands in the prompt twice may have two numbers. None where a context
     has no number, or two contexts have the same: nobody can tell what a number means.
     """
-    numbers = [number for given in numbers_by_place.values() for number in given]
-    if not all(numbers_by_place.values()) or len(set(numbers)) < len(numbers):
-        return None
-    return {
-        number: (place,)
-        for place, given in numbers_by_place.items()
-        for number in sorted(given)
-    }
+    index_by_number: dict[str, tuple[int, ...]] = {}
+    for index, numbers in numbers_by_context.items():
+        is_ambiguous = not numbers.isdisjoint(index_by_number)
+        if not numbers or is_ambiguous:
+            return None
+        for number in sorted(numbers):
+            index_by_number[number] = (index,)
+    return index_by_number
 
 
-def _without_number(line: _Line) -> _Line:
-    """The line with its names alone."""
-    return _Line(line.shape, line.labels)
+def _without_number(line: _LabelLine) -> _LabelLine:
+    """Return the line with its names alone."""
+    return _LabelLine(line.shape, line.names)
 
 
-def _own_lines(text: str) -> list[_Line]:
-    """Lines at the beginning of a text that label it: its metadata, or ``Source 1:``.
+def _own_lines(text: str) -> list[_LabelLine]:
+    """Return the lines at the beginning of a text that label it.
 
-    A number in brackets alone is none there: a text may begin with an entry of a
-    bibliography.
+    They are its metadata, such as ``Title: Bridges``, or a number, as in ``Source 1:``.
+    A number in brackets is left out: a text may begin with an entry of a bibliography.
+    Empty for a text that consists of such lines only: these are what it says.
     """
-    lines = _run(text, direction=1)
-    n_lines_of_text = sum(not _RULE.fullmatch(raw) for raw in text.split("\n"))
-    if len(lines) == n_lines_of_text:
+    label_lines = _nearest_lines(text, direction=1)
+    lines_of_text = [raw for raw in text.split("\n") if not _RULE.fullmatch(raw)]
+    if len(label_lines) == len(lines_of_text):
         return []
-    return [
-        _without_number(line) if line.shape.startswith("[") else line for line in lines
-    ]
+    own_lines = []
+    for line in label_lines:
+        is_in_brackets = line.shape.startswith("[")
+        own_lines.append(_without_number(line) if is_in_brackets else line)
+    return own_lines
 
 
-def _numbers_of(lines: Iterable[_Line]) -> set[str]:
-    """The numbers that lines give a text."""
+def _numbers_of(lines: Iterable[_LabelLine]) -> set[str]:
+    """Return the numbers that lines give a text."""
     return {line.number for line in lines if line.number is not None}
 
 
-def _blocks(prompt: str, contexts: Sequence[str]) -> list[_Block]:
-    """Where contexts stand in a prompt, in its order; none that overlap.
+# Where contexts stand in a prompt
 
-    Of several contexts of one text each is the next place where the text stands.
+
+def _blocks(prompt: str, contexts: Sequence[str]) -> list[_Block]:
+    """Find where contexts stand in a prompt, in its order.
+
+    Equal contexts are matched to the occurrences of their text one after the other;
+    occurrences that are left over belong to the last of them. An occurrence that begins
+    inside another one is left out.
     """
+    indexes_by_text: dict[str, list[int]] = {}
+    for index, text in enumerate(contexts):
+        indexes_by_text.setdefault(text.strip(), []).append(index)
     blocks: list[_Block] = []
-    places_by_text: dict[str, list[int]] = {}
-    for place, text in enumerate(contexts):
-        places_by_text.setdefault(text.strip(), []).append(place)
-    for text, places in places_by_text.items():
-        spans = list(itertools.islice(_spans(text, prompt), _MOST_SHOWINGS))
-        for number, (start, end) in enumerate(spans):
-            place = places[min(number, len(places) - 1)]
-            blocks.append(_Block(place, start, end))
+    for text, indexes in indexes_by_text.items():
+        spans = itertools.islice(_spans(text, prompt), _MOST_OCCURRENCES)
+        for occurrence, (start, end) in enumerate(spans):
+            is_left_over = occurrence >= len(indexes)
+            context_index = indexes[-1] if is_left_over else indexes[occurrence]
+            blocks.append(_Block(context_index, start, end))
     blocks.sort(key=lambda block: (block.start, -block.end))
-    apart: list[_Block] = []
+    blocks_apart: list[_Block] = []
     for block in blocks:
-        if not apart or block.start >= apart[-1].end:
-            apart.append(block)
-    return apart
+        if not blocks_apart or block.start >= blocks_apart[-1].end:
+            blocks_apart.append(block)
+    return blocks_apart
 
 
 def _spans(text: str, prompt: str) -> Iterator[tuple[int, int]]:
-    """Where a text begins and ends in a prompt, each time that it stands there."""
-    opening = text.partition("…")[0].strip()[:_OPENING].strip()
+    """Yield where a text begins and ends in a prompt, each time that it stands there.
+
+    A text of several parts, divided by "…", reaches from the first part to the last.
+    """
+    first_part = text.partition("…")[0].strip()
+    opening = first_part[:_OPENING].strip()
     start = prompt.find(opening) if opening else -1
     while start >= 0:
         end = _end_of(text, prompt, start + len(opening))
@@ -223,12 +261,27 @@ def _spans(text: str, prompt: str) -> Iterator[tuple[int, int]]:
         start = prompt.find(opening, end)
 
 
-def _end_of(text: str, prompt: str, opened: int) -> int:
-    """Where a text ends whose opening ends at a place."""
-    closing = text.rpartition("…")[2].strip()[-_CLOSING:].strip()
-    at = prompt.find(closing, max(0, opened - len(closing))) if closing else -1
-    is_near = 0 <= at <= opened + 2 * len(text)
-    return at + len(closing) if is_near else opened
+def _end_of(text: str, prompt: str, end_of_opening: int) -> int:
+    """Return where a text ends in a prompt.
+
+    If its last characters do not stand near its opening, it ends with its opening.
+
+    Args:
+        text: The text.
+        prompt: The prompt.
+        end_of_opening: Where its first characters end in the prompt.
+    """
+    last_part = text.rpartition("…")[2].strip()
+    closing = last_part[-_CLOSING:].strip()
+    if not closing:
+        return end_of_opening
+    # a short text's opening holds its closing
+    start = prompt.find(closing, max(0, end_of_opening - len(closing)))
+    is_near = 0 <= start <= end_of_opening + 2 * len(text)
+    return start + len(closing) if is_near else end_of_opening
+
+
+# Which lines label which context
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,63 +290,98 @@ class _Surroundings:
 
     Args:
         text_before: What stands before the first context.
-        before: Lines that label, before the first context.
+        before: The lines that label, before the first context.
         between: For each context but the last, the lines up to the next one.
-        behind: Lines that label, behind the last context.
+        behind: The lines that label, behind the last context.
     """
 
     text_before: str
-    before: Sequence[_Line]
-    between: Sequence[Sequence[_Line]]
-    behind: Sequence[_Line]
+    before: Sequence[_LabelLine]
+    between: Sequence[Sequence[_LabelLine]]
+    behind: Sequence[_LabelLine]
 
 
-def _lines_of(blocks: Sequence[_Block], prompt: str) -> list[list[_Line]]:
-    """The lines that label each block; none where nobody can tell which these are."""
+def _lines_of_blocks(blocks: Sequence[_Block], prompt: str) -> list[list[_LabelLine]]:
+    """Find the lines that label each context in a prompt.
+
+    Of the lines between two contexts, the first ones may label the context above them,
+    and the others the context below. All contexts are without lines where nobody can
+    tell how many label the context above.
+
+    Args:
+        blocks: Where the contexts stand, in the prompt's order.
+        prompt: The prompt.
+    """
     if not blocks:
         return []
     around = _surroundings(blocks, prompt)
     if not around.between:
         return [_lines_of_a_single_text(around)]
-    n_behind = _count_behind(around)
+    n_behind = _count_lines_behind(around)
     if n_behind is None:
-        around = _with_labels_behind_a_lead(around)
-        n_behind = _count_behind(around)
+        # in "Context: [1] It is old." the first label stands behind other words
+        around = _with_first_label_behind_words(around)
+        n_behind = _count_lines_behind(around)
     if n_behind is None:
         return [[] for _ in blocks]
+    return _divide_lines(around, n_behind)
+
+
+def _divide_lines(around: _Surroundings, n_behind: int) -> list[list[_LabelLine]]:
+    """Give each context the lines that label it, above and below.
+
+    Args:
+        around: The lines around the contexts.
+        n_behind: How many of the lines between two contexts label the context above.
+    """
     n_above = len(around.between[0]) - n_behind
-    nearest = around.before[len(around.before) - n_above :]
-    above = [nearest, *(lines[n_behind:] for lines in around.between)]
-    below = [*around.between, around.behind]
+    lines_above = [around.before[len(around.before) - n_above :]]
+    lines_below = []
+    for lines in around.between:
+        lines_below.append(lines[:n_behind])
+        lines_above.append(lines[n_behind:])
+    lines_below.append(around.behind[:n_behind])
     return [
-        [*lines_above, *lines_below[:n_behind]]
-        for lines_above, lines_below in zip(above, below, strict=True)
+        [*above, *below] for above, below in zip(lines_above, lines_below, strict=True)
     ]
 
 
 def _surroundings(blocks: Sequence[_Block], prompt: str) -> _Surroundings:
-    """What stands before, between and behind the blocks of a prompt."""
-    first, last = blocks[0], blocks[-1]
-    before = prompt[max(0, first.start - _REGION) : first.start]
-    behind = prompt[last.end : last.end + _REGION]
-    between = [
-        prompt[block.end : following.start]
-        for block, following in itertools.pairwise(blocks)
-    ]
+    """Collect the lines before, between and behind the contexts of a prompt.
+
+    Before the first context and behind the last one, only the nearest lines that label
+    something are taken; between two contexts, all lines.
+
+    Args:
+        blocks: Where the contexts stand, in the prompt's order; at least one.
+        prompt: The prompt.
+    """
+    first_start = blocks[0].start
+    last_end = blocks[-1].end
+    text_before = prompt[max(0, first_start - _REGION) : first_start]
+    text_behind = prompt[last_end : last_end + _REGION]
+    between = []
+    for block, next_block in itertools.pairwise(blocks):
+        between.append(_all_lines(prompt[block.end : next_block.start]))
     return _Surroundings(
-        text_before=before,
-        before=_run(before, direction=-1),
-        between=[_lines(region) for region in between],
-        behind=_run(behind, direction=1),
+        text_before=text_before,
+        before=_nearest_lines(text_before, direction=-1),
+        between=between,
+        behind=_nearest_lines(text_behind, direction=1),
     )
 
 
-def _with_labels_behind_a_lead(around: _Surroundings) -> _Surroundings:
-    """The surroundings, where the first label stands behind other words in its line.
+def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
+    """Find the labels of the first context where other words stand before them.
 
-    In ``Context: [1] It is old.`` the label is ``[1]``: the labels between the texts
-    show what labels look like. They are taken for labels above the texts. Returns the
-    surroundings as they are where the first text has no such label.
+    In ``Context: [1] It is old.`` the label is ``[1]``, and in the line between the
+    first two contexts it is ``[2]``. So the end of the line before the first context is
+    taken for its label if it has the same shape, and if the number goes on from the one
+    to the other.
+
+    Returns:
+        The surroundings with these labels before the first context. The surroundings as
+        they are if the first context has no such label.
     """
     shapes = [line.shape for line in around.between[0]]
     raw_lines = [
@@ -301,58 +389,65 @@ def _with_labels_behind_a_lead(around: _Surroundings) -> _Surroundings:
     ]
     if not shapes or len(raw_lines) < len(shapes):
         return around
+    # as many lines as stand between two contexts; the first of them begins with words
     first_raw, *other_raw = raw_lines[-len(shapes) :]
-    first = _label_at_the_end(first_raw, shapes[0])
-    others = [_line(raw) for raw in other_raw]
-    labels = [line for line in (first, *others) if line is not None]
-    goes_on = _goes_on(labels, around.between[0])
-    if [line.shape for line in labels] != shapes or not goes_on:
-        return around
-    return replace(around, before=labels)
+    first_label = _label_at_the_end(first_raw, shapes[0])
+    labels = [first_label, *(_label_line(raw) for raw in other_raw)]
+    labels_found = [line for line in labels if line is not None]
+    have_same_shapes = [line.shape for line in labels_found] == shapes
+    if have_same_shapes and _goes_on(labels_found, around.between[0]):
+        return replace(around, before=labels_found)
+    return around
 
 
-def _goes_on(labels: Iterable[_Line], following: Iterable[_Line]) -> bool:
-    """Whether the numbers of a text's labels are those before the numbers of the next text.
+def _goes_on(labels: Iterable[_LabelLine], next_labels: Iterable[_LabelLine]) -> bool:
+    """Whether the next context's labels have the numbers that follow this context's.
 
-    Words before the first text may hold another number, as "cite as [7]" does.
+    Words before the first context may hold another number, as "cite as [7]" does.
     """
     numbers = {int(number) + 1 for number in _numbers_of(labels)}
-    return numbers == {int(number) for number in _numbers_of(following)}
+    return numbers == {int(number) for number in _numbers_of(next_labels)}
 
 
-def _label_at_the_end(raw: str, shape: str) -> _Line | None:
-    """The label of a shape that ends a line; None if none does, or several may.
+def _label_at_the_end(raw: str, shape: str) -> _LabelLine | None:
+    """Return the label of a shape that ends a line.
+
+    None if no such label ends it, or labels with different numbers may.
 
     Args:
         raw: The line, such as ``Context: [1]``.
         shape: The shape of the label, as that of ``[1]``.
     """
-    endings = (raw[begin.start() :] for begin in _WORD_BEGINS.finditer(raw))
-    lines = [line for line in map(_line, endings) if line is not None]
-    labels = [line for line in lines if line.shape == shape]
+    labels: list[_LabelLine] = []
+    for word in _WORD_BEGINS.finditer(raw):
+        line = _label_line(raw[word.start() :])
+        if line is not None and line.shape == shape:
+            labels.append(line)
     numbers = {label.number for label in labels}
     return labels[-1] if len(numbers) == 1 else None
 
 
-def _lines_of_a_single_text(around: _Surroundings) -> list[_Line]:
-    """The lines before the only context, if they name it; else those behind it.
+def _lines_of_a_single_text(around: _Surroundings) -> list[_LabelLine]:
+    """Return the lines before the only context if they name it, else those behind it.
 
     A number in brackets close before the text is its number, whatever words stand
     before it: ``What was found: [1] It is old.``
     """
-    number = _NUMBER_AT_THE_END.search(around.text_before)
-    numbered = None if number is None else _line(number[0])
-    if numbered is not None and not _numbers_of(around.before):
-        return [numbered]
-    names_it = any(line.labels or line.number for line in around.before)
+    bracket = _NUMBER_AT_THE_END.search(around.text_before)
+    if bracket is not None and not _numbers_of(around.before):
+        line = _label_line(bracket[0])
+        if line is not None:
+            return [line]
+    names_it = any(line.names or line.number for line in around.before)
     return list(around.before if names_it else around.behind)
 
 
-def _count_behind(around: _Surroundings) -> int | None:
-    """How many of the lines between two contexts belong to the first of these.
+def _count_lines_behind(around: _Surroundings) -> int | None:
+    """Count the lines between two contexts that label the context above them.
 
-    The lines between all neighbours must look alike. The first of them must look like
-    those behind the last context, and the others like those before the first context.
+    All lines between two contexts must have the same shapes. Split them at some count:
+    the first ones must look like the lines behind the last context, and the others like
+    the lines before the first context.
 
     Returns:
         The count; None if no count fits, or several do.
@@ -362,52 +457,63 @@ def _count_behind(around: _Surroundings) -> int | None:
         return None
     shapes_before = [line.shape for line in around.before]
     shapes_behind = [line.shape for line in around.behind]
-    fitting = [
-        count
-        for count in range(len(shapes) + 1)
-        if shapes_behind[:count] == shapes[:count]
-        and _ends_with(shapes_before, shapes[count:])
-    ]
-    return fitting[0] if len(fitting) == 1 else None
+    fitting_counts = []
+    for count in range(len(shapes) + 1):
+        fits_behind = shapes_behind[:count] == shapes[:count]
+        if fits_behind and _ends_with(shapes_before, shapes[count:]):
+            fitting_counts.append(count)
+    return fitting_counts[0] if len(fitting_counts) == 1 else None
 
 
-def _ends_with(shapes: Sequence[str], last: Sequence[str]) -> bool:
-    """Whether some shapes are the last of others."""
-    n_others = len(shapes) - len(last)
-    return n_others >= 0 and list(shapes[n_others:]) == list(last)
+def _ends_with(shapes: Sequence[str], last_shapes: Sequence[str]) -> bool:
+    """Whether a list of shapes ends with another list; an empty one ends any list."""
+    n_others = len(shapes) - len(last_shapes)
+    return n_others >= 0 and list(shapes[n_others:]) == list(last_shapes)
 
 
-def _run(region: str, *, direction: int) -> list[_Line]:
-    """Lines of a region that label a text, in their order, up to the first other line.
+# Lines
+
+
+def _nearest_lines(region: str, *, direction: int) -> list[_LabelLine]:
+    """Return the label lines of a region that stand next to a context.
+
+    They end with the first line that labels nothing, and before a heading such as
+    ``Context:``. Blank lines and rules such as ``----`` are skipped. The lines come in
+    the prompt's order.
 
     Args:
-        region: What stands beside the text.
-        direction: 1 to begin with the first line of the region, -1 with the last.
+        region: What stands beside the context.
+        direction: 1 if it stands behind the context, -1 if before it.
     """
-    lines: list[_Line] = []
-    for number, raw in enumerate(region.split("\n")[::direction]):
+    lines: list[_LabelLine] = []
+    for distance, raw in enumerate(region.split("\n")[::direction]):
         if _RULE.fullmatch(raw):
             continue
-        line = _line(raw)
-        # what stands in the text's own line may be a bare "Content:"
-        is_heading = number > 0 and line is not None and line.is_heading
-        if line is None or is_heading:
+        line = _label_line(raw)
+        if line is None:
+            break
+        # beside the context in its own line, a bare "Content:" is no heading
+        is_in_own_line = distance == 0
+        if line.is_heading and not is_in_own_line:
             break
         lines.append(line)
     return lines[::direction]
 
 
-def _lines(region: str) -> list[_Line]:
-    """All lines of a region but rules and blank ones; one that labels nothing has no labels."""
-    return [
-        _line(raw) or _Line("a text", ())
-        for raw in region.split("\n")
-        if not _RULE.fullmatch(raw)
-    ]
+def _all_lines(region: str) -> list[_LabelLine]:
+    """Return all lines of a region except rules and blank ones.
+
+    A line that labels nothing has a shape of its own, and no names.
+    """
+    lines = []
+    for raw in region.split("\n"):
+        if not _RULE.fullmatch(raw):
+            lines.append(_label_line(raw) or _LabelLine("a text", ()))
+    return lines
 
 
-def _line(raw: str) -> _Line | None:
-    """A line that may label a text; None for any other."""
+def _label_line(raw: str) -> _LabelLine | None:
+    """Read a line that may label a text; None for any other line."""
     line = raw.strip()
     if len(line) > _LONGEST_LINE:
         return None
@@ -418,81 +524,108 @@ def _line(raw: str) -> _Line | None:
         _line_of_field,
         _line_of_file,
     )
-    return next(filter(None, (reader(line) for reader in readers)), None)
+    for read in readers:
+        label_line = read(line)
+        if label_line is not None:
+            return label_line
+    return None
 
 
-def _line_of_tags(line: str) -> _Line | None:
-    """A line of elements: their attributes, and what stands in them."""
+def _line_of_tags(line: str) -> _LabelLine | None:
+    """Read a line with tags, such as ``<doc id="3" file="report.pdf">``.
+
+    Its attributes name the text, and so does what stands beside the tags, as in
+    ``<title>Bridges</title>``. The first of them that is a number of a source, as
+    ``id="3"``, gives the number. None without tags.
+    """
     tags = list(_TAG.finditer(line))
     if not tags:
         return None
-    shape = "".join(f"<{tag[1]}{tag[2]}>" for tag in tags)
-    fields = [found for tag in tags for found in _ATTRIBUTE.findall(tag[3].strip())]
-    inside = _TAG.sub(" ", line).strip()
-    fields.append((tags[0][2], inside))
-    numbers = (_number_of(key, value) for key, value in fields)
-    values = [value for _, value in fields]
-    return _Line(shape, _labels(values), next(filter(None, numbers), None))
+    shape = ""
+    fields: list[tuple[str, str]] = []
+    for tag in tags:
+        shape += f"<{tag['slash']}{tag['name']}>"
+        fields += _ATTRIBUTE.findall(tag["attributes"].strip())
+    text_beside_tags = _TAG.sub(" ", line).strip()
+    fields.append((tags[0]["name"], text_beside_tags))
+    number: str | None = None
+    for key, value in fields:
+        number = number or _number_of_field(key, value)
+    names = _names([value for _, value in fields])
+    return _LabelLine(shape, names, number)
 
 
-def _line_of_brackets(line: str) -> _Line | None:
-    """A line with something in brackets, such as ``[Source 1] report.pdf``."""
-    brackets = [match[1] or match[2] for match in _BRACKETS.finditer(line)]
-    if not brackets:
+def _line_of_brackets(line: str) -> _LabelLine | None:
+    """Read a line with something in brackets, such as ``[Source 1] report.pdf``.
+
+    None without brackets.
+    """
+    matches = list(_BRACKETS.finditer(line))
+    if not matches:
         return None
-    before_first = line[: line.index(brackets[0]) - 1]
-    is_numbered = _BEFORE_A_NUMBER.fullmatch(before_first) is not None
-    rest = _BRACKETS.sub(" ", line)
-    return _Line(
-        f"[{len(brackets)}]{_shape_of(before_first)}",
-        _labels([*brackets, rest]),
-        _number_in(brackets) if is_numbered else None,
+    # one group for each kind of bracket, of which one matched
+    texts_in_brackets = [match[1] or match[2] for match in matches]
+    before_first = line[: matches[0].start()]
+    text_beside_brackets = _BRACKETS.sub(" ", line)
+    # "Document [1]" numbers a text; the 1 of "see Miller [1]" does not
+    may_have_number = _BEFORE_A_NUMBER.fullmatch(before_first) is not None
+    return _LabelLine(
+        shape=f"[{len(matches)}]{_shape_of(before_first)}",
+        names=_names([*texts_in_brackets, text_beside_brackets]),
+        number=_number_in(texts_in_brackets) if may_have_number else None,
     )
 
 
-def _line_of_number(line: str) -> _Line | None:
-    """A line that begins with a number, such as ``Source 1:`` or ``2. report.pdf``."""
+def _line_of_number(line: str) -> _LabelLine | None:
+    """Read a line that begins with a number, such as ``Source 1:`` or ``2. report.pdf``.
+
+    None for other lines, and for an item of a list of instructions.
+    """
     numbered = _NUMBERED.match(line)
     if numbered is None or _ITEM.match(line):
         return None
-    labels = _labels([line[numbered.end() :]])
-    return _Line(_shape_of(numbered[0]), labels, str(int(numbered["number"])))
+    return _LabelLine(
+        shape=_shape_of(numbered[0]),
+        names=_names([line[numbered.end() :]]),
+        number=str(int(numbered["number"])),
+    )
 
 
-def _line_of_field(line: str) -> _Line | None:
-    """A line of a key and its value, such as ``file_name: report.pdf``."""
+def _line_of_field(line: str) -> _LabelLine | None:
+    """Read a line of a key and its value, such as ``file_name: report.pdf``."""
     pair = _FIELD.fullmatch(line.strip("#*>{}-, \t"))
     if pair is None:
         return None
     key = pair[1]
     value = pair[2].strip(" \"',")
-    return _Line(
-        f"{key.lower()}:",
-        _labels([value]),
-        _number_of(key, value),
+    return _LabelLine(
+        shape=f"{key.lower()}:",
+        names=_names([value]),
+        number=_number_of_field(key, value),
         is_heading=not value,
     )
 
 
-def _line_of_file(line: str) -> _Line | None:
-    """A line that is the name of a file, such as ``report.pdf:``."""
-    named = _FILE_ALONE.fullmatch(line)
-    if named is None:
+def _line_of_file(line: str) -> _LabelLine | None:
+    """Read a line that is the name of a file, such as ``report.pdf:``."""
+    match = _FILE_ALONE.fullmatch(line)
+    if match is None:
         return None
-    shape = line.replace(named["file"], "a file")
-    return _Line(shape.strip(), _labels([named["file"]]))
+    file_name = match["file"]
+    shape = line.replace(file_name, "a file").strip()
+    return _LabelLine(shape, _names([file_name]))
 
 
-def _number_of(key: str, value: str) -> str | None:
-    """The number of a source that stands under a key; None for any other value."""
+def _number_of_field(key: str, value: str) -> str | None:
+    """Return the number of a source that stands under a key; None for other values."""
     if _KEY_OF_NUMBER.fullmatch(key) is None:
         return None
     return str(int(value)) if _NUMBER.fullmatch(value) else None
 
 
-def _number_in(brackets: Iterable[str]) -> str | None:
-    """The number that the first bracket that begins with one gives a text."""
-    for inside in brackets:
+def _number_in(texts_in_brackets: Iterable[str]) -> str | None:
+    """Return the number that the first bracket with a number gives a text."""
+    for inside in texts_in_brackets:
         number = _NUMBER_FIRST.match(plain_label(inside))
         if number is not None:
             return str(int(number[1]))
@@ -500,22 +633,30 @@ def _number_in(brackets: Iterable[str]) -> str | None:
 
 
 def _shape_of(text: str) -> str:
-    """A text without its numbers."""
+    """Return a text without its numbers, to compare it with others."""
     return re.sub(r"[0-9]+", "#", text).strip().lower()
 
 
-def _labels(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, and their parts: ``1 | report.pdf | Date: 2020`` names ``report.pdf``, too."""
-    labels: list[str] = []
-    for name in names:
-        parts = [name, *_PART.split(name)]
+def _names(raw_names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of a text, and the parts of these names, each once.
+
+    ``1 | report.pdf (draft) | Date: 2020`` names the text ``report.pdf``, too.
+    """
+    names: list[str] = []
+    for raw_name in raw_names:
+        parts = [raw_name, *_PART.split(raw_name)]
+        # without what stands in brackets behind: "report.pdf (draft)"
         parts += [part.partition(" (")[0] for part in parts]
+        # without a key before it: "Title: Bridges"
         parts += [part.rpartition(": ")[2] for part in parts]
-        labels += [plain_label(part.strip(" \t:\"',{}()#*>-–—")) for part in parts]
-    return tuple(
-        label
-        for label in dict.fromkeys(labels)
-        if 0 < len(label) <= _LONGEST_LABEL
-        and not _NUMBER.fullmatch(label)
-        and not _KEY_OF_NUMBER.fullmatch(label)
-    )
+        names += [plain_label(part.strip(" \t:\"',{}()#*>-–—")) for part in parts]
+    return tuple(name for name in dict.fromkeys(names) if _is_name(name))
+
+
+def _is_name(name: str) -> bool:
+    """Whether a part of a label may be a name; a number or a bare "source" is none."""
+    if not name or len(name) > _LONGEST_LABEL:
+        return False
+    is_number = _NUMBER.fullmatch(name) is not None
+    is_key = _KEY_OF_NUMBER.fullmatch(name) is not None
+    return not is_number and not is_key

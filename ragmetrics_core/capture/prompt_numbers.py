@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator, Sequence
 
-_OPENING = 200  # signs of a context by which it is found in a prompt
+_OPENING = 200  # characters of a context by which it is found in a prompt
 _LONGEST_LABEL = 120
-_LINES_ABOVE = 3  # of which a label may be the first, and the others name a title
+# A label may stand so many lines above its context. Lines between them name a title.
+_MOST_LINES = 3
 _NAME = r"(?:source|document|doc|passage|context|chunk|citation|reference|result)"
 # A label alone: "[1]", "Source 1:", "Source ID: 0", "Document [1](Title: A)", "### 1".
 _LABEL = re.compile(
@@ -15,10 +16,12 @@ _LABEL = re.compile(
     [ \t]*(?:\([^()\n]*\))?[\s:.\-–)\]>"',*]*""",
     re.IGNORECASE | re.VERBOSE,
 )
-_LISTED = re.compile(r"[ \t]*(?P<word>[0-9]{1,4})[.):][ \t]*")
-_NAMED_LINE = re.compile(r"[\w ]{1,40}:.*")
+# the number of a list's item: "1.", "2)"
+_ITEM_NUMBER = re.compile(r"[ \t]*(?P<word>[0-9]{1,4})[.):][ \t]*")
+# "Title: Bridges"
+_FIELD_LINE = re.compile(r"[\w ]{1,40}:.*")
 # What a context begins with where the application wrote its number into it.
-_OWN = re.compile(
+_OWN_NUMBER = re.compile(
     rf"(?:\[(?P<bracket>[0-9]{{1,4}})\]|{_NAME}[ \t]*#?(?P<word>[0-9]{{1,4}})[:.)])",
     re.IGNORECASE,
 )
@@ -27,7 +30,7 @@ _OWN = re.compile(
 def numbering_in(
     prompts: Sequence[str], contexts: Sequence[str], *, lists: bool = False
 ) -> dict[str, int] | None:
-    r"""Return the place of each context by the number under which prompts show it.
+    r"""Return the index of each context by the number under which prompts show it.
 
     The number stands before the context in its line, in the line above, or at the
     beginning of the context itself: ``[1]``, ``Source 1:``, ``Document [1](Title: …)``.
@@ -49,56 +52,81 @@ def numbering_in(
     openings = [_opening(text) for text in contexts]
     if not all(openings) or len(set(openings)) < len(openings):
         return None
-    numbering: dict[str, int] = {}
-    for place, opening in enumerate(openings):
-        numbers = set(_numbers_before(opening, prompts, lists=lists))
+    index_by_number: dict[str, int] = {}
+    for index, opening in enumerate(openings):
+        numbers = set(_numbers_at_occurrences(opening, prompts, lists=lists))
         if len(numbers) != 1:
             return None
         (number,) = numbers
-        if number is None or number in numbering:
+        if number is None or number in index_by_number:
             return None
-        numbering[number] = place
-    return numbering or None
+        index_by_number[number] = index
+    return index_by_number or None
 
 
 def _opening(text: str) -> str:
-    """The beginning of a context, behind a number of its own; parts end at ``…``."""
-    return text.partition("…")[0].strip()[:_OPENING].strip()
+    """Return the first characters of a context; parts of it are divided by ``…``."""
+    first_part = text.partition("…")[0].strip()
+    return first_part[:_OPENING].strip()
 
 
-def _numbers_before(
+def _numbers_at_occurrences(
     opening: str, prompts: Sequence[str], *, lists: bool
 ) -> Iterator[str | None]:
-    """The number before each place where a text stands; None for a place without."""
+    """Yield the number of each place at which a context stands; None without a number.
+
+    Args:
+        opening: The first characters of the context.
+        prompts: The messages that the model was shown.
+        lists: Whether the number of a list's item, ``1.``, counts.
+    """
     for prompt in prompts:
         start = prompt.find(opening)
         while start >= 0:
-            yield _number(prompt, start, opening, lists=lists)
+            yield _number_at(prompt, start, opening, lists=lists)
             start = prompt.find(opening, start + len(opening))
 
 
-def _number(prompt: str, start: int, opening: str, *, lists: bool) -> str | None:
-    """The number of the text that begins at a place of a prompt."""
-    before = prompt[max(0, start - _LINES_ABOVE * _LONGEST_LABEL) : start]
-    *above, beside = before.split("\n")
-    lines = [beside, *reversed(above)] if beside.strip() else above[::-1]
-    for line in _lines_that_may_label([one for one in lines if one.strip()]):
-        label = _LABEL.fullmatch(line) or (_LISTED.fullmatch(line) if lists else None)
+def _number_at(prompt: str, start: int, opening: str, *, lists: bool) -> str | None:
+    """Return the number of the context that begins at a place of a prompt.
+
+    It is the number of the nearest label: beside the context in its line, or in a line
+    above. Without such a label it is the number with which the context itself begins.
+
+    Args:
+        prompt: The prompt.
+        start: Where the context begins.
+        opening: The first characters of the context.
+        lists: Whether the number of a list's item, ``1.``, is a label as well.
+    """
+    text_before = prompt[max(0, start - _MOST_LINES * _LONGEST_LABEL) : start]
+    for line in _lines_that_may_label(text_before):
+        label = _LABEL.fullmatch(line)
+        if label is None and lists:
+            label = _ITEM_NUMBER.fullmatch(line)
         if label is not None:
             return _digits(label)
-    own = _OWN.match(opening)
-    return None if own is None else _digits(own)
+    own_number = _OWN_NUMBER.match(opening)
+    return None if own_number is None else _digits(own_number)
 
 
-def _lines_that_may_label(lines: Sequence[str]) -> Iterator[str]:
-    """The line before a text, and those above it as long as they name something, as titles do."""
-    for line in lines[:_LINES_ABOVE]:
+def _lines_that_may_label(text_before: str) -> Iterator[str]:
+    """Yield the lines before a context, the nearest first; at most three.
+
+    The nearest is what stands beside the context in its own line, or else the line
+    above. The next line counts only if the one between is a field, such as a title.
+    Blank lines do not count.
+    """
+    nearest_first = reversed(text_before.split("\n"))
+    lines = [line for line in nearest_first if line.strip()]
+    for line in lines[:_MOST_LINES]:
         yield line
-        if not _NAMED_LINE.fullmatch(line.strip()):
+        is_field = _FIELD_LINE.fullmatch(line.strip()) is not None
+        if not is_field:
             return
 
 
 def _digits(label: re.Match[str]) -> str:
-    """The number of a label, without zeros before it."""
+    """Return the number of a label, without zeros before it."""
     groups = label.groupdict()
     return str(int(groups.get("bracket") or groups["word"]))

@@ -1,8 +1,8 @@
-"""What a search of one prompt for documents finds: the texts that are sought, and what they stand for. Pure.
+"""Search one prompt for documents: what is searched for, and which documents are shown. Pure.
 
-A prompt is sought with the messages of this turn first. A text that stands several times
-in one message may be several documents: a repetition has a key of its own
-(``Document.key``).
+The messages of this turn are searched before those of earlier turns. A text that stands
+several times in one message may be several documents: each further occurrence is a
+**repetition**, and has a key of its own (``Document.key``).
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ragmetrics_core.capture.findings import Finding, LocateResult
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH, locate
-from ragmetrics_core.capture.places import Finding, LocateResult
 from ragmetrics_core.capture.tree import Document, DocumentKey, Message
 
-MOST_OCCURRENCES = 50  # of a text so many are told to locating
+MOST_OCCURRENCES = 50  # so many occurrences of one text are searched for
 
-# a document, and what of it stands where in a prompt
+# a document, and what of it the prompt shows
 ShownDocument = tuple[Document, Finding]
 
 
 @dataclass(frozen=True)
 class PromptToSearch:
-    """A prompt, as documents are sought in it.
+    """A prompt that is searched for documents.
 
     Attributes:
-        message_texts: The texts of its messages, those of this turn first.
-        known_texts: Texts that stand there for another reason, each as often as it
-            does.
-        n_messages_of_turn: How many of its messages are not of earlier turns.
+        message_texts: The texts of its messages. Those of this turn come first, then
+            those of earlier turns.
+        known_texts: Texts that stand there for another reason, such as the question.
+            Each is repeated as often as it stands there.
+        n_messages_of_turn: How many messages are of this turn.
     """
 
     message_texts: Sequence[str]
@@ -37,30 +38,33 @@ class PromptToSearch:
     n_messages_of_turn: int
 
 
-def start_of_turn(prompt: Sequence[Message], asking_place: int | None) -> int:
-    """The place of the first message of this turn in a prompt.
+def start_of_turn(prompt: Sequence[Message], asking_index: int | None) -> int:
+    """Return the index of the first message of this turn in a prompt.
 
-    It stands behind what the assistant said last before the question: documents may
-    stand in a message before that of the question. 0 if no earlier turn stands there.
+    The turn begins behind the assistant's last message before the question, and not
+    with the question: documents may stand in a message before it. 0 if no earlier turn
+    stands in the prompt.
 
     Args:
         prompt: The messages of the prompt.
-        asking_place: The place of the message that holds the question; None if none
+        asking_index: The index of the message that holds the question; None if none
             does.
     """
-    for place in reversed(range(asking_place or 0)):
-        if prompt[place].role == "assistant":
-            return place + 1
+    if asking_index is None:
+        return 0
+    for index in reversed(range(asking_index)):
+        if prompt[index].role == "assistant":
+            return index + 1
     return 0
 
 
 def earlier_answers_like(
     earlier_messages: Sequence[Message], letters_of_documents: Collection[bytes]
 ) -> set[str]:
-    """Answers of earlier turns in a prompt that are a document, but for its punctuation.
+    """Find answers of earlier turns whose words are those of a document.
 
-    Such a message shows what the model said, and no document. If this turn shows the
-    document as well, it stands there once more.
+    Such a message shows what the model said, and not the document. If this turn shows
+    the document as well, its words stand in the prompt once more.
 
     Args:
         earlier_messages: The messages of the prompt before those of this turn.
@@ -78,16 +82,19 @@ def earlier_answers_like(
 def texts_this_turn_first(
     prompt: Sequence[Message], turn_start: int, *, left_out: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """The texts of a prompt: those of this turn, and those of earlier turns.
+    """Divide the texts of a prompt into those of this turn and those of earlier turns.
 
-    What this turn's search found is sought in its own messages first, and so keeps its
-    order where the conversation showed a text of it before. Instructions before the
-    conversation belong to this turn.
+    This turn is searched first, so that a document which an earlier turn showed as well
+    keeps the place that it has in this turn.
 
     Args:
         prompt: The messages of the prompt.
-        turn_start: The place of the first message of this turn.
-        left_out: Texts of the assistant's messages of earlier turns that are left out.
+        turn_start: The index of the first message of this turn.
+        left_out: Answers of earlier turns that are left out.
+
+    Returns:
+        The texts of this turn, behind the instructions with which the prompt begins;
+        and the texts of earlier turns.
     """
     n_instructions = 0
     for message in prompt:
@@ -95,9 +102,9 @@ def texts_this_turn_first(
             break
         n_instructions += 1
     instructions = [message.text for message in prompt[:n_instructions]]
-    texts_of_turn = [message.text for message in prompt[turn_start:]]
-    if n_instructions >= turn_start:
-        texts_of_turn = [message.text for message in prompt[n_instructions:]]
+    # without earlier turns the turn begins with the instructions: take them once
+    first_of_turn = max(turn_start, n_instructions)
+    texts_of_turn = [message.text for message in prompt[first_of_turn:]]
     texts_of_earlier_turns: list[str] = []
     for message in prompt[n_instructions:turn_start]:
         is_left_out = message.role == "assistant" and message.text in left_out
@@ -108,13 +115,13 @@ def texts_this_turn_first(
 
 @dataclass(frozen=True)
 class Candidate:
-    """A text that a document may be shown as.
+    """A text as which a prompt may show a document.
 
     Attributes:
         document: The document.
         text: The text.
-        repetition: Of a text that stands several times in one message, which time this
-            is, from 0.
+        repetition: 0 for the document's own text. A text that stands several times in
+            one message has further candidates: the first further one is 1.
     """
 
     document: Document
@@ -123,7 +130,7 @@ class Candidate:
 
     @property
     def key(self) -> DocumentKey:
-        """The document's key; of a repetition a key of its own."""
+        """The document's key; a repetition has a key of its own."""
         if self.repetition:
             return (*self.document.key, f"again {self.repetition}")
         return self.document.key
@@ -132,40 +139,41 @@ class Candidate:
 def _candidates(
     documents: Sequence[Document], message_texts: Sequence[str]
 ) -> list[Candidate]:
-    """The texts that documents may be shown as.
+    """List the texts as which a prompt may show some documents.
 
-    A text that is long enough to be no chance is there as often as it stands in one
-    message.
+    A message may hold a text more often than there are documents of this text. Then the
+    last of these documents gets a candidate for each further occurrence. Short texts
+    get none: they may stand anywhere by chance.
 
     Args:
         documents: The documents.
         message_texts: The messages of the prompt.
     """
     candidates = []
-    candidates_of_text: dict[str, list[Candidate]] = {}
+    documents_by_text: dict[str, list[Document]] = {}
     for document in documents:
         for text in document.texts:
-            candidate = Candidate(document, text)
-            candidates.append(candidate)
-            candidates_of_text.setdefault(text, []).append(candidate)
-    for text, same in candidates_of_text.items():
+            candidates.append(Candidate(document, text))
+            documents_by_text.setdefault(text, []).append(document)
+    for text, documents_of_text in documents_by_text.items():
         if len(text) < DISTINCTIVE_LENGTH:
             continue
         counts = [message.count(text) for message in message_texts]
-        n_standing = min(max(counts, default=0), MOST_OCCURRENCES)
-        last_document = same[-1].document
-        for repetition in range(1, n_standing - len(same) + 1):
-            candidates.append(Candidate(last_document, text, repetition))
+        most_in_one_message = min(max(counts, default=0), MOST_OCCURRENCES)
+        n_repetitions = most_in_one_message - len(documents_of_text)
+        for repetition in range(1, n_repetitions + 1):
+            candidates.append(Candidate(documents_of_text[-1], text, repetition))
     return candidates
 
 
 @dataclass(frozen=True)
 class LocatedSearch:
-    """Texts that were sought in a prompt, and where they stand.
+    """What a search of a prompt found.
 
     Attributes:
-        candidates: Texts that documents may be shown as.
-        findings: The places of these texts, and behind them those of earlier replies.
+        candidates: The texts that were searched for, as which documents may be shown.
+        result: What the prompt shows of these texts, and behind them of earlier
+            replies.
     """
 
     candidates: Sequence[Candidate]
@@ -179,14 +187,20 @@ class LocatedSearch:
 
     @property
     def findings_of_replies(self) -> Sequence[Finding]:
-        """Where the earlier replies stand."""
+        """What the prompt shows of earlier replies."""
         return self.result.findings[len(self.candidates) :]
 
 
 def search_prompt(
     prompt: PromptToSearch, documents: Sequence[Document], reply_texts: Iterable[str]
 ) -> LocatedSearch:
-    """Seek documents and earlier replies in a prompt."""
+    """Search a prompt for documents and earlier replies.
+
+    Args:
+        prompt: The prompt.
+        documents: The documents, each once.
+        reply_texts: What earlier calls of models wrote.
+    """
     candidates = _candidates(documents, prompt.message_texts)
     texts = [candidate.text for candidate in candidates]
     texts += reply_texts
@@ -200,7 +214,10 @@ def search_prompt_for_pieces(
     reply_texts: Sequence[str],
     lists: Sequence[Sequence[Document]],
 ) -> LocatedSearch:
-    """Seek documents in a prompt, and pieces in the place of those that a step divided.
+    """Search a prompt for documents, or for the pieces into which a step divided them.
+
+    Where the prompt shows all pieces of a document, the pieces count as shown, and not
+    the document.
 
     Args:
         prompt: The prompt.
@@ -212,47 +229,61 @@ def search_prompt_for_pieces(
     divided_keys = keys_of_divided(search, lists)
     if not divided_keys:
         return search
-    pieces = [document for document in documents if document.key not in divided_keys]
-    return search_prompt(prompt, pieces, reply_texts)
+    without_divided = [
+        document for document in documents if document.key not in divided_keys
+    ]
+    return search_prompt(prompt, without_divided, reply_texts)
 
 
 def keys_of_divided(
     search: LocatedSearch, lists: Sequence[Sequence[Document]]
 ) -> set[DocumentKey]:
-    """The keys of shown documents that a later step cut into pieces.
+    """Find the documents that only seem to be shown, since their pieces are.
 
-    A splitter behind a retriever makes several documents of one. Where a prompt shows
-    all of them in their order, they have the letters of the one, and take its place.
+    A splitter behind a retriever cuts a document into several. If a prompt shows all
+    pieces in their order, it has the letters of the whole document. The search then
+    finds the document whole, and its pieces not shown. This function returns the keys
+    of such documents.
 
     Args:
         search: What was found in the prompt.
         lists: The lists of documents, the latest first.
     """
-    # of each document the latest list that holds it; a lower place is a later list
-    place_of_latest: dict[DocumentKey, int] = {}
-    for place, documents in enumerate(lists):
+    # by a document: the index of the latest list that holds it
+    latest_list_index: dict[DocumentKey, int] = {}
+    for list_index, documents in enumerate(lists):
         for document in documents:
-            place_of_latest.setdefault(document.key, place)
-    whole: list[Document] = []
-    hidden: list[Document] = []
-    for candidate, found in zip(
+            latest_list_index.setdefault(document.key, list_index)
+    whole_documents: list[Document] = []
+    hidden_documents: list[Document] = []
+    for candidate, finding in zip(
         search.candidates, search.result.findings, strict=False
     ):
-        if found.extent == "whole":
-            whole.append(candidate.document)
-        elif found.outcome == "not shown":
-            hidden.append(candidate.document)
+        if finding.extent == "whole":
+            whole_documents.append(candidate.document)
+        elif finding.outcome == "not shown":
+            hidden_documents.append(candidate.document)
     keys = set()
-    for document in whole:
-        place = place_of_latest[document.key]
-        later = [other for other in hidden if place_of_latest[other.key] < place]
-        if later and _fill(later, document):
+    for document in whole_documents:
+        # a lower index is a later list: only a later step can have cut the document
+        list_index = latest_list_index[document.key]
+        later_documents = [
+            hidden
+            for hidden in hidden_documents
+            if latest_list_index[hidden.key] < list_index
+        ]
+        if _are_pieces_of(document, later_documents):
             keys.add(document.key)
     return keys
 
 
-def _fill(pieces: Iterable[Document], document: Document) -> bool:
-    """Whether several documents are the pieces of one, and hardly leave anything of it."""
+def _are_pieces_of(document: Document, pieces: Iterable[Document]) -> bool:
+    """Whether at least two documents are cut from another one, and hold almost all of it.
+
+    Args:
+        document: The other document.
+        pieces: The documents. Those that are not cut from it do not count.
+    """
     n_pieces = 0
     n_bytes_left = len(letters_of(document.text))
     for piece in pieces:
@@ -265,48 +296,57 @@ def _fill(pieces: Iterable[Document], document: Document) -> bool:
 
 def documents_shown(
     search: LocatedSearch,
-    arrived: Sequence[DocumentKey],
+    keys_in_retrieved_order: Sequence[DocumentKey],
     n_earlier_by_text: Mapping[str, int],
 ) -> dict[DocumentKey, ShownDocument]:
-    """The documents that a prompt shows, in its order, each by its longest showing.
+    """Return the documents that a prompt shows, in the prompt's order, by their keys.
 
-    Of several documents of one text the first to come is the first one shown. Of a text
-    that earlier turns found as well, the first occurrences are theirs.
+    A document with several texts stands there with the longest that is shown. If
+    several documents have one text, its first occurrence belongs to the document that
+    was retrieved first, and so on.
+
+    An earlier turn may have found the same text: then the first occurrences belong to
+    that turn, and are skipped. So many are skipped at most that each document of this
+    turn keeps an occurrence.
 
     Args:
         search: What was found in the prompt.
-        arrived: The keys of the documents in the order in which they came.
-        n_earlier_by_text: How many occurrences of a text are of earlier turns.
+        keys_in_retrieved_order: The keys of all documents, the first retrieved first.
+        n_earlier_by_text: How many occurrences of a text belong to earlier turns.
     """
-    candidates_by_text = _candidates_by_text(search, arrived)
+    candidates_by_text = _shown_candidates_by_text(search, keys_in_retrieved_order)
     n_to_skip_by_text: dict[str, int] = {}
-    for text, same_text in candidates_by_text.items():
-        n_repetitions = sum(candidate.repetition > 0 for candidate in same_text)
-        n_to_skip_by_text[text] = min(n_repetitions, n_earlier_by_text.get(text, 0))
-    showing_of: dict[DocumentKey, ShownDocument] = {}
+    for text, candidates in candidates_by_text.items():
+        # an occurrence more than there are documents of this text
+        repetitions = [
+            candidate for candidate in candidates if candidate.repetition > 0
+        ]
+        n_earlier = n_earlier_by_text.get(text, 0)
+        n_to_skip_by_text[text] = min(len(repetitions), n_earlier)
+    shown_by_key: dict[DocumentKey, ShownDocument] = {}
     for index in search.indexes_shown:
         text = search.candidates[index].text
         if n_to_skip_by_text[text] > 0:
             n_to_skip_by_text[text] -= 1
             continue
         candidate = candidates_by_text[text].pop(0)
-        place = search.result.findings[index]
-        earlier_showing = showing_of.get(candidate.key)
-        if earlier_showing is None or _is_longer(place, earlier_showing):
-            showing_of[candidate.key] = candidate.document, place
-    return showing_of
+        finding = search.result.findings[index]
+        earlier = shown_by_key.get(candidate.key)
+        if earlier is None or _shows_more(finding, earlier):
+            shown_by_key[candidate.key] = candidate.document, finding
+    return shown_by_key
 
 
-def _candidates_by_text(
-    search: LocatedSearch, arrived: Sequence[DocumentKey]
+def _shown_candidates_by_text(
+    search: LocatedSearch, keys_in_retrieved_order: Sequence[DocumentKey]
 ) -> dict[str, list[Candidate]]:
-    """The candidates that are shown, by their text; of each text the first to come first.
+    """Group the candidates that are shown by their text, the first retrieved first.
 
     Args:
         search: What was found in the prompt.
-        arrived: The keys of the documents in the order in which they came.
+        keys_in_retrieved_order: The keys of all documents, the first retrieved first.
     """
-    rank_by_key = {key: rank for rank, key in enumerate(arrived)}
+    rank_by_key = {key: rank for rank, key in enumerate(keys_in_retrieved_order)}
     shown = [search.candidates[index] for index in search.indexes_shown]
     shown.sort(key=lambda candidate: rank_by_key[candidate.document.key])
     candidates_by_text: dict[str, list[Candidate]] = {}
@@ -315,29 +355,29 @@ def _candidates_by_text(
     return candidates_by_text
 
 
-def _is_longer(place: Finding, showing: ShownDocument) -> bool:
-    """Whether a place shows more of a document than an earlier showing of it."""
-    _, longest_place = showing
-    return len(place.text) > len(longest_place.text)
+def _shows_more(finding: Finding, earlier: ShownDocument) -> bool:
+    """Whether a finding shows more characters of a document than an earlier finding."""
+    _, earlier_finding = earlier
+    return len(finding.text) > len(earlier_finding.text)
 
 
 def unknown_candidates(
     search: LocatedSearch,
-    showing_of: Mapping[DocumentKey, object],
+    shown_by_key: Mapping[DocumentKey, object],
 ) -> list[tuple[Candidate, Finding]]:
-    """The candidates of which a prompt does not tell whether it shows them.
+    """Return the candidates of which nobody can tell whether the prompt shows them.
 
-    A candidate is left out if another text of its document is shown.
+    A candidate is left out if the prompt shows another text of its document.
 
     Args:
         search: What was found in the prompt.
-        showing_of: The documents that the prompt shows.
+        shown_by_key: The documents that the prompt shows.
     """
     unknown = []
-    for candidate, place in zip(
+    for candidate, finding in zip(
         search.candidates, search.result.findings, strict=False
     ):
-        is_shown = candidate.document.key in showing_of
-        if place.outcome == "unknown" and not is_shown:
-            unknown.append((candidate, place))
+        is_shown = candidate.document.key in shown_by_key
+        if finding.outcome == "unknown" and not is_shown:
+            unknown.append((candidate, finding))
     return unknown

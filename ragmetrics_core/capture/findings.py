@@ -1,0 +1,370 @@
+"""What a prompt shows of a text: whether it is shown, how much of it, and in which words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from ragmetrics_core.capture.anchors import SHARE_OF_WHOLE, Occurrence
+from ragmetrics_core.capture.byte_spans import (
+    LONGEST_STEP,
+    EqualSpan,
+    split_into_runs,
+    subtract_spans,
+)
+from ragmetrics_core.capture.letters import Prompt, Text, letters_of
+from ragmetrics_core.capture.matching import RESUMED_LENGTH
+
+Outcome = Literal["shown", "not shown", "unknown"]
+Extent = Literal["whole", "beginning", "end", "middle", "parts"]
+
+# dots that cut a text, and what stands behind them
+_CUT_BY_DOTS = re.compile(r"(?:\.\.\.|…)(\W*\w.*)$", re.DOTALL)
+# the letters at the end of some characters, if a word begins with them
+_BEGUN_WORD = re.compile(r"\W(\w+)$")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What prompts show of one candidate text.
+
+    Attributes:
+        candidate_index: The index of the candidate.
+        outcome: ``unknown`` if the prompt does not tell whether it shows the text.
+        coverage: The share of its letters and digits that is shown, 0 to 1.
+        extent: Which part of it is shown; None if none is.
+        message_index: The index of the message that shows it first; None if none does.
+        reason: Why the outcome is what it is, in words.
+        has_some_words: Of a text that is not shown for sure: whether some of its words
+            stand there all the same.
+        shown_in_prompts: The text as each prompt shows it. Several prompts if findings
+            were united; empty if it is not shown.
+    """
+
+    candidate_index: int
+    outcome: Outcome
+    coverage: float = 0.0
+    extent: Extent | None = None
+    message_index: int | None = None
+    reason: str = ""
+    has_some_words: bool = False
+    shown_in_prompts: tuple[ShownInPrompt, ...] = field(
+        default=(), repr=False, compare=False
+    )
+
+    @property
+    def percentage(self) -> str:
+        """The coverage in words that are never false; see ``percentage``."""
+        return percentage(self.coverage)
+
+    @property
+    def offsets(self) -> tuple[int, int] | None:
+        """Where the text begins and ends in the message that shows it first.
+
+        None if nothing of it is shown.
+        """
+        return self.shown_in_prompts[0].offsets if self.shown_in_prompts else None
+
+    def is_of_same_text_as(self, other: Finding) -> bool:
+        """Whether both findings are of one text, so that they can be united.
+
+        A document may have several texts.
+        """
+        texts = {
+            shown.text.raw
+            for shown in (*self.shown_in_prompts, *other.shown_in_prompts)
+        }
+        return len(texts) == 1
+
+    @cached_property
+    def text(self) -> str:
+        """The shown part in the candidate's own characters, parts joined by `` … ``.
+
+        A text that counts as whole, from 98 % of its letters on, stands here whole.
+        Empty if nothing is shown.
+        """
+        if not self.shown_in_prompts:
+            return ""
+        text = self.shown_in_prompts[0].text
+        if self.extent == "whole":
+            return text.raw
+        pieces: list[_Piece] = []
+        for shown in self.shown_in_prompts:
+            pieces += shown.pieces
+        merged = _merge_pieces(pieces)
+        return " … ".join(_characters(text, piece) for piece in merged)
+
+
+@dataclass(frozen=True)
+class LocateResult:
+    """What a prompt shows of all candidates.
+
+    Attributes:
+        findings: One for each candidate, in the same order.
+        shown_in_order: The indexes of the candidates shown, in the prompt's order.
+    """
+
+    findings: tuple[Finding, ...]
+    shown_in_order: tuple[int, ...]
+
+
+def finding_of_shown(
+    candidate_index: int, text: Text, prompt: Prompt, occurrence: Occurrence
+) -> Finding:
+    """Return the finding of a candidate that a prompt shows at one place."""
+    shown_in_prompt = ShownInPrompt(text, prompt, occurrence)
+    return _finding_in_prompts(candidate_index, (shown_in_prompt,))
+
+
+def unite_findings(findings: Sequence[Finding]) -> Finding:
+    """Unite what several prompts show of one text.
+
+    A long text may be divided over the calls that lead to one answer.
+
+    Args:
+        findings: Findings of the same text in several prompts, in the order of the
+            calls; at least one.
+
+    Returns:
+        The first finding that shows the text, with the coverage, extent and text of all
+        of them together. The first finding if none shows it.
+
+    Examples:
+        >>> from ragmetrics_core.capture.locating import locate
+        >>> text = "Porto lies on the Douro, in the north of the country."
+        >>> text += " Its bridges are made of iron."
+        >>> prompts = (text[:60], text[40:])
+        >>> findings = [locate([text], prompt).findings[0] for prompt in prompts]
+        >>> [finding.percentage for finding in findings], unite_findings(findings).extent
+        (['72%', '52%'], 'whole')
+    """
+    findings_that_show = [finding for finding in findings if finding.outcome == "shown"]
+    if not findings_that_show:
+        return findings[0]
+    shown_in_prompts: list[ShownInPrompt] = []
+    for finding in findings_that_show:
+        shown_in_prompts += finding.shown_in_prompts
+    first = findings_that_show[0]
+    united = _finding_in_prompts(first.candidate_index, tuple(shown_in_prompts))
+    return replace(united, message_index=first.message_index)
+
+
+def percentage(share: float) -> str:
+    """Write a share of a text as a percentage that is never false.
+
+    Something is not "0%", and less than all is not "100%".
+    """
+    rounded = f"{share:.0%}"
+    if share > 0 and rounded == "0%":
+        return "less than 1%"
+    if share < 1 and rounded == "100%":
+        return "more than 99%"
+    return rounded
+
+
+class _Piece(NamedTuple):
+    """A piece of a text that is shown, as offsets in the text's letters.
+
+    Attributes:
+        start: Where it begins.
+        end: Where the letters that are equal in prompt and text end.
+        certain_end: Where the letters end that are equal for certain. The last letters
+            may be equal only by chance, as those of a word that goes on otherwise.
+    """
+
+    start: int
+    end: int
+    certain_end: int
+
+
+@dataclass(frozen=True)
+class ShownInPrompt:
+    """A text as one prompt shows it.
+
+    Attributes:
+        text: The text.
+        prompt: The prompt.
+        occurrence: Where the text stands in the prompt, whole or in parts.
+    """
+
+    text: Text
+    prompt: Prompt
+    occurrence: Occurrence
+
+    @property
+    def message_index(self) -> int:
+        """The index of the message that shows it first."""
+        return self.prompt.message_index_at(self.occurrence.spans[0].prompt_start)
+
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """Where it begins and ends in that message, as written."""
+        if self.occurrence.literal_offsets:
+            return self.occurrence.literal_offsets
+        spans = self.occurrence.spans
+        end = spans[0].prompt_end
+        for span in spans:
+            message_index = self.prompt.message_index_at(span.prompt_start)
+            if message_index == self.message_index:
+                end = span.prompt_end
+        return self.prompt.offsets_in_message(spans[0].prompt_start, end)
+
+    @property
+    def pieces(self) -> list[_Piece]:
+        """The pieces of the text that are shown.
+
+        The last letters of a piece are uncertain if the text goes on behind them: they
+        may be equal by chance to what follows in the prompt.
+        """
+        pieces = []
+        for run in split_into_runs(self.occurrence.spans):
+            start = run[0].text_start
+            end = run[-1].text_end
+            certain_end = end
+            text_goes_on = end < len(self.text.letters)
+            if text_goes_on:
+                n_by_chance = self._n_letters_by_chance(run[-1].prompt_end)
+                certain_end = max(end - n_by_chance, start + 1)
+            pieces.append(_Piece(start, end, certain_end))
+        return pieces
+
+    def _n_letters_by_chance(self, prompt_end: int) -> int:
+        """Count the last letters of a shown piece that are equal by chance.
+
+        There are two cases, for a text that goes on with "in the north":
+        - Dots cut the text, and behind them the prompt happens to go on alike:
+          "Porto lies on the Douro... In other news". The letters of "In" do not count.
+        - The prompt goes on with another word that begins alike: "Porto lies on the
+          Douro inside". The letters of "in" do not count.
+
+        Twelve letters and more are no chance. Then all letters count, and it is 0.
+
+        Args:
+            prompt_end: Where the piece ends in the prompt's letters.
+        """
+        message_index = self.prompt.message_index_at(prompt_end - 1)
+        message = self.prompt.messages[message_index]
+        # the characters between the last equal letter and the next letter, as written
+        gap_start, gap_end = message.gap_at(
+            prompt_end - self.prompt.message_starts[message_index]
+        )
+        last_characters = message.raw[max(gap_start - LONGEST_STEP, 0) : gap_start]
+        is_gap_empty = gap_start == gap_end
+        word_goes_on = is_gap_empty and gap_end < len(message.raw)
+        dots = _CUT_BY_DOTS.search(last_characters)
+        by_chance: re.Match[str] | None = None
+        if dots is not None and dots[0] not in self.text.raw:
+            by_chance = dots
+        elif word_goes_on:
+            by_chance = _BEGUN_WORD.search(last_characters)
+        if by_chance is None:
+            return 0
+        n_letters = len(letters_of(by_chance[1]))
+        return n_letters if n_letters < RESUMED_LENGTH else 0
+
+
+def _finding_in_prompts(
+    candidate_index: int, shown_in_prompts: tuple[ShownInPrompt, ...]
+) -> Finding:
+    """Return the finding of a candidate, from what some prompts show of it together."""
+    text = shown_in_prompts[0].text
+    coverage = _coverage(text, shown_in_prompts)
+    extent = _extent(text, shown_in_prompts, coverage)
+    if extent == "whole":
+        reason = "its whole text stands there"
+    else:
+        reason = f"{percentage(coverage)} of it stands there"
+    return Finding(
+        candidate_index,
+        "shown",
+        coverage,
+        extent,
+        shown_in_prompts[0].message_index,
+        reason,
+        shown_in_prompts=shown_in_prompts,
+    )
+
+
+def _extent(
+    text: Text, shown_in_prompts: tuple[ShownInPrompt, ...], coverage: float
+) -> Extent:
+    """Return which part of a text some prompts show together.
+
+    Returns:
+        - ``whole``: nearly all of its letters, or one prompt shows it whole.
+        - ``beginning``, ``end`` or ``middle``: one piece that goes on without a gap.
+        - ``parts``: several pieces; or one piece from its first letter to its last,
+          of which too much is left out in small gaps.
+    """
+    if coverage >= SHARE_OF_WHOLE:
+        return "whole"
+    pieces: list[_Piece] = []
+    for shown in shown_in_prompts:
+        # a text without letters, such as a row of dots, is shown as it is written
+        if shown.occurrence.literal_offsets or shown.occurrence.is_whole:
+            return "whole"
+        for run in split_into_runs(shown.occurrence.spans):
+            end = run[-1].text_end
+            pieces.append(_Piece(run[0].text_start, end, certain_end=end))
+    merged = _merge_pieces(pieces)
+    has_first_letter = merged[0].start == 0
+    has_last_letter = merged[-1].end == len(text.letters)
+    if len(merged) > 1:
+        return "parts"
+    if has_first_letter and has_last_letter:
+        return "parts"
+    if has_first_letter:
+        return "beginning"
+    if has_last_letter:
+        return "end"
+    return "middle"
+
+
+def _coverage(text: Text, shown_in_prompts: Iterable[ShownInPrompt]) -> float:
+    """Return the share of a text's letters that some prompts show, 0 to 1.
+
+    A letter that several of them show counts once. A text without letters, such as a
+    row of dots, is shown whole.
+    """
+    if not text.letters:
+        return 1.0
+    spans_shown: list[EqualSpan] = []
+    for shown in shown_in_prompts:
+        for span in shown.occurrence.spans:
+            spans_shown += subtract_spans([span], spans_shown)
+    spans_shown.sort(key=lambda span: span.text_start)
+    bytes_shown = b""
+    for span in spans_shown:
+        bytes_shown += text.letters[span.text_start : span.text_end]
+    # a span may end inside a letter of several bytes, which does not count then
+    n_letters_shown = len(bytes_shown.decode("utf-8", "ignore"))
+    n_letters = len(text.letters.decode())
+    return n_letters_shown / n_letters
+
+
+def _merge_pieces(pieces: Iterable[_Piece]) -> list[_Piece]:
+    """Sort pieces by their place in the text, and merge those that overlap or meet."""
+    merged: list[_Piece] = []
+    for piece in sorted(pieces):
+        if not merged or piece.start > merged[-1].end:
+            merged.append(piece)
+        elif piece.end > merged[-1].end:
+            merged[-1] = piece._replace(start=merged[-1].start)
+    return merged
+
+
+def _characters(text: Text, piece: _Piece) -> str:
+    """Return a piece of a text as it is written, up to its certain end.
+
+    A piece with the text's first or last letter includes what stands before or behind
+    that letter, such as a quote.
+    """
+    start, end = text.offsets_of(piece.start, piece.certain_end)
+    if piece.start == 0:
+        start = 0
+    if piece.certain_end == len(text.letters):
+        end = len(text.raw)
+    return text.raw[start:end]
