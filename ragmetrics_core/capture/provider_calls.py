@@ -1,7 +1,9 @@
 """One search or tool of a model's provider, as its reply tells it. Pure.
 
-A source is **unread** if the provider names it without its text: the model was shown a
-text that nobody recorded.
+A provider may search the web or files by itself while its model answers, and name a
+source by its address alone. Then the model was shown a text that nobody recorded, and
+the source counts as one without a text. A **remedy** is advice to the user that makes
+the provider return these texts.
 """
 
 from __future__ import annotations
@@ -42,12 +44,13 @@ class ProviderCall:
 
     Attributes:
         name: The tool's name at the provider.
-        searches: Whether it searched; any other tool brings a text.
+        searches: Whether it searched; any other tool returns a text.
         query: What it was asked; None if that is not told.
-        documents: What it found, with texts; None where no text is known.
+        documents: What it found, with texts; () if it found nothing; None where no
+            text is known.
         text: What a tool that does not search returned.
-        n_unread: How many sources it named of which the whole text is not known.
-        remedy: What makes the provider return these texts, in words.
+        n_without_text: How many sources it named without their whole text.
+        remedy: What the user can do so that the provider returns these texts, in words.
         error: What it failed with.
         source_names: What its sources are called.
     """
@@ -57,7 +60,7 @@ class ProviderCall:
     query: str | None = field(default=None, repr=False)
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
     text: str | None = field(default=None, repr=False)
-    n_unread: int = 0
+    n_without_text: int = 0
     remedy: str = ""
     error: str | None = field(default=None, repr=False)
     source_names: frozenset[str] = field(default=frozenset(), repr=False)
@@ -69,7 +72,7 @@ class CallBeingRead:
 
     Attributes:
         name: The tool's name.
-        remedy: What makes the provider return texts, in words.
+        remedy: What the user can do so that the provider returns texts, in words.
         searches: Whether it searches.
         queries: What it was asked.
         documents: What it found, with texts.
@@ -117,12 +120,16 @@ class CallBeingRead:
                 return
 
     def add_results(self, items: Iterable[object]) -> None:
-        """Add the items of a list of results: documents, or sources without a text."""
+        """Add the items of a list of results: documents, or sources without a text.
+
+        An item with only a snippet of its page counts as both.
+        """
         self.is_answered = True
         for item in items:
             fields = item if isinstance(item, Mapping) else {}
             text = _text_of_item(fields)
             if "encrypted_content" in fields:
+                # Anthropic encrypts the pages that its own search found
                 self.remedy = ANTHROPIC_WEB
             snippet = fields.get("snippet")
             if text is not None and text.strip():
@@ -157,25 +164,24 @@ class CallBeingRead:
             self.outputs.append(text)
 
     def frozen(self) -> ProviderCall:
-        """The call as it was read.
-
-        A call without any result counts as one unread source: it ran, and the model was
-        shown something.
-        """
+        """Return the call as it was read, as a frozen value."""
         if self.error:
             return ProviderCall(self.name, self.searches, self.query, error=self.error)
-        n_unread = len(self.addresses) + self.n_nameless
-        if not self.is_answered and not n_unread:
-            n_unread = 1
-        found_nothing = self.searches and self.is_answered and not n_unread
-        has_documents = bool(self.documents) or found_nothing
+        n_without_text = len(self.addresses) + self.n_nameless
+        if not self.is_answered and not n_without_text:
+            # The reply tells only that the call ran. So the model was shown something.
+            n_without_text = 1
+        documents: tuple[Document, ...] | None = tuple(self.documents)
+        is_empty_search = self.searches and self.is_answered and not n_without_text
+        if not self.documents and not is_empty_search:
+            documents = None  # no text is known
         return ProviderCall(
             self.name,
             self.searches,
             self.query,
-            documents=tuple(self.documents) if has_documents else None,
+            documents=documents,
             text="\n".join(self.outputs) or None,
-            n_unread=n_unread,
+            n_without_text=n_without_text,
             remedy=self.remedy,
             source_names=frozenset(self.source_names),
         )

@@ -53,23 +53,25 @@ class Annotation:
 def annotation_of(
     citation: Fields, offset: int, block_bounds: tuple[int, int] | None
 ) -> Annotation | None:
-    """A citation of any provider as an annotation.
+    """Convert a citation in the form of any provider into an annotation.
 
     Args:
-        citation: What the provider writes.
-        offset: Where the block of text begins to which the citation counts its places.
-        block_bounds: Where that block begins and ends: it is cited for as a whole where
-            no place is told. None if it is not known.
+        citation: The citation, with ``start_index`` and ``end_index`` if the provider
+            says which part of the reply it stands for.
+        offset: The place in the reply from which these indexes are counted.
+        block_bounds: Where the block of text with this citation begins and ends in the
+            reply; None if that is not known. A citation without indexes stands for the
+            whole block.
 
     Returns:
-        The annotation; None for a file that the model made itself, and for what names
-        no source.
+        The annotation; None for a file that the model made itself, and for a citation
+        that names and quotes no source.
     """
     if citation.get("type") in _OF_FILES_MADE_BY_THE_MODEL:
         return None
     source = citation
-    # OpenAI's chat completions nest the citation, and so does LangChain where it knows
-    # no standard form of it
+    # OpenAI's chat completions nest the citation: {"url_citation": {"url": …}}. So does
+    # LangChain under "value", where it knows no standard form.
     for key in ("url_citation", "file_citation", "value"):
         source = inner_object(source, key) or source
     names = names_of_source(source)
@@ -97,9 +99,9 @@ def _quote_of(citation: Fields) -> str | None:
 def annotations_of_grounding(
     grounding: Fields, chunks: Sequence[Fields], reply: str
 ) -> Iterator[Annotation]:
-    """Yield the chunks that Gemini names for parts of its reply.
+    """Yield an annotation for each chunk that Gemini names for a part of its reply.
 
-    Gemini counts the places of the parts in bytes.
+    Gemini counts the beginnings and ends of the parts in bytes.
 
     Args:
         grounding: The grounding metadata.

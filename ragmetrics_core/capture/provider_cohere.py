@@ -30,42 +30,52 @@ class CohereDocuments:
     """What a reply of Cohere tells of documents.
 
     Attributes:
-        documents: Those of which it tells the text, each once.
-        annotations: Which of them it names for which part of the reply.
-        unread: The ids of documents that it names without a text.
-        are_all: Whether it lists all that the model was shown, and not only what it
-            cites.
+        documents: The documents of which it tells the text, each once.
+        annotations: Which documents it cites for which part of the reply.
+        ids_without_text: The ids of documents that it cites without a text.
+        lists_all_documents: Whether it lists all documents that the model was shown,
+            and not only those that it cites.
     """
 
     documents: tuple[Document, ...]
     annotations: tuple[Annotation, ...] = field(repr=False)
-    unread: tuple[str, ...]
-    are_all: bool
+    ids_without_text: tuple[str, ...]
+    lists_all_documents: bool
 
 
 def documents_of_cohere(place: Fields) -> CohereDocuments | None:
-    """Read the documents and citations of a reply; None for one of another provider.
+    """Read the documents and citations of a reply.
 
     Args:
         place: A mapping of the reply.
+
+    Returns:
+        What the reply tells; None for a reply of another provider.
     """
     citations = [
         citation
         for citation in objects_in(place.get("citations"))
         if "document_ids" in citation or "sources" in citation
     ]
-    listed = [one for one in objects_in(place.get("documents")) if _id_of(one)]
-    if not citations and not (listed and "citations" in place):
+    listed = [fields for fields in objects_in(place.get("documents")) if _id_of(fields)]
+    # Cohere's first interface lists its documents beside a list of citations, which is
+    # empty or None where the reply cites none
+    is_first_interface = bool(listed) and "citations" in place
+    if not citations and not is_first_interface:
         return None
     document_by_id = _documents_by_id(listed, citations)
     annotations = list(_annotations_of(citations, document_by_id))
-    unread: dict[str, None] = {}
+    # such an annotation has the text of its source as quote, and its id as name
+    ids_without_text: list[str] = []
     for annotation in annotations:
         if annotation.quote is None:
-            unread.update(dict.fromkeys(annotation.names))
+            ids_without_text += annotation.names
     with_text = [document for document in document_by_id.values() if document.text]
     return CohereDocuments(
-        tuple(with_text), tuple(annotations), tuple(unread), are_all=bool(listed)
+        documents=tuple(with_text),
+        annotations=tuple(annotations),
+        ids_without_text=tuple(dict.fromkeys(ids_without_text)),
+        lists_all_documents=bool(listed),
     )
 
 
@@ -85,11 +95,11 @@ def _documents_by_id(
 def _annotations_of(
     citations: Sequence[Fields], document_by_id: Mapping[str, Document]
 ) -> Iterator[Annotation]:
-    """Yield each source that a citation names, with the part of the reply and its text."""
+    """Yield an annotation for each source of each citation, with the source's text."""
     for citation in citations:
         start, end = citation.get("start"), citation.get("end")
-        is_told = is_place(start) and is_place(end)
-        span = (start, end) if is_told else (None, None)
+        has_span = is_place(start) and is_place(end)
+        span = (start, end) if has_span else (None, None)
         for source_id, quote in _sources_of(citation, document_by_id):
             yield Annotation(*span, (source_id,), quote)
 
@@ -99,8 +109,8 @@ def _sources_of(
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the id and the text of each source that a citation names.
 
-    The text is None where it is not told. The source may be the output of a tool of the
-    application.
+    The text is None where the reply does not hold it. A source may be a document, or
+    the output of a tool of the application.
     """
     tool_outputs: dict[str, Fields] = {}
     ids = list(words_in(citation.get("document_ids")))

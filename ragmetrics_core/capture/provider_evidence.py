@@ -29,19 +29,21 @@ _SEARCHING_MODEL = re.compile(
 
 
 def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
-    """Put what a provider found below the model's call in which it searched.
+    """Add to a model's call what the provider searched for while the model answered.
 
-    Each search becomes a retriever, each other tool a tool. What they brought stands at
-    the end of the call's prompt: the provider showed it to the model. A source of which
-    only cited words are known brings these, unless the prompt holds them already: then
-    they cite what the application itself showed. The reply says which sources it cites.
+    Each search becomes a retriever below the call, and each other tool a tool. Their
+    texts are added to the end of the prompt, since the provider showed them to the
+    model. The reply is given the sources that it cites.
+
+    Where the reply tells of nothing, but the model is known to search for every answer,
+    the call gets a remark that says so.
 
     Args:
         call: The call of the model, with its prompt; it is changed, once.
         evidence: What its reply tells.
     """
     if any(child.by_provider for child in call.children):
-        return
+        return  # it was changed before
     calls = list(_with_cited_words(call, evidence))
     for provider_call in calls:
         call.children.append(_node(provider_call, call))
@@ -76,7 +78,7 @@ def _node(provider_call: ProviderCall, call: Node) -> Node:
     It counts as ended when the model's call began: what it found was there when the
     model wrote its answer.
     """
-    has_gap = bool(provider_call.n_unread and provider_call.remedy)
+    has_advice = bool(provider_call.n_without_text and provider_call.remedy)
     return Node(
         "retriever" if provider_call.searches else "tool",
         provider_call.name,
@@ -87,38 +89,42 @@ def _node(provider_call: ProviderCall, call: Node) -> Node:
         text=provider_call.text,
         error=provider_call.error,
         by_provider=True,
-        n_without_text=provider_call.n_unread,
-        remarks=(provider_call.remedy,) if has_gap else (),
+        n_without_text=provider_call.n_without_text,
+        remarks=(provider_call.remedy,) if has_advice else (),
     )
 
 
 def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[ProviderCall]:
-    """Yield the calls of a reply, with the cited words of sources whose texts are not known.
+    """Yield the calls of a reply, with quotes as the documents of sources without a text.
 
-    The words join the search that names their source. Others become a call of their
-    own.
+    The quotes of one source become one document of the search that names the source.
+    Quotes of sources that no search names become the documents of one further call.
+
+    Args:
+        call: The call of the model.
+        evidence: What its reply tells.
     """
-    parts_by_place: dict[int, list[Document]] = {}
-    parts_of_others: list[Document] = []
+    quoted_by_index: dict[int, list[Document]] = {}
+    quoted_elsewhere: list[Document] = []
     for names, quotes in _new_quotes_by_source(call, evidence).items():
         metadata = {"source": names[0]} if names else {}
-        part = Document(" … ".join(quotes), metadata=metadata)
-        place = _place_of_search_that_names(names, evidence.calls)
-        if place is None:
-            parts_of_others.append(part)
+        quoted = Document(" … ".join(quotes), metadata=metadata)
+        index = _index_of_search_that_names(names, evidence.calls)
+        if index is None:
+            quoted_elsewhere.append(quoted)
         else:
-            parts_by_place.setdefault(place, []).append(part)
-    for place, provider_call in enumerate(evidence.calls):
-        documents = (*(provider_call.documents or ()), *parts_by_place.get(place, ()))
-        has_parts = place in parts_by_place
-        yield (
-            replace(provider_call, documents=documents) if has_parts else provider_call
-        )
-    if parts_of_others:
+            quoted_by_index.setdefault(index, []).append(quoted)
+    for index, provider_call in enumerate(evidence.calls):
+        quoted_documents = quoted_by_index.get(index, [])
+        if quoted_documents:
+            documents = (*(provider_call.documents or ()), *quoted_documents)
+            provider_call = replace(provider_call, documents=documents)
+        yield provider_call
+    if quoted_elsewhere:
         yield ProviderCall(
             _CITED,
-            documents=tuple(parts_of_others),
-            n_unread=len(parts_of_others),
+            documents=tuple(quoted_elsewhere),
+            n_without_text=len(quoted_elsewhere),
             remedy=UNKNOWN_DOCUMENT,
         )
 
@@ -126,9 +132,10 @@ def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[Provid
 def _new_quotes_by_source(
     call: Node, evidence: ProviderEvidence
 ) -> dict[tuple[str, ...], list[str]]:
-    """The cited words that stand neither in the prompt nor in what was found.
+    """Collect the quotes that stand neither in the prompt nor in what was found.
 
-    Texts are compared by their letters alone.
+    A quote from the prompt cites what the application itself showed. Texts are compared
+    by their letters alone.
 
     Returns:
         The quotes by the names of their source, in the order of the citations.
@@ -154,15 +161,15 @@ def _is_known(annotation: Annotation, known_letters: Sequence[bytes]) -> bool:
     return any(letters in text_letters for text_letters in known_letters)
 
 
-def _place_of_search_that_names(
+def _index_of_search_that_names(
     names: Sequence[str], calls: Sequence[ProviderCall]
 ) -> int | None:
-    """The place of the search that names a source and has not all of its text.
+    """Find the first search that names a source and has sources without a text.
 
     None if no search does.
     """
-    for place, provider_call in enumerate(calls):
+    for index, provider_call in enumerate(calls):
         names_source = not provider_call.source_names.isdisjoint(names)
-        if provider_call.searches and provider_call.n_unread and names_source:
-            return place
+        if provider_call.searches and provider_call.n_without_text and names_source:
+            return index
     return None

@@ -1,9 +1,11 @@
 """What the provider of a model searched while the model answered, read from its reply. Pure.
 
 A provider may search files or the web inside one call of a model, and the reply names
-what was found in a shape of the provider's own. The shapes are read from plain
-dictionaries. No payload raises: what has no known shape is left out, and a search whose
-texts are not there is counted as unread.
+what was found in a form of the provider's own. OpenAI writes ``{"type":
+"file_search_call", "queries": ["lamp"], "results": [{"filename": "a.txt", "text":
+"Anna lit the lamp."}]}``. The forms are read from plain dictionaries. No reply raises
+an error: a block of an unknown form is left out, and a search without its texts counts
+as a source without a text.
 """
 
 from __future__ import annotations
@@ -61,8 +63,9 @@ _TELLING_KEYS = (
 )
 # Where a chunk of Gemini's grounding metadata holds its source.
 _SOURCES_OF_CHUNKS = ("retrieved_context", "web", "maps", "image")
-# Beginnings of names of blocks and tools that look for tools, or list them.
-_ABOUT_TOOLS = ("tool_search", "mcp_list_tools")
+# Beginnings of names of blocks and tools that search for tools or list them: what they
+# return are tools that the model may call, and no evidence.
+_SEARCHES_FOR_TOOLS = ("tool_search", "mcp_list_tools")
 # Tools of OpenAI that search, as a response lists them.
 _SEARCHING_TOOLS = ("file_search", "web_search")
 _FAILED = ("failed", "error")
@@ -155,7 +158,8 @@ class _ReplyBeingRead:
         doubts: What is uncertain, in words.
         whole_text: The text of the reply, where it is told as one.
         text_of_blocks: The text of the blocks that were read so far.
-        ids_about_tools: The ids of searches for tools: they bring no evidence.
+        ids_of_tool_searches: The ids of calls that only searched for tools, and so
+            returned no evidence.
     """
 
     call_by_key: dict[str, CallBeingRead] = field(default_factory=dict)
@@ -164,7 +168,7 @@ class _ReplyBeingRead:
     doubts: list[str] = field(default_factory=list)
     whole_text: str = ""
     text_of_blocks: str = ""
-    ids_about_tools: set[str] = field(default_factory=set)
+    ids_of_tool_searches: set[str] = field(default_factory=set)
 
     @property
     def text(self) -> str:
@@ -200,7 +204,7 @@ class _ReplyBeingRead:
             depth: How many levels of blocks inside it are read.
         """
         kind = block.get("type")
-        if not isinstance(kind, str) or kind.startswith(_ABOUT_TOOLS):
+        if not isinstance(kind, str) or kind.startswith(_SEARCHES_FOR_TOOLS):
             return
         read_block_of_kind = _READERS.get(kind)
         if read_block_of_kind is not None:
@@ -284,16 +288,23 @@ class _ReplyBeingRead:
         if block.get("error"):
             call.error = as_text(block["error"]) or "the tool failed"
 
-    def read_wish(self, block: Fields) -> None:
-        """Read which tool of the provider the model asked for; its result has a block of its own."""
+    def read_tool_request(self, block: Fields) -> None:
+        """Read a model's request for a tool of its provider; the result has a block of its own.
+
+        The tool becomes a call, with what it was asked. A tool that only searches for
+        other tools does not: its id is kept, so that its result is passed over.
+        """
         kind = str(block.get("type"))
         name = _name_of_tool(block) or _UNNAMED
-        if name.startswith(_ABOUT_TOOLS):
-            self.ids_about_tools.add(str(block.get("id")))
+        if name.startswith(_SEARCHES_FOR_TOOLS):
+            self.ids_of_tool_searches.add(str(block.get("id")))
             return
         call = self.call(block.get("id"), name, remedies.remedy_of_tool(name, kind))
-        is_of_a_server = kind == "mcp_tool_use" or block.get("name") == "remote_mcp"
-        call.searches = is_name_of_search(name) and not is_of_a_server
+        # a tool of a remote server returns a text, whatever its name
+        is_of_remote_server = (
+            kind == "mcp_tool_use" or block.get("name") == "remote_mcp"
+        )
+        call.searches = is_name_of_search(name) and not is_of_remote_server
         arguments = block.get("input", block.get("args"))
         if isinstance(arguments, Mapping):
             call.add_queries(arguments)
@@ -301,11 +312,14 @@ class _ReplyBeingRead:
                 call.queries.append(as_json(arguments))
 
     def read_result(self, block: Fields) -> None:
-        """Read what a tool of the provider returned."""
+        """Read what a tool of the provider returned, into the call that it belongs to."""
         provider_id = str(block.get("tool_use_id", block.get("tool_call_id")))
-        if provider_id in self.ids_about_tools:
-            return
-        call = self.call_by_key.get(provider_id) or self._call_of_result(block)
+        if provider_id in self.ids_of_tool_searches:
+            return  # tools that the model may call, and no evidence
+        call = self.call_by_key.get(provider_id)
+        if call is None:
+            # the reply holds the result alone, without the request
+            call = self._call_of_result(block)
         if call.is_answered:  # the same block was read in another place
             return
         returned = block.get("output", block.get("content"))
@@ -320,16 +334,17 @@ class _ReplyBeingRead:
             call.add_output(returned)
 
     def _call_of_result(self, block: Fields) -> CallBeingRead:
-        """A call of which only the result stands in the reply."""
+        """Make a call of a result whose request is not in the reply."""
         kind = str(block.get("type"))
-        # what LangChain made its standard block of
-        first_kind = inner_object(block, "extras").get("block_type")
-        told_kind = first_kind if isinstance(first_kind, str) else kind
-        name = told_kind.removesuffix("_tool_result")
-        if told_kind == "server_tool_result":
+        # LangChain keeps the provider's own kind of block here
+        provider_kind = inner_object(block, "extras").get("block_type")
+        if isinstance(provider_kind, str):
+            kind = provider_kind
+        name = kind.removesuffix("_tool_result")
+        if kind == "server_tool_result":
             name = _UNNAMED
         provider_id = block.get("tool_use_id", block.get("tool_call_id"))
-        call = self.call(provider_id, name, remedies.remedy_of_tool(name, told_kind))
+        call = self.call(provider_id, name, remedies.remedy_of_tool(name, kind))
         call.searches = is_name_of_search(name)
         return call
 
@@ -375,23 +390,23 @@ class _ReplyBeingRead:
             self._add_annotation(annotation)
 
     def read_documents_of_cohere(self, place: Fields) -> None:
-        """Read the documents that Cohere was given, and what it cites of them."""
-        read = documents_of_cohere(place)
-        if read is None:
+        """Read the documents that a model of Cohere was given, and what it cites of them."""
+        cohere = documents_of_cohere(place)
+        if cohere is None:
             return
-        for annotation in read.annotations:
+        for annotation in cohere.annotations:
             self._add_annotation(annotation)
-        if not read.documents and not read.unread:
-            return  # it cites tools of the application alone
+        if not cohere.documents and not cohere.ids_without_text:
+            return  # it cites only the outputs of tools of the application
         call = self.call("documents of Cohere", "documents")
         if call.is_answered:  # the same documents were read in another place
             return
         call.searches = False
         call.is_answered = True
-        call.documents += read.documents
-        for source_id in read.unread:
+        call.documents += cohere.documents
+        for source_id in cohere.ids_without_text:
             call.add_address((source_id,))
-        if not read.are_all:
+        if not cohere.lists_all_documents:
             self.doubts.append(remedies.COHERE_CITED)
 
     def read_listed_results(self, place: Fields) -> None:
@@ -514,9 +529,9 @@ _READERS: Mapping[str, Callable[[_ReplyBeingRead, Fields], None]] = {
     "web_search_call": _ReplyBeingRead.read_web_search,
     "code_interpreter_call": _ReplyBeingRead.read_tool,
     "mcp_call": _ReplyBeingRead.read_tool,
-    "server_tool_use": _ReplyBeingRead.read_wish,  # of Anthropic
-    "server_tool_call": _ReplyBeingRead.read_wish,  # of LangChain
-    "mcp_tool_use": _ReplyBeingRead.read_wish,  # of Anthropic
+    "server_tool_use": _ReplyBeingRead.read_tool_request,  # of Anthropic
+    "server_tool_call": _ReplyBeingRead.read_tool_request,  # of LangChain
+    "mcp_tool_use": _ReplyBeingRead.read_tool_request,  # of Anthropic
     "tool_reference": _ReplyBeingRead.read_reference,
 }
 
