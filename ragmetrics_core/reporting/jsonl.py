@@ -232,29 +232,31 @@ def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
     """
     judges: dict[str, None] = {}  # dictionaries of None: sets that keep the order
     models: dict[str, None] = {}
-    signatures_by_metric: dict[str, dict[str, Signature]] = {}  # each by its text
+    # by metric its different signatures, each by its text
+    signatures_by_metric: dict[str, dict[str, Signature]] = {}
     for row in rows:
         models.update(dict.fromkeys(row.usage.models))
-        for name, result in row.results.items():
+        for metric, result in row.results.items():
             if result.judge:
                 judges[result.judge] = None
             if result.signature is not None:
                 signature = result.signature.without_judge()
-                signature_by_text = signatures_by_metric.setdefault(name, {})
+                signature_by_text = signatures_by_metric.setdefault(metric, {})
                 signature_by_text[str(signature)] = signature
     notes = []
-    first_signatures: dict[str, Signature] = {}
-    for name, signature_by_text in signatures_by_metric.items():
-        first_signatures[name] = next(iter(signature_by_text.values()))
-        if len(signature_by_text) > 1:
+    first_signature_by_metric: dict[str, Signature] = {}
+    for metric, signature_by_text in signatures_by_metric.items():
+        different_signatures = list(signature_by_text.values())
+        first_signature_by_metric[metric] = different_signatures[0]
+        if len(different_signatures) > 1:
             notes.append(
-                f"{name} was measured in {len(signature_by_text)} ways in these rows:"
-                " its numbers are over all of them"
+                f"{metric} was measured in {len(different_signatures)} ways in these"
+                " rows: its numbers are over all of them"
             )
     return RunFacts(
         judges=tuple(judges),
         models=tuple(models),
-        metrics=first_signatures,
+        metrics=first_signature_by_metric,
         notes=tuple(notes),
     )
 

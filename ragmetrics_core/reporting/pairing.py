@@ -419,12 +419,10 @@ class Matched(Frozen):
         )
 
     def parts(self, by: GroupBy) -> Iterator[Part]:
-        """Yield all pairs of rows, then those of each slice.
+        """Yield all pairs of rows, then the pairs of each slice.
 
-        A slice is the samples with one value of a key. A pair belongs to the slice that
-        the first run names, else to that of the second. Samples without the key are a
-        slice of their own, as in a summary. A slice whose rows all lack a partner in
-        the other run has no pairs.
+        A slice is the samples with one value of a key, such as a language. Samples
+        without the key are a slice of their own, as in a summary.
 
         Args:
             by: What tells the key of a sample, see ``group_of``; None for no slices.
@@ -436,14 +434,17 @@ class Matched(Frozen):
             return
         key_name = by if isinstance(by, str) else "a key"
         slice_without_key = f"without {key_name}"
+        # how many rows of a slice lack a partner in the other run
         n_alone_by_slice: Counter[str] = Counter()
         for row in rows_alone:
             if row.sample is not None:
                 slice_name = group_of(row.sample, by) or slice_without_key
                 n_alone_by_slice[slice_name] += 1
+        # a slice of which no row has a partner has no pairs
         pairs_by_slice: dict[str, list[Pair]] = {name: [] for name in n_alone_by_slice}
         for pair in self.pairs:
             first_key, second_key = _keys_of(pair, by)
+            # the first run decides, if the runs name different slices
             slice_name = first_key or second_key or slice_without_key
             pairs_by_slice.setdefault(slice_name, []).append(pair)
         for slice_name, pairs in sorted(pairs_by_slice.items()):
@@ -452,7 +453,7 @@ class Matched(Frozen):
 
 
 def _keys_of(pair: Pair, by: GroupBy) -> tuple[str | None, str | None]:
-    """The slice that each run names for a sample; None where it names none."""
+    """Return the slice that each run names for a sample; None where it names none."""
     before, after = pair
     return group_of(before.sample, by), group_of(after.sample, by)
 

@@ -498,12 +498,14 @@ def _cluster_number(group: str | None, clustered: bool) -> int:
     return hash(group) & sys.maxsize  # never negative
 
 
-def _n_uncertain(cells: Mapping[str, Any], is_scored: Any) -> int:
+def _n_uncertain(column_by_field: Mapping[str, Any], is_scored: Any) -> int:
     """How many scores of the embedded judge say that they are uncertain."""
     from pyarrow import array, compute
 
-    says_uncertain = compute.starts_with(cells["reason"], pattern="uncertain: ")
-    by_embedded_judge = compute.is_in(cells["judge"], array(EMBEDDED))
+    says_uncertain = compute.starts_with(
+        column_by_field["reason"], pattern="uncertain: "
+    )
+    by_embedded_judge = compute.is_in(column_by_field["judge"], array(EMBEDDED))
     is_said = compute.and_(is_scored, says_uncertain)
     n_uncertain: int = compute.and_(is_said, by_embedded_judge).true_count
     return n_uncertain
@@ -519,7 +521,10 @@ def _add_useful(tally: MetricTally, n_useful: Any) -> None:
 
 
 def _add_results(
-    tally: MetricTally, cells: Mapping[str, Any], status: Any, cluster_numbers: Any
+    tally: MetricTally,
+    column_by_field: Mapping[str, Any],
+    status: Any,
+    cluster_numbers: Any,
 ) -> None:
     """Add one metric's results, of many rows at once, to the metric's counts.
 
@@ -527,7 +532,7 @@ def _add_results(
 
     Args:
         tally: The counts, which are changed.
-        cells: The columns of the metric's results, by the name of the field.
+        column_by_field: The columns of the metric's results, by the name of the field.
         status: The status of each row: scored, undefined or failed; "bad" for a row
             that is no sample, and null where the metric was not judged.
         cluster_numbers: For each row the number of the cluster that it belongs to.
@@ -539,23 +544,40 @@ def _add_results(
     is_undefined = compute.equal(status, "undefined").fill_null(False)
     # failed, bad, or not judged: a score that might have been anything
     is_unknown = compute.invert(compute.or_(is_scored, is_undefined))
-    tally.scores.extend(cells["value"].filter(is_scored).to_pylist())
-    _add_useful(tally, cells["useful"].filter(is_scored))
-    tally.n_uncertain += _n_uncertain(cells, is_scored)
+    tally.scores.extend(column_by_field["value"].filter(is_scored).to_pylist())
+    _add_useful(tally, column_by_field["useful"].filter(is_scored))
+    tally.n_uncertain += _n_uncertain(column_by_field, is_scored)
     clusters_of_scored = cluster_numbers.filter(is_scored)
     tally.clusters_of_scored.extend(clusters_of_scored.to_pylist())
     clusters_of_unknown = cluster_numbers.filter(is_unknown)
     tally.clusters_of_unknown.extend(clusters_of_unknown.to_pylist())
-    undefined_codes = cells["code"].filter(is_undefined)
+    tally.n_not_judged += status.null_count
+    _add_reasons(tally, column_by_field, is_failed, is_undefined)
+
+
+def _add_reasons(
+    tally: MetricTally,
+    column_by_field: Mapping[str, Any],
+    is_failed: Any,
+    is_undefined: Any,
+) -> None:
+    """Count why rows have no score, and keep the first reason of each kind.
+
+    Args:
+        tally: The counts, which are changed.
+        column_by_field: The columns of the metric's results, by the name of the field.
+        is_failed: Of each row, whether the metric failed.
+        is_undefined: Of each row, whether the metric is undefined.
+    """
+    undefined_codes = column_by_field["code"].filter(is_undefined)
     tally.n_undefined_by_code.update(_counts_by_value(undefined_codes))
-    error_types = cells["type"].filter(is_failed)
+    error_types = column_by_field["type"].filter(is_failed)
     tally.n_failed_by_type.update(_counts_by_value(error_types))
-    reasons = cells["reason"]
+    reasons = column_by_field["reason"]
     if not tally.first_failure:
         tally.first_failure = _first_reason(reasons, is_failed)
     if not tally.first_undefined_reason:
         tally.first_undefined_reason = _first_reason(reasons, is_undefined)
-    tally.n_not_judged += status.null_count
 
 
 def _first_reason(reasons: Any, is_wanted: Any) -> str:
