@@ -93,7 +93,7 @@ def _sentences_on_metrics(
     if only_failed:
         yield f"Failed on every row that it applies to: {', '.join(only_failed)}."
     if any(kind in _KINDS_WITH_PROBABILITIES for kind in kinds):
-        yield from _origins(rows, run)
+        yield from _sentences_on_origins(rows, run)
 
 
 def _sentence_on_judges(summary: Summary, run: RunFacts) -> str:
@@ -116,14 +116,14 @@ def _definition(name: str, run: RunFacts) -> str:
     for kind in _kinds_of_judges(run):
         if kind == "cascade":
             continue
-        definition = _as_judged(name, kind, settings)
+        definition = _definition_for_kind(name, kind, settings)
         if kind == "model" and polls:
             definition += f", {polls} polls at most"
         by_kind.append(definition)
     return ". ".join(dict.fromkeys(by_kind))
 
 
-def _as_judged(name: str, kind: str, settings: Mapping[str, str]) -> str:
+def _definition_for_kind(name: str, kind: str, settings: Mapping[str, str]) -> str:
     """Look up the definition of a metric for one kind of judge and the metric's settings.
 
     The usual definition is that in the table of ``methods.toml`` which has the name of
@@ -152,7 +152,7 @@ def _as_judged(name: str, kind: str, settings: Mapping[str, str]) -> str:
     return definition
 
 
-def _origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterator[str]:
+def _sentences_on_origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterator[str]:
     """Yield for each metric and judge how many probabilities come from each origin.
 
     The origin of a probability is the token of a verdict, the share of polls (the same

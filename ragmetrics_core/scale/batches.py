@@ -446,20 +446,20 @@ class ParkingStore(SqliteStore):
     async def look_at_batches(
         self, collect: bool = True, cancel: bool = False
     ) -> dict[str, dict[str, Any]]:
-        """Ask the services how their batches stand, and keep the answers of those that ended.
+        """Ask the services how their batches stand, and store the answers of ended ones.
 
         Batches at addresses of no model here are left alone, and listed in
         ``address_by_foreign_batch``.
 
         Args:
-            collect: Whether the answers of those that have ended are kept.
-            cancel: Whether those that have not ended are ended.
+            collect: Whether the answers of ended batches are stored.
+            cancel: Whether batches that have not ended are cancelled.
 
         Returns:
             What the service says of each batch, by its token.
 
         Raises:
-            BatchFailed: If one that is collected was refused or cancelled.
+            BatchFailed: If a batch whose answers are stored was refused or cancelled.
             JudgeError: If a service cannot be asked.
         """
         states: dict[str, dict[str, Any]] = {}

@@ -159,7 +159,9 @@ def _evidence_fields(shape: type[BaseModel]) -> dict[str, Any]:
 
 
 def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
-    """Return the facts of a row that a summary needs, so that it need read no texts.
+    """Return the facts of a row that a summary needs beside its metrics.
+
+    With these columns a summary reads no text of a sample.
 
     ``problem`` says why the row is no sample, and is None for a sample. ``unfinished``
     is what was paid for metrics that a limit cut off. A row that is no sample has only

@@ -165,7 +165,7 @@ def certify(
         raise InputError("a threshold needs labels to be certified")
     pairs = [(float(score), bool(label)) for score, label in labelled]
     steps = _steps(pairs, [float(score) for score in scores])
-    index_of_first_test = _start(steps, len(labelled), target)
+    index_of_first_test = _index_of_first_test(steps, len(labelled), target)
     certified_step = _lowest_certified(steps[index_of_first_test:], target)
     if certified_step is not None:
         return Certified(target=target, samples=len(scores), step=certified_step)
@@ -221,7 +221,7 @@ def _steps(
     return steps
 
 
-def _start(steps: Sequence[Step], n_labels: int, target: float) -> int:
+def _index_of_first_test(steps: Sequence[Step], n_labels: int, target: float) -> int:
     """Return the index of the first threshold to test.
 
     It is the number of thresholds if the labels are too few for any.

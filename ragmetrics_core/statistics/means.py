@@ -96,12 +96,14 @@ def mean_interval(
     *,
     bootstrap: bool = False,
 ) -> Interval | None:
-    """95 % confidence interval for the mean score of this judge on samples like these.
+    """Compute the 95 % interval of the mean score of this judge on samples like these.
 
-    A cluster is a group of scores that are not independent, such as those on questions
-    about one document. Where all scores stand alone and are 0 or 1, the interval is
-    Wilson's. Otherwise it is the t interval after adding two scores (or clusters of
-    average size) at 0 and two at 1, cut to [0, 1]. Equal scores never give zero width.
+    A cluster is a group of scores that are not independent, such as scores on questions
+    about one document.
+
+    - If all scores are 0 or 1, and no two are of one cluster, the interval is Wilson's.
+    - Else it is the t interval after adding two scores (or clusters of average size) at
+      0 and two at 1, cut to [0, 1]. Equal scores never give zero width.
 
     Args:
         values: Scores in [0, 1], in any order.
@@ -180,17 +182,19 @@ def padded_t_interval(
     added: int,
     level: float = 0.95,
 ) -> Interval:
-    """The t interval of a mean over clusters, with clusters added at both ends.
+    """Compute the t interval of a mean over clusters, with made-up clusters added.
 
-    A cluster is a group of values that are not independent. The clusters that are added
-    widen the interval, so that it holds the true mean often enough near an end and with
-    few clusters: at least .92 of the times. Resampling clusters does so .66 of the times
-    with 10 clusters at mean .95, and .89 with 50
+    A cluster is a group of values that are not independent. The added clusters have the
+    lowest and the highest value of the scale, and widen the interval. Without them it
+    would hold the true mean too seldom near an end of the scale, and with few clusters.
+    With them it holds it at least .92 of the times; resampling clusters does so .66 of
+    the times with 10 clusters at mean .95, and .89 with 50
     (``benchmarks/simulated_statistics.py``).
 
     Args:
         values: At least one, between the ends, in any order.
-        cluster_numbers: As in ``mean_interval``.
+        cluster_numbers: The number of each value's cluster, negative for a value that
+            is a cluster of its own; empty if all are.
         ends: The lowest and the highest value of the scale, to which the interval is
             cut.
         added: How many clusters are added at each end, each of average size.
@@ -235,9 +239,9 @@ def _design_effect(values: Sequence[float], error: float) -> float | None:
 def sum_clusters(
     values: Sequence[float], cluster_numbers: Sequence[int]
 ) -> tuple["array[float]", "array[float]"]:
-    """The sum and the size of each cluster of values, as two arrays of one order.
+    """Return the sum and the size of each cluster, as two arrays in the same order.
 
-    The cluster of a value is the one of its number; a value with a negative number is a
+    Values of one cluster have the same number; a value with a negative number is a
     cluster of its own. The values are grouped part by part, which takes some 30 bytes
     per value where one dictionary of all would take hundreds.
     """
@@ -288,7 +292,7 @@ def _parts_by_cluster(
 def ratio_mean(
     sums: Sequence[float], sizes: Sequence[float], added: Sequence[float] = ()
 ) -> tuple[float, float, int]:
-    """The mean of all values, its standard error over clusters, and degrees of freedom.
+    """Compute the mean of all values and its standard error over clusters.
 
     The mean is a ratio, the sum of all values over their number. Its error follows from
     how far each cluster's sum is from the mean times the cluster's size. The error is 0
@@ -326,7 +330,7 @@ def ratio_mean(
 
 @lru_cache(maxsize=1024)
 def t_quantile(share: float, freedom: int) -> float:
-    """A quantile of Student's t distribution: the t below which a share of it lies.
+    """Compute a quantile of Student's t: the t below which a share of it lies.
 
     It has nine right digits from share 0.6 on. It is computed here, without scipy,
     because an interval must not depend on what is installed.
@@ -352,13 +356,13 @@ def t_quantile(share: float, freedom: int) -> float:
     t = NormalDist().inv_cdf(share)  # the normal quantile is below that of t
     while t - previous > 1e-12 * t:
         density = density_at_0 * (1 + t * t / freedom) ** exponent
-        share_missing = share_within - _within(t, freedom)
+        share_missing = share_within - _share_within(t, freedom)
         previous = t
         t += share_missing / (2 * density)  # 2: both sides grow
     return t
 
 
-def _within(t: float, freedom: int) -> float:
+def _share_within(t: float, freedom: int) -> float:
     """The share of Student's t distribution between −t and t: P(|T| < t).
 
     It is a finite sum of powers of cos θ with θ = arctan(t / √ν), for ν degrees of

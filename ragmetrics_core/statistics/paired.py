@@ -71,10 +71,11 @@ def one_sided_bounds(
 def permutation(
     differences: Sequence[float], cluster_numbers: Sequence[int], *, seed: int = 0
 ) -> Permuted:
-    """Two-sided permutation test that the mean difference of pairs is zero.
+    """Test whether the mean difference of pairs is zero, by permutations of signs.
 
-    If it is, each difference could as well have the other sign. So the p-value is the
-    share of sign patterns under which the sum is at least as far from zero as observed.
+    If it is zero, each difference could as well have the other sign. So the p-value is
+    the share of sign patterns under which the sum is at least as far from zero as
+    observed.
     The differences of a cluster (pairs that are not independent) flip together.
 
     Args:
