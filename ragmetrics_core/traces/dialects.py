@@ -25,7 +25,7 @@ from ragmetrics_core.traces.values import (
 DIALECTS: dict[str, dict[str, Any]] = tomllib.loads(
     files(__package__).joinpath("dialects.toml").read_text("utf-8")
 )
-_PLACE = re.compile(r"-?\d+")
+_INDEX = re.compile(r"-?\d+")
 _KINDS = {
     mark: cast("Kind", kind)
     for kind, marks in DIALECTS.pop("kinds").items()
@@ -192,17 +192,22 @@ def _text_or_messages(messages: tuple[Message, ...]) -> Any:
 
 
 def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
-    """Read a span by the names that one dialect has for the fields of a reading.
+    """Read a span by the attribute names of one dialect.
 
     Args:
         attributes: The attributes of the span.
-        names: Of each field the names of the attributes that may hold it.
+        names: The dialect: for each field of a ``Reading`` the names of the attributes
+            that may hold the field. Under "mark" stands the name of the attribute that
+            tells the dialect.
     """
     fields = _Fields(attributes, names)
-    # The span of a run may hold all messages of the run. Those up to the question are
-    # what the run was given.
+    # The span of a run may hold all messages of the run (its transcript), and say after
+    # how many earlier messages the run begins. The messages up to the question are what
+    # the run was given.
     transcript = messages_in(fields.values("transcript"))
-    messages_given = _until_asked(transcript, fields.first_value("transcript_start"))
+    messages_given = _messages_up_to_question(
+        transcript, fields.first_value("transcript_start")
+    )
     # What the application itself says of the run, for ragmetrics.
     metadata = mapping(plain(attributes.get("metadata")))
     user_fields = metadata.get("ragmetrics") or fields.first_value("user_fields")
@@ -259,7 +264,9 @@ class _Fields:
         return _documents(self.attributes, self.names.get(field_name, ()))
 
 
-def _until_asked(transcript: Sequence[Message], start: object) -> tuple[Message, ...]:
+def _messages_up_to_question(
+    transcript: Sequence[Message], start: object
+) -> tuple[Message, ...]:
     """The messages of a run's transcript up to the one in which the user asked.
 
     Args:
@@ -303,13 +310,16 @@ def _value(attributes: Mapping[str, Any], name: str) -> Any:
 def _nest(leaves: Mapping[str, Any]) -> Any:
     """Build a mapping or a list from its leaves.
 
+    ``{"0.role": "user", "0.content": "Hi"}`` becomes a list of one mapping.
+
     Args:
         leaves: Each leaf by its path, such as ``0.role``. An empty path stands for the
             whole value.
 
     Returns:
-        A list where the first parts of all paths are numbers; its elements are in the
-        order of these numbers, without those of numbers below 0. Else a mapping.
+        A list if the first parts of all paths are whole numbers, else a mapping. The
+        elements of a list are in the order of the numbers; elements with numbers below
+        0 are left out.
     """
     if "" in leaves:
         return leaves[""]
@@ -318,10 +328,10 @@ def _nest(leaves: Mapping[str, Any]) -> Any:
         branch, _, rest = path.partition(".")
         leaves_by_branch[branch][rest] = value
     branches = {key: _nest(part) for key, part in leaves_by_branch.items()}
-    places = [key for key in branches if key.isdecimal()]
-    is_list = bool(places) and all(_PLACE.fullmatch(key) for key in branches)
+    indices = [key for key in branches if key.isdecimal()]  # "-1" is not decimal
+    is_list = bool(indices) and all(_INDEX.fullmatch(key) for key in branches)
     if is_list:
-        return [branches[key] for key in sorted(places, key=int)]
+        return [branches[key] for key in sorted(indices, key=int)]
     return branches
 
 

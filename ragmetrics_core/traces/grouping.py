@@ -68,11 +68,12 @@ class Lines:
     Args:
         source: A path or several, ``-`` for standard input; else values that hold
             spans.
-        largest: Bytes of memory that one line may take.
+        max_bytes: Bytes of memory that one line, or all spans of one trace, may take.
     """
 
-    def __init__(self, source: Source, largest: int = 256 * 2**20) -> None:
-        self.largest = largest
+    def __init__(self, source: Source, max_bytes: int = 256 * 2**20) -> None:
+        """Note where the lines stand; files are opened when they are read."""
+        self.max_bytes = max_bytes
         sources = [source] if isinstance(source, (str, Path)) else list(source)
         self.paths = [Path(path) for path in sources if isinstance(path, (str, Path))]
         # A source is either files or values of JSON that have been read already.
@@ -85,7 +86,7 @@ class Lines:
             self.piped = _spool(sys.stdin.buffer)
             weakref.finalize(self, self.piped.close)
         self._files: list[BufferedReader] = []  # while they are open
-        # spans of the lines that were read last, since traces share lines
+        # spans of the lines that were read last: the next trace may stand there as well
         self._spans_of_recent_lines: dict[Place, list[Span]] = {}
 
     @contextmanager
@@ -127,7 +128,7 @@ class Lines:
         A line that is not long is its only part.
         """
         if length > _LONG:
-            most = self.largest // _PLACE
+            most = self.max_bytes // _PLACE
             parts = elements(file, offset, length, most=most)
             if parts:
                 return parts
@@ -139,7 +140,7 @@ class Lines:
         Those of the latest lines are remembered, unless the lines are long.
 
         Raises:
-            TooLarge: If the line would take more memory than ``largest`` bytes.
+            TooLarge: If the line would take more memory than ``max_bytes``.
         """
         if place not in self._spans_of_recent_lines:
             _, _, length = place
@@ -162,16 +163,16 @@ class Lines:
         """
         if self.values:
             return list(spans_in(self.values[offset]))
-        most = max(self.largest, _LONG)  # a usual line is read under any limit
+        most = max(self.max_bytes, _LONG)  # a usual line is read under any limit
         if length > most:
             raise TooLarge(length, most)
         file = self._files[file_number]
         file.seek(offset)
         text = file.read(length)
         if length > _LONG:
-            n_bytes_once_read = _weight(text)
-            if n_bytes_once_read > most:
-                raise TooLarge(n_bytes_once_read, most)
+            needed = _n_bytes_once_read(text)
+            if needed > most:
+                raise TooLarge(needed, most)
         return list(spans_in(json_value(text)))
 
 
@@ -198,7 +199,7 @@ class TooLarge(Exception):
         )
 
 
-def _weight(text: bytes) -> int:
+def _n_bytes_once_read(text: bytes) -> int:
     """Bytes that a text of JSON takes once it is read, nearly.
 
     Each value and each field is an object.
@@ -210,11 +211,12 @@ def _weight(text: bytes) -> int:
 def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
     """Yield where the JSON values of a file stand: offset and length of each.
 
-    A value is one line. In an indented file it is several lines, up to the one that
-    closes what the first one opened. The caller may read other parts of the file
-    between two values.
+    Usually each line is a value. In an indented file a value is several lines, up to
+    the line that closes what the first one opened. The caller may read other parts of
+    the file between two values.
     """
-    # b"" where every line is a value of its own: each line begins with nothing
+    # How the line begins that ends a value. It is empty where each line is a value:
+    # every line begins with an empty text.
     closing_start = _start_of_closing_line(file)
     file.seek(0)
     length = 0  # bytes of the value so far
@@ -227,7 +229,7 @@ def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
         is_at_line_start = piece.endswith(b"\n")  # for the next piece
         is_blank = not piece.strip()
         if length == 0 and is_blank:
-            continue
+            continue  # blank lines between values belong to none
         length += len(piece)
         ends_value = is_at_line_start and closes_value
         if ends_value:
@@ -278,7 +280,7 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
         _write_index(index, lines)
         for trace, _, size in index.execute(_TRACES_AS_THEY_ENDED):
             is_linked = index.execute(_IS_LINKED, (trace,)).fetchone() is not None
-            if size > lines.largest:
+            if size > lines.max_bytes:
                 yield trace, None, is_linked
             else:
                 places = index.execute(_LINES_OF_TRACE, (trace,)).fetchall()
@@ -362,12 +364,15 @@ def _index_line(
     linked_traces: list[tuple[str]] = []
     for span in spans:
         has_valid_trace = _is_text(span.trace)
+        # a span that could not be read has no id
         if not span.id or not has_valid_trace:
             lines.unreadable.append(UnreadableSpan(number, span.trace))
-        # a span without an id stands in the index: its trace is then unreadable
-        if span.trace and has_valid_trace:
-            rows.append((span.trace, span.end, length_per_span, *place))
-            linked_traces += [(name,) for name in span.links if _is_text(name)]
+        if not span.trace or not has_valid_trace:
+            continue
+        # An unreadable span of a known trace is indexed, too: ``calls_of`` finds it
+        # among the spans of the trace, and takes the whole trace for unreadable.
+        rows.append((span.trace, span.end, length_per_span, *place))
+        linked_traces += [(name,) for name in span.links if _is_text(name)]
     index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows)
     index.executemany("INSERT OR IGNORE INTO links VALUES (?)", linked_traces)
 
@@ -382,12 +387,12 @@ def _is_text(name: str) -> bool:
 
 
 def _spans_of_trace(trace: str, lines: Lines, places: Sequence[Place]) -> list[Span]:
-    """Read the spans of a trace, each once.
+    """Read the spans of a trace, each id once.
 
     Several records may tell of one span, such as the span itself and the log events
     that hold its messages; they become one. Where two records contradict each other,
-    two calls have the same id. A span without an id then says that the trace cannot be
-    read.
+    two calls have the same id. Then a span without an id is added, by which
+    ``calls_of`` knows that the trace cannot be read.
 
     Args:
         trace: The id of the trace.
@@ -398,7 +403,10 @@ def _spans_of_trace(trace: str, lines: Lines, places: Sequence[Place]) -> list[S
     for span in chain.from_iterable(lines.parse(place) for place in places):
         if span.trace != trace:  # the line holds spans of other traces, too
             continue
-        earlier = span_by_id.get(span.id, span)
+        earlier = span_by_id.get(span.id)
+        if earlier is None:
+            span_by_id[span.id] = span
+            continue
         span_by_id[span.id] = _merge(earlier, span)
         if _contradict(earlier, span):
             span_by_id[""] = Span(trace, "", name="unreadable")

@@ -37,7 +37,7 @@ _ANSWER_SOCKETS = (
     "response",
 )
 # Objects as ``repr`` begins them, perhaps cut; "Document(s) required: ..." is a text.
-_WRITTEN = re.compile(
+_REPR_OF_OBJECT = re.compile(
     r"(?:ChatMessage|GeneratedAnswer|ExtractedAnswer|Document)\((?:\w*\Z|\w+=|[A-Z]\w*\()"
 )
 _DOCUMENT_CLASS = "haystack.dataclasses.document.Document"
@@ -125,6 +125,8 @@ class _Trace:
             self._read_retriever(reading, inputs)
         elif is_outermost and only_builds_index:
             reading.kind = "ignored"
+        # An output that is a text has no sockets to read. If the instrumentation calls
+        # the run an agent, the text stays as its answer.
         elif is_outermost and not isinstance(reading.output, str):
             self._read_run(reading, inputs, outputs)
         elif reading.kind == "step":
@@ -199,9 +201,11 @@ class _Trace:
     def _answer(self, outputs: Mapping[str, Any]) -> Any:
         """Tell what a run answered: its answers, else the one text that it returned.
 
-        Several answers are a tuple. It is None where the outputs do not tell the
-        answer. Where they show that no model wrote it, the replies of all models are
-        dropped: no reply may then stand for the answer.
+        Returns:
+            The text of a single answer, several answers as a tuple, or None where the
+            outputs do not tell the answer. If they show that the run ended with no
+            model's reply, the replies of all models are dropped as well, so that none
+            of them is taken for the answer.
         """
         if len(self._answers) == 1:
             return self._answers[0].text
@@ -215,8 +219,10 @@ class _Trace:
             is_verdict = has_several_models and len(text.split()) < 2
             if not is_verdict:
                 return text
-        if texts or has_several_models:
-            # the run ended with several texts, with a verdict or with a tool
+        # Several texts were returned, or a verdict, or several models ran and none of
+        # their texts was returned: no reply is known to be the answer.
+        no_reply_is_answer = bool(texts) or has_several_models
+        if no_reply_is_answer:
             for model in self._models:
                 model.replies = ()
         return None
@@ -323,10 +329,15 @@ def _component_type(call: Call) -> str:
 def _kind(call: Call, reading: Reading) -> Kind | None:
     """Tell what a component is: a model, retriever, reranker, tool or step.
 
-    A component is told by its name, else by the types of what it takes and gives. Only
-    Haystack's own tracing records these types. For a span of another instrumentation
-    the kind that the span names stands, with one exception: whatever returns replies is
-    a model.
+    The first of these rules that applies decides:
+
+    1. An evaluator, by its name, is ignored, and so is what the span calls so.
+    2. A builder, by its name, is a step.
+    3. What was given anything and returns replies is a model, whatever the span says.
+    4. In a span of another instrumentation than Haystack's own, what the span says.
+    5. Tools and rerankers are told by their names.
+    6. What gives documents, and takes neither documents nor replies, is a retriever.
+    7. Anything else is a step.
     """
     name = _component_type(call)
     if "Evaluator" in name or reading.kind == "ignored":
@@ -338,7 +349,8 @@ def _kind(call: Call, reading: Reading) -> Kind | None:
     takes = str(attributes.get("haystack.component.input_spec", ""))
     gives = str(attributes.get("haystack.component.output_spec", ""))
     gives_replies = "replies" in mapping(reading.output) or '"replies": ' in gives
-    if inputs and gives_replies:  # whatever the instrumentation calls it
+    # whatever the instrumentation calls it
+    if inputs and gives_replies:
         return "model"
     if not is_traced_by_haystack(call.span):
         return reading.kind
@@ -365,24 +377,31 @@ def _sockets(value: Any) -> Iterator[tuple[str, Any]]:
 def _with_objects(value: Any) -> Any:
     """Replace messages, documents and answers in a value by objects of the core.
 
-    They are told by their keys, or by the notation in which Python writes an object.
-    All else stays as it is.
+    Haystack's own tracing writes an answer as a mapping. OpenInference writes objects
+    as Python's ``repr`` does. Elements of tuples and mappings are replaced as well; all
+    else stays as it is.
     """
     if isinstance(value, tuple):
         return tuple(_with_objects(element) for element in value)
     if isinstance(value, Mapping):
-        if {"data", "query", "meta"} <= set(value):
+        # the fields that both kinds of Haystack's answers have
+        is_answer = {"data", "query", "meta"} <= set(value)
+        if is_answer:
             text = str(value["data"] or "")
-            # an answer without documents is a passage that a reader cut out of one
+            # An ExtractedAnswer is a passage that a reader cut out of one document. It
+            # has "document", where a GeneratedAnswer has "documents".
             return Answer(text, "answers", is_extracted="documents" not in value)
         return {key: _with_objects(entry) for key, entry in value.items()}
-    if isinstance(value, str) and _WRITTEN.match(value):
+    if isinstance(value, str) and _REPR_OF_OBJECT.match(value):
         return _object_of_repr(value)
     return value
 
 
 def _object_of_repr(text: str) -> Any:
-    """The object that ``repr`` wrote; None where it was cut or was extracted."""
+    """The object that ``repr`` wrote as a text.
+
+    None where the text was cut, and for a passage that a reader cut out of a document.
+    """
     answer = _ANSWER.match(text)
     if answer is not None:
         quoted = answer[1]

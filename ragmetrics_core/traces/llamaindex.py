@@ -108,15 +108,16 @@ def read(calls: Sequence[Call]) -> None:
 def put_streams_into_chats(calls: Sequence[Call]) -> list[Call]:
     """Put the spans that write streamed answers inside the chats that they answer.
 
-    A thread of LlamaIndex writes the answer of a streamed chat. Where it begins when the
-    span of the chat has ended already, its span stands beside that of the chat.
+    A thread of LlamaIndex writes the answer of a streamed chat. If the thread begins
+    after the span of the chat has ended, its span stands beside that of the chat. It is
+    moved inside if exactly one chat without an answer asked what the model of the
+    thread was shown.
 
     Args:
         calls: The outermost calls of a trace, as ``read`` left them.
 
     Returns:
-        The outermost calls now. A writer stays one of them unless exactly one chat
-        waits for an answer whose question its model was shown.
+        The outermost calls now.
     """
     outermost: list[Call] = []
     unanswered_chats: list[Call] = []
@@ -174,7 +175,7 @@ class _Trace:
     """
 
     def __init__(self, calls: Sequence[Call]) -> None:
-        # what went into each call, came out, and its method of LlamaIndex
+        # by call: what went in, what came out, and the method of LlamaIndex
         self._inputs: dict[Call, Any] = {}
         self._outputs: dict[Call, Any] = {}
         self._parse(calls)
@@ -185,14 +186,16 @@ class _Trace:
         nodes = self._all_nodes(calls)
         # read backwards, so that of several nodes with one id the first counts
         self._nodes_by_id = {node.id: node for node in reversed(nodes) if node.text}
-        # Models are shown the metadata of a node before its text. These nodes have both;
-        # they are found by their id and the text alone.
-        self._shown_nodes: dict[tuple[str | None, str], Document] = {}
+        # Models are shown the metadata of a node before its text. Some spans record the
+        # text alone, and some record both; a node with both has the text alone as its
+        # first other form. By id and text alone, these are the nodes with both.
+        self._nodes_with_metadata: dict[tuple[str | None, str], Document] = {}
         for node in nodes:
             if node.forms:
                 text_alone = node.forms[0]
-                self._shown_nodes[node.id, text_alone] = node
-        # **Chunks** are the texts of nodes that a synthesizer was given, metadata included.
+                self._nodes_with_metadata[node.id, text_alone] = node
+        # **Chunks** are the texts, metadata included, that a synthesizer (which answers
+        # from nodes) was given.
         chunks = chain.from_iterable(self._chunks_given(call) for call in calls)
         self._chunks = sorted(chunks, key=len)
         self._tool_names = self._names_of_tool_calls(calls)
@@ -200,24 +203,24 @@ class _Trace:
     def _parse(self, calls: Sequence[Call]) -> None:
         """Parse what went into each call and came out, into ``_inputs`` and ``_outputs``.
 
-        An agent's step may lack its reply. Then the reply is read from the next step,
-        which was given the reply to parse it.
+        The output of an agent's step may be missing. Then it is taken from the next
+        step, which parses the reply: that step was sent the reply as its event.
         """
         for call in calls:
             if call.reading is None:
                 continue
             inputs = call.reading.input
             output = call.reading.output
-            # the events of workflows are objects of any class
+            # a step of a workflow is given an event as "ev", and returns objects of any
+            # class; the workflow itself is given its "init_state"
             is_workflow = _has(inputs, "ev", "init_state")
             self._inputs[call] = parse_objects(inputs)
             self._outputs[call] = parse_objects(output, any_object=is_workflow)
         for call in calls:
             for step, following in pairwise(call.inside):
                 parses_reply = following.span.name.endswith(".parse_agent_output")
-                if parses_reply and step in self._outputs:
-                    output = self._outputs[step]
-                    self._outputs[step] = output or self._event(following)
+                if parses_reply and step in self._outputs and not self._outputs[step]:
+                    self._outputs[step] = self._event_sent_to(following)
 
     def _all_nodes(self, calls: Sequence[Call]) -> list[Document]:
         """All nodes of the trace, in the order of the calls.
@@ -235,7 +238,7 @@ class _Trace:
         """The names of tools by the ids of their calls, as workflows record them."""
         names = {}
         for call in calls:
-            for record in (self._event(call), mapping(self._outputs[call])):
+            for record in (self._event_sent_to(call), mapping(self._outputs[call])):
                 if "tool_id" in record:
                     names[record["tool_id"]] = str(record.get("tool_name") or "")
         return names
@@ -249,8 +252,8 @@ class _Trace:
 
         Args:
             call: The call.
-            around: The calls around it, the outermost first, without those that are
-                looked through.
+            around: The calls around it, the outermost first. Calls whose kind is None,
+                such as steps of workflows, are not among them.
             sources: The nodes that an engine around it returned as its sources.
         """
         reading = call.reading
@@ -274,8 +277,9 @@ class _Trace:
         """Write into a reading what a call of its kind was given and returned.
 
         Args:
-            kind: What the call does. None for a call that is looked through: of an
-                agent's step only the reply of its model is read then.
+            kind: What the call does. None for a call of which nothing is read, such as
+                a step of a workflow. Only the step in which an agent asks its model
+                tells something: the model's reply.
             call: The call.
             reading: Its reading, which is changed.
             sources: The nodes that an engine around it returned as its sources.
@@ -385,10 +389,13 @@ class _Trace:
         return replace(reply, tool_calls=tuple(calls))
 
     def _read_agent_step(self, call: Call) -> None:
-        """Give the reply that an agent's step returned to the model's call inside it.
+        """Set what an agent's step returned as the reply of the model that was called in it.
 
-        It replaces the model's own replies where it calls tools, which some models'
-        spans do not record, or where the model has none.
+        It replaces the model's own replies if it calls tools, because some models'
+        spans do not record such calls, or if the model has no reply.
+
+        Args:
+            call: The agent's step.
         """
         output = mapping(self._outputs[call])
         reply = output.get("response")
@@ -398,6 +405,7 @@ class _Trace:
             return
         if tool_calls or not model.reading.replies:
             model.reading.replies = (replace(reply, tool_calls=tool_calls),)
+            # the model is read later, and its own output would replace the reply again
             self._outputs[model] = None
 
     def _model_of_step(self, step: Call) -> Call | None:
@@ -484,12 +492,15 @@ class _Trace:
         inputs = self._inputs[call]
         reading.query = _query(inputs)
         reading.output = _answer(self._outputs[call])
-        # the synthesizer "Generation" asks the model without any node
+        # calls of the kind "step" are those of synthesizers; the synthesizer
+        # "Generation" asks the model without any node
+        is_synthesizer = reading.kind == "step"
         shows_nodes = not call.span.name.startswith("Generation.")
-        if reading.kind == "step" and shows_nodes:
+        if is_synthesizer and shows_nodes:
             nodes = self._nodes(mapping(inputs).get("nodes"))
-            reading.input_documents = nodes or self._nodes_given(call, sources)
-        if self._methods[call] == "run":  # a workflow: its steps tell more than it
+            reading.input_documents = nodes or self._nodes_of_texts_given(call, sources)
+        is_workflow = self._methods[call] == "run"
+        if is_workflow:  # its steps tell more than it
             steps = [step for step in call.inside if step in self._outputs]
             reading.query = self._question_of_workflow(call, steps)
             reading.output = reading.output or self._last_answer(steps)
@@ -541,7 +552,7 @@ class _Trace:
         """
         start = mapping(self._inputs[call])
         if "init_state" in start and steps:
-            start = self._event(steps[0])
+            start = self._event_sent_to(steps[0])
         texts = {}
         for name, value in start.items():
             if isinstance(value, str) and value:
@@ -551,7 +562,7 @@ class _Trace:
     def _user_message(self, steps: Sequence[Call]) -> str | None:
         """The user's last message among the first that a step of an agent was given."""
         for step in steps:
-            for record in (mapping(self._outputs[step]), self._event(step)):
+            for record in (mapping(self._outputs[step]), self._event_sent_to(step)):
                 inputs = record.get("input")
                 messages = messages_in(inputs) if isinstance(inputs, tuple) else ()
                 if messages:
@@ -568,14 +579,15 @@ class _Trace:
                 return query
         return None
 
-    def _nodes_given(
+    def _nodes_of_texts_given(
         self, synthesizer: Call, sources: tuple[Document, ...]
     ) -> tuple[Document, ...]:
         """Return the nodes (documents) whose texts a synthesizer was given.
 
         Its span holds the texts without ids. The sources that the engine named are
-        likely the same nodes in the same order. Where a text does not fit its source,
-        another node with that text stands for it, else one without an id.
+        likely the same nodes in the same order, so each text is compared with the
+        source at its place. If it is not that source's text, any node of the trace with
+        the text is taken, else a node without an id.
 
         Args:
             synthesizer: The call.
@@ -585,16 +597,18 @@ class _Trace:
             A node for each text; the sources where no text was recorded.
         """
         texts = self._first_chunks_given(synthesizer)
+        if len(texts) > len(sources):
+            # The places of the two cannot be compared. The rules of all frameworks find
+            # the retrieved node of each text later.
+            return tuple(Document(text) for text in texts)
         nodes_by_text: dict[str, Document] = {}
         for known_node in self._nodes_by_id.values():
             shown_node = self._as_shown(known_node)
             nodes_by_text[shown_node.text] = shown_node
-        # With more texts than sources the places of the two cannot be compared.
-        has_source_for_each = len(texts) <= len(sources)
         nodes: list[Document] = []
-        for place, text in enumerate(texts):
-            node = sources[place] if has_source_for_each else Document(text)
-            if not _may_be_shown_as(node, text, nodes_by_text):
+        for source, text in zip(sources, texts, strict=False):
+            node = source
+            if not _fits(source, text, nodes_by_text):
                 node = nodes_by_text.get(text, Document(text))
             nodes.append(replace(node, text=text))
         return tuple(nodes) or sources
@@ -607,7 +621,7 @@ class _Trace:
                 return chunks
         return ()
 
-    def _event(self, call: Call) -> Mapping[str, Any]:
+    def _event_sent_to(self, call: Call) -> Mapping[str, Any]:
         """What a step of a workflow was sent."""
         return mapping(mapping(self._inputs.get(call)).get("ev"))
 
@@ -623,24 +637,30 @@ class _Trace:
     def _as_shown(self, node: Document) -> Document:
         """Return a node with the text that models are shown of it.
 
-        Its metadata stand before its own text, which is kept as its other form. A node
-        that was cut to its id gets the text that it has elsewhere in the trace.
+        Its metadata stand before its own text, and the own text is kept as its other
+        form. A node that was cut to its id gets the text that it has elsewhere in the
+        trace.
         """
         score = node.score
+        whole_node = node
         if not node.text:
-            node = self._nodes_by_id.get(node.id, node)
-        metadata = _metadata_without_score(node, score)
-        shown_node = self._shown_nodes.get((node.id, node.text), node)
-        node = replace(shown_node, score=score)
-        if node.forms or not metadata or not node.text:
-            return node
-        lines = "\n".join(self._metadata_lines(node.text, metadata))
+            whole_node = self._nodes_by_id.get(node.id, node)
+        metadata = _metadata_without_score(whole_node, score)
+        # another span may have recorded it with its metadata
+        shown_node = self._nodes_with_metadata.get(
+            (whole_node.id, whole_node.text), whole_node
+        )
+        shown_node = replace(shown_node, score=score)
+        has_metadata_in_text = bool(shown_node.forms)
+        if has_metadata_in_text or not metadata or not shown_node.text:
+            return shown_node
+        lines = "\n".join(self._metadata_lines(shown_node.text, metadata))
         return Document(
-            text=f"{lines}\n\n{node.text}",
-            id=node.id,
+            text=f"{lines}\n\n{shown_node.text}",
+            id=shown_node.id,
             score=score,
-            metadata=node.metadata,
-            forms=(node.text,),
+            metadata=shown_node.metadata,
+            forms=(shown_node.text,),
         )
 
     def _metadata_lines(self, text: str, metadata: Mapping[str, str]) -> list[str]:
@@ -657,12 +677,14 @@ class _Trace:
         return [f"{name}: {value}" for name, value in metadata.items()]
 
 
-def _may_be_shown_as(
-    node: Document, text: str, nodes_by_text: Mapping[str, Document]
-) -> bool:
+def _fits(node: Document, text: str, nodes_by_text: Mapping[str, Document]) -> bool:
     """Whether a text may be what a synthesizer was given of a node.
 
-    It holds the node's own text; of a node without text it must not be another's.
+    Args:
+        node: The node. Its own text must stand in the text; a node without a text fits,
+            unless the text is that of another node.
+        text: The text.
+        nodes_by_text: The known nodes by the texts that models are shown of them.
     """
     own_text = node.forms[0] if node.forms else node.text
     if own_text:
@@ -742,6 +764,8 @@ def _method(call: Call, inputs: Any, output: Any) -> str:
         is_awaited = name.startswith("a") and name[1:] in _KINDS
         return name[1:] if is_awaited else name
     method = _method_by_keys(inputs, output)
+    # Traceloop calls any outermost call a "workflow". One that returns a text or nodes
+    # is an engine or a retriever; another one is a workflow of LlamaIndex.
     returns_answer_or_nodes = isinstance(output, (str, tuple))
     if name == "workflow" and not method and not returns_answer_or_nodes:
         return "run"
@@ -817,11 +841,10 @@ class EvaluatorQuestions:
 
         Three others ask:
 
-        - a generator of test data;
-        - a query over nodes (documents) that such a generator was given;
-        - an evaluator: its question is an answer that an earlier sample has.
-
-        The nodes and the answer of this sample are remembered for later samples.
+        - a generator of test data; the nodes (documents) of its sample are remembered;
+        - a query over nodes that such a generator was given;
+        - an evaluator: its question is an answer that an earlier sample has. The
+          answers of all samples but those above are remembered.
         """
         question = as_one_line(sample.question)
         node_ids = {context.id for context in sample.retrieved or ()}
@@ -832,7 +855,7 @@ class EvaluatorQuestions:
             return True
         judged_answer = question
         if question.startswith("Question: "):
-            # an evaluator writes: Question: … Response: …
+            # an evaluator writes: Question: … Response: …; without a response it is none
             _, _, judged_answer = question.partition(" Response: ")
         # hashes keep no text, and little memory
         is_judged = bool(judged_answer) and hash(judged_answer) in self._answers

@@ -84,7 +84,8 @@ class TraceReader:
     Args:
         dialect: The only dialect that is read; None for all. A **dialect** is a set of
             names of attributes, such as OpenInference's.
-        resolve: Gives the texts of documents of which only ids were recorded.
+        resolve: Gives the texts of documents of which only ids were recorded; see
+            ``samples_from_spans``.
         context_tools: Names of the tools whose text is a context.
 
     Raises:
@@ -124,9 +125,10 @@ class TraceReader:
         self.code_by_trace_without_sample: dict[str, Code] = {}
         # tools that returned texts in traces where nothing else was retrieved
         self.tools: Counter[str] = Counter()
-        self.dialects: set[str] = set()  # those whose marks spans bore
+        # The dialects, and the attributes by which a dialect is recognised (marks): for
+        # a message to whoever reads traces of which no span has such an attribute.
+        self.dialects: set[str] = set()
         self.has_marked_spans = False
-        # names of attributes of spans that bear no known mark, for a message
         self.attributes_without_mark: set[str] = set()
 
     def read(
@@ -155,14 +157,14 @@ class TraceReader:
             with suppress(*WRONG):
                 self._turns.finish_trace()
             return []
-        self._strike_traces_of(samples)
+        self._remove_reasons_of(samples)
         return samples
 
     def finish(self) -> list[Sample]:
         """Return the samples of all that waits for a later trace, and forget it."""
         samples = self._samples_of_retrievals(self._retrievals.take_all())
         samples += self._turns.finish()
-        self._strike_traces_of(samples)
+        self._remove_reasons_of(samples)
         return samples
 
     def forget_traces(self) -> None:
@@ -170,8 +172,8 @@ class TraceReader:
         self.code_by_trace_without_sample.clear()
         self._traces_of_samples.by_first_trace.clear()
 
-    def _strike_traces_of(self, samples: Iterable[Sample]) -> None:
-        """Strike the traces of samples from those that gave none."""
+    def _remove_reasons_of(self, samples: Iterable[Sample]) -> None:
+        """Remove the reasons why traces gave no sample, for the traces of these samples."""
         by_first_trace = self._traces_of_samples.by_first_trace
         for sample in samples:
             first_trace = str(sample.id)
@@ -205,15 +207,19 @@ class TraceReader:
             return self._samples_of_retrievals(given_up)
         retrievals = self._retrievals.take_those_shown_in(whole_trace)
         samples = self._samples_of([*retrievals, whole_trace])
-        if _lacks_spans(calls, spans):
+        if _has_missing_spans(calls, spans):
             samples = [
                 _with_warning(sample, SPANS_ARE_MISSING, grade="incomplete")
                 for sample in samples
             ]
         if _is_llamaindex(spans):
+            # LlamaIndex's own evaluators ask by the same methods as users. A later trace may
+            # ask what a model wrote here for a tool: that question is none of a user's.
             samples = self._leave_out_evaluators(samples)
             self._evaluator_questions.remember_tool_arguments(calls)
         if not samples and self.code_by_trace_without_sample[trace] == "no_retrieval":
+            # a tool's text may be the context that is missing: the notes name such tools,
+            # so that the user can say so by context_tools=
             self.tools.update(_tools_with_text(calls))
         return samples
 
@@ -221,19 +227,20 @@ class TraceReader:
         """Make calls of the spans of a trace, and return the outermost ones.
 
         A call is a span with what it says and with the calls inside it. What the spans
-        of Haystack and LlamaIndex say is read by rules of their own.
+        of Haystack and LlamaIndex say is read by rules of their own. A reason why the
+        trace gives no sample is noted; it counts only if the trace gives none.
 
         Returns:
-            None for a trace of Haystack whose instrumentation does not record what
-            components were given and returned.
+            The calls. None for a trace of Haystack whose instrumentation does not
+            record what components were given and returned.
         """
         calls = calls_of(spans, self._dialect, self._resolve)
         all_calls = chain.from_iterable(call.walk() for call in calls)
         readings = [call.reading for call in all_calls if call.reading is not None]
-        self._note_marks(spans, readings)
+        self._note_dialects(spans, readings)
         self.code_by_trace_without_sample[trace] = _why_no_sample(readings)
         if _is_haystack(spans):
-            if not any(_holds_sockets(span) for span in spans):
+            if not any(_holds_inputs_and_outputs(span) for span in spans):
                 self.code_by_trace_without_sample[trace] = "framework"
                 return None
             haystack.read(calls)
@@ -260,10 +267,14 @@ class TraceReader:
         warning = _LINKED_TRACES if is_by_links else _JOINED_TRACES
         with_traces = []
         for sample in samples:
-            names = self._traces_of_samples.by_first_trace.get(str(sample.id), set())
-            if len(names) > 1:
+            first_trace = str(sample.id)  # a sample has the id of its first trace
+            traces_of_sample = self._traces_of_samples.by_first_trace.get(
+                first_trace, set()
+            )
+            if len(traces_of_sample) > 1:
+                names = ", ".join(sorted(traces_of_sample))
                 sample = _with_warning(sample, warning, grade="inferred")
-                sample = _with_provenance(sample, "traces", ", ".join(sorted(names)))
+                sample = _with_provenance(sample, "traces", names)
             with_traces.append(sample)
         return with_traces
 
@@ -274,11 +285,13 @@ class TraceReader:
             samples += self._samples_of([trace])
         return samples
 
-    def _note_marks(self, spans: Sequence[Span], readings: Sequence[Reading]) -> None:
-        """Note the dialects whose marks spans bear.
+    def _note_dialects(
+        self, spans: Sequence[Span], readings: Sequence[Reading]
+    ) -> None:
+        """Note the dialects that wrote the spans.
 
-        While no span bore a mark, the names of the attributes are noted as well, for
-        the message that says so.
+        While no span bore a mark, by which a dialect is recognised, the names of the
+        attributes are noted as well, for the message that says so.
         """
         if readings:
             self.has_marked_spans = True
@@ -335,15 +348,15 @@ def _has_content(reading: Reading) -> bool:
 
 def _is_haystack(spans: Sequence[Span]) -> bool:
     """Whether a trace is one of Haystack."""
-    return any(_is_of_haystack(span) for span in spans)
+    return any(_is_haystack_span(span) for span in spans)
 
 
-def _is_of_haystack(span: Span) -> bool:
+def _is_haystack_span(span: Span) -> bool:
     """Whether Haystack's own tracing or an instrumentation of Haystack wrote a span."""
     return "haystack" in span.scope or _HAYSTACK_SPAN.match(span.name) is not None
 
 
-def _holds_sockets(span: Span) -> bool:
+def _holds_inputs_and_outputs(span: Span) -> bool:
     """Whether a span of Haystack says what went into a component and came out."""
     return (
         haystack.is_traced_by_haystack(span) or _OPENINFERENCE_MARK in span.attributes
@@ -352,17 +365,17 @@ def _holds_sockets(span: Span) -> bool:
 
 def _is_llamaindex(spans: Sequence[Span]) -> bool:
     """Whether a trace is one of LlamaIndex."""
-    return any(_is_of_llamaindex(span) for span in spans)
+    return any(_is_llamaindex_span(span) for span in spans)
 
 
-def _is_of_llamaindex(span: Span) -> bool:
+def _is_llamaindex_span(span: Span) -> bool:
     """Whether an instrumentation of LlamaIndex wrote a span, or its name is a method's."""
     message_format = span.attributes.get("mlflow.message.format")
     mark = f"{span.scope} {message_format}".replace("_", "")
     return "llamaindex" in mark or bool(_LLAMAINDEX_METHOD.match(span.name))
 
 
-def _lacks_spans(calls: Sequence[Call], spans: Sequence[Span]) -> bool:
+def _has_missing_spans(calls: Sequence[Call], spans: Sequence[Span]) -> bool:
     """Whether a trace shows that spans of it are missing.
 
     MLflow says how many spans a trace has. Elsewhere the sign is a parent that is named
@@ -456,10 +469,12 @@ class SpanSamples(Iterable[Sample]):
     def __iter__(self) -> Iterator[Sample]:
         """Read the traces anew, and yield their samples.
 
-        ``notes`` say at the end which traces gave no sample, and what others lack.
+        At the end ``notes`` say which traces gave no sample and why, and by which
+        settings (``switches``) the instrumentations would record more.
 
         Raises:
-            InputError: If a file cannot be read, or no span bears a known mark.
+            InputError: If a file cannot be read, or if no span has an attribute by
+                which an instrumentation is recognised.
         """
         reader = self._new_reader()
         self.notes = Notes(unreadable=self.lines.unreadable)
@@ -471,6 +486,7 @@ class SpanSamples(Iterable[Sample]):
             known = ", ".join(DIALECTS)
             seen = ", ".join(sorted(reader.attributes_without_mark)[:_MAX_KEYS])
             raise InputError(_NO_MARK.format(known, seen))
+        # what waited for a later trace
         yield from self._counted(reader.finish())
         self.notes.without_sample = list(reader.code_by_trace_without_sample.items())
         self.notes.tools.update(reader.tools)

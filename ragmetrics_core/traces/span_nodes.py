@@ -144,20 +144,23 @@ def _n_characters(messages: Sequence[Message]) -> int:
 def _fill_retriever(node: Node, reading: Reading) -> None:
     """Write into a retriever's node what it was asked, was given and found.
 
-    Documents in the retriever's output count before those that its span lists. They are
-    None where neither says anything of documents, and () where the retriever found
-    none.
+    Its documents are those in its output, else those that its span lists. Without any
+    they are () if the span lists none or has an output, which says that nothing was
+    found; else they are None, since nothing is known.
     """
     node.query = reading.query or question_in(reading.input)
     node.input_documents = reading.input_documents or tuple(
         find_instances(reading.input, Document)
     )
-    node.documents = tuple(find_instances(reading.output, Document))
-    # Where the span lists nothing and there is an output without documents, the
-    # retriever found none: () stays.
-    found_none = reading.documents is None and reading.output is not None
-    if not node.documents and not found_none:
+    in_output = tuple(find_instances(reading.output, Document))
+    if in_output:
+        node.documents = in_output
+    elif reading.documents is not None:
         node.documents = reading.documents
+    elif reading.output is not None:
+        node.documents = ()
+    else:
+        node.documents = None
     if node.documents:
         # what was found is recorded, so the error came later and does not undo it
         node.error = None
@@ -166,15 +169,16 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
 def _fill_tool(node: Node, reading: Reading) -> None:
     """Write into a tool's node its name, what it was asked and what it returned.
 
-    Its documents are those in its result; None where there are none, since a tool's
-    text need not come from a search.
+    Its documents are those in its result. Without any they are None, which means that
+    nothing is known of a search: a tool's text may come from anywhere.
     """
     message = next(find_instances(reading.output, ToolMessage), None)
     node.name = reading.tool or node.name
     node.query = _argument(reading.input)
     node.text = _result(reading.output)
     node.tool_call_id = reading.call_id
-    # such a tool steers the run or gives the answer, and is no evidence
+    # a tool that hands over to another agent, or by which a model gives its answer,
+    # brings no evidence
     node.is_control = reading.hands_over or node.name in ANSWER_TOOLS
     result = reading.output
     if message is not None:

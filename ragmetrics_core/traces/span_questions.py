@@ -36,12 +36,12 @@ _STEPS_BEFORE_QUESTION = (
 _FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 
 
-def tell_question(tree: Tree, reading: Reading) -> None:
+def add_question(tree: Tree, reading: Reading) -> None:
     """Write into a tree what its run was asked, and was given beside the question.
 
-    Beside the question a run may be given the earlier turns of the talk, and documents.
-    It is noted as well whether the run goes on with an interrupted one, and what of all
-    this is in doubt.
+    Beside the question a run may be given the earlier turns of the conversation, and
+    documents. The tree also says whether the run goes on with an interrupted one, and
+    what of all this is in doubt.
 
     Args:
         tree: The calls of one run, whose outermost is the root; it is changed.
@@ -64,8 +64,10 @@ def tell_question(tree: Tree, reading: Reading) -> None:
     if not tree.history:
         _tell_history_of_first_prompt(tree)
     tree.doubts += handed_in.doubts
-    # documents beside an answer are what a grader is given
-    if not root.input_documents and not has_written(reading.input):
+    # A run that is given an answer beside the documents grades that answer: it answers
+    # nothing from the documents.
+    is_grader = has_written(reading.input)
+    if not root.input_documents and not is_grader:
         root.input_documents = tuple(documents_in(reading.input))
 
 
@@ -95,6 +97,8 @@ def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
         return question, "metadata['ragmetrics']['question']"
     if root.kind not in ("step", "agent"):
         return None, ""
+    # Nothing is asked in the input of a run that goes on with an interrupted one. Of
+    # several texts in the input nothing tells which one is the question.
     if not tree.continues and not holds_several_texts(reading.input):
         question = question_in(reading.input)
         # a text such as "query='…'" is an object as Python writes it

@@ -20,9 +20,9 @@ from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.span_nodes import node_of
 from ragmetrics_core.traces.span_questions import (
     FIRST_PROMPT,
+    add_question,
     holds_several_texts,
     only_message,
-    tell_question,
 )
 
 _ASKED_UNLIKE = (
@@ -33,12 +33,12 @@ _ABANDONED = "the stream was abandoned before its end"
 
 
 def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
-    """Make a tree of each turn that a call holds, for the rules of all frameworks.
+    """Make a tree of each turn that a call holds.
 
     A **turn** is a question of the user with all that was done to answer it. Most
     outermost calls are one turn. The following are no turns; turns may be below them:
 
-    - a loop over runs, or a step around one call that says nothing;
+    - a loop over runs, or a step around one call of which nothing was recorded;
     - a span that bears no known mark, such as that of a web server;
     - a step without a question of its own below which several questions are asked.
 
@@ -51,20 +51,23 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     """
     reading = call.reading  # None for a span without a known mark
     session = session_of(call.span.attributes) or session_around
-    may_be_a_turn = reading is not None and not _only_surrounds_turns(call, reading)
-    if reading is not None and may_be_a_turn and not _may_surround_questions(reading):
+    is_loop = reading is not None and _is_loop_or_silent_step(call, reading)
+    if reading is not None and not is_loop and _has_own_question(reading):
         yield _tree(call, reading, session or _session_below(call))
         return
     trees: list[Tree] = []
     for inner in call.inside:
         trees += trees_of(inner, session)
-    if _ask_several_questions(trees):
+    if is_loop or _ask_several_questions(trees):
         yield from trees
-    elif reading is not None and may_be_a_turn:
+    elif reading is not None:
+        # a step without a question of its own, with at most one question below it
         yield _tree(call, reading, session or _session_below(call))
-    elif reading is not None or len(trees) == 1:  # a loop, or nothing to join
+    elif len(trees) == 1:
+        # a span without a mark around one run
         yield from trees
     elif trees:
+        # a span without a mark around several runs
         yield _joined(trees)
 
 
@@ -85,12 +88,17 @@ def _joined(trees: Sequence[Tree]) -> Tree:
     return whole
 
 
-def _may_surround_questions(reading: Reading) -> bool:
-    """Whether a call is a step that was asked no single question itself."""
+def _has_own_question(reading: Reading) -> bool:
+    """Whether a call was asked a single question itself.
+
+    A call that is no step, such as an engine or a model, counts as asked.
+    """
     is_step = reading.kind in (None, "step")
     if not is_step or reading.query is not None:
+        return True
+    if holds_several_texts(reading.input):
         return False
-    return question_in(reading.input) is None or holds_several_texts(reading.input)
+    return question_in(reading.input) is not None
 
 
 def _ask_several_questions(trees: Sequence[Tree]) -> bool:
@@ -166,15 +174,15 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
     """Whether one run was shown the answers of others, to make one answer of them.
 
     Such a run searches nothing itself. An answer that stands in its prompt as a message
-    of the assistant does not count: it belongs to the talk before.
+    of the assistant does not count: it belongs to the conversation before.
 
     Args:
         trees: The trees of the runs.
     """
-    # texts as ``is_contained_in`` compares them
-    answers = []
+    # letters and digits alone, which ``is_contained_in`` compares
+    letters_of_answers = []
     for tree in trees:
-        answers += [letters_of(answer.text or "") for answer in tree.answers]
+        letters_of_answers += [letters_of(answer.text or "") for answer in tree.answers]
     for tree in trees:
         nodes = list(tree.root.walk())
         has_searched = any(node.kind == "retriever" for node in nodes)
@@ -183,13 +191,14 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
         for message in chain.from_iterable(node.prompt for node in nodes):
             if message.role == "assistant":
                 continue
-            shown = letters_of(message.text)
-            if any(is_contained_in(answer, shown) for answer in answers):
-                return True
+            letters_shown = letters_of(message.text)
+            for letters in letters_of_answers:
+                if is_contained_in(letters, letters_shown):
+                    return True
     return False
 
 
-def _only_surrounds_turns(call: Call, reading: Reading) -> bool:
+def _is_loop_or_silent_step(call: Call, reading: Reading) -> bool:
     """Whether a call is a loop over runs, or a step around one call that says nothing."""
     if call.span.name.startswith("RunnableEach<"):
         return True
@@ -230,13 +239,13 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     models = [node for node in root.walk() if node.kind == "model"]
     synthesizers = [node for node in root.walk() if _is_synthesizer(node)]
     _restore_reply_of_stream(call, models, reading.output)
-    tell_question(tree, reading)
+    add_question(tree, reading)
     name_authors(root)
-    _ignore_other_indices(root, synthesizers)
-    _tell_what_was_not_recorded(tree, call)
-    _tell_end(tree, call, models)
+    _ignore_choices_of_indices(root, synthesizers)
+    _note_what_was_not_recorded(tree, call)
+    _add_end(tree, call, models)
     tree.answers = _answers(root, reading.output, synthesizers)
-    tree.is_always_a_sample = _is_query(tree, reading, models)
+    tree.is_always_a_sample = _is_turn_without_retrieval(tree, reading, models)
     tree.gives_only_documents = _gives_only_documents(root, reading.output, models)
     if _shows_no_documents(reading, synthesizers):
         tree.flow_documents = ()  # no document flows to the answering model
@@ -260,7 +269,7 @@ def _restore_reply_of_stream(call: Call, models: Sequence[Node], output: Any) ->
         model.reply = Message("assistant", output)
 
 
-def _ignore_other_indices(root: Node, synthesizers: Sequence[Node]) -> None:
+def _ignore_choices_of_indices(root: Node, synthesizers: Sequence[Node]) -> None:
     """Ignore retrievers that only chose which other indices of LlamaIndex were asked.
 
     A **synthesizer** is a call that writes an answer from documents; the last one wrote
@@ -307,7 +316,7 @@ def _take_out_documents_without_text(root: Node) -> list[str | None]:
     return list(ids)
 
 
-def _tell_what_was_not_recorded(tree: Tree, call: Call) -> None:
+def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
     """Write into a tree what of its documents and prompts the spans do not hold."""
     ids_without_text = _take_out_documents_without_text(tree.root)
     cut_spans = [inner for inner in call.walk() if inner.span.dropped > 0]
@@ -317,7 +326,7 @@ def _tell_what_was_not_recorded(tree: Tree, call: Call) -> None:
         tree.warnings = (ATTRIBUTES_DROPPED.format(len(cut_spans)),)
 
 
-def _tell_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
+def _add_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
     """Write into a tree how its run ended.
 
     ``error`` says what it failed with, or that its stream was abandoned. ``complete``
@@ -367,7 +376,9 @@ def _shows_no_documents(reading: Reading, synthesizers: Sequence[Node]) -> bool:
     return not synthesizers[-1].input_documents
 
 
-def _is_query(tree: Tree, reading: Reading, models: Sequence[Node]) -> bool:
+def _is_turn_without_retrieval(
+    tree: Tree, reading: Reading, models: Sequence[Node]
+) -> bool:
     """Whether a run is a turn even if it retrieved nothing.
 
     It is one if it is an engine or workflow of LlamaIndex or Haystack that was asked,
@@ -418,6 +429,7 @@ def _answers(
         if root.reply is None or not root.reply.text:
             return ()
         return (Answer(root.reply.text, "the model call", writing_call=root),)
+    # the rules of Haystack (``haystack.read``) have found the answers already
     if _holds_only(output, Answer):
         return tuple(output)
     text, key = answer_in(output)

@@ -178,7 +178,8 @@ def _otlp_spans(value: Any) -> Iterator[Span]:
     """Yield the spans in an object of OTLP, the form that collectors write.
 
     It holds groups of groups of spans, and log records. What a log record tells of a
-    span is yielded as a span with the same id and without a name.
+    span is yielded as a span with the same id and without a name. Where something in
+    the object has a wrong form, one unreadable span is yielded in place of the rest.
     """
     try:
         for name in _OTLP_GROUPS:
@@ -189,9 +190,11 @@ def _otlp_spans(value: Any) -> Iterator[Span]:
         for fields in value.get("spans") or ():
             yield _span(fields, scope=scope_name)
         for record in value.get("logRecords") or ():
-            # records of no span are passed over; what is no record is unreadable
-            if not isinstance(record, Mapping) or record.get("spanId"):
-                yield _drop_name(_span(record))
+            # the record of a log that belongs to no span
+            if isinstance(record, Mapping) and not record.get("spanId"):
+                continue
+            # what is no mapping becomes an unreadable span
+            yield _drop_name(_span(record))
     except WRONG:
         yield _span(value)
 
@@ -211,20 +214,20 @@ def _span(value: Any, **further_fields: Any) -> Span:
         further_fields: Fields that stand elsewhere; they count before its own.
 
     Returns:
-        The span. Where the value is no span, or lacks an id or a trace, it is one
-        without an id, and with the id of its trace if that can be read.
+        The span. For a value that is no span, or that lacks an id or a trace, a span
+        named "unreadable" that has no id, and the id of its trace if that can be read.
     """
     trace = ""
     try:
         fields = _with_context({**value, **further_fields})
-        name = _hex_id(_first(fields, _ID))
+        span_id = _hex_id(_first(fields, _ID))
         trace = _hex_id(_first(fields, _TRACE))
         start = _nanoseconds(_first(fields, _START))
         end = _nanoseconds(_first(fields, _END))
         flags = int(fields.get("flags") or 0)
         span = Span(
             trace=trace,
-            id=name,
+            id=span_id,
             parent=_hex_id(_first(fields, _PARENT)),
             name=str(fields.get("name") or "span"),
             scope=str(fields.get("scope") or ""),
@@ -238,8 +241,8 @@ def _span(value: Any, **further_fields: Any) -> Span:
         )
     except WRONG:
         return Span(trace, "", name="unreadable")
-    has_times = max(abs(start), abs(end)) < _MOST_NANOSECONDS
-    if trace and name and has_times:
+    has_valid_times = max(abs(start), abs(end)) < _MOST_NANOSECONDS
+    if trace and span_id and has_valid_times:
         return span
     return Span(trace, "", name="unreadable")
 

@@ -116,7 +116,7 @@ def _otel(module: str) -> Any:
     return import_extra(f"opentelemetry.{module}", "otel", "this target")
 
 
-class _OtlpAnswers:
+class _OtlpResponses:
     """What an OTLP endpoint answered.
 
     The exporters call every answer below 400 a success, and follow redirects.
@@ -222,18 +222,20 @@ class OpenTelemetry(Sink):
     It is sent by OTLP over HTTP, or by your exporter.
     """
 
-    _client = "_log_exporter", "OTLPLogExporter"
-    _answer = "ExportLogsServiceResponse", "rejected_log_records"
+    # of OpenTelemetry's exporter: its module, and its class
+    _exporter_path = ("_log_exporter", "OTLPLogExporter")
+    # what the endpoint answers: the class, and its field that counts what was rejected
+    _response_type = ("ExportLogsServiceResponse", "rejected_log_records")
 
     def __init__(self, exporter: Any = None) -> None:
         self._exporter = exporter
-        # reads the answers of the endpoint; None where the caller's exporter sends
-        self._answers: _OtlpAnswers | None = None
+        # Reads what the endpoint responds. None where the caller's own exporter sends.
+        self._response_reader: _OtlpResponses | None = None
         if not exporter:
-            module, name = self._client
+            module, name = self._exporter_path
             exporter_class = getattr(_otel(f"exporter.otlp.proto.http.{module}"), name)
-            self._answers = _OtlpAnswers(*self._answer)
-            self._exporter = exporter_class(session=self._answers.session())
+            self._response_reader = _OtlpResponses(*self._response_type)
+            self._exporter = exporter_class(session=self._response_reader.session())
         instrumentation = _otel("sdk.util.instrumentation")
         self._scope = instrumentation.InstrumentationScope("ragmetrics")
         self._resource = _otel("sdk.resources").Resource.create()
@@ -251,8 +253,8 @@ class OpenTelemetry(Sink):
             return
         is_sent = self._exporter.export(records).name == "SUCCESS"
         problem = ""
-        if is_sent and self._answers is not None:
-            problem = self._answers.problem()
+        if is_sent and self._response_reader is not None:
+            problem = self._response_reader.problem()
         if is_sent and not problem:
             return
         reason = f" ({problem})" if problem else ""
@@ -312,8 +314,8 @@ class OpenInference(OpenTelemetry):
     Its ids are made of the score's.
     """
 
-    _client = "trace_exporter", "OTLPSpanExporter"
-    _answer = "ExportTraceServiceResponse", "rejected_spans"
+    _exporter_path = ("trace_exporter", "OTLPSpanExporter")
+    _response_type = ("ExportTraceServiceResponse", "rejected_spans")
 
     def _record(self, score: _Score, judged: Any) -> Any:
         """Make a span of an outcome.

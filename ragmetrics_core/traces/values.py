@@ -279,8 +279,10 @@ def _message(value: Mapping[str, Any]) -> Message | None:
     """Read a message of a chat, in the form of LangChain, a provider or a convention.
 
     Returns:
-        None where the value is no message: it has no known role; or it has other fields
-        beside the role, and neither content nor calls of tools among them.
+        The message. None where the value is no message: it has no known role, or it has
+        other fields beside the role, but neither a content nor calls of tools. A
+        mapping with a role alone is an empty message: some conventions write no content
+        where it is empty.
     """
     kind, bare_fields = unwrap_message(value)
     role = _ROLES.get(str(bare_fields.get("role") or kind or bare_fields.get("type")))
@@ -294,8 +296,9 @@ def _message(value: Mapping[str, Any]) -> Message | None:
         bare_fields = {"tool_call_id": result.get("id"), **bare_fields}
     fields = {**mapping(bare_fields.get("additional_kwargs")), **bare_fields}
     calls = [*(fields.get("tool_calls") or ()), *_calls_in_content(content)]
-    is_bare_role = set(fields) == {"role"}
-    if content is None and not calls and not is_bare_role:
+    has_role_alone = set(fields) == {"role"}
+    says_something = content is not None or bool(calls)
+    if not says_something and not has_role_alone:
         return None
     tool_calls = tuple(_tool_call(call) for call in calls if isinstance(call, Mapping))
     text = text_of_content(content)
@@ -403,12 +406,14 @@ def replies_in(value: object) -> tuple[Message, ...]:
 def parse_objects(value: Any, *, any_object: bool = False, depth: int = _DEPTH) -> Any:
     """Parse LlamaIndex's objects that stand as text in a value.
 
-    They may stand there as JSON, as Python writes them, or only named.
+    They may stand there as JSON, as Python's ``repr`` writes them, or only by the name
+    of their class.
 
     Args:
         value: The plain value.
         any_object: Whether any text that has the form of an object is one; else only
-            messages, scored nodes, and what stands under ``ev``.
+            messages, scored nodes, and the value of the key "ev", under which steps of
+            workflows are given their event.
         depth: Levels of the value that are parsed.
     """
     if isinstance(value, str):
