@@ -776,12 +776,46 @@ def test_the_places_of_sources_are_told_in_characters_of_the_reply() -> None:
     gemini = evidence_in_reply(
         {"content": text}, grounding(WEB_CHUNK, grounding_supports=[support])
     )
-    (annotation,) = gemini.annotations
+    annotation, dangling = gemini.annotations
     assert text[annotation.start : annotation.end] == ANSWER
     assert annotation.names == (ADDRESS, "lamp.example")
+    assert (dangling.start, dangling.end) == (annotation.start, annotation.end)
+    assert dangling.names == ("grounding chunk 7",)
     blocks = [said("Well. "), said(annotations=[url_citation()])]
     (annotation,) = evidence_in_reply({"content": blocks}).annotations
     assert (annotation.start, annotation.end) == (6, 15)
+
+
+FILE_CHUNK = {"retrieved_context": {"title": "a.txt", "text": FACT}}
+
+
+def grounded(*numbers: Any, chunks: Sequence[Any] = (FILE_CHUNK,)) -> Sample:
+    """A reply of Gemini for which it names chunks by their numbers."""
+    support = {
+        "segment": {"start_index": 0, "end_index": len(ANSWER)},
+        "grounding_chunk_indices": list(numbers),
+    }
+    found = grounding(*chunks, grounding_supports=[support])
+    return sample_of(evidence_in_reply({"content": ANSWER}, found))
+
+
+def test_a_chunk_of_gemini_is_cited_by_its_number() -> None:
+    sample = grounded(1, chunks=[None, FILE_CHUNK])
+    texts = [context.text for context in sample.contexts]
+    cited = [citation.contexts for citation in sample.citations or ()]
+    assert cited == [(texts.index(FACT),)]
+
+
+@pytest.mark.parametrize("number", [1, 7, -1, "0", None])
+def test_a_number_that_is_that_of_no_chunk_leaves_open_what_is_cited(
+    number: Any,
+) -> None:
+    """To drop it would say that the answer cites no more than the chunks that are there."""
+    for sample in (grounded(number), grounded(0, number)):
+        assert sample.citations is None
+        assert sample.citations_unknown
+    known = grounded(0)
+    assert known.citations
 
 
 def test_a_search_that_found_nothing_is_a_call_without_items() -> None:

@@ -101,7 +101,9 @@ def annotations_of_grounding(
 ) -> Iterator[Annotation]:
     """Yield an annotation for each chunk that Gemini names for a part of its reply.
 
-    Gemini counts the beginnings and ends of the parts in bytes.
+    Gemini counts the beginnings and ends of the parts in bytes. A number that is that
+    of no chunk, or of one that names no source, is a source that is not known: it has
+    the number for a name.
 
     Args:
         grounding: The grounding metadata.
@@ -118,8 +120,8 @@ def annotations_of_grounding(
             names: tuple[str, ...] = ()
             if is_place(place) and place < len(chunks):
                 names = names_of_source(chunks[place])
-            if names:
-                yield Annotation(start, end, names)
+            number = place if is_place(place) else ""
+            yield Annotation(start, end, names or (f"grounding chunk {number}",))
 
 
 def _place_in_characters(letters: bytes, place: object) -> int | None:

@@ -370,7 +370,12 @@ class _ReplyBeingRead:
 
     def read_grounding(self, grounding: Fields) -> None:
         """Read the grounding metadata of Gemini."""
-        chunks = list(objects_in(field_of(grounding, "grounding_chunks")))
+        listed_chunks = field_of(grounding, "grounding_chunks")
+        # Parts of the reply name a chunk by its number, so that each keeps its place.
+        chunks = [
+            next(objects_in([chunk]), {})
+            for chunk in (listed_chunks if is_list(listed_chunks) else ())
+        ]
         queries = [
             *words_in(field_of(grounding, "web_search_queries")),
             *words_in(field_of(grounding, "retrieval_queries")),
