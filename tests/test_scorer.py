@@ -230,7 +230,13 @@ def test_figures_are_those_of_the_same_rows_as_json_lines(
         about = (
             {"conversation": f"c{draw.randrange(300)}"} if draw.random() < 0.8 else {}
         )
-        capture = CaptureNotes(grade=draw.choice(["exact", "located", None]))
+        hidden = f"{draw.randrange(9)} of 9 documents were not shown"
+        capture = CaptureNotes(
+            grade=draw.choice(["exact", "located", None]),
+            warnings=draw.choice(
+                [(), ("no prompt",), (hidden, "no prompt"), (hidden,)]
+            ),
+        )
         contexts, error = draw.choice([(), ("x",)]), draw.choice([None, "timeout"])
         about |= {"reranker": "gpt-4o"} if draw.random() < 0.5 else {}
         sample = Sample(
@@ -272,6 +278,7 @@ def test_figures_are_those_of_the_same_rows_as_json_lines(
         Report.from_parquet(tmp_path / "a.parquet"),
     )
     assert other.summary() == one.summary()
+    assert [warning.samples for warning in other.summary().capture_warnings] != []
     assert other.summary(cluster=None) == one.summary(cluster=None)
     assert other.table() == one.table()
     assert other.scores("two") == one.scores("two")
@@ -655,3 +662,22 @@ def test_a_metric_named_as_the_column_of_samples_is_refused() -> None:
         Scorer(noted.model_copy(update={"name": "sampled"})).metrics[0].name
         == "sampled"
     )
+
+
+def test_a_file_from_before_warnings_were_kept_has_a_summary(tmp_path: Path) -> None:
+    notes = CaptureNotes(grade="exact", warnings=("no prompt",))
+    rows = [SampleResult(index=0, sample=Sample(answer="a", capture=notes))]
+    columns = columns_of_results(rows, ["one"])
+    facts = columns["sample"]
+    older_names = [
+        field.name for field in facts.type if field.name != "capture_warnings"
+    ]
+    older_facts = pa.StructArray.from_arrays(
+        [facts.field(name) for name in older_names], names=older_names
+    )
+    for name, struct, n_warnings in (("new", facts, 1), ("old", older_facts, 0)):
+        table = pa.table({"answer": ["a"], **columns, "sample": struct})
+        parquet.write_table(table, tmp_path / name)
+        summary = Report.from_parquet(tmp_path / name).summary()
+        assert len(summary.capture_warnings) == n_warnings
+        assert summary.grades == {"exact": 1}

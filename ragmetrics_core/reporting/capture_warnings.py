@@ -1,11 +1,12 @@
 """What capturing could not be sure of, over a run: each warning once, with its count."""
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pydantic import Field
 
-from ragmetrics_core.data import Frozen, Sample
+from ragmetrics_core.data import Frozen
 from ragmetrics_core.data.display import count_in_words
 
 _MOST_KINDS = 100
@@ -59,7 +60,7 @@ class CaptureWarningTally:
         self._n_samples_by_kind: dict[str, int] = {}
         self._kinds_with_other_numbers: set[str] = set()
 
-    def add(self, sample: Sample, index: int) -> None:
+    def add(self, warnings: Iterable[str], index: int) -> None:
         """Count the warnings of one captured sample, each kind of warning once.
 
         A kind is a warning's text without its numbers: "3 of 5 documents have no id" and
@@ -67,10 +68,9 @@ class CaptureWarningTally:
         kept to be shown.
 
         Args:
-            sample: The sample.
+            warnings: The warnings of the sample.
             index: Its place in the input, from 0. Samples may come in any order.
         """
-        warnings = () if sample.capture is None else sample.capture.warnings
         kinds_of_sample: set[str] = set()
         for text in warnings:
             kind = self._kind_of(text)

@@ -436,7 +436,7 @@ class Tally:
         # by field of Summary, how many rows there are of its kind
         self.rows: Counter[str] = Counter()
         self.grades = Counter[Grade]()
-        self._capture_warnings = CaptureWarningTally()
+        self.capture_warnings = CaptureWarningTally()
         self.usage = Usage()
 
     def add(self, result: SampleResult) -> None:
@@ -462,7 +462,8 @@ class Tally:
             metric_result = result.results.get(name)
             metric_tally.add(metric_result, cluster_number, sample.ledger)
         self._add_traits(sample)
-        self._capture_warnings.add(sample, result.index)
+        if sample.capture is not None:
+            self.capture_warnings.add(sample.capture.warnings, result.index)
 
     def _add_to_slices(self, result: SampleResult, sample: Sample) -> None:
         """Count a row in the slice of each key to which its sample belongs."""
@@ -529,7 +530,7 @@ class Tally:
         return Summary(
             **self.rows,  # counts of rows, by field of ``Summary``
             grades=_counts(self.grades),
-            capture_warnings=self._capture_warnings.warnings,
+            capture_warnings=self.capture_warnings.warnings,
             metrics=tuple(metric_summaries),
             usage=self.usage,
             stopped=run.ended_early,
