@@ -117,6 +117,13 @@ FORMS: dict[str, Form] = {
 }
 
 
+@pytest.mark.parametrize("word", ["city", "country", "Storks", "towers", "salt"])
+def test_a_word_that_the_prompt_marks_at_both_ends_is_shown(word: str) -> None:
+    marked = FARO.replace(word, f"<em>{word}</em>")
+    (place,) = locate([FARO], TEMPLATE.format(marked)).findings
+    assert (place.extent, place.coverage) == ("whole", 1.0)
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_every_form_is_shown_whole_and_in_the_order_of_the_prompt(name: str) -> None:
     prompt = TEMPLATE.format("\n\n".join(FORMS[name](text) for text in (OVAR, PORTO)))

@@ -57,13 +57,13 @@ from ragmetrics_core.capture.whole_texts import (
 SHARE_OF_WHOLE = 0.98
 # a text that is shown from its first to its last byte counts as whole with this share
 _SHARE_WITH_BOTH_ENDS = 0.85
-MOST_APART = 96  # parts of one text at most so many bytes apart are one occurrence
+MOST_APART = 96  # the most bytes between two parts of one occurrence
 # The fewest bytes of a part that holds the beginning or end of its text, and of any
 # other part. Fewer bytes may be equal by chance.
 LEAST_AT_EDGE = 32
 LEAST_ELSEWHERE = 48
-# A text is compared at so many places, and at two more for each candidate and each
-# known text with its letters: equal texts stand at several places.
+# At how many places a text is compared: 64, and two more for each candidate and each
+# known text with its letters, because equal texts stand at several places.
 _MOST_TRIES = 64
 _MORE_TRIES = 2
 # a text that stands in more places of one message is looked for no longer
@@ -75,7 +75,7 @@ _MARKS = re.compile(
 _NUMBERED = re.compile(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
 _LONGEST_NUMBERING = 20  # characters in which the number of a list's line stands
 # A position packs the index of a text and an offset in it into one number: the index,
-# then so many bits for the offset.
+# then 40 bits for the offset.
 _OFFSET_BITS = 40
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 _NO_POSITION = -1  # of an anchor that only says that a text may begin here

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-LONGEST_STEP = 24  # up to so many bytes put in or left out are stepped over
+LONGEST_STEP = 24  # the most bytes put in or left out that are stepped over
 _BEHIND_ALL = 1 << 40  # an offset behind the end of any prompt or text
 
 

@@ -17,10 +17,10 @@ _WORD = re.compile(r"[^\W_]{4,}")  # shorter words stand everywhere
 _FREE_BYTES = re.compile(rb"\0{16,}")
 _STEM_LENGTH = 5  # the first letters of a word, which cleaners seldom change
 _LEAST_STEMS = 5  # fewer may be near each other by chance
-_MOST_STEMS = 60  # of a text so many are looked for
-_MOST_PLACES = 50  # so many places of a stem are looked at
-_SHARE_OF_STEMS = 0.7  # so many of the text's stems must be near each other
-# near means within so many times the number of the text's words
+_MOST_STEMS = 60  # the most stems of a text that are looked for
+_MOST_PLACES = 50  # the most places of a stem that are looked at
+_SHARE_OF_STEMS = 0.7  # the share of a text's stems that must be near each other
+# near means: within one and a half times as many words as the text has
 _WIDTH_IN_TEXTS = 1.5
 # with more free bytes nothing is looked for: it would take longer than locating
 _MOST_FREE_BYTES = 100_000
@@ -64,8 +64,8 @@ class ChangedTexts:
     def _word_numbers_by_stem(self) -> dict[str, list[int]]:
         """By a stem: the numbers of the words of the free passages that have it.
 
-        Words are numbered through all passages. Between two passages so many numbers
-        are left out that no words across them are near. Empty if there are too many
+        Words are numbered through all passages. Many numbers are left out between two
+        passages, so that no words across them are near. Empty if there are too many
         free bytes.
         """
         word_numbers_by_stem: dict[str, list[int]] = defaultdict(list)

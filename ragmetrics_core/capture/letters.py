@@ -33,8 +33,8 @@ _LAST_CHARACTER = 0x10FFFF
 # stands between the letters of two messages; it is wider than any gap that locating
 # steps over or joins
 _BETWEEN_MESSAGES = b"\0" * 128
-# up to so many different characters are replaced one after the other, which is faster
-# than a table
+# the most different characters that are replaced one after the other; for more of them a
+# table is faster
 _FEW_CHARACTERS = 64
 _LETTERS_AND_DIGITS = (string.ascii_letters + string.digits).encode()
 _NO_LETTERS = bytes(set(_ASCII).difference(_LETTERS_AND_DIGITS))

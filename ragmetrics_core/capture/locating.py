@@ -43,8 +43,8 @@ from ragmetrics_core.capture.findings import Finding, LocateResult, finding_of_s
 from ragmetrics_core.capture.letters import Prompt, Text
 from ragmetrics_core.capture.matching import RESUMED_LENGTH
 
-# So many equal bytes are no chance. An occurrence needs as many that no better
-# occurrence has taken; a shorter text needs all its bytes.
+# A text of 32 bytes stands in a prompt by no chance. So an occurrence needs 32 bytes that
+# no better occurrence has taken; a shorter text needs all its bytes.
 DISTINCTIVE_LENGTH = 32
 # a text of fewer bytes must stand apart, in a line or in quotes: its words may stand
 # anywhere
@@ -126,9 +126,10 @@ class _Competition:
     def result(self) -> LocateResult:
         """Decide what the prompt shows of each candidate.
 
-        Long texts compete for the bytes of the prompt first, with short ones that stand
-        by themselves. A short text whose letters touch other letters comes last: its
-        words may be a part of any sentence.
+        First, long texts compete for the bytes of the prompt, with short texts that
+        stand by themselves. Short texts whose letters touch other letters come last:
+        their words may be a part of any sentence. Fewer than 32 bytes are short. At the
+        end, parts that fit several candidates alike are divided among them.
         """
         occurrences = list(self.search.occurrences_of_long_texts())
         standing_apart = _short_that_stand_apart(occurrences, self.search)
@@ -190,6 +191,7 @@ class _Competition:
         repetitions: list[Occurrence] = []
         for occurrence in self._best_first(occurrences):
             sought_text = occurrence.sought_text
+            # this occurrence, and those of other texts at the same bytes
             rivals = occurrences_by_bytes[occurrence.begins_at, occurrence.size]
             n_needed = min(DISTINCTIVE_LENGTH, sought_text.size)
             if self._n_free_bytes(occurrence) < n_needed:

@@ -10,10 +10,10 @@ import re
 
 from ragmetrics_core.capture.byte_spans import LONGEST_STEP, EqualSpan
 
-# behind a step at least so many bytes must be equal; fewer are equal by chance
+# the fewest bytes that must be equal behind a step; fewer are equal by chance
 RESUMED_LENGTH = 12
-# so many are enough where they end the text, follow the number of a line, or stand
-# inside of what was put in
+# The length of a word. Four equal bytes are enough where they end the text, follow the
+# number of a line, or stand inside of what was put in.
 WORD_LENGTH = 4
 LINE_NUMBER = re.compile(rb"\d{1,4}")
 _FIRST_COMPARED = 64  # bytes compared first; then twice as many, and so on

@@ -35,7 +35,7 @@ from ragmetrics_core.capture.prompt_search import (
 )
 from ragmetrics_core.capture.tree import Document, DocumentKey, Message, Node
 
-_LEAST_DIGITS = 3  # a number of so many digits stands in a prompt by no chance
+_LEAST_DIGITS = 3  # a number of three digits stands in a prompt by no chance
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class PromptContents:
         unless another version of it is shown.
         """
         calls = self._call_and_calls_read(call)
-        own_prompts = [self._shown_by_itself(each) for each in calls]
+        own_prompts = [self._shown_by_itself(model_call) for model_call in calls]
         shown_by_key = _unite_shown_documents(own_prompts)
         best_by_key = _best_versions(shown_by_key)
         ids_shown = {document.own_id for document, _ in shown_by_key.values()}
@@ -134,7 +134,9 @@ class PromptContents:
         lists = self.calls.lists(call.began)
         keys_in_order = _order_with_unknown(best_by_key, unknown_documents, lists)
         calls_showing_documents = [
-            each for each in calls if self._shown_by_itself(each).shown_documents
+            model_call
+            for model_call in calls
+            if self._shown_by_itself(model_call).shown_documents
         ]
         keys_behind_notes = self._keys_behind_notes(call, calls) - best_by_key.keys()
         return ShownToCall(
@@ -219,6 +221,7 @@ class PromptContents:
         The documents are those that were retrieved before the call began. If there are
         none, all documents of the run are searched for.
         """
+        # a list for each step that returned documents, the latest first
         lists = self.calls.lists(call.began) or self.calls.lists()
         documents = _latest_versions(lists)
         replies = self._replies_to_search_for(call)
@@ -344,10 +347,11 @@ class PromptContents:
         for text in dict.fromkeys(known_texts):
             if not text.strip():
                 continue
-            is_like_document = letters_of(text) in letters_of_documents
-            if is_like_document and text in self._earlier_conversation:
-                # A run may be handed a history that its prompt does not show. Then
-                # these words stand there as the document.
+            was_said_before = text in self._earlier_conversation
+            if was_said_before and letters_of(text) in letters_of_documents:
+                # An earlier message has the words of a document. The run may be handed
+                # a history that its prompt does not show: then these words stand there
+                # as the document.
                 n_times = self._n_times_shown_of_conversation(text, message_texts)
             else:
                 n_standing = sum(message.count(text) for message in message_texts)
@@ -671,8 +675,8 @@ def _calls_whose_replies_stand(
     """Return the calls whose replies stand whole in a prompt.
 
     A draft may be a document word for word. Where the prompt shows this document, the
-    draft counts as read, too. A reply that is an entry of a list counts as read even if
-    its words stand elsewhere as well, so that nobody could tell.
+    draft counts as read, too. A reply that is an entry of a list counts as read also
+    where the search could not tell whether it stands there.
 
     Args:
         replies: The replies that were searched for.

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 _OPENING = 200  # characters of a context by which it is found in a prompt
 _LONGEST_LABEL = 120
-# A label may stand so many lines above its context. Lines between them name a title.
+# A label may stand up to three lines above its context. Lines between them name a title.
 _MOST_LINES = 3
 _NAME = r"(?:source|document|doc|passage|context|chunk|citation|reference|result)"
 # A label alone: "[1]", "Source 1:", "Source ID: 0", "Document [1](Title: A)", "### 1".

@@ -15,7 +15,7 @@ from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH, locate
 from ragmetrics_core.capture.tree import Document, DocumentKey, Message
 
-MOST_OCCURRENCES = 50  # so many occurrences of one text are searched for
+MOST_OCCURRENCES = 50  # the most occurrences of one text that are searched for
 
 # a document, and what of it the prompt shows
 ShownDocument = tuple[Document, Finding]
@@ -365,7 +365,7 @@ def unknown_candidates(
     search: LocatedSearch,
     shown_by_key: Mapping[DocumentKey, object],
 ) -> list[tuple[Candidate, Finding]]:
-    """Return the candidates of which nobody can tell whether the prompt shows them.
+    """Return the candidates that the prompt may show: nobody can tell.
 
     A candidate is left out if the prompt shows another text of its document.
 

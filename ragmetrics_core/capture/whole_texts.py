@@ -23,9 +23,9 @@ from ragmetrics_core.capture.matching import LINE_NUMBER, count_equal_bytes
 ANCHOR_LENGTH = 16  # bytes of an anchor, the piece of a text by which it is looked up
 # an anchor of more texts is boilerplate, and does not tell which text stands there
 MOST_TEXTS_OF_ANCHOR = 8
-# for each byte of a prompt at most so many bytes are compared with whole texts
+# the most bytes compared with whole texts, for each byte of the prompt
 _MOST_COMPARED_PER_BYTE = 32
-# if texts that begin with each other stand at one place, so many count, the longest
+# the most texts that count where several texts stand at one place, the longest first
 _MOST_AT_ONE_PLACE = 4
 
 
@@ -169,7 +169,7 @@ class TextFamily:
     def first_anchors(self, n_anchors: int) -> set[tuple[int, bytes]]:
         """Return the anchors at the first offsets of each text, with their offsets.
 
-        An anchor is a piece of 16 bytes. Texts too short for so many are left out.
+        An anchor is a piece of 16 bytes. Texts too short for all of them are left out.
 
         Args:
             n_anchors: How many offsets; 3 means the offsets 0, 1 and 2.
