@@ -21,5 +21,5 @@ Those of a group stand after the group.
 
 
 def example_and_help(name: str) -> tuple[str, str]:
-    """An example of a command, and what it does: its line in ``COMMANDS``."""
+    """Return an example of a command, and what it does, from ``COMMANDS``."""
     return next(line for line in COMMANDS if name in line[0].split()[1:3])

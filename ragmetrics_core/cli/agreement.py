@@ -201,7 +201,7 @@ def _agreement(options: argparse.Namespace) -> int:
 def _lines_on_labels_of_people(
     report: Report, metric: str, labels: list[Label], options: argparse.Namespace
 ) -> list[str]:
-    """The calibrated mean and the certified threshold, where they are asked for."""
+    """Return lines on the calibrated mean and the certified threshold, if asked for."""
     sentences = []
     if options.calibrate:
         calibrated = calibrate(
@@ -231,7 +231,7 @@ def _what_was_measured(
     n_clusters: int,
     options: argparse.Namespace,
 ) -> str:
-    """Whose scores were held against labels, and how the intervals are made."""
+    """Say whose scores were compared with labels, and how the intervals are made."""
     judges = ", ".join(report.run.judges) or "an unknown judge"
     resampled = "each is resampled by itself"
     if n_clusters < n_rows:
@@ -246,7 +246,7 @@ def _what_was_measured(
 
 
 def _metric(report: Report, name: str | None) -> str:
-    """The metric that is meant: by its name or short name, or the run's only one."""
+    """Return the metric of this name or short name, or the run's only metric."""
     if name is not None:
         return find_metric(name, report.metrics, place="in this report")
     if len(report.metrics) != 1:
@@ -313,7 +313,7 @@ def _lines_on_figures(figures: Sequence[Measured]) -> list[str]:
 
 
 def _interval_in_words(figure: Measured) -> str:
-    """The interval of a figure, or why it has none."""
+    """Return the interval of a figure in words, or why it has none."""
     if figure.interval:
         low, high = figure.interval
         return f"[{low:.3f}, {high:.3f}]"
@@ -322,7 +322,7 @@ def _interval_in_words(figure: Measured) -> str:
 
 
 def _warnings_of_few_clusters(groups: Sequence[Sequence[Labelled]]) -> list[str]:
-    """A warning for each source with few clusters, where rows share any."""
+    """Return a warning for each source with few clusters, if rows share clusters."""
     if all(len(group) == 1 for group in groups):
         return []
     n_clusters = Counter(group[0].source for group in groups)

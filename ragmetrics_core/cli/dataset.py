@@ -295,7 +295,7 @@ def _read_corpus(
 
 
 def _writing_judge(options: argparse.Namespace) -> LLMJudge:
-    """The language model that writes a set; ``SettingError`` if none is named."""
+    """Return the language model that writes a set; ``SettingError`` if none is named."""
     named = options.model or os.environ.get("RAGMETRICS_JUDGE")
     judge = shared.judge_from(named, options) if named else None
     if isinstance(judge, LLMJudge):
@@ -367,7 +367,7 @@ def _lines_on_continuous(dataset: ContinuousSet, *, n_wanted: int) -> list[str]:
 
 
 def _line_on_left_out(count_by_reason: Mapping[str, int]) -> str:
-    """How many parts of the source a set leaves out, and why."""
+    """Say how many parts of the source a set leaves out, and why."""
     counts = [f"{count} {reason}" for reason, count in count_by_reason.items()]
     return "Left out: " + ", ".join(counts)
 
@@ -494,7 +494,7 @@ def _table(
 def _estimates(
     path: Path, dataset: AnySet, rows: Sequence[tuple[Judge, Metric, str]]
 ) -> str:
-    """What judging a set would cost, by judge, metric and prompt."""
+    """Estimate what judging a set would cost, by judge, metric and prompt."""
     return "\n\n".join(
         f"{path}, {judge.name}, {metric.name} {prompt}\n"
         + estimate(judge_scores.samples_of(dataset, metric), [metric], judge).text(

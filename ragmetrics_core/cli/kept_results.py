@@ -9,7 +9,7 @@ _PARQUET_ENDINGS = (".parquet", "")  # some engines write parts without an endin
 
 
 def results_at(path: Path) -> Report:
-    """The report that a file or folder holds.
+    """Read the report that a file or folder holds.
 
     A folder, or a ``.parquet`` file, is read as what a ``Scorer`` wrote; any other file
     as JSON lines, with or without a header.

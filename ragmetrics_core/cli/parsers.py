@@ -1,4 +1,4 @@
-"""Parsers of the command line that name what was probably meant."""
+"""The parser of the command line, which names the option that was probably meant."""
 
 import argparse
 import re
@@ -15,25 +15,18 @@ _INVALID_CHOICE = re.compile(
 class CommandParser(argparse.ArgumentParser):
     """A parser that names the nearest option or choice where one is misspelt."""
 
-    leads_to_commands = False
-
-    def add_subparsers(self, **settings: Any) -> Any:
-        """Add commands; options behind the name of one belong to its own parser."""
-        self.leads_to_commands = True
-        return super().add_subparsers(**settings)
-
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as ``argparse`` does, after the names of all options were checked.
+        """Check the names of all options, then parse as ``argparse`` does.
 
-        A misspelt option comes first: what is missing because of it comes second.
+        So a misspelt option is reported before an option that is missing because of it.
         """
         self._refuse_unknown_options(args)
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and where help is, and exit with 2.
+        """Print what is wrong and where help is, and exit with code 2.
 
-        The usage, which fills a screen for some commands, is left to the help.
+        The usage is not printed, since it fills a screen for some commands.
         """
         wrong_choice = _INVALID_CHOICE.fullmatch(message)
         if wrong_choice is not None:
@@ -46,11 +39,14 @@ class CommandParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
 
     def _refuse_unknown_options(self, arguments: Sequence[str]) -> None:
-        """End with an error if an option is not known to this parser."""
+        """Exit with an error if an option is not known to this parser."""
         options = self._option_string_actions  # also those of its groups
+        has_commands = self._subparsers is not None
         for argument in arguments:
-            is_option = argument.startswith("-")
-            if argument == "--" or (self.leads_to_commands and not is_option):
+            if argument == "--":  # no options come after it
+                return
+            # The options after the name of a command belong to the command's own parser.
+            if has_commands and not argument.startswith("-"):
                 return
             name = argument.partition("=")[0]
             if name.startswith("--") and name not in options:
@@ -58,9 +54,10 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def show_help(parser: argparse.ArgumentParser) -> None:
-    """Have a parser without a command show its help.
+    """Let a parser show its help if no command was typed.
 
-    The exit code is 2: a script whose command is an empty variable has not done well.
+    The exit code is then 2: in a script, the name of the command may be in a variable
+    that is not set.
     """
 
     def run(_: argparse.Namespace) -> int:

@@ -58,7 +58,7 @@ def settle(options: argparse.Namespace) -> None:
 
 
 def _page_beside(results: Path) -> Path:
-    """Where the page goes by default.
+    """Return the path to which the page is written by default.
 
     Raises:
         InputError: If a file that is no page of ours stands there, or the results are
@@ -120,7 +120,7 @@ def _run(options: argparse.Namespace) -> int:
 def _summary_and_decisions(
     report: Report, options: argparse.Namespace
 ) -> tuple[Summary, Sequence[Decision]]:
-    """The numbers of a report, and what gates decide.
+    """Return the numbers of a report, and what its gates decide.
 
     A run that stopped when its gates were decided keeps those decisions. Otherwise the
     gates of ``--fail-under`` are held against the numbers.
@@ -140,19 +140,19 @@ def _summary_and_decisions(
 def _exit_code(
     summary: Summary, decisions: Sequence[Decision], options: argparse.Namespace
 ) -> int:
-    """The exit code that the gates lead to; 1 where nothing was scored."""
+    """Return the exit code of the gates; 1 if nothing was scored."""
     if not any(metric.count for metric in summary.metrics):
         return 1
     return shared.exit_code(decisions, options)
 
 
 def _names(options: argparse.Namespace) -> list[str]:
-    """What each file is called in a message."""
+    """Return the name of each file in a message."""
     return [str(path) for path in options.files]
 
 
 def _report(reports: Sequence[Report], options: argparse.Namespace) -> Report:
-    """The report over all files, by the name that it is given."""
+    """Join the reports of all files into one, with the name that was typed."""
     report = join_reports(reports, _names(options))
     name = options.name
     if not report.run.name and not any(source.name for source in report.run.inputs):
@@ -166,7 +166,7 @@ def _report(reports: Sequence[Report], options: argparse.Namespace) -> Report:
 def _lines(
     screen: FirstScreen, summary: Summary, run: RunFacts, options: argparse.Namespace
 ) -> list[str]:
-    """What is printed, line by line."""
+    """Return what is printed, line by line."""
     lines = [
         *screen_lines(screen, summary, run),
         f"Report: {options.html}",

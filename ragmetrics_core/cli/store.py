@@ -138,7 +138,7 @@ def _batch(options: argparse.Namespace) -> int:
 
 
 def _batch_line(state: dict[str, Any]) -> str:
-    """A batch in words: its name, its status and how many of its requests stand where."""
+    """Return a batch in words: its name, its status and the state of its requests."""
     counts = ", ".join(
         f"{count} {name}" for name, count in state["request_counts"].items()
     )
@@ -163,7 +163,7 @@ def _services(options: argparse.Namespace) -> list[OpenAICompatibleModel]:
 
 
 def _lines_on_models(connection: sqlite3.Connection) -> Iterator[str]:
-    """What is held of each model."""
+    """Return lines on the replies of each model."""
     for model, replies, unusable, oldest, newest in connection.execute(
         _REPLIES_BY_MODEL
     ):
@@ -196,7 +196,7 @@ def _remove(connection: sqlite3.Connection, before: float) -> int:
 
 
 def _time_before(age: str) -> float:
-    """The time that is so long ago, in seconds since 1970; ``age`` is e.g. 30d."""
+    """Return the time that is an age ago, in seconds since 1970; ``age`` is e.g. 30d."""
     number, unit = age[:-1], age[-1:]
     if not number.isdecimal() or unit not in _SECONDS:
         raise SettingError(

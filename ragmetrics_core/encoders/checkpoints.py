@@ -184,7 +184,7 @@ def _as_setting_error(model: str | Path, kind: Kind) -> Iterator[None]:
 
 
 def _onnx_file_to_run(folder: Path, kind: Kind, device: str | None) -> Path | None:
-    """The ONNX file that is run in place of the weights; None for the weights.
+    """Return the ONNX file that is run instead of the weights; None for the weights.
 
     Only classifiers are run so, and only where no device is named, which means torch.
     """
@@ -197,7 +197,7 @@ def _onnx_file_to_run(folder: Path, kind: Kind, device: str | None) -> Path | No
 def _load_tokenizer(
     transformers: Any, tokenizer: str | Path | None, folder: Path, options: Any
 ) -> Any:
-    """The tokenizer that was named, else the model's own."""
+    """Load the tokenizer that was named, else the model's own."""
     tokenizer_folder = folder
     if tokenizer is not None:
         tokenizer_folder = folder_of(tokenizer, revision=None)
@@ -218,7 +218,7 @@ def _check_head(model: str | Path, kind: Kind, architectures: Sequence[str]) -> 
 def _load_network(
     transformers: Any, folder: Path, kind: Kind, options: dict[str, Any], model: object
 ) -> Any:
-    """The model with its weights; refused if some are missing, such as its head."""
+    """Load the model; refuse it if weights are missing, such as those of its head."""
     model_class = getattr(transformers, _HEADS[kind].model_class)
     network, loading_info = model_class.from_pretrained(
         folder, output_loading_info=True, **options
@@ -235,7 +235,7 @@ def _load_network(
 
 
 def _to_device(network: Any, device: str | None) -> Any:
-    """The model on its device; ``SettingError`` if this machine does not have it."""
+    """Move the model to its device; ``SettingError`` if this machine lacks the device."""
     torch = import_extra("torch", "local", "an encoder")
     best_device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -408,7 +408,7 @@ def folder_of(model: str | Path, revision: str | None) -> Path:
 
 
 def _onnx_file(folder: Path) -> Path | None:
-    """The model in ONNX form, if the folder has one."""
+    """Return the model's ONNX file in a folder; None if there is none."""
     for file in (folder / "onnx" / "model.onnx", folder / "model.onnx"):
         if file.is_file():
             return file
@@ -416,7 +416,7 @@ def _onnx_file(folder: Path) -> Path | None:
 
 
 def name_of(checkpoint: str | Path) -> str:
-    """A folder's own name, wherever it lies, or the name of a model in the cache."""
+    """Return the own name of a folder, or the name of a model in the cache."""
     if Path(checkpoint).expanduser().is_dir():
         return folder_of(checkpoint, None).name
     return str(checkpoint)
@@ -449,7 +449,7 @@ def commit_of(folder: Path, onnx_file: Path | None = None) -> str:
 
 
 def _onnx_logits(file: Path) -> Logits:
-    """The function that runs a model by ONNX Runtime."""
+    """Return the function that runs a model by ONNX Runtime."""
     runtime = import_extra("onnxruntime", "local", "an encoder in ONNX form")
     providers = [
         name

@@ -192,7 +192,7 @@ class EncoderJudge(Judge):
         return details
 
     def _details_of_claims(self) -> dict[str, str]:
-        """The settings that change the probability of a claim, for signatures.
+        """Return the settings that change the probability of a claim, for signatures.
 
         A template is named by the first digits of its digest.
         """
@@ -298,7 +298,7 @@ class EncoderJudge(Judge):
         return self.correction.score(weakest, n_claims)
 
     def _weakest_in_words(self, weakest: float, score: float) -> str:
-        """The probability of the weakest claim, and the score that is made of it."""
+        """Say the probability of the weakest claim, and the corrected score if there is one."""
         if self.correction is None:
             return f"p = {weakest}"
         return f"p = {weakest}, corrected for the number of claims {score:.2f}"
@@ -306,7 +306,7 @@ class EncoderJudge(Judge):
     def _unsupported_claims(
         self, claims: Sequence[ClaimSupport], score: float
     ) -> tuple[str, ...]:
-        """The claims for which an answer is rejected; () if it is accepted."""
+        """Return the claims for which an answer is rejected; () if it is accepted."""
         if score >= 0.5:
             return ()
         return tuple(

@@ -132,7 +132,7 @@ class LocalDecisionModel(DecisionModel):
         return f"LocalDecisionModel({self.name!r})"
 
     def __reduce__(self) -> Any:
-        """A copy in another process loads the model there."""
+        """Make a copy in another process load the model there."""
         return partial(type(self), **self._settings), ()
 
     @property
@@ -141,7 +141,7 @@ class LocalDecisionModel(DecisionModel):
         return {"commit": self._commit, "window": str(self._window)}
 
     def prices(self) -> tuple[float, float]:
-        """Nothing is paid."""
+        """Return prices of 0: nothing is paid."""
         return 0.0, 0.0
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -213,7 +213,7 @@ class LocalDecisionModel(DecisionModel):
         self._logits = getattr(outputs, "logits", None)
 
     def _probability_of_labels(self, prompts: Any) -> float:
-        """The probability that the next token is any label of the last question.
+        """Return the probability that the next token is any label of the last question.
 
         1.0 for a model that answers by a head of its own.
         """
@@ -257,7 +257,7 @@ def _pipeline(folder: Path, device: str | None) -> Any:
 
 
 def _commit_with_settings(folder: Path) -> str:
-    """The commit of a folder in the cache, else a digest of weights and settings.
+    """Return the commit of a folder in the cache, else a digest of weights and settings.
 
     Labels, templates and the tokenizer change answers as weights do.
     """
@@ -355,5 +355,5 @@ def _check_labels(model: str | Path, pipeline: Any) -> None:
 
 
 def _length(prompts: Any) -> int:
-    """Tokens of the longest prompt."""
+    """Count the tokens of the longest prompt."""
     return max(int(inputs["input_ids"].shape[-1]) for inputs, _ in prompts["prompts"])

@@ -195,7 +195,7 @@ def _first_usual_column(field: str, columns: frozenset[str]) -> str | None:
 
 
 def _what_to_do(field: str) -> str:
-    """What the user can do about a field that is in different columns."""
+    """Say what to do about a field that is in different columns."""
     return (
         f"put it into one column, or name it: --{field}-column (in Python"
         f" {field}_column=)"

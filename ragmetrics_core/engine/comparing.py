@@ -24,7 +24,7 @@ def compare_until_decided(
     margin: float = MARGIN,
     anyway: bool = False,
     until: UntilDecided | Literal["decided"] = "decided",
-    **settings: Unpack[JudgedRunSettings],
+    **settings: Unpack[JudgedRunSettings],  # all their names: editors complete them
 ) -> Comparison:
     """Judge rows until it is decided whether their scores lose more than a margin.
 
@@ -32,14 +32,14 @@ def compare_until_decided(
 
     Args:
         before: The finished run.
-        rows: The rows in question, which are judged in a drawn order.
+        rows: The rows to judge; those of a list are judged in a random order.
         metrics: Metrics or their names; None for all of the finished run.
         cluster: Which samples belong together, as in ``Report.summary``.
         slices: What splits the samples into slices, as in ``Report.compare``.
         margin: A loss up to this does not matter, from 0 to 1.
         anyway: Compare runs that were not measured in the same way.
         until: How the run stops; "decided" for the usual settings.
-        **settings: Arguments of ``evaluate``, e.g. ``judge=``.
+        **settings: The other arguments of ``evaluate``, e.g. ``judge=``.
 
     Returns:
         The comparison of what was judged, with ``decisions``.

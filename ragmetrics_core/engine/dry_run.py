@@ -72,7 +72,7 @@ class Estimate:
     own_judges: tuple[str, ...] = ()
 
     def text(self, unit: str = "samples", live: int | None = None) -> str:
-        """The estimate for people, with its assumptions.
+        """Return the estimate in lines for people, with its assumptions.
 
         Args:
             unit: What is counted, e.g. ``samples``.
@@ -121,7 +121,7 @@ class Estimate:
         return _range_in_words(self.low.completion_tokens, self.high.completion_tokens)
 
     def _cascade_line(self) -> str:
-        """How many questions the free judge of a cascade passes on."""
+        """Say how many questions the free judge of a cascade passes on."""
         n_questions = self.low.spared + self.low.passed
         passed = _range_in_words(self.low.passed, self.high.passed)
         return (
@@ -400,7 +400,7 @@ def _why_undefined(metric: Metric, sample: Sample) -> Undefined | None:
 
 
 def _range_in_words(low: int | str, high: int | str) -> str:
-    """Two numbers as a range; one number where they are equal."""
+    """Return two numbers as a range in words; one number if they are equal."""
     if low == high:
         return _in_words(low)
     return f"{_in_words(low)} to {_in_words(high)}"

@@ -32,7 +32,7 @@ def iter_results(
     until: Until = None,
     gates: Sequence[Gate | str] | str = (),
     progress: Show = False,
-    **columns: Unpack[Columns],
+    **columns: Unpack[Columns],  # all their names: editors complete them
 ) -> Iterator[SampleResult]:
     """Evaluate samples and yield their results in input order, in bounded memory.
 
@@ -58,7 +58,7 @@ def evaluate(
     gates: Sequence[Gate | str] | str = (),
     progress: Show = None,
     batch: bool | Literal["wait"] = False,
-    **columns: Unpack[Columns],
+    **columns: Unpack[Columns],  # all their names: editors complete them
 ) -> Report:
     """Score every sample with every metric.
 
@@ -148,7 +148,7 @@ async def aevaluate(
     until: Until = None,
     gates: Sequence[Gate | str] | str = (),
     progress: Show = False,
-    **columns: Unpack[Columns],
+    **columns: Unpack[Columns],  # all their names: editors complete them
 ) -> Report:
     """Score every sample with every metric, without blocking the caller's event loop.
 

@@ -365,7 +365,7 @@ class OwnJudge(Judge):
         return await answer
 
     def _crash(self, error: BaseException) -> JudgeCrashed:
-        """The error of a judge whose code raised; texts stay out of its message."""
+        """Return the error of a judge whose code raised; its message holds no texts."""
         kind = type(self._judge).__name__
         crash = crash_in_words(error)
         if isinstance(error, RagMetricsError):  # our own words, which hold no text
@@ -379,7 +379,7 @@ class OwnJudge(Judge):
 
 
 def _kind_and_length(value: object) -> str:
-    """What somebody returned in place of a list, for a message."""
+    """Name the kind of a value, and its length if it is a list; for a message."""
     kind = type(value).__name__
     return f"{kind} of {len(value)}" if isinstance(value, (list, tuple)) else kind
 

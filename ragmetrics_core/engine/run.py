@@ -392,7 +392,7 @@ class Run:
 
 
 def _versions_of_packages() -> dict[str, str]:
-    """The versions of Python and of the packages that the process has imported."""
+    """Return the versions of Python and of known packages that are imported."""
     versions = {"python": platform.python_version()}
     for module, package in _PACKAGES_BY_MODULE.items():
         if module in sys.modules:
@@ -406,7 +406,7 @@ def _distinct_judges(judges: Iterable[Judge]) -> list[Judge]:
 
 
 def _now() -> str:
-    """The date and time of this moment, to the second, as ISO 8601 writes it."""
+    """Return the present date and time, to the second, in ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -545,7 +545,7 @@ def _number_of_rows(samples: Samples) -> int | None:
 
 @cache
 def _version_of(package: str) -> str:
-    """The version of an installed package; "unknown" if it is not installed."""
+    """Return the version of an installed package; "unknown" if it is not installed."""
     # importing it takes 20 ms, which `import ragmetrics_core` need not pay
     from importlib.metadata import PackageNotFoundError, version
 

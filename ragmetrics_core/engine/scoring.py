@@ -240,7 +240,7 @@ class RunJudge:
         )
 
     def signature_of(self, metric: Metric) -> Signature:
-        """The signature of a metric by this judge, made once for all samples.
+        """Return the signature of a metric by this judge; it is made once for all samples.
 
         Raises:
             SettingError: If the metric or the judge cannot say what its settings are.

@@ -39,7 +39,7 @@ def table_rows(samples: Any) -> Iterator[Any]:
 
 
 def _hint(samples: Any) -> str:
-    """What to do about something that is no table."""
+    """Say what to do about something that is no table; "" if nothing is known."""
     if isinstance(samples, (str, PurePath)):
         return "; read the file first, or use the command: ragmetrics evaluate FILE"
     if isinstance(samples, Mapping) and "train" in samples:  # a Hugging Face dataset
@@ -48,7 +48,7 @@ def _hint(samples: Any) -> str:
 
 
 def _rows_of_pandas(frame: Any) -> Iterator[dict[str, Any]]:
-    """The rows of a data frame of pandas as mappings."""
+    """Yield the rows of a data frame of pandas as mappings."""
     names = [str(name) for name in frame.columns]
     _refuse_repeated_columns(names, "data frame")
     rows = frame.itertuples(index=False, name=None)

@@ -164,7 +164,7 @@ class ChatModel(Protocol):
 
     @_stated
     def cache_key(self) -> str | None:
-        """What beside the name changes replies, for the key of stored ones.
+        """Return what else than the name changes replies, for the key of stored replies.
 
         It is the address and settings, and never a secret.
 

@@ -216,11 +216,11 @@ class OpenAICompatibleModel(ChatModel):
         )
 
     def capabilities(self) -> Capabilities:
-        """What was stated; the rest is tried."""
+        """Return what was stated; other features are tried once."""
         return self._capabilities
 
     def prices(self) -> tuple[float, float] | None:
-        """US dollars per prompt token and per reply token, as stated."""
+        """Return US dollars per prompt token and per reply token, as stated."""
         return self._prices
 
     async def prepare(self) -> None:
@@ -236,7 +236,7 @@ class OpenAICompatibleModel(ChatModel):
         return chat_reply(self.name, body, prices, key=self._key())
 
     def body(self, request: ChatRequest) -> dict[str, Any]:
-        """The body of a request, as it is sent."""
+        """Return the body of a request, as it is sent."""
         return {"model": self.model, **request_body(request), **self._extra}
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -287,7 +287,7 @@ class OpenAICompatibleModel(ChatModel):
         return body
 
     def _url(self, path: str) -> str:
-        """The URL of a path below ``base_url``, with the query of the address."""
+        """Return the URL of a path below ``base_url``, with the query of the address."""
         url = f"{self.base_url}/{path}"
         if not self._query:
             return url
@@ -295,7 +295,7 @@ class OpenAICompatibleModel(ChatModel):
         return f"{url}{separator}{self._query}"
 
     async def _read_json(self, content: bytes) -> Any:
-        """The JSON of a reply; ``JudgeServerError`` if it is none."""
+        """Read a reply as JSON; ``JudgeServerError`` if it is none."""
         try:
             return await compute_beside_loop(
                 partial(self._parsed, content), size=len(content)
@@ -308,14 +308,14 @@ class OpenAICompatibleModel(ChatModel):
     def _error_of_reply(
         self, status: int, headers: Mapping[str, str], content: bytes
     ) -> errors.JudgeError:
-        """The error that the status and the content of a reply tell."""
+        """Return the error for the status and the content of a reply."""
         seconds_to_wait = seconds_of_retry_after(headers.get("Retry-After"))
         text = content.decode(errors="replace")
         fault = Fault.from_reply(status, text, seconds_to_wait)
         return self._error(errors.JudgeServerError, fault)
 
     def _parsed(self, content: bytes) -> Any:
-        """The JSON of a body; ValueError or RecursionError if it is none."""
+        """Parse a body as JSON; ValueError or RecursionError if it is none."""
         return json.loads(content)
 
     async def _send(
@@ -364,7 +364,7 @@ class OpenAICompatibleModel(ChatModel):
     async def _read_content(
         self, response: "aiohttp.ClientResponse", most_bytes: int
     ) -> bytes:
-        """The content of a reply; ``JudgeError`` if it is larger than allowed."""
+        """Read the content of a reply; ``JudgeError`` if it is larger than allowed."""
         parts: list[bytes] = []
         n_bytes = 0
         async for part in response.content.iter_any():
@@ -378,9 +378,9 @@ class OpenAICompatibleModel(ChatModel):
     def _error_of_client(
         self, raised: BaseException, most_seconds: float
     ) -> errors.JudgeError:
-        """Our error for what aiohttp raised.
+        """Return the judge error for an exception of aiohttp.
 
-        The message of that may hold an address with a key. So its class alone is read.
+        Only its class is used: its message may hold an address with a key.
         """
         if type(raised) is TimeoutError:
             return errors.JudgeTimeout(
@@ -396,9 +396,9 @@ class OpenAICompatibleModel(ChatModel):
             await session.close()
 
     def _key(self) -> str:
-        """The key that is sent; "" for none.
+        """Return the key that is sent; "" for none.
 
-        It is ``api_key``, else what the variable ``api_key_env`` holds at this moment.
+        It is ``api_key``, else the present value of the variable ``api_key_env``.
         """
         if self._api_key is not None:
             return self._api_key.strip()
@@ -432,7 +432,7 @@ class OpenAICompatibleModel(ChatModel):
         return {}
 
     def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
-        """The error that a fault tells, with advice; of this kind if it tells none."""
+        """Return the error for a fault, with advice; of ``kind`` if the fault tells none."""
         return judge_error(
             kind,
             fault,
@@ -443,7 +443,7 @@ class OpenAICompatibleModel(ChatModel):
         )
 
     def _advice_on_the_key(self) -> str:
-        """What to do where a key is missing; "" where one is sent."""
+        """Say what to do about a missing key; "" if a key is sent."""
         if self._key():
             return ""
         if self.api_key_env:
@@ -451,7 +451,7 @@ class OpenAICompatibleModel(ChatModel):
         return NAME_A_KEY
 
     def _advice_on_the_name(self) -> str:
-        """What to do where the endpoint does not know the model."""
+        """Say what to do if the endpoint does not know the model."""
         names = f"the names that it knows stand at {self.base_url}/models"
         if self.base_url == OPENAI.address:
             return (
@@ -474,7 +474,7 @@ def _check_model_is_named(model: str, whose: str) -> None:
 def _prices_in_batches(
     prices: tuple[float, float] | None, batch_share: float
 ) -> tuple[float, float] | None:
-    """The prices per token of a request in a batch; None where no price is known."""
+    """Return the prices per token of a request in a batch; None if they are unknown."""
     if prices is None:
         return None
     price_sent, price_received = prices
@@ -486,12 +486,12 @@ _sessions: dict[asyncio.AbstractEventLoop, "aiohttp.ClientSession"] = {}
 
 
 def _proxy_for(host: str, scheme: str) -> str | None:
-    """The proxy that the environment names, looked up once: aiohttp would per call."""
+    """Return the proxy that the environment names; cached, since each call needs it."""
     return None if proxy_bypass(host) else getproxies().get(scheme)
 
 
 def _file_of_a_batch(lines: list[bytes]) -> "aiohttp.FormData":
-    """The form that uploads the requests of a batch as one file."""
+    """Return the form that uploads the requests of a batch as one file."""
     import aiohttp
 
     form = aiohttp.FormData({"purpose": "batch"})
@@ -500,7 +500,7 @@ def _file_of_a_batch(lines: list[bytes]) -> "aiohttp.FormData":
 
 
 def _kind_of(raised: BaseException) -> type[errors.JudgeError]:
-    """Our error for one of the client's."""
+    """Return the class of judge error for an exception of the client."""
     import aiohttp
 
     for name, kind in EXCEPTIONS:
@@ -510,7 +510,7 @@ def _kind_of(raised: BaseException) -> type[errors.JudgeError]:
 
 
 def _session() -> "aiohttp.ClientSession":
-    """The connections of the running loop, which are kept open between calls.
+    """Return the connections of the running loop, which stay open between calls.
 
     Slots limit how many there are.
     """

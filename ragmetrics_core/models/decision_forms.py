@@ -41,13 +41,13 @@ def json_text(value: object) -> str:
 
 
 def question_text(typed: Typed) -> str:
-    """A typed question as JSON."""
+    """Return a typed question as JSON."""
     options = [[option.label, option.meaning] for option in typed.options]
     return json_text([typed.kind, typed.wording, options])
 
 
 def request_text(state: str, questions: Sequence[str]) -> str:
-    """A request for the answers to questions about a state, all of them JSON."""
+    """Return the request, as JSON, for the answers to questions about a state."""
     return f'{{"state":{state},"questions":[{",".join(questions)}]}}'
 
 
@@ -55,7 +55,7 @@ def request_text(state: str, questions: Sequence[str]) -> str:
 
 
 def openai_body(model: str, request: str) -> Body:
-    """The body of a request in OpenAI's form."""
+    """Return the body of a request in OpenAI's form."""
     request_data = json.loads(request)
     questions = [
         _openai_question(_name(place), *question)
@@ -127,7 +127,7 @@ def characters_of_question(question: str, *, most: bool) -> int:
 
 
 def _name(place: int) -> str:
-    """The name of a question in a request, by its place from 0, e.g. q1."""
+    """Return the name of a question in a request, by its index from 0, e.g. q1."""
     return f"q{place + 1}"
 
 
@@ -135,9 +135,9 @@ def _name(place: int) -> str:
 
 
 def object_of_single_names(pairs: Sequence[tuple[str, Any]]) -> Body:
-    """An object of JSON, in which a name that stands twice has no value.
+    """Make an object of JSON; a name that stands twice gets no value.
 
-    Which of two values is meant cannot be told.
+    Nobody can tell which of the two values is meant.
     """
     by_name: Body = {}
     for name, value in pairs:
@@ -175,7 +175,7 @@ def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
 
 
 def systemone_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
-    """The answers of a reply in the form of System One, one for each question.
+    """Read the answers of a reply in System One's form, one for each question.
 
     Raises:
         MalformedReply: If it holds no answers by name.
@@ -187,7 +187,7 @@ def systemone_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]
 
 
 def no_answers(model: str, form: str) -> MalformedReply:
-    """The error for a reply that holds no answers in a form."""
+    """Return the error for a reply without answers in the form of its endpoint."""
     return MalformedReply(
         f"{model} sent a body without the answers of /v1/{form}: check that the endpoint"
         " speaks that form"
@@ -229,7 +229,7 @@ def _choices(
 def _choice(
     answer: object, kind: str, labels: Sequence[str], read_numbers: _ReadNumbers
 ) -> Choice:
-    """The choice that holds an answer's numbers; "other" for what cannot be read."""
+    """Return a choice with the numbers of an answer; of finish "other" if unreadable."""
     try:
         if not isinstance(answer, dict):
             raise TypeError
@@ -294,7 +294,7 @@ def _systemone_numbers(
 def _probabilities_in_order(
     probability_by_value: Mapping[Any, Any], values: Sequence[object], *, n_listed: int
 ) -> list[Any]:
-    """The probabilities of all options; ValueError unless each is listed once."""
+    """Return the probabilities of all options; ValueError unless each is listed once."""
     if n_listed != len(values):
         raise ValueError
     return [probability_by_value[value] for value in values]
@@ -391,7 +391,7 @@ def _check_answered(typed: Typed, choice: Choice) -> None:
 
 
 def _numbers_of(choice: Choice) -> list[Any]:
-    """The list that an answer holds; an empty one if it holds no list."""
+    """Return the list that an answer holds; [] if it holds none."""
     if choice.finish != "stop":
         return []
     try:
@@ -409,7 +409,7 @@ def _is_probability(number: object) -> bool:
 
 
 def tokens_by_name(body: Any) -> Mapping[str, Any]:
-    """Tokens of a reply by the names that chat endpoints give them."""
+    """Return the numbers of tokens in a reply, by the names that chat endpoints use."""
     usage = body.get("usage")
     counted = usage if isinstance(usage, Mapping) else {}
     return {

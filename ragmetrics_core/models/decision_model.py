@@ -177,7 +177,7 @@ class ServedDecisionModel(DecisionModel):
         return self._client.address
 
     def prices(self) -> tuple[float, float] | None:
-        """US dollars per token read and given; None if unknown."""
+        """Return US dollars per token read and given; None if unknown."""
         return self._client.prices()
 
     async def prepare(self) -> None:
@@ -307,7 +307,7 @@ class _DecisionClient(OpenAICompatibleModel):
     """Our client at the path of typed questions."""
 
     def key(self) -> str:
-        """The key that is sent; "" for none."""
+        """Return the key that is sent; "" for none."""
         return self._key()
 
     def _parsed(self, content: bytes) -> Any:

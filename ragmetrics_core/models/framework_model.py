@@ -124,7 +124,7 @@ class FrameworkModel(ChatModel):
         API is awaited on this loop. If this coroutine is cancelled, the call is given
         up.
         """
-        # how to call it, how to call it by its async API, and how to read what it gives
+        # The sync call, the async call, and the reader of what either returns.
         call, acall, read_reply = self._exchange(request)
 
         def call_quietly() -> ChatReply:
@@ -170,4 +170,4 @@ class FrameworkModel(ChatModel):
 
     @abstractmethod
     def _form(self) -> object:
-        """What the framework writes of the object to a file: data of JSON."""
+        """Return the object's settings as the framework serialises them: data of JSON."""

@@ -45,14 +45,17 @@ class GuardRequest:
     text: str
 
     def to_json(self) -> str:
-        """As a message of a chat request: the same for equal requests."""
+        """Return the request as the message of a chat request.
+
+        Equal requests give equal messages.
+        """
         return json.dumps(
             [self.criterion, self.documents, self.text], ensure_ascii=False
         )
 
     @classmethod
     def from_json(cls, message: str) -> "GuardRequest":
-        """What ``to_json`` wrote."""
+        """Read the request that ``to_json`` wrote."""
         criterion, documents, text = json.loads(message)
         return cls(criterion, tuple(documents), text)
 
@@ -88,7 +91,7 @@ def _join_documents(documents: Sequence[str]) -> str:
 
 
 def _granite_3_2_fields(request: GuardRequest) -> Body:
-    """A context has a role of its own; what is judged is the last message."""
+    """Return the body: each context is a message with its own role, the claim the last."""
     context = _message("context", _join_documents(request.documents))
     if request.criterion == "groundedness":
         messages = [context, _message("assistant", request.text)]
@@ -106,7 +109,7 @@ def _bodies_of_documents(documents: Sequence[str]) -> list[Body]:
 
 
 def _message_to_judge(request: GuardRequest) -> Body:
-    """The message that is judged beside documents."""
+    """Return the message that is judged beside documents."""
     role = "assistant" if request.criterion == "groundedness" else "user"
     return _message(role, request.text)
 
@@ -138,9 +141,10 @@ _LABEL = re.compile(r"^(\s*(?:Document|Claim)\s*):", re.IGNORECASE | re.MULTILIN
 
 
 def _minicheck_fields(request: GuardRequest) -> Body:
-    """All texts stand in one message, below the words that the model was trained with.
+    """Return the body: one message with all texts, in the words the model was trained on.
 
-    No line of a text can pose as the claim: its colon becomes a dash.
+    A line of a text that looks like the claim's label is changed: its colon becomes a
+    dash.
     """
     document = _LABEL.sub(r"\1 -", _join_documents(request.documents))
     claim = _LABEL.sub(r"\1 -", request.text)

@@ -96,9 +96,10 @@ class GuardModel(OpenAICompatibleModel):
         return replace(chat_reply, choices=choices)
 
     def body(self, request: ChatRequest) -> dict[str, Any]:
-        """The body of a request, in the form of the guard.
+        """Return the body of a request, in the form of the guard.
 
-        Of several messages the first counts: a guard is asked again with equal words.
+        Of several messages only the first counts. Repairs add further messages, but a
+        guard is asked again with the same words.
         """
         asked = GuardRequest.from_json(request.messages[0].content)
         return {

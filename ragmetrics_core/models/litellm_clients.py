@@ -80,6 +80,7 @@ class _GuardingSetter:
     def __init__(self, set_cache: Any) -> None:
         self._set_cache = set_cache
 
+    # The further arguments are LiteLLM's own, and are handed on as they are.
     def __call__(self, key: str, value: object, *rest: Any, **options: Any) -> Any:
         _guard_client(value)
         return self._set_cache(key, value, *rest, **options)

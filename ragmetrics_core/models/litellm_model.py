@@ -268,7 +268,7 @@ class LiteLLMModel(ChatModel):
         return ""
 
     def capabilities(self) -> Capabilities:
-        """What the model can do: as given, else by LiteLLM's tables.
+        """Return what the model can do: as given, else by LiteLLM's tables.
 
         Unknown before ``prepare``.
         """
@@ -292,7 +292,7 @@ class LiteLLMModel(ChatModel):
         )
 
     def prices(self) -> tuple[float, float] | None:
-        """US dollars per prompt token and per reply token; None if unknown.
+        """Return US dollars per prompt token and per reply token; None if unknown.
 
         They are as given, else from our dated file, else from LiteLLM's table. That
         table can be read once LiteLLM is imported, and holds for the providers' own

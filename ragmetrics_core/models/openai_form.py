@@ -100,7 +100,7 @@ def decision_prices(model: str) -> tuple[float, float] | None:
 
 
 def names_of_models() -> list[str]:
-    """The names of OpenAI's models that our dated file knows."""
+    """Return the names of OpenAI's models that our dated file knows."""
     return list(_prices_of_models())
 
 

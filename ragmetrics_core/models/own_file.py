@@ -208,7 +208,7 @@ def _set_journal(connection: sqlite3.Connection, kind: Kind) -> None:
 
 
 def _number(connection: sqlite3.Connection, name: str) -> int:
-    """A number of the file's header, by the name of its pragma."""
+    """Read a number of the file's header, by the name of its pragma."""
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
@@ -355,9 +355,9 @@ class OwnFile:
         return self._close_in_the_end(connect(self.path, self._kind))
 
     def _close_in_the_end(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        """A connection that is closed with this object at the latest.
+        """Have a connection closed with this object at the latest; return it.
 
-        Python 3.13 warns of one that nobody closed.
+        Python 3.13 warns of a connection that nobody closed.
         """
         weakref.finalize(self, connection.close).atexit = False
         return connection

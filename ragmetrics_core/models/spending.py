@@ -1,11 +1,9 @@
-"""What the calls of one question have cost so far.
+"""Notes what the calls of one question have cost so far.
 
-It is for a question that is cut off before its judge can say so.
-
-A judge returns what an answer cost. If a deadline, an interrupt or a crash ends it
-before, nothing is returned; so every call is also noted here, when it leaves and when
-it is answered. Tasks that a judge starts note theirs in the same place, because they
-inherit the context.
+A judge returns what an answer cost. If a deadline, an interrupt or a crash ends the
+judge before, it returns nothing. So every call is also noted here, when it is sent and
+when it is answered. The tasks that a judge starts note their calls in the same place,
+because they inherit the context.
 """
 
 from collections.abc import Iterator
@@ -32,7 +30,7 @@ class Spending:
 
 @contextmanager
 def note_spending() -> Iterator[Spending]:
-    """Note here what is spent inside the block."""
+    """Yield an object that notes what the calls inside the block cost."""
     spending = Spending()
     token = _current.set(spending)
     try:
@@ -42,5 +40,8 @@ def note_spending() -> Iterator[Spending]:
 
 
 def spending_here() -> Spending:
-    """Where to note what is spent; outside any question it is noted for nobody."""
+    """Return the object that notes what the present question spends.
+
+    Outside of any question it is an object that nobody reads.
+    """
     return _current.get() or Spending()

@@ -49,7 +49,7 @@ class Address:
 
 
 def endpoint_address(text: str) -> Address:
-    """The parts of an address that requests may be sent to.
+    """Return the parts of an address that requests may be sent to.
 
     Raises:
         SettingError: If it is none, or one that can be read in two ways. The sentence
@@ -97,9 +97,9 @@ def read_address(text: str) -> Address:
 
 
 def public_address(text: str) -> str:
-    """An address without the user, password and query that it may hold.
+    """Return an address without the user, password and query that it may hold.
 
-    What is no address is not repeated.
+    A text that is no address is not repeated.
     """
     try:
         return read_address(text).shown

@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from threading import Lock
-from typing import Any
+from typing import Any, Unpack
 
 from ragmetrics_core.data import (
     AmbiguousColumns,
+    Columns,
     RowError,
     Sample,
     SampleResult,
@@ -63,7 +64,7 @@ class Scorer:
         store: StoreLike = None,
         limits: Limits | None = None,
         concurrency: int = 32,
-        **columns: Any,
+        **columns: Unpack[Columns],  # all their names: editors complete them
     ) -> None:
         """Check the settings; nothing is opened before the first table."""
         self.metrics = tuple(choose_metrics(metrics))

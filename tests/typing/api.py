@@ -45,6 +45,7 @@ from ragmetrics_core.models.chat import (
 )
 from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.reporting.gates import UntilDecided
+from ragmetrics_core.scale.scorer import Scorer
 from ragmetrics_core.testing import assert_score
 
 R = TypeVar("R", bound=BaseModel)
@@ -191,6 +192,12 @@ class Yes(Judge):
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         return await ScriptedJudge({Useful: Usefulness(useful=True)}).answer(question)
+
+
+def scorers() -> list[Scorer]:
+    misspelt = Scorer("adherence", qestion_column="query")  # type: ignore[call-arg]
+    named = Scorer("adherence", question_column="query", answer_column=lambda row: "a")
+    return [misspelt, named]
 
 
 def by_name() -> Metric:
