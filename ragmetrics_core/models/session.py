@@ -902,7 +902,7 @@ def _advice_on_limit(model: ChatModel, limit: int) -> str:
     limit_advised = limit_tried * _LONGER
     advice = (
         f"The limit is {limit:,} tokens; {limit_tried:,}, where a reply is asked for"
-        f" again, did not do either. Raise it by LLMJudge(model,"
+        f" again, were not enough either. Raise it by LLMJudge(model,"
         f" max_tokens={limit_advised})"
     )
     prices = model.prices()
