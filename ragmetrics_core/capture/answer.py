@@ -252,6 +252,11 @@ def by_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
 
     lalashiwoya/Chatbot_Design_with_LangGraph, api/nodes/retrieve.py: the state keeps a
     list of generations.
+
+    Of several texts in the output, the call of each is ranked by three things in this
+    order: whether it was shown documents, whether its prompt holds the question, and
+    whether its reply looks most like an answer. The last call of the best rank is
+    taken, with a doubt if another one may have answered.
     """
     calls_in_output = search.calls_in_output
     if not calls_in_output:

@@ -368,8 +368,11 @@ class Calls:
 
     @cached_property
     def query_writers(self) -> frozenset[Node]:
-        """Calls of models that wrote what a later call was asked."""
-        # when each query was asked last
+        """Calls of models that wrote the query of a later call.
+
+        The query is all of the reply, a line of it, or a text of its structure.
+        """
+        # when the last call with each query began
         last_asked: dict[str, float] = {}
         for node in self.nodes:
             if node.query:
@@ -429,10 +432,16 @@ class Calls:
         return frozenset(node.query for node in self.nodes if node.by_provider)
 
     def _form_of_reply(self, call: Node) -> int:
-        """Tell the form of a call's reply, from ``NO_ANSWER`` to ``FREE_TEXT``.
+        """Tell the form of a call's reply, by how much it looks like an answer.
 
-        The form of a JSON object is told by its keys, also where it holds a query that
-        was searched for later.
+        A JSON object is told by its keys, also where it holds a query that was searched
+        for later.
+
+        Returns:
+            - ``NO_ANSWER`` for an empty reply, a call of a tool that ran, or a query;
+            - ``LABEL`` for a word or two, or JSON that is no object;
+            - ``STRUCTURED`` for a JSON object with a field for the answer;
+            - ``FREE_TEXT`` for any other text.
         """
         reply = call.reply
         if reply is None:

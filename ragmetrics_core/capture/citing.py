@@ -107,6 +107,7 @@ def cited_by(
     why_unknown = ""
     for rule in (_by_the_provider, _by_marks, _by_a_structured_reply):
         try:
+            # None where the rule does not apply; () where the answer cites nothing
             citations = rule(search)
         except _UnknownMeaning as reason:
             # a later rule may still tell; if none does, the first reason is given

@@ -177,20 +177,21 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
     contexts = tuple(_context_as_shown(key, shown) for key in shown.keys_in_order)
     n_from_elsewhere = _count_passages_from_elsewhere(search, call, contexts)
     doubts = list(_doubts_of_prompt(search, shown, contexts, n_from_elsewhere))
-    # a tool's text may hold several documents that nobody has divided
-    tool_texts = {node.text for node in search.calls.context_tool_calls}
-    texts_found = {document.text for document, _ in shown.shown_documents.values()}
     evidence_from: EvidenceFrom = "prompt"
-    if texts_found <= tool_texts:
+    # Where all that is shown are whole texts of tools that the user named, each text
+    # may hold several documents that nobody has divided.
+    tool_texts = {node.text for node in search.calls.context_tool_calls}
+    texts_shown = {document.text for document, _ in shown.shown_documents.values()}
+    if texts_shown <= tool_texts:
         evidence_from = "undivided"
     return Contexts(
         contexts,
         shown.keys_in_order,
         _place_of_prompts(call, shown.calls_showing_documents),
         evidence_from,
-        frozenset(grade for grade, _ in doubts),
-        tuple(warning for _, warning in doubts),
-        n_from_elsewhere,
+        grades=frozenset(grade for grade, _ in doubts),
+        warnings=tuple(warning for _, warning in doubts),
+        n_from_elsewhere=n_from_elsewhere,
     )
 
 
@@ -318,6 +319,7 @@ def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
         return None
     if shown.shown_documents or shown.keys_with_some_words:
         return None  # it was shown documents, or some words of them
+    # step calls wrote a query, a verdict or a route instead of an answer
     judging_calls = search.calls.step_calls - search.calls.query_writers
     for judging_call in judging_calls:
         if end_of(judging_call) > call.began:
@@ -374,7 +376,7 @@ def by_the_last_step(search: ContextSearch) -> Contexts | None:
     ends_of_steps = [node.ended or 0.0 for node in calls.steps_with_documents]
     last_retrieval = max(ends_of_retrievals, default=0.0)
     if not any(end > last_retrieval for end in ends_of_steps):
-        return None
+        return None  # no step returned documents after the retrieval
     document_by_key: dict[DocumentKey, Document] = {}
     steps = _last_steps(calls)
     for step in steps:

@@ -22,10 +22,11 @@ def context_keys_of(
 ) -> list[DocumentKey | None]:
     """Find for each document the context that shows it, and return the context's key.
 
-    A context shows a document if it has its key, its id, or its whole text. A document
-    without such a context may have been cut or merged. It is then compared with the
-    contexts that show no other document: chunks overlap, so that a context which shows
-    one chunk shares sentences with its neighbour.
+    The key of a context is the id and the text of the document of which it was made. A
+    context shows a document if it has the document's key, its id, or its whole text. A
+    document without such a context may have been cut or merged. It is then compared
+    with the contexts that show no other document: chunks overlap, so that a context
+    which shows one chunk shares sentences with its neighbour.
 
     Args:
         documents: The documents, in any order.
@@ -108,20 +109,20 @@ def _keys_of_most_text(
     texts = list(text_by_key.values())
     document_texts = [document.text for document in documents]
     found_keys: list[DocumentKey | None] = [None] * len(documents)
-    # documents of which a text holds most
-    for place in locate(document_texts, texts).findings:
-        document_index = place.candidate_index
-        text_index = place.message_index
-        if text_index is not None and place.coverage >= HALF:
+    # a text may hold most of a document: several documents were merged
+    for finding in locate(document_texts, texts).findings:
+        document_index = finding.candidate_index
+        text_index = finding.message_index
+        if text_index is not None and finding.coverage >= HALF:
             found_keys[document_index] = keys[text_index]
-    # texts of which a document holds most
-    for place in locate(texts, document_texts).findings:
-        cut_index = place.candidate_index
-        holder_index = place.message_index
-        if holder_index is None or place.coverage < HALF:
+    # a document may hold most of a text: the text was cut out of it
+    for finding in locate(texts, document_texts).findings:
+        text_index = finding.candidate_index
+        holder_index = finding.message_index
+        if holder_index is None or finding.coverage < HALF:
             continue
         if found_keys[holder_index] is None:
-            found_keys[holder_index] = keys[cut_index]
+            found_keys[holder_index] = keys[text_index]
     return found_keys
 
 
@@ -184,7 +185,8 @@ def match_contexts(
 
     Args:
         documents: The documents.
-        contexts: The contexts, each by the key of the document of which it was made.
+        contexts: The contexts, each by the key of the document of which it was made:
+            its id and text.
 
     Returns:
         The context of each document, the contexts of no document, and the contexts that

@@ -278,6 +278,7 @@ def _kept_by_steps(
         return True, rank_kept, None
     dropper = _first_that_dropped(index, steps_that_took)
     if dropper is None:
+        # each step that took it returned it, and a later step was not given it
         return False, None, None
     if dropper.returns_unknown_texts:
         # one of these texts may be this document in other words

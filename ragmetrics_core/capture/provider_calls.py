@@ -224,9 +224,14 @@ def _document(text: str, fields: Fields) -> Document:
 
 
 def _text_of_item(item: Fields, depth: int = DEEPEST) -> str | None:
-    """The text of a found item, also where documents stand inside each other.
+    """Find the text of a found item, also inside a nested document or a list of parts.
 
-    None if it has none, as a file in base64.
+    Args:
+        item: The item, as the provider writes it.
+        depth: How many levels of nested objects are searched.
+
+    Returns:
+        The text; None if the item has none, as a file in base64.
     """
     if item.get("type") == "base64":
         return None
@@ -239,9 +244,8 @@ def _text_of_item(item: Fields, depth: int = DEEPEST) -> str | None:
         if is_list(value) and depth:
             parts = [_text_of_item(part, depth - 1) for part in objects_in(value)]
             return "\n".join(part for part in parts if part) or None
+    # Anthropic keeps the text of a fetched page in its "source"
     source = item.get("source")
-    return (
-        _text_of_item(source, depth - 1)
-        if isinstance(source, Mapping) and depth
-        else None
-    )
+    if isinstance(source, Mapping) and depth:
+        return _text_of_item(source, depth - 1)
+    return None

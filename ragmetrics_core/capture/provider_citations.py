@@ -115,17 +115,25 @@ def annotations_of_grounding(
         segment = inner_object(support, "segment")
         start = _place_in_characters(letters, field_of(segment, "start_index") or 0)
         end = _place_in_characters(letters, field_of(segment, "end_index"))
-        places = field_of(support, "grounding_chunk_indices")
-        for place in places if is_list(places) else ():
+        chunk_indexes = field_of(support, "grounding_chunk_indices")
+        if not is_list(chunk_indexes):
+            continue
+        for chunk_index in chunk_indexes:
             names: tuple[str, ...] = ()
-            if is_place(place) and place < len(chunks):
-                names = names_of_source(chunks[place])
-            number = place if is_place(place) else ""
-            yield Annotation(start, end, names or (f"grounding chunk {number}",))
+            if is_place(chunk_index) and chunk_index < len(chunks):
+                names = names_of_source(chunks[chunk_index])
+            if not names:
+                # the chunk has no name, or does not stand in the reply
+                number = chunk_index if is_place(chunk_index) else ""
+                names = (f"grounding chunk {number}",)
+            yield Annotation(start, end, names)
 
 
 def _place_in_characters(letters: bytes, place: object) -> int | None:
-    """A place told in bytes of a text, as one in its characters; None for no place."""
+    """Convert a place counted in bytes of a text into one counted in characters.
+
+    None if the value is no place.
+    """
     if not is_place(place):
         return None
     return len(letters[:place].decode(errors="ignore"))

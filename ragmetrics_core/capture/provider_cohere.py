@@ -140,9 +140,10 @@ def _id_of(fields: Fields) -> str:
 
 
 def _document(fields: Fields) -> Document:
-    """A document of Cohere, whose fields the application chose.
+    """Make a document of the fields that an application gave to Cohere.
 
-    Where none of them has a usual name for a text, all of them are the text.
+    The text is the field with a usual name for it, such as "snippet". Without such a
+    field, all fields joined are the text.
     """
     texts = {
         str(key): value

@@ -176,7 +176,11 @@ class _ReplyBeingRead:
         return self.text_of_blocks or self.whole_text
 
     def read(self, place: Fields) -> None:
-        """Read one mapping of a reply."""
+        """Read one mapping of a reply: its blocks, then what stands beside the blocks.
+
+        Args:
+            place: The message, its metadata, or the provider's whole response.
+        """
         if isinstance(place.get("content"), str):
             self.whole_text = place["content"]
         for key in _BLOCK_KEYS:
@@ -215,10 +219,13 @@ class _ReplyBeingRead:
                 if isinstance(inner_block, Mapping):
                     self.read_block(inner_block, depth - 1)
         elif kind.endswith("_tool_result"):
+            # "web_search_tool_result" of Anthropic
             self.read_result(block)
         elif kind.startswith("response.") and kind.endswith("_search_call.completed"):
+            # "response.file_search_call.completed" of OpenAI, in a stream
             self.read_event_of_stream(block)
         elif kind.endswith("_search_call"):
+            # another search in OpenAI's form, such as "x_search_call"
             name = kind.removesuffix("_call")
             self.read_search(block, name, remedies.ANY_PROVIDER)
 
@@ -251,7 +258,13 @@ class _ReplyBeingRead:
         self.read_search(block, "web_search", remedies.OPENAI_WEB)
 
     def read_search(self, block: Fields, name: str, remedy: str) -> None:
-        """Read a search that one block tells, with its results if they stand there."""
+        """Read a search that one block tells, with its results if the block has them.
+
+        Args:
+            block: The block.
+            name: The name of the search.
+            remedy: What the user can do so that the provider returns texts, in words.
+        """
         call = self.call(block.get("id"), name, remedy)
         if call.is_answered:  # the same block was read in another place
             return

@@ -32,6 +32,10 @@ def rewritten_documents(
 ) -> tuple[Document, ...]:
     """Return the documents of a step that it made out of documents that it took.
 
+    Such a document has the id, the metadata or most words of a document that the step
+    took and did not return. If the step returned three others for three documents, say,
+    then all of them were made out of these.
+
     Args:
         step: The step.
         later_lists: Lists of documents that were there after the step.
@@ -39,16 +43,13 @@ def rewritten_documents(
     dropped, added = _dropped_and_added(step)
     if not dropped or not added:
         return ()
-    rewritten = tuple(
-        document for document in added if _is_made_of_any(document, dropped)
-    )
+    alike = tuple(document for document in added if _is_made_of_any(document, dropped))
     if not _replaces_each(step, dropped, added):
-        return rewritten
-    # it took three documents, say, and returned three others
-    if rewritten:
+        return alike
+    if alike:
         return tuple(added)
-    # Only the number says so. If a later call still has a document that the step took,
-    # the step may have searched for more.
+    # Nothing but the number of documents says that they were rewritten. If a later call
+    # still has a document that the step took, the step may have searched for more.
     dropped_texts = {document.text for document in dropped}
     for documents in later_lists:
         if any(document.text in dropped_texts for document in documents):
@@ -90,13 +91,13 @@ def changes_of(nodes: Sequence[Node]) -> list[DocumentChange]:
         nodes: The calls of the run.
 
     Returns:
-        One change for each such call that gave documents or passed some on, in the
+        One change for each such call that returned documents or passed some on, in the
         order in which the calls ended.
     """
     changes = []
     for node in sorted(nodes, key=end_of):
-        gives = node.documents is not None or bool(node.documents_passed_on)
-        if node.kind not in ("step", "agent", "reranker") or not gives:
+        has_output = node.documents is not None or bool(node.documents_passed_on)
+        if node.kind not in ("step", "agent", "reranker") or not has_output:
             continue
         dropped, added = _dropped_and_added(node)
         is_filter = _is_filter(node, dropped, added, nodes)

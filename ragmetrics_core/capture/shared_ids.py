@@ -79,8 +79,9 @@ def _ids_with_other_texts(searches: Sequence[Node]) -> set[str]:
     """Find the ids that some searches gave to texts of different documents.
 
     Two different texts under one id are two documents, as where two stores count from
-    "0". An exception is a search that may only repeat what an earlier one found, in
-    other words: its text must share no passage with the earlier texts under the id.
+    "0". A tool, or a search that was given documents, may repeat in other words what an
+    earlier search found. Its text is another document only if it shares no passage with
+    the earlier texts under the id.
 
     Args:
         searches: Searches of which none is inside another one, in the order in which

@@ -98,12 +98,12 @@ def effects_of(
         retriever_effects.append(_retriever_effect(retriever, matched))
 
     writer_by_index: dict[int, str] = {}
+    steps_with_documents = set(calls.steps_with_documents)
     for change in changes:
-        if (
-            not change.replaces_documents
-            or change.node not in calls.steps_with_documents
-        ):
+        is_writer = change.replaces_documents and change.node in steps_with_documents
+        if not is_writer:
             continue
+        # which retrieved documents the step may have rewritten
         dropped = match_documents(retrieved, change.dropped)
         for index, dropped_key in enumerate(dropped.later_keys):
             if dropped_key is not None:

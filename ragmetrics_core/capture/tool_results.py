@@ -50,14 +50,13 @@ def is_made_of_documents(tool: Node) -> bool:
     if repeated_reply(tool) is not None:
         return False  # a model inside the tool answered from the documents
     text = tool.text or ""
-    has_found_nothing = not documents
-    if has_found_nothing or not text.strip():
-        return True
+    if not documents or not text.strip():
+        return True  # "Nothing was found.", or documents without any text beside them
     document_texts: list[str] = []
     for document in documents:
         document_texts += document.texts
-    places_shown = locate(document_texts, text).shown_in_order
-    return bool(places_shown)
+    documents_in_text = locate(document_texts, text).shown_in_order
+    return bool(documents_in_text)
 
 
 def repeated_reply(tool: Node) -> str | None:
@@ -124,8 +123,8 @@ def _is_reply_in_frame(tool: Node) -> bool:
     long_replies = [reply for reply in replies if len(reply) >= DISTINCTIVE_LENGTH]
     if not long_replies:
         return False
-    places = locate(long_replies, text).findings
-    return any(place.extent == "whole" for place in places)
+    findings = locate(long_replies, text).findings
+    return any(finding.extent == "whole" for finding in findings)
 
 
 def _is_argument_in_frame(tool: Node, nodes: Iterable[Node]) -> bool:
