@@ -117,6 +117,15 @@ FORMS: dict[str, Form] = {
 }
 
 
+def test_a_beginning_that_stands_elsewhere_is_not_joined_to_a_text() -> None:
+    shown = FARO.replace("towers", "towers [1]")
+    prompt = f"Faro is the southern port: {shown} {QUESTION}"
+    (place,) = locate([FARO], prompt).findings
+    assert place.offsets is not None
+    start, end = place.offsets
+    assert (prompt[start:end], place.coverage) == (shown.rstrip("."), 1.0)
+
+
 @pytest.mark.parametrize("word", ["city", "country", "Storks", "towers", "salt"])
 def test_a_word_that_the_prompt_marks_at_both_ends_is_shown(word: str) -> None:
     marked = FARO.replace(word, f"<em>{word}</em>")
