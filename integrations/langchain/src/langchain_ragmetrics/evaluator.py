@@ -1,7 +1,7 @@
 """A LangSmith evaluator: usable in ``client.evaluate``, as a function of run and example, and in callbacks."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -39,7 +39,13 @@ class RagMetricsRunEvaluator(RunEvaluator):
             its outputs, or a callable that gets the example. By default the one obvious
             field is taken.
         concurrency: Most model calls in flight.
-        **places: Where question, contexts and answer are; see ``samples_from``.
+        question_from: Where the question is; as for ``samples_from``, like the rest.
+        contexts_from: Where the contexts are.
+        answer_from: Where the answer is.
+        context_tools: Names of the tools whose text is a context.
+        build: A callable from the run to its samples, instead of all rules.
+        every_turn: Whether a run that called a model is a sample even where nothing was
+            retrieved.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -56,12 +62,23 @@ class RagMetricsRunEvaluator(RunEvaluator):
         *,
         reference_from: Source | None = None,
         concurrency: int = 8,
-        **places: Any,
+        question_from: Source | None = None,
+        contexts_from: Source | None = None,
+        answer_from: Source | None = None,
+        context_tools: Collection[str] | None = None,
+        build: Callable[[Any], Iterable[Sample]] | None = None,
+        every_turn: bool = False,
     ) -> None:
         self._run = capture.Run(metrics, as_judge(judge), concurrency, None)
         self._reference_from = reference_from
         self._samples_from: Callable[..., list[Sample]] = partial(
-            samples_from, **places
+            samples_from,
+            question_from=question_from,
+            contexts_from=contexts_from,
+            answer_from=answer_from,
+            context_tools=context_tools,
+            build=build,
+            every_turn=every_turn,
         )
         self._counted = itertools.count()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,6 +46,15 @@ _SETTINGS = (
     "judge_async",
 )
 _USAGE_FIELDS = ("calls", "stored", "prompt_tokens", "completion_tokens", "cost")
+
+
+# of ``run`` and ``run_async``
+_OUTPUT_TYPES: dict[str, Any] = {
+    "results": dict[str, dict[str, Any]],
+    "score": float,
+    "individual_scores": list[float],
+    "meta": dict[str, Any],
+}
 
 
 @component
@@ -144,12 +152,7 @@ class RagMetricsEvaluator:
         if self._model is not None:
             self._model.close()
 
-    @component.output_types(
-        results=dict[str, dict[str, Any]],
-        score=float,
-        individual_scores=list[float],
-        meta=dict[str, Any],
-    )
+    @component.output_types(**_OUTPUT_TYPES)
     def run(
         self,
         answers: list[GeneratedAnswer | ExtractedAnswer] | None = None,
@@ -212,13 +215,34 @@ class RagMetricsEvaluator:
             return self._outputs(self._unavailable(samples, error), warnings)
         return self._outputs(report.results, warnings)
 
-    @functools.wraps(run, assigned=("__annotations__",))
-    async def run_async(self, *sockets: Any, **named: Any) -> dict[str, Any]:
+    @component.output_types(**_OUTPUT_TYPES)
+    async def run_async(
+        self,
+        answers: list[GeneratedAnswer | ExtractedAnswer] | None = None,
+        query: str | None = None,
+        documents: list[Document] | None = None,
+        replies: list[ChatMessage] | list[str] | str | None = None,
+        questions: list[str] | None = None,
+        contexts: list[list[str]] | None = None,
+        predicted_answers: list[str] | None = None,
+        ground_truth_answers: list[str] | None = None,
+        reference: str | list[str] | None = None,
+    ) -> dict[str, Any]:
         """Score answers without blocking the event loop, all at the same time.
 
-        See ``run``.
+        Inputs, outputs and errors are those of ``run``.
         """
-        samples, warnings = inputs.samples(*sockets, **named)
+        samples, warnings = inputs.samples(
+            answers,
+            query,
+            documents,
+            replies,
+            questions,
+            contexts,
+            predicted_answers,
+            ground_truth_answers,
+            reference,
+        )
         try:
             report = await aevaluate(
                 samples, self.metrics, judge=self._judge, concurrency=self.concurrency

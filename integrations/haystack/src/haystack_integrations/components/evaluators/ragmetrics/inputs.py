@@ -16,18 +16,24 @@ _FIELD_OF_LIST = {
     "predicted_answers": "answer",
     "ground_truth_answers": "reference",
 }
-_SOCKETS = ("answers", *_PARTS, *_FIELD_OF_LIST, "reference")
 
 
-def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
+def samples(
+    answers: list[GeneratedAnswer | ExtractedAnswer] | None = None,
+    query: str | None = None,
+    documents: list[Document] | None = None,
+    replies: list[ChatMessage] | list[str] | str | None = None,
+    questions: list[str] | None = None,
+    contexts: list[list[str]] | None = None,
+    predicted_answers: list[str] | None = None,
+    ground_truth_answers: list[str] | None = None,
+    reference: str | list[str] | None = None,
+) -> tuple[list[Sample], list[str]]:
     """Make samples of what was put into the inputs of the evaluator.
 
     Three groups of inputs are possible: answers of Haystack; lists with an element for
-    each answer; one query with its documents and replies.
-
-    Args:
-        *sockets: Inputs in the order of the parameters of ``RagMetricsEvaluator.run``.
-        **named: Inputs by the names of these parameters.
+    each answer; one query with its documents and replies. The inputs are those of
+    ``RagMetricsEvaluator.run``.
 
     Returns:
         The samples, and warnings of what they may lack; no sample without any input.
@@ -35,12 +41,19 @@ def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
     Raises:
         SettingError: If inputs of several groups are given, or lists differ in length.
     """
-    values = {**dict(zip(_SOCKETS, sockets, strict=False)), **named}
+    values = {
+        "answers": answers,
+        "query": query,
+        "documents": documents,
+        "replies": replies,
+        "questions": questions,
+        "contexts": contexts,
+        "predicted_answers": predicted_answers,
+        "ground_truth_answers": ground_truth_answers,
+    }
     filled = {name: value for name, value in values.items() if value is not None}
-    reference = filled.pop("reference", None)
-    _check_one_group(filled)
-    if "answers" in filled:
-        answers = filled["answers"]
+    _refuse_several_groups(filled)
+    if answers is not None:
         samples_of_answers = [_of_answer(answer) for answer in answers]
         return _with_references(samples_of_answers, reference), _signs_of_cut(answers)
     has_lists = bool(filled.keys() & _FIELD_OF_LIST.keys())
@@ -57,7 +70,7 @@ def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
     return _with_references(samples_of_rows, reference), []
 
 
-def _check_one_group(filled: Mapping[str, Any]) -> None:
+def _refuse_several_groups(filled: Mapping[str, Any]) -> None:
     """Refuse, by ``SettingError``, values in sockets of several groups."""
     groups: list[str] = []
     for group in (["answers"], _PARTS, _FIELD_OF_LIST):
