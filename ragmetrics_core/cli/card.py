@@ -321,13 +321,13 @@ def _two_prompts(
     """Compare two prompts on the same samples, in lines of text.
 
     The lines say how the prompts differ in their agreement with people, and on which
-    samples their verdicts differ. Samples that either prompt gave no verdict are left
+    samples their verdicts differ. A sample without a verdict by either prompt is left
     out.
 
     Args:
         options: ``template`` is the first prompt, ``against`` the second; without it
             the second is the prompt that ships with the metric.
-        _: The judge, which other work of this command needs; ``ask`` is enough here.
+        _: Not used; all work of this command has the same parameters.
         samples: The labelled samples, all of one question.
         ask: Asks the judge.
 
@@ -453,10 +453,10 @@ def _error_without_probabilities(metric: str) -> SettingError:
 def _samples_with_probabilities(
     options: argparse.Namespace, samples: LabelledSamples, ask: Ask
 ) -> list[LabelledSample]:
-    """Have a judge score samples, and return those that it gave a verdict.
+    """Have a judge score samples; return the samples with verdicts.
 
-    The first sample is judged alone: it shows whether the judge gives probabilities,
-    without which the others would be paid for nothing.
+    The first sample is judged alone. It shows whether the judge gives probabilities;
+    without them, the other samples would be paid for in vain.
 
     Raises:
         SettingError: If a verdict comes without a probability, or nothing is scored.

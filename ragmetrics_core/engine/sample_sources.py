@@ -1,7 +1,4 @@
-"""Reads samples from whatever holds them.
-
-That is Samples, rows, a data frame or a Hugging Face dataset.
-"""
+"""Reads samples from lists of samples or rows, data frames and Hugging Face datasets."""
 
 import logging
 from array import array
@@ -78,39 +75,40 @@ def _samples_of_rows(
 def refuse_wrong_columns(
     rows: Iterable[Sample | RowError],
 ) -> Iterator[Sample | RowError]:
-    """Hand samples on, and refuse a table whose columns are wrong.
+    """Yield the samples of a table, and refuse a table whose columns are wrong.
 
-    A column may be missing, or two columns may hold one field. Where only some rows
-    have that fault, they stay bad rows, so that nothing paid for is lost.
+    A column that the user named may be missing, or two columns may hold one field.
+    Where only some rows have such a fault, these stay bad rows, and nothing that was
+    paid for is lost.
 
     Raises:
-        SettingError: At the end, if each row lacked a column that was named for a
-            field. Before the first sample, if two columns may hold one field.
+        SettingError: At the end, if the named column is missing in every row. Before
+            the first sample, if two columns may hold one field.
     """
-    first_lack: NoSuchColumn | None = None
-    do_all_lack_it = True
-    has_given_sample = False
+    first_error: NoSuchColumn | None = None
+    is_missing_everywhere = True
+    has_yielded_sample = False
     for row in rows:
-        if isinstance(row, AmbiguousColumns) and not has_given_sample:
+        if isinstance(row, AmbiguousColumns) and not has_yielded_sample:
             raise SettingError(str(row))
         if isinstance(row, Sample):
-            has_given_sample = True
+            has_yielded_sample = True
         if not isinstance(row, NoSuchColumn):
-            do_all_lack_it = False
-        elif first_lack is None:
-            first_lack = row
+            is_missing_everywhere = False
+        elif first_error is None:
+            first_error = row
         yield row
-    if first_lack is not None and do_all_lack_it:
-        raise SettingError(f"{first_lack}; no other row has it either")
+    if first_error is not None and is_missing_everywhere:
+        raise SettingError(f"{first_error}; no other row has it either")
 
 
 def warn_of_doubles(
     rows: Iterable[Sample | RowError],
 ) -> Iterator[Sample | RowError]:
-    """Hand samples on, and log once at the end how many of them are doubles.
+    """Yield samples, and log once at the end how many of them are doubles.
 
-    A sample is a double if an earlier one has the same id. Of samples without an id,
-    the same question, contexts and answer make a double.
+    A sample is a double if an earlier sample has the same id. A sample without an id is
+    a double if an earlier one has the same question, contexts and answer.
     """
     # Hashes take eight bytes each: memory stays small over a million samples.
     hashes_of_ids = array("q")

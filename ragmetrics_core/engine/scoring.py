@@ -302,16 +302,19 @@ def prepare_metric(metric: Metric, others: Sequence[Sample]) -> Metric:
 def make_rounds(
     metrics: Sequence[Metric], run_judge_by_metric: Mapping[str, RunJudge]
 ) -> dict[str, Rounds]:
-    """Make the rounds in which metrics ask of one sample, by the metric's name.
+    """Let metrics of one sample share rounds if they can ask their judge together.
 
-    In a round the questions of several metrics go to one judge in one call. So metrics
-    share their rounds if they have the same judge, and it is one that takes questions
-    together. A user's own metric takes part in none, since nobody knows how long it
-    computes, and the others would wait for it.
+    In a round the questions of several metrics go to one judge in one request. Metrics
+    share their rounds if they have the same judge, and the judge takes several questions
+    together. A user's own metric has no rounds: nobody knows how long it computes, and
+    the other metrics would wait for it.
 
     Args:
         metrics: The metrics of the sample.
-        run_judge_by_metric: The judge of each, by the metric's name.
+        run_judge_by_metric: The judge of each metric, by the metric's name.
+
+    Returns:
+        The rounds of each metric that has some, by the metric's name.
     """
     names_by_judge: dict[int, list[str]] = {}
     for metric in metrics:

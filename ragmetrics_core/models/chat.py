@@ -1,6 +1,6 @@
-"""The one protocol behind the LLM judge.
+"""The protocol of chat models, which the LLM judge asks.
 
-A chat request goes in, and choices and usage come out.
+A model takes a chat request, and returns choices (its replies) and their usage.
 """
 
 import copy
@@ -23,7 +23,7 @@ Finish = Literal["stop", "length", "refused", "other"]
 
 
 CONNECTING_SECONDS = 10.0
-"""Seconds after which connecting is given up, all its attempts together."""
+"""Seconds after which all attempts to connect are given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,8 @@ class ChatRequest:
 class TokenAlternatives:
     """A token of a reply, with its natural log-probability.
 
-    The alternatives are those listed at its place, usually the token itself among them.
+    ``alternatives`` are the tokens that the model might have written at its place, each
+    with its log-probability; the token itself is usually among them.
     """
 
     token: str = field(repr=False)
@@ -84,11 +85,11 @@ class TokenAlternatives:
 class Origin:
     """The call that gave a reply.
 
-    ``model`` is the model as the endpoint named it. ``together`` is the number of
-    replies that the call gave.
-
-    ``unusable`` is True if two runs could not use what they got, of which this reply is
-    the last; see ``ReplyStore``.
+    Attributes:
+        model: The model as the endpoint named it; "" if it did not.
+        together: How many replies the call gave.
+        unusable: Whether two runs could not use the replies to this request, of which
+            this reply is the last; see ``ReplyStore``.
     """
 
     model: str = ""
@@ -115,10 +116,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What a chat model returned: a choice per reply asked for, and what it cost.
+    """What a chat model returned: a choice for each reply, and the usage.
 
-    ``failures`` is the session's, one per missing reply, so that what did succeed is
-    kept; models raise instead.
+    ``failures`` holds an error for each missing reply. Only the session fills it in, to
+    keep the replies that did come; models raise instead.
     """
 
     choices: tuple[Choice, ...]
@@ -164,11 +165,10 @@ class ChatModel(Protocol):
 
     @_stated
     def cache_key(self) -> str | None:
-        """Return what else than the name changes replies, for the key of stored replies.
+        """The part of the key of stored replies that tells models of one name apart.
 
-        It is the address and settings, and never a secret.
-
-        None if that is not told: replies are then kept for the process only.
+        It names the address and all settings that change replies, and never a secret.
+        None if they are not known: replies are then kept for the process only.
         """
         return None
 
@@ -181,9 +181,9 @@ class ChatModel(Protocol):
         return ""
 
     def capabilities(self) -> Capabilities:
-        """What the model can do, as far as known without a call.
+        """Return what the model can do, as far as that is known without a call.
 
-        By default each feature is tried once.
+        By default nothing is known, and each feature is tried once.
         """
         return Capabilities()
 
@@ -195,16 +195,14 @@ class ChatModel(Protocol):
         return
 
     async def aclose(self) -> None:
-        """Close the connections of the running loop.
-
-        It is for models that own some.
-        """
+        """Close the connections of the running loop, if the model has any."""
         return
 
     def prices(self) -> tuple[float, float] | None:
-        """US dollars per prompt token and per reply token; known after ``prepare``.
+        """Return US dollars per prompt token and per reply token.
 
-        (0, 0) if calls are free, None if the prices are unknown.
+        (0, 0) if calls are free; None if the prices are unknown, as they may be before
+        ``prepare``.
         """
         return None
 
@@ -223,23 +221,20 @@ class ChatModel(Protocol):
 
 
 def check_prices(model: str, prices: object) -> None:
-    """Refuse prices that are neither None nor two numbers of at least 0.
+    """Raise ``SettingError`` for prices that are not two numbers of at least 0.
 
-    The error is a ``SettingError``.
+    Args:
+        model: Name of the model, for the message.
+        prices: The prices; None, for unknown prices, is allowed.
     """
     if prices is None:
         return
-    if (
-        isinstance(prices, (tuple, list))
-        and len(prices) == 2
-        and all(map(_is_price, prices))
-    ):
-        return
-    shown = (
-        "; ".join(map(repr, prices))
-        if isinstance(prices, (tuple, list))
-        else type(prices).__name__
-    )
+    if isinstance(prices, (tuple, list)):
+        if len(prices) == 2 and all(map(_is_price, prices)):
+            return
+        shown = "; ".join(map(repr, prices))
+    else:
+        shown = type(prices).__name__
     raise SettingError(
         f"the prices of {model} must be two numbers of at least 0, US dollars per"
         " prompt token and per reply token, or None where they are not known; got"
@@ -252,7 +247,7 @@ def _is_price(price: object) -> bool:
 
 
 def check_model(model: object) -> None:
-    """Refuse what is no chat model, or one of the user's own that is not complete.
+    """Raise ``SettingError`` for an object that is no complete chat model.
 
     Raises:
         SettingError: If it is a class, no ``ChatModel``, has no name, or has no method

@@ -67,10 +67,10 @@ EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _FIRST_STATUS_OF_ERRORS = 300
 _IDLE_SECONDS = 15.0
-# of a call that sends or fetches a file of requests, which takes longer than others
+# Time and size limits for a call that sends or fetches a file of requests in a batch.
 _SECONDS_OF_FILES = 600.0
 _BYTES_OF_FILES = 2**30
-# what OpenAI takes for a request in a batch, as a share of its price
+# The price of a request in a batch at OpenAI, as a share of the usual price.
 _BATCH_SHARE_OF_OPENAI = 0.5
 
 _CHAT_PATH = "chat/completions"
@@ -229,9 +229,14 @@ class OpenAICompatibleModel(ChatModel):
             await asyncio.to_thread(importlib.import_module, "aiohttp")
 
     def reply(self, body: Any, prices: tuple[float, float] | None) -> ChatReply:
-        """Narrow a reply's body, as parsed from JSON, to what is read.
+        """Make a reply of its body, as parsed from JSON.
 
-        Raises ``JudgeServerError`` if it is no reply.
+        Args:
+            body: The body.
+            prices: US dollars per token sent and received; None if unknown.
+
+        Raises:
+            JudgeServerError: If the body is no chat reply.
         """
         return chat_reply(self.name, body, prices, key=self._key())
 
@@ -240,10 +245,11 @@ class OpenAICompatibleModel(ChatModel):
         return {"model": self.model, **request_body(request), **self._extra}
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Send one request.
+        """Send one request, and return the reply.
 
-        Raises ``JudgeError`` as the reply's status and code say, or as listed in
-        ``EXCEPTIONS``.
+        Raises:
+            JudgeError: If the endpoint cannot be reached (``EXCEPTIONS`` lists its
+                class), or replies with an error; then status and code decide.
         """
         length = sum(len(message.content) for message in request.messages)
         body = await compute_beside_loop(
@@ -252,9 +258,7 @@ class OpenAICompatibleModel(ChatModel):
         return self.reply(await self.call("POST", _CHAT_PATH, body), self._prices)
 
     async def call(self, method: str, path: str, data: Any = None) -> Any:
-        """Call the endpoint at a path below ``base_url``.
-
-        Errors are those of ``complete``.
+        """Call the endpoint at a path below ``base_url``; raises as ``complete`` does.
 
         Args:
             method: ``GET`` or ``POST``.
@@ -262,11 +266,11 @@ class OpenAICompatibleModel(ChatModel):
             data: JSON as bytes, or the lines of a file; None for nothing.
 
         Returns:
-            The JSON that the endpoint sent. Of a path that ends in ``/content`` it is
-            the content of a file, as bytes.
+            The JSON that the endpoint sent. For a path that ends in ``/content``, the
+            content of a file as bytes.
         """
         url = self._url(path)
-        is_of_files = path.startswith("files")  # of requests in batches
+        is_of_files = path.startswith("files")  # files hold the requests of a batch
         most_seconds = _SECONDS_OF_FILES if is_of_files else self._timeout
         most_bytes = _BYTES_OF_FILES if is_of_files else MOST_BYTES
         status, headers, content = await self._send(
@@ -327,11 +331,11 @@ class OpenAICompatibleModel(ChatModel):
             method: ``GET`` or ``POST``.
             url: The address.
             data: JSON as bytes, or the lines of a file to upload; None for nothing.
-            most_seconds: After so long the call is given up.
-            most_bytes: A reply that is longer is refused.
+            most_seconds: The time limit of the call.
+            most_bytes: The size limit of the reply.
 
         Raises:
-            JudgeError: If nothing was sent, no reply came, or a reply that is too
+            JudgeError: If nothing could be sent, no reply came, or the reply was too
                 large.
         """
         import aiohttp  # not every run needs it
@@ -341,7 +345,8 @@ class OpenAICompatibleModel(ChatModel):
             headers["Content-Type"] = "application/json"
         if isinstance(data, list):
             data = _file_of_a_batch(data)
-        # between two parts of a file, whose transfer may take longer in all
+        # The longest wait for a further part of the reply. A file comes in many parts,
+        # and may take longer in all.
         longest_pause = 2 * self._timeout
         settings: Any = {
             "proxy": self._proxy,
@@ -358,7 +363,8 @@ class OpenAICompatibleModel(ChatModel):
                 return response.status, response.headers, content
         except (aiohttp.ClientError, OSError) as raised:
             error = self._error_of_client(raised, most_seconds)
-        # outside of any handler: what a client raised may hold keys and texts
+        # Raised outside of the handler, so that the client's exception, which may hold
+        # keys and texts, is not attached to it.
         raise error
 
     async def _read_content(
@@ -407,13 +413,13 @@ class OpenAICompatibleModel(ChatModel):
         return os.environ.get(self.api_key_env, "").strip()
 
     def _headers(self) -> dict[str, str]:
-        """Return the header that says who asks, or none.
+        """Return the header with the key, or else with the user of the address.
 
-        It holds the key if there is one, else the user and password of the address.
+        Returns {} if there is neither.
 
         Raises:
-            AuthenticationFailed: If the key holds a sign that no key has, or neither
-                key nor user is given and the endpoint is known to want a key.
+            AuthenticationFailed: If the key holds a character that no key has, or if
+                there is neither key nor user, and the endpoint is known to want a key.
         """
         key = self._key()
         if not (key.isascii() and key.isprintable()):
@@ -460,14 +466,16 @@ class OpenAICompatibleModel(ChatModel):
         return f"check its name and the address, up to and with /v1; {names}"
 
 
-def _check_model_is_named(model: str, whose: str) -> None:
-    """Refuse, by ``SettingError``, an empty name of a model.
+def _check_model_is_named(model: str, client: str) -> None:
+    """Raise ``SettingError`` for an empty name of a model.
 
-    ``whose`` is what the message is about: the client's name, or its class.
+    Args:
+        model: The name.
+        client: The name of the client or its class, for the message.
     """
     if not model.strip():
         raise errors.SettingError(
-            f"{whose} names no model: give the name that the endpoint knows it by"
+            f"{client} names no model: give the name that the endpoint knows it by"
         )
 
 
@@ -486,7 +494,7 @@ _sessions: dict[asyncio.AbstractEventLoop, "aiohttp.ClientSession"] = {}
 
 
 def _proxy_for(host: str, scheme: str) -> str | None:
-    """Return the proxy that the environment names; cached, since each call needs it."""
+    """Return the proxy that the environment names for a host; None for no proxy."""
     return None if proxy_bypass(host) else getproxies().get(scheme)
 
 
@@ -510,9 +518,10 @@ def _kind_of(raised: BaseException) -> type[errors.JudgeError]:
 
 
 def _session() -> "aiohttp.ClientSession":
-    """Return the connections of the running loop, which stay open between calls.
+    """Return the connections of the running loop; the first call opens them.
 
-    Slots limit how many there are.
+    They stay open between calls. Their number is not limited here, since the session's
+    slots limit the calls.
     """
     import aiohttp
 
@@ -534,7 +543,7 @@ def _session() -> "aiohttp.ClientSession":
 
 @atexit.register
 def _close() -> None:
-    """Let connections end quietly before the process does."""
+    """Close all connections at the end of the process, so that nothing is printed."""
     closings = [
         asyncio.run_coroutine_threadsafe(session.close(), loop)
         for loop, session in list(_sessions.items())

@@ -1,9 +1,12 @@
-"""The two forms in which services take typed questions, and what is read of answers.
+"""The two forms in which services take typed questions and give their answers.
 
 OpenAI's ``POST /v1/decisions`` takes a list of questions and gives a list of answers.
 System One's ``POST /v1/systemone``, which other services share, takes and gives maps by
-name. A question of ours is JSON, and so is its answer: the probability of a predicate,
-or one for each option, in a list.
+name.
+
+In our own form, a request is JSON: a *state*, which is the texts to judge, and questions
+about it. The answer to a question is a JSON list of probabilities: one for a predicate,
+which is true or false; one for each option of any other question.
 """
 
 import json
@@ -21,21 +24,24 @@ from ragmetrics_core.models.chat import Choice
 Body = dict[str, Any]
 
 _ROUNDED_TO = 0.01
-"""Services round probabilities to two places, so that a sum may be off by half of that
-for each of them."""
+"""Services round probabilities to two places.
+
+So the sum of several probabilities may differ from 1 by half of this for each of them.
+"""
 _LEAST_SLACK = 1e-6
-_LONGEST_RAW = 2_000  # characters of an answer that cannot be used, as it is kept
-# What is in the name of a field that says that a part of the request was not read, e.g.
+# Characters that are kept of an answer that cannot be used.
+_LONGEST_RAW = 2_000
+# Part of the names of fields that say that a part of the request was not read, e.g.
 # ``truncated_questions``, ``state_truncated`` or ``state_tokens_dropped``.
 _TRUNCATED = re.compile("truncated|tokens_dropped", re.IGNORECASE)
 
 
 def json_text(value: object) -> str:
-    """Data as JSON, the same for equal data.
+    """Return data as JSON; equal data give equal texts.
 
     Raises:
-        TypeError: If it is no data of JSON.
-        ValueError: If a number in it is none, or it holds itself.
+        TypeError: If the data cannot be written as JSON.
+        ValueError: If a number is NaN or infinite, or the data contain themselves.
     """
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -51,7 +57,7 @@ def request_text(state: str, questions: Sequence[str]) -> str:
     return f'{{"state":{state},"questions":[{",".join(questions)}]}}'
 
 
-# What is sent
+# How requests are sent
 
 
 def openai_body(model: str, request: str) -> Body:
@@ -82,7 +88,7 @@ def _openai_question(name: str, kind: str, wording: str, options: list[Any]) -> 
 
 
 def systemone_fields(request: str) -> Body:
-    """State and questions of a request in the form of System One."""
+    """Return the state and the questions of a request in System One's form."""
     request_data = json.loads(request)
     questions = {
         _name(place): _systemone_question(*question)
@@ -100,8 +106,9 @@ def _systemone_question(kind: str, wording: str, options: list[Any]) -> Body:
     return {"type": kind, "instructions": wording, "criteria": levels}
 
 
-# How long it is, for estimates. System One's form is the shorter one: in OpenAI's the
-# state is a text, whose quotes are escaped, and each option is an object.
+# How long requests are, for the lower and upper bounds of estimates. System One's form is
+# the shorter one. In OpenAI's form the state is a text, whose quotes are escaped, and
+# each option is an object.
 
 _LONGEST_NAME = "q000"
 _LONGEST_MODEL = 60  # characters of a usual name
@@ -110,14 +117,24 @@ _LONGEST_FRAME = '{"model":"","input":,"questions":[]}'
 
 
 def characters_of_state(state: str, *, most: bool) -> int:
-    """Characters of a request without its questions, at the least or at the most."""
+    """Count the characters of a request without its questions.
+
+    Args:
+        state: The state, as JSON.
+        most: Whether the longer form is counted, for an upper bound.
+    """
     if most:
         return len(_LONGEST_FRAME) + _LONGEST_MODEL + len(json_text(state))
     return len(_SHORTEST_FRAME) + len(state)
 
 
 def characters_of_question(question: str, *, most: bool) -> int:
-    """Characters of a typed question in a request, at the least or at the most."""
+    """Count the characters of a typed question in a request.
+
+    Args:
+        question: The question, as JSON.
+        most: Whether the longer form is counted, for an upper bound.
+    """
     kind, wording, options = json.loads(question)
     if most:
         question_in_form = _openai_question(_LONGEST_NAME, kind, wording, options)
@@ -131,7 +148,7 @@ def _name(place: int) -> str:
     return f"q{place + 1}"
 
 
-# What comes back
+# How replies are read
 
 
 def object_of_single_names(pairs: Sequence[tuple[str, Any]]) -> Body:
@@ -148,8 +165,8 @@ def object_of_single_names(pairs: Sequence[tuple[str, Any]]) -> Body:
 def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
     """Read the answers of a reply in OpenAI's form, one for each question.
 
-    An answer belongs to the question of its name; one without a name belongs to the
-    question at its place in the list.
+    An answer belongs to the question of its name. An answer without a name belongs to
+    the question at the same place in the list.
 
     Args:
         model: Name of the model that was asked, for messages.
@@ -168,7 +185,7 @@ def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
             continue
         name = answer.get("name", _name(place))
         if not isinstance(name, str) or name in answer_by_name:
-            # which of two answers is meant cannot be told
+            # Of two answers of one name, nobody can tell which is meant.
             raise no_answers(model, "decisions")
         answer_by_name[name] = answer
     return _choices(request, body, answer_by_name, _openai_numbers)
@@ -195,6 +212,8 @@ def no_answers(model: str, form: str) -> MalformedReply:
 
 
 _ReadNumbers = Callable[[Mapping[str, Any], str, Sequence[str]], list[Any]]
+"""Reads the probabilities of an answer; given are the answer, and the kind and the labels
+of its question."""
 
 
 def _choices(
@@ -213,7 +232,8 @@ def _choices(
     """
     is_truncated = _is_truncated(body)
     choices: list[Choice] = []
-    # a question in a request is its kind, its words and its options with their labels
+    # In a request, a question is a list: its kind, its words, and its options, each with
+    # a label.
     for place, (kind, _, options) in enumerate(json.loads(request)["questions"]):
         answer = answer_by_name.get(_name(place))
         labels = [label for label, _ in options]

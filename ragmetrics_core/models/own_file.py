@@ -1,11 +1,12 @@
-"""A SQLite file of our own.
+"""A SQLite file of our own, such as the file of stored replies.
 
-It is opened only if it is ours or new, read on any thread, and written by one.
+Any thread may read it; one thread writes it. That thread commits all changes that wait
+in one transaction. In WAL mode a commit survives a killed process without waiting for
+the disk.
 
 A file that is not ours is never opened for writing, renamed or changed, nor are the
-journals beside it: whose it is stands in its header, which is read without a lock
-before anything else is done. One thread commits all that waits together; in WAL mode a
-commit survives a killed process without waiting for the disk.
+journals beside it. Its header says whether it is ours. The header is read first, without
+a lock.
 """
 
 import asyncio
@@ -35,29 +36,39 @@ Change = Callable[[sqlite3.Connection], object]
 
 
 class Kind(NamedTuple):
-    """A kind of file that we write."""
+    """A kind of file that we write.
 
-    holds: str  # what it holds, for messages
-    application_id: int  # in its header, by which it is known
-    version: int  # of its form; a file of another one is refused
-    table: str  # the statement that makes it
-    made: str  # what is logged when a new one is made; %s is its place
-    without: str  # what is so while it cannot be written, for the warning
-    # DELETE where processes of several machines use the file: a WAL needs shared memory
+    Attributes:
+        holds: What such a file holds, for messages, e.g. "replies".
+        application_id: The number in its header by which it is recognised.
+        version: The version of its table; a file of another version is refused.
+        table: The SQL statement that makes its table.
+        made: The log message when a new file is made; %s is its path.
+        without: What the run does if the file cannot be written, for the warning.
+        journal: SQLite's journal mode. DELETE where processes of several machines use
+            the file, since a WAL needs shared memory.
+    """
+
+    holds: str
+    application_id: int
+    version: int
+    table: str
+    made: str
+    without: str
     journal: str = "WAL"
 
 
 def check(path: Path, kind: Kind) -> None:
-    """Refuse a file that is neither new nor of our kind. Nothing is touched.
+    """Raise an error for a file that is neither new nor of our kind; change nothing.
 
     Args:
         path: The file; a link is followed.
         kind: The kind of file that it is to be.
 
     Raises:
-        ForeignFile: If the path leads nowhere or to what is no file; if the file is not
-            ours, or of another version; or if a new file would stand beside the journal
-            of one that is gone.
+        ForeignFile: If the path leads nowhere, or to something that is no file; if the
+            file is not ours, or of another version; or if there is no file but the
+            journal of a file that is gone.
     """
     if _leads_to_itself(path):
         raise ForeignFile(
@@ -159,10 +170,10 @@ def _make(path: Path, kind: Kind) -> None:
 
 
 def _open_file(path: Path, kind: Kind) -> sqlite3.Connection:
-    """Open a file that is ours or empty; an empty one gets its table and its marks.
+    """Open a file that is ours or empty; give an empty file its table and header.
 
-    The marks are the number of our application and the version of the table. Other
-    processes may do the same at this moment.
+    The header gets the number of our application and the version of the table. Other
+    processes may open the same file at the same time.
     """
     connection = sqlite3.connect(
         path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -170,10 +181,10 @@ def _open_file(path: Path, kind: Kind) -> sqlite3.Connection:
     try:
         is_new = not _number(connection, "user_version")
         if is_new:
-            # The marks are written before the journal becomes a WAL, so that they stand
-            # in the file itself, where ``check`` reads them.
+            # The header is written before the journal becomes a WAL, so that it stands
+            # in the file itself, where ``check`` reads it.
             connection.execute("BEGIN IMMEDIATE")
-            # asked again under the lock: another process may have been faster
+            # Looked at again under the lock: another process may have been faster.
             if not _number(connection, "user_version"):
                 connection.execute(kind.table)
                 connection.execute(f"PRAGMA application_id={kind.application_id}")
@@ -228,12 +239,10 @@ def _connect_to_file(path: Path) -> sqlite3.Connection:
 def _read_header(path: Path) -> tuple[int, int]:
     """Return the application's number and the version in a file's header.
 
-    The number is -1 if the file is none of SQLite's.
-
-    SQLite itself is asked first. Opening and closing the file in another way would take
-    back the locks that this process holds on it. That is done only where SQLite
-    cannot read the file.
+    The number is -1 if the file is no SQLite file.
     """
+    # SQLite is asked first: to open and close the file in another way would release the
+    # locks that this process holds on it.
     try:
         with contextlib.closing(_connect_to_file(path)) as connection:
             application_id = _number(connection, "application_id")
@@ -243,26 +252,27 @@ def _read_header(path: Path) -> tuple[int, int]:
             header = file.read(100).ljust(100)
         if not header.startswith(b"SQLite format 3\0"):
             return -1, 0
-        # the places of both in the header, as SQLite's file format states them
+        # SQLite's file format has these two numbers at the bytes 68 and 60.
         (application_id,) = struct.unpack_from(">i", header, 68)
         (version,) = struct.unpack_from(">i", header, 60)
         return application_id, version
 
 
 class OwnFile:
-    """A file of ours in use, opened at the first use.
+    """A file of ours in use; it is opened at the first use.
 
-    ``trouble`` says why it cannot be written any more.
+    While this process forks, the file is closed. SQLite's locks belong to a process: a
+    child process that inherited the open file would wait for locks that nobody releases.
 
-    While this process forks it is closed: SQLite's locks belong to a process, and a
-    child that opens a file which it inherited open waits for locks that nobody gives
-    back.
+    Attributes:
+        path: The file.
+        trouble: Why the file cannot be written any more; None while it can.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: Kind) -> None:
         self.path = Path(path).expanduser()
         self._kind = kind
-        # what cannot be read is told when it is used
+        # A file that cannot be read is reported when it is used.
         with contextlib.suppress(OSError):
             check(self.path, kind)
         self.begin()
@@ -270,11 +280,7 @@ class OwnFile:
             _OPEN.add(self)
 
     def begin(self) -> None:
-        """Start anew, with nothing open and nothing waiting.
-
-        That is at first, and in a forked process.
-        """
-        # why the file cannot be written any more; None while it can
+        """Begin with nothing open and no change waiting; again in a forked process."""
         self.trouble: Exception | None = None
         self._committing = threading.RLock()  # taken before the other lock
         self._lock = threading.RLock()
@@ -283,15 +289,14 @@ class OwnFile:
         self._writer: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._waiting_changes: list[Change] = []
-        # done when the last change is committed, or was given up
+        # Done when the last change is committed or given up; None before any change.
         self._committed: Future[None] | None = None
 
     def read(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
-        """Return the first row that a query finds in what is committed.
+        """Return the first row that a query finds among committed rows; texts are bytes.
 
         None if there is none, or the file cannot be read. After an error of SQLite the
-        file is neither read nor written any more, and a warning says so. Texts are
-        bytes.
+        file is neither read nor written any more, and a warning says so.
         """
         row: tuple[Any, ...] | None = None
         with self._lock:
@@ -309,9 +314,9 @@ class OwnFile:
         return row
 
     def write(self, change: Change) -> None:
-        """Have a change made soon, in the writing thread.
+        """Have the writing thread make a change soon, together with others that wait.
 
-        It is made in one transaction with others that wait.
+        Nothing is done once the file cannot be written any more.
         """
         with self._lock:
             if self.trouble is not None:
@@ -328,21 +333,21 @@ class OwnFile:
     async def settled(self) -> None:
         """Wait until everything written so far is committed or given up."""
         if self._committed is not None and not self._committed.done():
-            # who leaves does not take it back
+            # If the caller is cancelled, the changes are written all the same.
             await asyncio.wait([asyncio.wrap_future(self._committed)])
 
     def flush(self) -> None:
-        """Wait in the same way, from any thread."""
+        """Wait until everything written so far is committed or given up; not async."""
         wait(filter(None, [self._committed]))
 
     def close(self) -> None:
-        """Commit what waits and let go of the file; the next use opens it again."""
+        """Commit all changes that wait, and close the file; the next use opens it."""
         with self.hold_closed():
             return
 
     @contextlib.contextmanager
     def hold_closed(self) -> Iterator[None]:
-        """Commit what waits, close the file, and let nobody use it meanwhile."""
+        """Commit all changes that wait, and keep the file closed during the block."""
         with self._committing:
             self._commit()
             with self._lock:
@@ -375,7 +380,8 @@ class OwnFile:
                 )
             self._give_up(error)
         if self._reader is not None:
-            self._reader.text_factory = bytes  # a text that is none is no error
+            # Texts are read as bytes, so that a damaged text raises nothing here.
+            self._reader.text_factory = bytes
 
     def _commit(self) -> None:
         """Commit all changes that wait, in one transaction.
@@ -388,7 +394,7 @@ class OwnFile:
                     return
                 changes = self._waiting_changes
                 self._waiting_changes = []
-            # stands until the commit is done, so that no kind of failure is missed
+            # Replaced by None once the commit is done: any other end is a failure.
             trouble: Exception | None = RuntimeError("unforeseen")
             try:
                 self._writer = self._writer or self._connect()
@@ -407,11 +413,11 @@ class OwnFile:
                         self._give_up(trouble)
 
     def _give_up(self, error: Exception) -> None:
-        """Write nothing any more, and say so once; a damaged file is moved aside.
+        """Write nothing any more, and warn of it once; move a damaged file aside.
 
-        The warning begins with what the run does without the file, which its kind
-        says. It names the class of the error, and not the error's words, which may hold
-        texts; only those of our own ``ForeignFile`` are safe.
+        The warning says what the run does without the file. It names the class of the
+        error, not the error's words, which may hold texts. Only the words of our own
+        ``ForeignFile`` are safe.
         """
         if self.trouble is not None:
             return
@@ -420,7 +426,7 @@ class OwnFile:
         if isinstance(error, ForeignFile):
             reason = str(error)
         else:
-            # SQLite's name of it, else the system's words, else its class
+            # SQLite's name of the error, else the system's words, else its class.
             name_of_error = (
                 getattr(error, "sqlite_errorname", None)
                 or getattr(error, "strerror", None)
@@ -454,10 +460,7 @@ def _after_fork_in_child() -> None:
 
 @atexit.register
 def _at_exit() -> None:
-    """Have all of it in the file itself, and no journal beside it.
-
-    What comes later opens it again.
-    """
+    """Close all files, so that no journal is left beside them."""
     for file in list(_OPEN):
         file.close()
 
