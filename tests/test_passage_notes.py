@@ -112,6 +112,12 @@ def test_ranks_of_search_and_reranker() -> None:
     ]
 
 
+def test_results_of_two_last_steps_have_no_common_ranks() -> None:
+    notes = run(keeps("first", (P, F)), keeps("second", (F,)), answers(P, F))
+    assert [note.kept for note in notes] == [True, True, False]
+    assert [note.rank_kept for note in notes] == [None, None, None]
+
+
 def test_what_is_shown_is_told_in_part() -> None:
     notes = run(answers(Document(P.text[:50])))
     assert notes[0].context == 0

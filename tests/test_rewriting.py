@@ -401,3 +401,60 @@ def test_passages_of_one_page_are_not_known_by_their_metadata() -> None:
     hit = Document(WEB, metadata={"source": "a.pdf"})
     sample = run(step(found, [hit]), [WEB], found)
     assert [document.text for document in sample.retrieved or ()] == [*PAGES[:2], WEB]
+
+
+def test_a_step_that_translates_given_documents_is_no_search() -> None:
+    german = "Die Straßenbahn von Porto fährt seit 1905 über die Brücke, auf deren oberer Ebene."
+    given_documents = tuple(
+        Document(text, metadata={"page": page}) for page, text in enumerate(PAGES)
+    )
+    translating = step(given_documents, [Document(german, metadata={"page": 0})])
+    answering = Node(
+        "model",
+        "llm",
+        5.0,
+        6.0,
+        prompt=(Message("user", f"{german}\n\n{QUESTION}"),),
+        reply=Message("assistant", "That is told in the texts that were shown to me."),
+    )
+    root = Node(
+        "step",
+        "chain",
+        0.0,
+        9.0,
+        children=[translating, answering],
+        input_documents=given_documents,
+    )
+    (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
+    assert sample.ledger is not None
+    assert [call.kind for call in sample.ledger.calls] == ["given"]
+
+
+def test_a_step_that_searches_and_keeps_a_models_notes_adds_only_what_it_found() -> (
+    None
+):
+    notes = "Trams go over it. Many have asked who paid for the rails, and nobody could say."
+    writer = Node(
+        "model",
+        "notes",
+        2.2,
+        2.6,
+        prompt=(Message("user", "\n\n".join([PAGES[0], "Take notes."])),),
+        reply=Message("assistant", notes),
+    )
+    search = Node(
+        "retriever", "search", 1.0, 2.0, query=QUESTION, documents=(FOUND[0],)
+    )
+    found_unseen = step(FOUND[:1], [Document(notes), Document(WEB, "web")])
+    answering = Node(
+        "model",
+        "llm",
+        5.0,
+        6.0,
+        prompt=(Message("user", "\n\n".join([PAGES[0], notes, WEB, QUESTION])),),
+        reply=Message("assistant", "That is told in the texts that were shown to me."),
+    )
+    children = [search, writer, found_unseen, answering]
+    root = Node("step", "chain", 0.0, 9.0, children=children)
+    (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
+    assert [document.text for document in sample.retrieved or ()] == [PAGES[0], WEB]

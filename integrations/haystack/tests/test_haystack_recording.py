@@ -174,6 +174,37 @@ def test_other_threads_are_not_in_a_capture() -> None:
     assert [sample.question for sample in captured.samples] == ["own"]
 
 
+@component
+class CapturesInAThread:
+    """Runs a pipeline in a bare thread that opens a capture of its own."""
+
+    @component.output_types(samples=list[Sample])
+    def run(self, query: str) -> dict[str, Any]:
+        samples: list[Sample] = []
+
+        def work() -> None:
+            del self.query  # the component is a caller of the pipeline below
+            with capture() as captured:
+                rag().run(inputs(query))
+            samples.extend(captured.samples)
+
+        self.query = query
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return {"samples": samples}
+
+
+def test_a_capture_in_a_thread_of_a_component_gets_the_runs_of_that_thread() -> None:
+    app = Pipeline()
+    app.add_component("captures", CapturesInAThread())
+    with capture() as around:
+        result = app.run({"captures": {"query": "q"}})
+    (sample,) = result["captures"]["samples"]
+    assert check(sample) == "q"
+    assert all(not sample.contexts for sample in around.samples)
+
+
 def test_to_thread_is_in_the_capture() -> None:
     async def main() -> Captured[Run]:
         with capture() as captured:
