@@ -162,6 +162,7 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         build: Callable[[Any], Iterable[Sample]] | None = None,
         every_turn: bool = False,
     ) -> None:
+        """Set up the recorder of LangChain's runs, and what judges them; see the class."""
         where = Finding(
             question_from,
             contexts_from,

@@ -120,7 +120,7 @@ def _objects_of_last_component(calls: Calls, texts: list[Answer]) -> list[Answer
     )
     for node in last_first:
         objects: list[Answer] = []
-        for name, value in node.sockets.items():
+        for name, value in node.output_by_socket.items():
             objects += _objects(f"{node.path}.{name}", value)
         finished = [answer for answer in objects if not _is_draft(node, answer, texts)]
         if finished:
@@ -413,9 +413,9 @@ def _is_input_of_another(run: Run, place: str, *, by_component: bool) -> bool:
     node = _component_of_place(run, place)
     if node is None:
         return False
-    sockets = list(node.gives.values())
+    sockets = list(node.output_sockets.values())
     if not by_component:
-        sockets = [node.gives.get(place.rpartition(".")[2]) or {}]
+        sockets = [node.output_sockets.get(place.rpartition(".")[2]) or {}]
     return any(socket.get("receivers") for socket in sockets)
 
 

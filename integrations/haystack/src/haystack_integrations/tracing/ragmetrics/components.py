@@ -85,7 +85,7 @@ class Calls:
         elif not is_root:
             call.query = self._query_of(node)
             # the answer of an agent inside the component
-            call.text = next(texts_in(node.sockets.get("last_message")), None)
+            call.text = next(texts_in(node.output_by_socket.get("last_message")), None)
         if parent is not None:
             parent.children.append(call)
         return call
@@ -124,10 +124,10 @@ class Calls:
             return "ignored"
         spans_inside = self.spans_inside[node]
         for span in spans_inside:
-            if span.operation == AGENT_LLM or "replies" in span.sockets:
+            if span.operation == AGENT_LLM or "replies" in span.output_by_socket:
                 return "agent"
         takes_documents = any(documents_in(node.input))
-        gives_documents = any(documents_in(node.sockets))
+        gives_documents = any(documents_in(node.output_by_socket))
         if takes_documents and gives_documents and not spans_inside:
             return "reranker"
         return "retriever" if self.retrieves(node) else "step"
@@ -225,13 +225,14 @@ class Calls:
             return documents
         # e.g. the output "documents" with an empty list
         gives_empty_list = any(
-            value == () and "document" in name for name, value in node.sockets.items()
+            value == () and "document" in name
+            for name, value in node.output_by_socket.items()
         )
         # a tool whose function searched, and returned a bare empty list
         is_empty_result = node.operation == AGENT_TOOL and node.output == ()
         # an output of the type Document got nothing, in a component that ran to its end
         has_ended = node.output is not None
-        gave_no_documents = _is_any_for_documents(node.gives) and has_ended
+        gave_no_documents = _is_any_for_documents(node.output_sockets) and has_ended
         if gives_empty_list or is_empty_result or gave_no_documents:
             return ()
         return None
@@ -244,10 +245,10 @@ class Calls:
         if node.operation != COMPONENT or not isinstance(node.input.get("prompt"), str):
             return False
         # a prompt that no component sends is the user's question to a retriever
-        if not (node.takes.get("prompt") or {}).get("senders"):
+        if not (node.input_sockets.get("prompt") or {}).get("senders"):
             return False
         takes_documents = any(documents_in(node.input))
-        return not takes_documents and not _is_any_for_documents(node.takes)
+        return not takes_documents and not _is_any_for_documents(node.input_sockets)
 
     def _documents_in_or_behind(self, value: object) -> tuple[Document, ...]:
         """Documents in an input, or behind it where it is a list of texts.
@@ -275,7 +276,7 @@ class Calls:
             if any(self.is_model(span) for span in (node, *self.spans_inside[node])):
                 continue
             documents_taken = documents_with_text(documents_in(node.input))
-            for output_name, texts in node.sockets.items():
+            for output_name, texts in node.output_by_socket.items():
                 if not isinstance(texts, tuple) or not _holds_only_texts(texts):
                     continue
                 is_evidence = _NAMES_EVIDENCE.search(output_name) is not None
@@ -324,7 +325,7 @@ class Calls:
             return True
         if node.operation != COMPONENT or self.spans_inside[node]:
             return False
-        gives_replies = "replies" in (node.gives or node.sockets)
+        gives_replies = "replies" in (node.output_sockets or node.output_by_socket)
         return gives_replies and bool(prompt(node))
 
     def retrieves(self, node: Node) -> bool:
@@ -339,14 +340,16 @@ class Calls:
         if any(self.retrieves(span) for span in self.spans_inside[node]):
             return False
         takes_documents = any(documents_in(node.input)) or _is_any_for_documents(
-            node.takes
+            node.input_sockets
         )
         if takes_documents:
             return False
         if self._documents_returned(node):
             return True
         # one that found nothing has an output for documents with none in it
-        return _is_any_for_documents(node.gives) and not any(documents_in(node.sockets))
+        return _is_any_for_documents(node.output_sockets) and not any(
+            documents_in(node.output_by_socket)
+        )
 
     @property
     def models(self) -> list[Node]:
@@ -411,7 +414,7 @@ class Calls:
             either.
         """
         names_of_senders: set[str] = set()
-        for name, description in node.takes.items():
+        for name, description in node.input_sockets.items():
             if socket in name:
                 names_of_senders.update(description.get("senders") or ())
         last_run_by_name = {}
@@ -440,7 +443,7 @@ class Calls:
         sockets = []
         for name, value in node.input.items():
             documents = self._documents_in_or_behind(value)
-            description = f"{name} {node.takes.get(name)}".lower()
+            description = f"{name} {node.input_sockets.get(name)}".lower()
             is_empty_list = value == () and "document" in description
             if documents or is_empty_list:
                 sockets.append((f"{node.path}.{name}", documents))
@@ -530,12 +533,12 @@ def _has_failed(node: Node, message: Message | None) -> bool:
     if node.failed or (isinstance(message, CopiedMessage) and message.failed):
         return True
     # before Haystack 3.4 the span says no more
-    return message is None and set(node.sockets) == {"error"}
+    return message is None and set(node.output_by_socket) == {"error"}
 
 
 def _note_failure(call: Call, node: Node) -> None:
     """A tool that failed tells its error, and no text or document is evidence."""
-    error_text = call.text or next(texts_in(node.sockets.get("error")), None)
+    error_text = call.text or next(texts_in(node.output_by_socket.get("error")), None)
     call.error = error_text or "the tool failed"
     call.text = None
     call.documents = None
@@ -609,7 +612,7 @@ def _found_with(message: Message) -> Message | None:
 
 def replies(node: Node) -> tuple[CopiedMessage, ...]:
     """What a model returned, as messages of the assistant."""
-    value = node.sockets.get("replies")
+    value = node.output_by_socket.get("replies")
     listed = value if isinstance(value, tuple) else (value,)
     messages = (
         CopiedMessage("assistant", message) if isinstance(message, str) else message

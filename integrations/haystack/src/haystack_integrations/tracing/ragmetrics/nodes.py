@@ -258,9 +258,9 @@ class Node:
     parent: Node | None  # the span around it
     opened: int  # when it began, by ``tick``
     # input sockets, as Haystack describes them
-    takes: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    input_sockets: Mapping[str, Any] = field(default_factory=dict, repr=False)
     # output sockets, likewise
-    gives: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    output_sockets: Mapping[str, Any] = field(default_factory=dict, repr=False)
     closed: int = 0  # when it ended; 0 while it goes on
     # values of its input sockets
     input: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -304,11 +304,11 @@ class Node:
         """Whether the agent around a tool ended with it, so that its result is the answer."""
         return (
             self.agent is not None
-            and self.agent.sockets.get("exit_reason") == self.name
+            and self.agent.output_by_socket.get("exit_reason") == self.name
         )
 
     @property
-    def sockets(self) -> Mapping[str, Any]:
+    def output_by_socket(self) -> Mapping[str, Any]:
         """Its outputs by socket; empty if it left none."""
         return self.output if isinstance(self.output, dict) else {}
 
@@ -362,7 +362,7 @@ class Run:
     @property
     def output(self) -> Mapping[str, Any]:
         """What the user got, by component and socket; for an agent by socket."""
-        return self.root.sockets
+        return self.root.output_by_socket
 
     def components(self) -> Iterator[Node]:
         """Its component spans, in the order in which they began."""

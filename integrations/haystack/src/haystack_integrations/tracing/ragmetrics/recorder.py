@@ -263,8 +263,8 @@ class Tee(Tracer):
             parent=parent,
             opened=tick(),
             # the descriptions of its inputs and outputs
-            takes=tags.get("haystack.component.input_spec") or {},
-            gives=tags.get("haystack.component.output_spec") or {},
+            input_sockets=tags.get("haystack.component.input_spec") or {},
+            output_sockets=tags.get("haystack.component.output_spec") or {},
         )
         if operation == PIPELINE:
             node.input = copied(tags.get("haystack.pipeline.input_data")) or {}

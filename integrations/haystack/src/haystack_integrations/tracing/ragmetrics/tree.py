@@ -146,7 +146,8 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
 def _is_indexing(run: Run) -> bool:
     """Whether a run writes documents into a store."""
     return any(
-        "documents_written" in component.sockets for component in run.components()
+        "documents_written" in component.output_by_socket
+        for component in run.components()
     )
 
 
@@ -277,7 +278,7 @@ def _skipped_a_branch(run: Run) -> bool:
     ran = {node.name for node in outer_nodes}
     receivers: set[str] = set()
     for node in outer_nodes:
-        for socket in node.gives.values():
+        for socket in node.output_sockets.values():
             receivers.update(socket.get("receivers") or ())
     return not receivers <= ran
 
@@ -339,7 +340,7 @@ def _is_resumed(run: Run) -> bool:
     from_the_user = run.input.get(first_component.name) or {}
     sockets_fed = [
         name
-        for name, socket in first_component.takes.items()
+        for name, socket in first_component.input_sockets.items()
         if socket.get("senders") and name not in from_the_user
     ]
     return any(first_component.input.get(name) for name in sockets_fed)
@@ -553,7 +554,7 @@ def _lines_asked_inside(calls: Calls) -> set[str]:
     """
     lines = {as_one_line(call.query) for call in calls.root.walk() if call.query}
     for node in calls.run.components():
-        for value in node.sockets.values():
+        for value in node.output_by_socket.values():
             if isinstance(value, str):
                 lines.add(as_one_line(value))
     return lines
@@ -729,7 +730,7 @@ def _message_lists_of_components(
     written_in_run: list[Message] = []  # by builders, models and agents so far
     lists_with_flag: list[tuple[list[Message], bool]] = []
     for node in sorted(calls.run.components(), key=lambda node: node.closed):
-        message_lists = [_messages(value) for value in node.sockets.values()]
+        message_lists = [_messages(value) for value in node.output_by_socket.values()]
         is_builder = "Builder" in node.type.rpartition(".")[2]
         if is_builder or calls.call_by_span[node].kind in ("model", "agent"):
             for messages in message_lists:

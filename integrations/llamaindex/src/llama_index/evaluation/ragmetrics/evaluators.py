@@ -86,6 +86,7 @@ class MetricEvaluator(BaseEvaluator):
         threshold: float = 0.5,
         **settings: Any,
     ) -> None:
+        """Take the metric, or make it of its settings; see the class."""
         if llm is not None and judge is not None:
             raise SettingError("give llm= or judge=, not both")
         if metric is None:

@@ -318,7 +318,7 @@ def aligned(
 
     LlamaIndex gives the alternatives of each position and does not say which of them
     was chosen. So one token of each position is chosen such that they spell the text
-    together.
+    together. Where several tokens of a position fit, the likeliest is taken.
 
     Args:
         text: The reply.
@@ -344,7 +344,8 @@ def aligned(
                     continue
                 new_length = length + len(token)
                 # Several choices of tokens may spell the same part of the text, such
-                # as "un" + "able" and "una" + "ble". The one found first is kept.
+                # as "un" + "able" and "una" + "ble". The first one is kept: tokens are
+                # tried from the likeliest on.
                 if new_length not in longer:
                     chosen = TokenAlternatives(token, logprob, listed)
                     longer[new_length] = (*tokens, chosen)
