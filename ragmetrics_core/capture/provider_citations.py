@@ -101,9 +101,8 @@ def annotations_of_grounding(
 ) -> Iterator[Annotation]:
     """Yield an annotation for each chunk that Gemini names for a part of its reply.
 
-    Gemini counts the beginnings and ends of the parts in bytes. A number that is that
-    of no chunk, or of one that names no source, is a source that is not known: it has
-    the number for a name.
+    Gemini counts the beginnings and ends of the parts in bytes. A chunk that is missing
+    or has no name is an unknown source, and is named by its index: "grounding chunk 3".
 
     Args:
         grounding: The grounding metadata.
