@@ -71,6 +71,10 @@ _SHORT_NOTES = (
     "the prompt holds a few words that an earlier call wrote when it was shown {} more"
     " documents: they may be its notes, or stand there by chance"
 )
+_PERHAPS_CUT = (
+    "the prompt holds the first few words of {} more documents as a line: they may be"
+    " shown so far, or stand there by chance"
+)
 _IMAGINED = (
     "a model inside {} wrote a document that the answer was shown: it is evidence only"
     " if the model had searched"
@@ -221,6 +225,8 @@ def _doubts_of_prompt(
         yield "inferred", _FROM_ELSEWHERE.format(n_from_elsewhere)
     if shown.keys_behind_notes:
         yield "inferred", _SHORT_NOTES.format(len(shown.keys_behind_notes))
+    if shown.keys_perhaps_cut:
+        yield "inferred", _PERHAPS_CUT.format(len(shown.keys_perhaps_cut))
 
 
 def _ranks_quoted_by_assistant(

@@ -100,7 +100,7 @@ def passages_of(
         if has_passages_from_elsewhere:
             notes = [_without_share_if_not_shown(note) for note in notes]
         if shown is not None:
-            notes = _drop_shares_behind_notes(notes, retrieved, shown)
+            notes = _drop_uncertain_shares(notes, retrieved, shown)
     warnings: list[str] = []
     if evidence_from == "prompt":
         warnings += _warnings_of_hidden_documents(notes)
@@ -201,23 +201,22 @@ def _without_share_if_not_shown(note: PassageNote) -> PassageNote:
     return note
 
 
-def _drop_shares_behind_notes(
+def _drop_uncertain_shares(
     notes: Sequence[PassageNote], retrieved: Sequence[Document], shown: ShownToCall
 ) -> list[PassageNote]:
-    """The notes, without the word "not shown" of documents whose notes may be shown.
+    """The notes, without the word "not shown" where the prompt holds a few words.
 
-    A model may have been shown a document alone, and its few words stand in the prompt
-    of the answer.
+    These are the document's first words, or what a model wrote that was shown the
+    document alone.
 
     Args:
         notes: The notes so far, one for each retrieved document.
         retrieved: The retrieved documents.
         shown: What the answering call was shown.
     """
+    uncertain_keys = shown.keys_behind_notes | shown.keys_perhaps_cut
     return [
-        _without_share_if_not_shown(note)
-        if document.key in shown.keys_behind_notes
-        else note
+        _without_share_if_not_shown(note) if document.key in uncertain_keys else note
         for note, document in zip(notes, retrieved, strict=True)
     ]
 

@@ -101,6 +101,11 @@ def is_an_entry_of(text: str, message: str) -> bool:
     return re.search(_LIST_LABEL + re.escape(text) + _END_OF_ENTRY, message) is not None
 
 
+def without_list_label(line: str) -> str:
+    """Return a line without the label of a list before it, such as "[2] " or "- "."""
+    return re.sub(_LIST_LABEL, "", line, count=1)
+
+
 def has_words(message: str, words: str) -> bool:
     """Whether some words stand in a message as such, not as parts of longer words.
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.cut_beginnings import begins_with_any, short_lines
 from ragmetrics_core.capture.findings import Finding, unite_findings
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
@@ -56,6 +57,8 @@ class ShownToCall:
         keys_behind_notes: The keys of documents that only another call was shown, whose
             few words stand in the prompt. They may be its note of these documents, or
             stand there by chance.
+        keys_perhaps_cut: The keys of documents whose few first words fill a line of a
+            prompt. They may be all that is shown of the document.
     """
 
     shown_documents: Mapping[DocumentKey, ShownDocument]
@@ -65,6 +68,7 @@ class ShownToCall:
     calls: tuple[Node, ...]
     calls_showing_documents: tuple[Node, ...]
     keys_behind_notes: frozenset[DocumentKey]
+    keys_perhaps_cut: frozenset[DocumentKey]
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,49 @@ class PromptContents:
             calls=tuple(calls),
             calls_showing_documents=tuple(calls_showing_documents),
             keys_behind_notes=keys_behind_notes,
+            keys_perhaps_cut=self._keys_perhaps_cut(calls, best_by_key, lists),
         )
+
+    def _keys_perhaps_cut(
+        self,
+        calls: Sequence[Node],
+        shown_by_key: Mapping[DocumentKey, ShownDocument],
+        lists: Sequence[Sequence[Document]],
+    ) -> frozenset[DocumentKey]:
+        """Return the keys of documents of which a few first words may be shown.
+
+        These words fill a line of a prompt, and begin no document that is shown, and no
+        known text.
+
+        Args:
+            calls: A call and the calls that it read.
+            shown_by_key: The documents that they were shown.
+            lists: The lists of documents that were there.
+        """
+        hidden_documents = [
+            document
+            for documents in lists
+            for document in documents
+            if document.key not in shown_by_key
+        ]
+        if not hidden_documents:
+            return frozenset()
+        shown_documents = [document for document, _ in shown_by_key.values()]
+        known_letters = self._letters_of_documents(shown_documents)
+        known_letters |= {letters_of(text) for text in self.known_texts}
+        texts = [
+            message.text
+            for call in calls
+            for message in call.prompt
+            if message.role != "assistant"
+        ]
+        lines = short_lines(texts, known_letters)
+        keys = set()
+        for document in hidden_documents:
+            letters = self._letters_of_documents([document])
+            if any(begins_with_any(each, lines) for each in letters):
+                keys.add(document.key)
+        return frozenset(keys)
 
     def _keys_behind_notes(
         self, call: Node, calls_read: Sequence[Node]

@@ -1,0 +1,42 @@
+"""Lines of a prompt that may be the beginning of a document, cut short. Pure.
+
+Locating finds a piece of a document from ``EDGE`` bytes of letters on, since fewer stand
+in a prompt by chance. A whole line that is the beginning of a document is a sign all the
+same: an application may cut each document to a few words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.passages import EDGE, SHORTEST, without_list_label
+
+
+def short_lines(texts: Iterable[str], known_letters: Collection[bytes]) -> set[bytes]:
+    """Return the letters of lines that are too short to be located as a piece.
+
+    Args:
+        texts: The messages of a prompt.
+        known_letters: The letters of texts that stand there for another reason. A line
+            with which one of these begins is left out.
+    """
+    lines: set[bytes] = set()
+    for text in texts:
+        for line in text.splitlines():
+            letters = letters_of(without_list_label(line))
+            is_known = any(known.startswith(letters) for known in known_letters)
+            if SHORTEST <= len(letters) < EDGE and not is_known:
+                lines.add(letters)
+    return lines
+
+
+def begins_with_any(letters: bytes, lines: Collection[bytes]) -> bool:
+    """Whether a text begins with one of some lines, and goes on behind it.
+
+    Args:
+        letters: The letters of the text.
+        lines: As ``short_lines`` returns them.
+    """
+    longest = min(EDGE, len(letters))
+    return any(letters[:length] in lines for length in range(SHORTEST, longest))
