@@ -23,6 +23,7 @@ from ragmetrics_core import (
 from ragmetrics_core.capture import CitedSource, citations_of_sources
 from ragmetrics_core.data import Citation, RowError
 from ragmetrics_core.data.citations import (
+    UNREAD_FORM,
     citations_of_marks,
     read_citations,
     statements,
@@ -245,6 +246,38 @@ def test_what_is_unknown_is_said_with_what_to_do() -> None:
     assert "column citations" in sample.citations_unknown
     silent = Sample.from_row({"answer": "No.", "contexts": ["a"]})
     assert "nobody looked" in silent.citations_unknown
+
+
+def test_a_row_with_a_numbering_is_not_told_to_give_one() -> None:
+    """The reason names the form that is not read, since the row says what 1 means."""
+    row = {
+        "answer": "It is old [1]. It fell [see 2].",
+        "contexts": [{"id": "a", "text": "It is old."}],
+        "citations": {"1": "a"},
+    }
+    sample = Sample.from_row(row)
+    assert sample.citations is None
+    assert sample.citations_unknown == UNREAD_FORM
+
+
+def test_dots_for_words_left_out_end_no_sentence_and_dots_at_its_end_do() -> None:
+    text = "It fell [and rose...] They left [...] in May."
+    assert whole_sentences(text) == [
+        "It fell [and rose...]",
+        "They left [...] in May.",
+    ]
+
+
+def test_sentences_that_only_a_mark_keeps_apart_are_two() -> None:
+    found = statements("It is old[1].It fell[2].", THREE)
+    assert [statement.text for statement in found] == ["It is old.", "It fell."]
+
+
+def test_marks_in_a_fence_around_a_whole_answer_of_text_are_all_that_it_cites() -> None:
+    answer = "```text\nIt is old [1].\n```"
+    read_citation = read_citations(answer, THREE)
+    assert read_citation.why_unknown == ""
+    assert [one.contexts for one in read_citation.citations or ()] == [(0,)]
 
 
 @pytest.mark.parametrize("cell", [["https://a.org"], "see below", {"a": "b"}, 3])

@@ -165,6 +165,12 @@ def test_labels_that_match_nothing_are_named(
     shown = capsys.readouterr().out
     assert "labels that match no sample (6): x, y0, y1, y2, y3 and 1 more" in shown
     assert "labelled samples without a score (1): s2" in shown
+    # a sample that was drawn, and that nobody has labelled, is no label left over
+    with Path("labels.jsonl").open("a") as file:
+        file.write('\n{"id": "s3", "label": null, "probability": 0.5}')
+    report_of(0.1, 0.9, None, None).to_jsonl("r.jsonl")
+    assert main(["agreement", "r.jsonl", "labels.jsonl", "--draws", "5"]) == 0
+    assert "without a score (1): s2" in capsys.readouterr().out
     Path("labels.jsonl").write_text('{"id": "z", "label": 1}')
     assert main(["agreement", "r.jsonl", "labels.jsonl"]) == 2
     assert "labels for: z" in capsys.readouterr().err

@@ -464,6 +464,10 @@ GROUPS: dict[str, tuple[Sample, tuple[str, ...]]] = {
         turn(call("a", "b"), call("b", turn=2), number=2),
         ("b", "a"),
     ),
+    "a text of both turns that is no context belongs to this turn": (
+        turn(call("a", "b"), call("b", turn=2), number=2, contexts=["x"]),
+        ("x", "b", "a"),
+    ),
 }
 
 
