@@ -168,10 +168,10 @@ def data_in(value: Any) -> Any:
 
 
 def _parse(text: str) -> Any:
-    """The value that a text holds as JSON or Python, if it may be a list or an object.
+    """Parse a text that begins like a list or an object, as JSON or as Python.
 
-    None for a text that begins otherwise, one that is neither, and JSON with one key
-    twice.
+    Returns None for a text that begins otherwise or is neither, and for JSON with one
+    key twice.
     """
     first_sign = text.lstrip(" \t\r\n\"'\\")[:1]
     if first_sign not in ("[", "{", "("):

@@ -182,7 +182,7 @@ def _usual_names_leading_to(columns: frozenset[str]) -> Mapping[str, Sequence[st
 
 
 def _usual_names_of_dialect(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
-    """All usual names of each field, in the dialect of the tool that wrote the row.
+    """Return all usual names of each field, as the tool that wrote the row uses them.
 
     In data frames of Phoenix ``reference`` is the retrieved text. In rows of DeepEval
     ``context`` is the ideal one, also where an export left out what was retrieved.
@@ -497,9 +497,9 @@ def _may_be_history(value: Any) -> bool:
 def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> FoundValue | None:
     """Find the text of a field, or its several texts, in an object or in messages.
 
-    Looked for are, in this order: a usual name of the field; the last message of the
-    field's speaker, such as the assistant for an answer; a general name such as
-    ``content``. Returns None if nothing is found.
+    Tried in this order: a usual name of the field; the last message of the field's
+    speaker, such as the assistant for an answer; a general name such as ``content``.
+    Returns None if nothing is found.
 
     ``depth`` is how many objects inside of each other are looked into.
     """

@@ -69,9 +69,9 @@ def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
 
 
 def _encoding_of(path: Path) -> str:
-    """The encoding that the first bytes of a text file name; UTF-8 if they name none.
+    """Return the encoding that a text file's first bytes name, else UTF-8.
 
-    ``InputError`` if they show that it is packed, or UTF-16 without a mark.
+    Raises ``InputError`` for a packed file, and for UTF-16 without a byte order mark.
     """
     with path.open("rb") as file:
         head = file.read(4)

@@ -186,7 +186,7 @@ class JudgedChunks(Evidence):
         ]
 
     def verdicts(self) -> list[str]:
-        """Which chunks are useful, how probably, and why."""
+        """Return a line for each chunk: is it useful, how probably, and why."""
         words = {True: "useful", False: "not useful", None: "not judged"}
         lines = []
         for chunk in self.chunks:
@@ -351,7 +351,7 @@ class FactMatrix(Evidence):
         ]
 
     def verdicts(self) -> list[str]:
-        """For each fact the context that most probably holds it."""
+        """Return a line for each fact: the context that most probably holds it."""
         lines = []
         for number, cells in enumerate(self.cells, 1):
             chances = [cell.probability or 0.0 for cell in cells]

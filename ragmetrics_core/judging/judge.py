@@ -212,7 +212,7 @@ def problem_of_reply(reply: object, question: Question[Any]) -> str:
 def _problem_of_weights(reply: Asked[Any], question: Question[Any]) -> str:
     """Say what is wrong with the probabilities of a reply; "" for nothing.
 
-    There are none, or one for each verdict.
+    A reply has none, or one for each of its verdicts.
     """
     if not all(isinstance(weight, Weight) for weight in reply.weights):
         return (
@@ -308,9 +308,11 @@ class ScriptedJudge(Judge):
 
 
 def _polls_of_line(line: Any, question: Question[Any]) -> Asked[Any]:
-    """The polls of a script's line: a list has one each, anything else is all of them.
+    """Make the replies of all polls from a line of the script.
 
-    ``ValidationError`` if a poll has not the form of the question's ``Reply``.
+    A list has a reply for each poll; anything else is the reply of all polls.
+
+    Raises ``ValidationError`` if a reply has not the form of the question's ``Reply``.
     """
     polls = line if isinstance(line, list) else [line] * question.polls
     replies = tuple(

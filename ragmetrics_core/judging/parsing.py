@@ -153,7 +153,7 @@ class _NameSearch:
 def _stands_as_verdict(text_before: str, *, previous_does: bool) -> bool:
     """Tell whether an object stands where a verdict stands, and not within a sentence.
 
-    That is at the beginning of a line or a code fence, or after a colon.
+    A verdict stands at the beginning of a line or a code fence, or after a colon.
 
     Args:
         text_before: The text between the object before and this one, or between the

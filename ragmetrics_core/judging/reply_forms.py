@@ -131,9 +131,9 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
 
 
 def _validate(choice: Choice, value: dict[str, Any], question: Question[R]) -> R:
-    """Return the reply that an object is.
+    """Read an object as the reply to a question.
 
-    ``MalformedReply`` says which field is wrong.
+    Raises ``MalformedReply``, which names the field that is wrong.
     """
     try:
         return question.read(value)

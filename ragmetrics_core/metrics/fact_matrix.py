@@ -42,9 +42,9 @@ from ragmetrics_core.data.typed import NOTE, Chances, Decided, State, Typed
 
 
 def distinct_texts(texts: object) -> object:
-    """Texts that are not blank, each once, whatever their case and spacing.
+    """Drop blank and repeated texts from a list; case and spacing do not matter.
 
-    Anything else as it is.
+    Anything but a list of texts is returned as it is.
     """
     if not isinstance(texts, (list, tuple)):
         return texts
@@ -389,9 +389,9 @@ def grid_of_cells(
     texts: Sequence[str],
     facts: Sequence[str],
 ) -> Grid:
-    """Cells of all facts in one context after the other.
+    """Arrange the judge's replies into cells, by context and fact.
 
-    An unanswered question leaves them without probability.
+    The cells of a question that was not answered have no probability.
     """
     facts_per_question = len(facts) * len(texts) // len(replies)
     cells: list[Cell] = []

@@ -249,7 +249,7 @@ class Metric(SilentData, Settings, ABC):
         return ()
 
     def prompts(self) -> tuple[str, ...]:
-        """Templates, then examples, that change scores, for the signature."""
+        """Return the templates, then the examples, for the signature."""
         instructions = self.instructions()
         templates = [instruction.template for instruction in instructions]
         examples = [instruction.examples for instruction in instructions]

@@ -259,7 +259,7 @@ def poll_by_claims(
 def _ask_for_claims(
     whole_answer: Adherent, listing: Instructions
 ) -> Generator[Batch, Replies, tuple[str, ...] | NotAnswered]:
-    """Return the claims of the answer, by a question of its own."""
+    """Ask for the claims of the answer, in a question of its own."""
     question = replace(whole_answer.parts["question"], rewrite=None, history=())
     (listed,) = yield from ask(
         [question_for_facts(whole_answer["answer"], listing, {"question": question})]
