@@ -134,6 +134,9 @@ def test_a_grader_whose_words_do_not_stand_in_the_prompt_leaves_no_doubt() -> No
         ("In spring 1874, Red", False),
         ("[2] Reddish", False),
         ("The towers are Red", False),
+        ("Built in 1632. Red", False),
+        ("Built in room 16. Red", False),
+        ("Answer from source 2: Red", True),
     ],
 )
 def test_an_entry_fills_its_line_behind_a_label(message: str, is_entry: bool) -> None:

@@ -15,9 +15,13 @@ EDGE = 32  # from the beginning or the end of a text
 SHORTEST = 16  # a whole text
 _STEP = 16
 # "[2] ", "2. ", "**Source 2**: ", "Note on page 2 – ", "- " at the beginning of a line
+# A full stop ends a number alone: behind words it ends a sentence, "Built in 16. …".
 _LIST_LABEL = (
-    r"(?m)^[ \t]*(?:[^\w\n]{0,3}(?:[^\W\d][\w ]{0,24})?[ \t]?\d{1,3}[ \t]?[^\w\s,]{1,4}"
-    r"|[-*•–])[ \t]*"
+    r"(?m)^[ \t]*(?:"
+    r"[^\w\n]{0,3}\d{1,3}[ \t]?[^\w\s,]{1,4}"
+    r"|[^\w\n]{0,3}(?:[^\W\d]{1,16}[ \t]){0,4}[^\W\d]{0,16}[ \t#]?\d{1,3}[ \t]?[^\w\s,.]{1,4}"
+    r"|[-*•–]"
+    r")[ \t]*"
 )
 _END_OF_ENTRY = r"[ \t]*[.;,]?[ \t]*$"
 # Windows of this length are taken at every step. So long a window lies inside each
