@@ -68,6 +68,37 @@ def test_steps_of_an_agent_are_no_turns_and_leave_a_doubt() -> None:
     assert "may be earlier turns" in str(sample.capture)
 
 
+def test_a_greeting_is_no_turn_and_leaves_no_doubt() -> None:
+    spans = openinference()
+    prompt_of(spans, ("assistant", "Hello! Ask me about Marburg."))
+    (sample,) = samples_from_spans([otlp(*spans)])
+    assert (said(sample), grade(sample)) == ([], "exact")
+
+
+def test_examples_in_a_prompt_of_a_conversation_leave_a_doubt() -> None:
+    """That a conversation is named does not say what its first prompt holds."""
+    spans = openinference()
+    prompt_of(spans, *EARLIER)
+    session = {"key": "session.id", "value": {"stringValue": "one"}}
+    spans[0]["attributes"].append(session)
+    (sample,) = samples_from_spans([otlp(*spans)])
+    assert grade(sample) == "inferred"
+    assert "may be examples" in str(sample.capture)
+
+
+def test_turns_that_were_recorded_are_known_in_later_prompts() -> None:
+    """The second prompt of a conversation holds the first turn, whose trace was read."""
+    first = openinference("a", question=EARLIER[0][1])
+    second = openinference("b", 1000)
+    session = {"key": "session.id", "value": {"stringValue": "one"}}
+    for spans in (first, second):
+        spans[0]["attributes"].append(session)
+    prompt_of(second, EARLIER[0], ("assistant", ANSWER))
+    _, sample = samples_from_spans([otlp(*first, *second)])
+    assert said(sample) == [EARLIER[0], ("assistant", ANSWER)]
+    assert grade(sample) == "exact"
+
+
 def test_a_prompt_without_earlier_turns_leaves_no_doubt() -> None:
     spans = openinference()
     prompt_of(spans, ("system", "Answer in one sentence."))

@@ -131,19 +131,21 @@ def only_message(value: Any, *, role: str) -> str | None:
 def _tell_history_of_first_prompt(tree: Tree) -> None:
     """Write into a tree the turns that stand before the question in its first prompt.
 
-    Without a conversation they may be examples that a template holds, which is noted.
-    Where the assistant speaks twice in a row, its words may be steps of an agent; then
-    nothing is written but a doubt.
+    They may be examples that a template holds, which is noted. Nothing is written in
+    two cases. Where the user said nothing there, the assistant's words may be a
+    greeting, or belong to the template. Where the assistant speaks twice in a row, its
+    words may be steps of an agent: that leaves a doubt.
     """
     turns = _history_of_first_prompt(tree.root, tree.question)
     roles = [turn.role for turn in turns]
-    if tree.conversation_id is not None:
-        tree.history = turns
-    elif ("assistant", "assistant") in pairwise(roles):
+    has_steps = ("assistant", "assistant") in pairwise(roles)
+    if "user" not in roles:
+        return
+    if has_steps and tree.conversation_id is None:
         tree.doubts += (_STEPS_BEFORE_QUESTION,)
-    else:
-        tree.history = turns
-        tree.is_history_of_prompt = bool(turns)
+        return
+    tree.history = turns
+    tree.is_history_of_prompt = True
 
 
 def _history_of_first_prompt(root: Node, question: str | None) -> tuple[Turn, ...]:
