@@ -153,6 +153,16 @@ def test_a_memory_that_passes_the_question_on_has_earlier_turns_only() -> None:
     assert said(sample) == EARLIER
 
 
+def test_what_a_component_returns_behind_the_model_is_no_history() -> None:
+    """A writer puts this turn into the store, in its own words, and returns it."""
+    spans = pipeline("ChatPromptBuilder", [])
+    this_turn = [("user", "gate, year?"), ("assistant", ANSWER)]
+    stored = {"messages": [chat_message(*turn) for turn in this_turn]}
+    spans.append(component("ChatMessageWriter", 70, {"session": "7"}, stored))
+    (sample,) = samples_from_spans([otlp(*spans)])
+    assert (said(sample), grade(sample)) == ([], "exact")
+
+
 def test_a_prompt_builder_of_haystack_is_no_memory() -> None:
     """Its messages are a template's: examples, perhaps."""
     (sample,) = samples_from_spans([otlp(*pipeline("ChatPromptBuilder", EARLIER))])
