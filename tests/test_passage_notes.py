@@ -158,3 +158,14 @@ def test_a_plain_step_is_a_filter_if_what_it_left_out_went_no_further(
 ) -> None:
     steps = [plain_step(DOCS, [P]), plain_step(handed_later, []), answers(P)]
     assert told(run(*steps)) == expected
+
+
+def test_where_the_framework_shows_no_document_none_was_shown() -> None:
+    """LlamaIndex's mode "generation" asks the model without what was found."""
+    search = Node("retriever", "search", 1.0, 1.5, query=QUESTION, documents=DOCS)
+    root = Node("step", "engine", 0.0, 99.0, children=[search])
+    tree = Tree(root, question=QUESTION, question_place="input", flow_documents=())
+    (sample,) = samples_of(tree)
+    assert sample.capture is not None
+    assert sample.capture.evidence_from == "none_found"
+    assert [note.share for note in sample.capture.passages or ()] == [0.0] * 3

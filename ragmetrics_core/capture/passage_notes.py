@@ -101,6 +101,9 @@ def passages_of(
             notes = [_without_share_if_not_shown(note) for note in notes]
         if shown is not None:
             notes = _drop_uncertain_shares(notes, retrieved, shown)
+    if evidence_from == "none_found":
+        # the framework says that no document reached the model
+        notes = [note.model_copy(update={"share": 0.0}) for note in notes]
     warnings: list[str] = []
     if evidence_from == "prompt":
         warnings += _warnings_of_hidden_documents(notes)
