@@ -211,17 +211,23 @@ def _most_other_terms(
     n_shared_by_place: Mapping[Place, int],
     places: Mapping[str, Sequence[Place]],
 ) -> tuple[int, int | None]:
-    """Count the terms beside a name that the best context sentences hold.
+    """Find how many terms, besides a name's own, a context sentence shares at most.
+
+    An answer's sentence holds a name and other terms. The more of these other terms a
+    single context sentence shares, the better that context sentence supports it.
 
     Args:
         name_terms: The terms of the name.
-        n_shared_by_place: How many terms of the answer's sentence, those of the name
-            included, each context sentence holds.
+        n_shared_by_place: By the place of a context sentence, how many terms it shares
+            with the answer's sentence, those of the name included.
         places: The places of the context sentences that hold a term, by the term.
 
     Returns:
-        The highest count of other terms in a context sentence, and the highest count in
-        one that holds the whole name; None if none holds it.
+        Two numbers:
+
+        - the most other terms that any context sentence shares;
+        - the most other terms that a context sentence with the whole name shares. None
+          if no context sentence holds the whole name.
     """
     n_of_name_by_place = _count_shared_terms(name_terms, places)
     most_anywhere = 0
@@ -231,7 +237,7 @@ def _most_other_terms(
         n_others = n_shared - n_of_name
         most_anywhere = max(most_anywhere, n_others)
         if n_of_name < len(name_terms):
-            continue
+            continue  # the context sentence lacks a part of the name
         if most_beside_name is None or n_others > most_beside_name:
             most_beside_name = n_others
     return most_anywhere, most_beside_name
@@ -274,8 +280,10 @@ def adherence(
         2. the share of its bigrams that do; the first number if it has no bigram;
         3. the mean over its sentences: of each, the share of its terms that the nearest
            context sentence holds;
-        4. the least ``overlap_at_name`` of its sentences, which is low where the
-           contexts hold a name apart from the rest of its sentence;
+        4. the least ``Match.overlap_at_name`` of its sentences. For a sentence with a
+           name this is the share of its other words that the contexts hold together
+           with the name. It is low if the contexts hold the name in one sentence and
+           the other words in another;
         5. the share of its names that stand in the contexts.
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))

@@ -145,6 +145,7 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
         return Asked((poll,))
     answer = parse(text)
     if not answer.terms:
+        # "Yes." or "It is." has no word that carries a meaning: the whole text is looked for
         return _judge_adherence_by_wording(question)
     contexts = [parse(context) for context in question["contexts"]]
     context_numbers = _union(context.numbers for context in contexts)

@@ -112,7 +112,8 @@ def _spellings_of_decade(written: re.Match[str]) -> list[set[str]]:
     """Return the ways in which a context may write a decade, such as "the 1990s".
 
     Its short name "90" is one way, and each of its years is one: a context that says
-    1994 speaks of the nineties. The nineties without a century may be of three.
+    1994 speaks of the nineties. Where no century is written, as in "the 90s", the years
+    of three centuries count: 1890 to 1899, 1990 to 1999 and 2090 to 2099.
 
     Args:
         written: The number with the groups of ``_WRITTEN``: 1 is the digits, 3 an "s"

@@ -104,8 +104,9 @@ def _changed_samples(
 ) -> list[ChangedSample]:
     """List the samples whose scores changed most, from the worst loss to the best gain.
 
-    The losses stand in the order of ``Comparison.lost_most``: those in the worst metric
-    first. Samples that did not lose follow, the smallest gain first.
+    Samples that lost come first, in the order of ``Comparison.lost_most``, which names
+    each sample once: the losses in the worst metric lead. Samples that only gained
+    follow, the smallest gain first.
 
     Args:
         comparison: Both runs.

@@ -164,9 +164,9 @@ def _holds(condition: Mapping[str, Finding], findings: Mapping[str, Finding]) ->
 def _findings_of_result(result: MetricResult) -> dict[str, Finding]:
     """Return what one metric's result says on the subjects that rules ask for.
 
-    The subjects depend on the kind of evidence. The finding is True for a score above
-    one half and False below it. It is None where the evidence's own range of the score,
-    or 0.1 to either side where it gives none, holds one half.
+    The subjects depend on the kind of evidence, see the branches. A finding is True,
+    False, or None if it is uncertain. A finding that rests on a score is uncertain if
+    the range in which the score may lie holds one half.
     """
     if isinstance(result, Undefined):
         # without a score, only an answer that declines says something
@@ -174,6 +174,7 @@ def _findings_of_result(result: MetricResult) -> dict[str, Finding]:
     if not isinstance(result, Scored):
         return {}
     evidence = result.evidence
+    # for evidence that does not say how uncertain the score is
     usual_range = (result.value - _USUAL_MARGIN, result.value + _USUAL_MARGIN)
     if isinstance(evidence, FactMatrix):
         return _findings_of_facts(result.value, evidence)
@@ -186,6 +187,7 @@ def _findings_of_result(result: MetricResult) -> dict[str, Finding]:
         bounds = evidence.bounds or ()
         return {"adherent": _side_of_half(result.value, *range_of_repeats, *bounds)}
     if isinstance(evidence, Sufficed):
+        # the metric has decided the case itself: no score is compared with one half
         return {"over_declined": evidence.case == "over_declined"}
     if evidence is not None and evidence.kind == "context_recall":
         return {"matching": _side_of_half(*usual_range)}
@@ -275,9 +277,10 @@ def _findings_of_journey(row: SampleResult) -> dict[str, Finding]:
 def _findings_of_chunks(value: float, evidence: JudgedChunks) -> dict[str, Finding]:
     """Return what verdicts on chunks say: is any useful, and do useful ones come first?
 
-    Average precision measures the order; it is 1 if all useful chunks come first. A
-    chunk of which the judge is unsure may be useful or not, so average precision lies
-    between its values for both cases.
+    Average precision measures the order; it is 1 if all useful chunks come first. Where
+    the judge is unsure of a chunk, it is computed as if all such chunks were useful, and
+    as if none were. The order counts as good or bad only if these two values and the
+    score lie on the same side of one half.
 
     Args:
         value: The score: average precision, as the metric computed it.
@@ -294,7 +297,7 @@ def _findings_of_chunks(value: float, evidence: JudgedChunks) -> dict[str, Findi
     possible_values = [
         average_precision(useful_if_unsure_are),
         average_precision(useful_if_unsure_are_not),
-        value,
+        value,  # where the judge is unsure, the score may lie outside of both
     ]
     low = min(possible_values)
     high = max(possible_values)

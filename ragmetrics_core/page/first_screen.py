@@ -179,6 +179,8 @@ class ScreenTally:
             if isinstance(result, Scored):
                 group_and_stages = (group_code, *stage_codes)
                 self._counts_by_metric[name].add(name, result, group_and_stages)
+                # this metric says whether the contexts were enough to answer: count
+                # whether the answer did answer or declined
                 if isinstance(result.evidence, Sufficed):
                     self._answering_of(name).add(row, cluster_number)
         # rows of one content are copies, which a warning counts
@@ -248,8 +250,10 @@ class ScreenTally:
         losses = losses_among(groups)  # the groups of rows with a fault
         # what became of facts and passages from retrieval to the answer
         journey = self._journey.journey()
-        # a run that stopped once its gates were decided chose its rows by their scores
+        # A run that stopped once its gates were decided stopped because of the scores of
+        # its rows. Intervals assume a random choice of rows, so none are shown then.
         has_intervals = not run.decisions
+        # codes of the groups whose unscored rows come before rows with a low score
         unscored_first = self._groups_with_unscored_rows_first(losses)
         highest_mean_by_metric = {
             numbers.metric: self._counts_by_metric[numbers.metric].highest_mean
@@ -479,9 +483,9 @@ class ScreenTally:
     def _ranges_of_faults(self, losses: Sequence[Group]) -> str:
         """Word the 95 % range of the share of rows with a fault, and of the largest fault.
 
-        A row with a fault may have a good answer all the same. If some have and others
-        have not, the ranges are of rows without a good answer, and the range of all rows
-        with a fault comes at the end.
+        A row with a fault may have a good answer all the same. If only some of the rows
+        with a fault have a good answer, the ranges are of the rows with a bad answer,
+        and the range of all rows with a fault is added at the end.
 
         Args:
             losses: The groups of rows with a fault.
@@ -496,6 +500,7 @@ class ScreenTally:
         n_bad_answers = count_bad_answers(losses)
         n_good_answers = count_good_answers(losses)
         are_answers_split = n_bad_answers > 0 and n_good_answers > 0
+        # of which rows the ranges are true
         which_rows = "rows like these"
         if not self._is_each_row_in_ranges:
             which_rows = "rows like the scored ones"

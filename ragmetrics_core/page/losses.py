@@ -80,8 +80,9 @@ def loss_in_words(
 def _losses_by_answer(losses: Sequence[Group], all_rows: str) -> str:
     """Say how many rows with a fault have bad and good answers, and the largest fault.
 
-    In a row with a good answer the fault did no harm. So the largest fault is the fault
-    of most bad answers.
+    In a row with a good answer the fault did no harm. So the largest fault is the one
+    with most bad answers. For example: "5 of 20 rows have a fault and no answer that
+    holds up (…); 3 more have a fault and one that does" (an answer that holds up).
 
     Args:
         losses: The groups of rows with a fault. Some rows have a good answer, and some

@@ -57,14 +57,16 @@ def groups_to_mend(
 ) -> list[Group]:
     """Order the groups of rows that have something to mend, the most important first.
 
-    The largest group comes first. If it is a fault and a gate did not pass, the group
-    with most rows that count against this gate comes first instead.
+    The largest group comes first. If a gate did not pass, the group with most rows that
+    count against this gate comes first instead. But a gate changes nothing where the
+    largest group is no fault, which means that its rows have no score: they must be
+    scored before anything else.
 
     Args:
         groups: All groups of rows, in the order of the pipeline.
         measured_stage: The rows in which the recorded steps show that a stage, such as
-            the search, lost something. They replace the groups of faults of the search,
-            which rules only guess from scores. None if nothing was recorded.
+            the search, lost something. This group replaces the groups of faults of the
+            search, which are only guessed from scores. None if nothing was recorded.
         gate: The gate that did not pass; None if all did.
     """
     candidates = [group for group in groups if group.mending is not None]
@@ -106,13 +108,14 @@ def why_first(
 ) -> str:
     """Say how many rows the first group to mend has, and why it comes first.
 
-    If it is a stage that the recorded steps show, the words begin with how much this
-    stage lost.
+    For example "12 rows". If the group is a stage that the recorded steps show, the
+    words begin with how much this stage lost: "9 of 40 facts not retrieved, 95 %
+    interval …; in 12 rows".
 
     Args:
         to_mend: The groups to mend, in order.
-        gate: The gate that did not pass; None if all did. ``to_mend`` is ordered by the
-            rows that count against it, if there are any, else by ``Group.weight``.
+        gate: The gate that did not pass; None if all did. If any rows count against it,
+            ``to_mend`` is ordered by the number of these rows, else by ``Group.weight``.
         journey: What each stage lost. Its ``stage_to_mend`` is the first group, if that
             is a stage.
         has_intervals: Whether the intervals of ``journey`` hold; else none is named.
@@ -132,7 +135,7 @@ def why_first(
     is_stage = first_group.code in STAGE_TITLES
     if not is_stage or stage is None:
         return words
-    # "fact not retrieved" without its first word: the number of facts names them
+    # "not retrieved" of "fact not retrieved": "9 of 40 facts" stands before it
     what_happened = STAGE_TITLES[first_group.code].partition(" ")[2]
     loss = f"{stage.lost:,} of {stage.of:,} {stage.unit} {what_happened}"
     if has_intervals:

@@ -233,6 +233,8 @@ def _sentences_on_intervals(summary: Summary) -> Iterator[str]:
     )
     if methods:
         kind = "Intervals are at 95 %"
+        # A run that stopped as soon as its gates were decided looked at its scores again
+        # and again. Its numbers are bounds that stay true at each look.
         if summary.decisions:
             kind = "Bounds (Waudby-Smith & Ramdas 2024) are"
         yield f"{kind} for the {summary.caption}; method: {'; '.join(methods)}."
@@ -258,7 +260,9 @@ def quotes_of_cards(run: RunFacts) -> list[str]:
 
     A judge's card holds its agreement with people's labels, as it was measured. For each
     metric of the run the card's figures are quoted, with 95 % intervals. If no card fits
-    the judge and its settings, the sentence says that nothing is measured.
+    the judge and its settings, the sentence says that nothing is measured. For judges
+    that ship with the package, the agreement on sources not used in fitting is quoted
+    as well.
     """
     sentences = []
     for judge in run.judges:
@@ -266,9 +270,10 @@ def quotes_of_cards(run: RunFacts) -> list[str]:
         for signature, card_figures in figures_of_cards(judge, run).items():
             agreement = _means_over_sources(card_figures.figures)
             phrases.append(f"{signature.metric} {agreement}")
+            # a judge of this package, which needs no model
             if judge in EMBEDDED and signature.metric == "context_adherence":
-                # The card's sources helped to fit the judge's weights. This is its
-                # agreement with people on other sources.
+                # The judge's weights were fitted on the card's sources. So its agreement
+                # with people on other sources is added.
                 phrases.append(unseen_worth())
         if not phrases:
             phrases.append(

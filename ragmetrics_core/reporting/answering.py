@@ -217,8 +217,8 @@ class AnsweringTally:
 
         Args:
             n_rows: How many rows there are, those without a case among them.
-            has_intervals: False for a run that stopped early because of its scores:
-                rows that were chosen so have no interval.
+            has_intervals: False for a run that stopped early because of its scores. Its
+                rows are no random sample, so the shares get no interval.
 
         Returns:
             The counts and shares. Their ``right_answers`` are None where no row has a
@@ -226,7 +226,7 @@ class AnsweringTally:
         """
         n_by_case = {}
         for case, cluster_numbers in self._cluster_numbers_by_case.items():
-            n_by_case[case] = len(cluster_numbers)  # there is a number for each row
+            n_by_case[case] = len(cluster_numbers)  # one cluster number for each row
         right_answers_by_case = {
             case: RightAnswers(**counts)
             for case, counts in self._counts_of_answers_by_case.items()

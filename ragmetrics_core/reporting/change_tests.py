@@ -58,9 +58,10 @@ def changes_without_tests(
         cluster: Which samples belong together.
 
     Returns:
-        A change for each part and metric. It has the counts of outcomes and the mean
-        difference. Where no pair has two scores, it has p-values in place of the
-        difference: do more rows decline, or fail, in one of the runs?
+        A change for each part and metric, with the counts of outcomes and the mean
+        difference. If no pair has scores in both runs, there is no difference. Then the
+        change has p-values instead: of more rows declining, and of more rows failing, in
+        one of the runs.
     """
     changes = []
     for part in parts:
@@ -72,7 +73,9 @@ def changes_without_tests(
             if differences.values:
                 numbers: dict[str, object] = {"verdict": "not tested"}
                 numbers.update(_mean_change(differences))
-            else:  # without a pair of scores no row was chosen by its scores
+            else:
+                # there are no differences by which the rows can have been chosen, so
+                # tests of other outcomes hold
                 numbers = dict(p_of_shifts(results))
             changes.append(change.model_copy(update=numbers))
     return changes

@@ -281,9 +281,12 @@ class Comparison(Frozen):
         It holds, in this order:
 
         - how many rows were matched, and the judges;
-        - reasons not to trust the comparison;
+        - reasons why the runs are not comparable;
+        - what a run decided that stopped early;
+        - what is not compared;
         - a paragraph for each metric, and a line for each slice;
-        - why a difference is undecided that may be one of many due to chance;
+        - why differences are left undecided where many were tested, since chance alone
+          moves some of many;
         - the rule by which the verdicts are given.
         """
         lines = [str(self.matched), self.judged]
@@ -298,7 +301,6 @@ class Comparison(Frozen):
         if changes_of_slices:
             lines += ["", "By slice:"]
             lines += [f"  {change.line}" for change in changes_of_slices]
-        # chance alone moves some of many differences
         if any(change.is_chance_of_many for change in self.changes):
             lines += ["", self.why_undecided]
         if self.rule:

@@ -355,14 +355,17 @@ def _decide_by_mean(
 ) -> tuple[Outcome, str]:
     """Decide a gate by the mean of enough rows, and say why in words.
 
-    What is held against the threshold is the interval of the mean, or the mean itself,
-    widened by the rows that failed: they count as 0 at one end and as 1 at the other.
+    A low and a high end are compared with the threshold. They are the ends of the mean's
+    interval, or the mean itself twice. Rows that failed count as 0 in the low end and as
+    1 in the high end. The gate passed if both ends reach the threshold, failed if
+    neither does, and is undecided otherwise.
 
     Returns:
         The outcome, and the rest of a sentence that begins with the metric's name.
     """
     numbers = summary[gate.metric]
-    # a run that stopped when its gates were decided has bounds in any case
+    # a run that stopped when its gates were decided has bounds in place of an interval,
+    # and has them for gates on the mean itself, too
     is_interval_used = on == "interval" or bool(summary.decisions)
     interval = numbers.interval if is_interval_used else None
     low, high = _bounds(numbers, mean, interval)
@@ -456,20 +459,21 @@ def _hint(
 ) -> str:
     """Say how many rows would decide a gate that is undecided.
 
-    The interval of the mean reaches over the threshold. Its width shrinks about with the
-    root of the number of rows, which gives the number of rows at which it would end
-    before the threshold. The number is rough where the mean is near 0 or 1.
+    The interval of the mean reaches over the threshold. With more rows it gets narrower,
+    about with the root of their number. So the hint names the number of rows at which
+    the interval would end before the threshold. The number is rough where the mean is
+    near 0 or 1.
 
     Args:
         outcome: What was decided of the gate.
         numbers: What was measured of its metric.
-        interval: The interval of the mean; None if the mean itself was held against the
-            threshold. Then only failed rows leave the gate undecided.
+        interval: The interval of the mean; None if the mean itself was compared with the
+            threshold.
         threshold: The mean that is to be reached.
 
     Returns:
-        A sentence; "" if the gate is decided, or if rows failed, whose scores more rows
-        would not make known.
+        A sentence; "" if the gate is decided, or if rows failed: more rows do not replace
+        the scores of failed rows.
     """
     is_undecided = outcome == "undecided"
     if not is_undecided or numbers.unknown > 0:
@@ -497,8 +501,13 @@ def _why_mean_decides_nothing(
 ) -> str:
     """Say why a gate stays undecided, whatever the mean is; "" if the mean decides it.
 
-    There are three reasons: the run ended early; too few rows were scored; or the run
-    stopped when its gates were decided, and has no bounds for what is asked now.
+    There are three reasons:
+
+    - The run ended early.
+    - Too few rows were scored.
+    - The run stopped when its own gates were decided. It has only the bounds that these
+      gates used, of the interval or of the mean, and this gate asks for the other kind,
+      or for a metric without bounds.
 
     Args:
         numbers: The metric that the gate is about.
@@ -543,6 +552,8 @@ def _bounds(
         interval, the outermost ends of three intervals: of the known scores, of the
         worst case and of the best case.
     """
+    # ``worst`` and ``best`` are the intervals of both cases; a mean with an interval
+    # has them
     if interval is not None and numbers.worst is not None and numbers.best is not None:
         low = min(interval.low, numbers.worst.low)
         high = max(interval.high, numbers.best.high)

@@ -220,8 +220,9 @@ class JourneyTally:
     def journey(self) -> Journey:
         """Sum up where the rows so far lost facts and passages, and what to mend first.
 
-        The stage to mend first is named by lost facts, if any were lost; else by lost
-        passages.
+        The stage to mend first is the one that lost most facts, if any facts were lost.
+        Else it is the one that lost the largest share of its passages. ``mend_by`` says
+        which of the two units was counted.
         """
         loss_to_mend = self._choice.loss
         tallies = self._stages.known
@@ -432,16 +433,16 @@ def _add_passage(
 
     Args:
         tallies: The counts of the stages, which are changed.
-        passage: The passage. One without a rank, which was not dropped, is a context of
-            a sample whose retrieval is not known: it was shown, so it says nothing of
-            the stages before.
+        passage: The passage. Without a rank and not dropped, it is a context of a sample
+            whose retrieval was not recorded. All that is known of it is that the model
+            was shown it, so it does not count at the stages before.
         number: The number of its sample.
     """
     has_rank = passage.rank is not None
     if passage.kept is not None:
         tallies["not_kept"].add(passage.kept is False, number, passage.dropped_by)
     if passage.kept is False:
-        return
+        return  # dropped: it did not reach the later stages
     if passage.shown is not None and has_rank:
         tallies["not_shown"].add(passage.shown == "not shown", number)
     if not passage.was_shown:
@@ -474,17 +475,20 @@ def _drop_doubtful_verdicts(sample: SampleJourney) -> SampleJourney:
 
 
 def _drop_needless_citations(sample: SampleJourney) -> SampleJourney:
-    """Forget that a passage is not cited, where it needs no citation.
+    """Do not count a passage as uncited where the passage needs no citation.
 
     A passage that is not cited may be noise, or say what a cited passage says, or the
-    answer may leave it out. It needs a citation in these cases:
+    answer may leave the passage out. Such a passage gets ``cited=None``. Whether a
+    passage needs a citation depends on what is known of the facts:
 
-    - It is known which passages hold each fact, and it holds some: if no cited passage
-      holds one of these facts, and the answer uses words of it that no cited passage
-      has.
-    - It is known which passages hold each fact, and it holds none: if a metric judged
-      it useful.
-    - It is not known: if a metric judged it useful, or the answer uses such words.
+    - The passages of every fact are known, and this passage holds a fact: it needs a
+      citation if no cited passage holds that fact, and if the answer uses words of this
+      passage that no cited passage has.
+    - The passages of every fact are known, and this passage holds no fact: it needs a
+      citation if a metric judged it useful.
+    - The passages of some fact are not known: this passage needs a citation if a metric
+      judged it useful, or if the answer uses words that only this passage and no cited
+      passage has.
     """
     ranks_with_facts, ranks_with_uncited_facts = _ranks_with_facts(sample)
     passages = []
@@ -507,7 +511,12 @@ def _drop_needless_citations(sample: SampleJourney) -> SampleJourney:
 
 
 def _ranks_with_facts(sample: SampleJourney) -> tuple[set[int], set[int]]:
-    """Ranks of the passages with facts, and of those with a fact that no citation names."""
+    """Return the ranks of passages with facts, in two sets.
+
+    Returns:
+        The ranks of all passages that hold a fact, and the ranks of passages that hold a
+        fact of which no passage is cited.
+    """
     ranks_cited = {
         passage.rank or number
         for number, passage in enumerate(sample.passages, start=1)

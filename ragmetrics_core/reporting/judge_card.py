@@ -199,9 +199,11 @@ class CardFigures(NamedTuple):
 def figures_of_cards(judge: str, run: RunFacts) -> dict[Signature, CardFigures]:
     """Find what cards say of the agreement of a run's judge with people's labels.
 
-    A card fits if it is about the same judge with the same settings, and measured a
-    metric in the same way, which is to say with the same signature. For each metric the
-    first card counts: first come the cards in the folder or file that the environment
+    A card holds figures for each question to the judge, and for each question the
+    signature of the metric that asks it. A card fits if it is about the same judge with
+    the same settings, and if a metric of the run has the same signature, which means
+    that it is measured in the same way. For each metric the first card counts: first
+    come the cards in the folder or file that the environment
     variable ``RAGMETRICS_CARDS`` names, then those that ship with the package.
 
     Args:

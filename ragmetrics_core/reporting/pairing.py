@@ -147,10 +147,10 @@ def _automatic_group(
 
 
 def _document_group(metadata: Mapping[str, object]) -> str | None:
-    """The document that metadata name, as "name=key"; None if they name none.
+    """Return the document that metadata identify as "name=key", or None.
 
-    Names in the metadata are compared without case and signs: "Document-ID" is
-    "document_id". A document's id counts before its source.
+    Names in the metadata are compared without regard to case, hyphens and underscores:
+    "Document-ID" is "document_id". A document's id counts before its source.
     """
     key_by_name: dict[str, str] = {}
     for metadata_name, value in metadata.items():
@@ -180,9 +180,12 @@ def _key(value: object) -> str | None:
 
 
 def _text_of_value(value: object) -> str:
-    """Write a value as a text that only equal values have, to be a key.
+    """Write a value as a text that serves as a key: equal values have equal texts.
 
-    Mappings and sets are sorted, so that their order makes no difference.
+    Mappings and sets are sorted, so that their order makes no difference. The parts of
+    mappings, sets and lists are written by this function, too, but texts in them stand
+    in quotation marks. So the lists [1] and ["1"] differ, but the values 1 and "1" do
+    not.
 
     Raises:
         SettingError: If the value is an object whose text is only its address in
@@ -317,12 +320,13 @@ def group_pairs(
         first_key = group_of(before, by)
         second_key = group_of(after, by)
         if first_key is None:
-            # a key of the second run alone stands for the first run as well
+            # a sample without a key in the first run is grouped by its key in the second
             first_key = second_key
         if first_key is None:
             key_of_pairs.append(None)
             continue
-        # equal keys of the two runs need not mean the same: the run is part of the key
+        # "1" may name different conversations in the two runs: the run is a part of
+        # the key
         run_key: _RunKey = ("first", first_key)
         key_of_pairs.append(run_key)
         if second_key is not None:
@@ -612,10 +616,11 @@ def _texts_of(contexts: Iterable[Context]) -> tuple[str, ...]:
 def _rows_by_key(
     rows: Sequence[SampleResult], by: Literal["id", "question"]
 ) -> dict[tuple[str, int], SampleResult]:
-    """Return the rows by a key that no other row has; only samples have one.
+    """Return the rows by a key that no other row has.
 
     The key is the sample's id or question, and the number of earlier rows with the same
-    id or question. A sample without a question has all its texts instead.
+    id or question. If the id or question is missing, all texts of the sample stand in
+    its place. Rows without a sample, or without any text, are left out.
 
     Args:
         rows: The rows.

@@ -94,14 +94,18 @@ def _choose_equal(
 ) -> Part:
     """Choose which of the contexts with a passage's text shows the passage.
 
-    It is the first context with the passage's id; without any, the first context that
-    has no passage's id. The chosen index is removed from ``free_indices``, because a
-    context shows one passage only.
+    - It is the first context with the passage's id.
+    - If no context has it, it is the first context without an id, or with an id that
+      belongs to no passage.
+
+    The chosen index is removed from ``free_indices``, because a context shows one passage
+    only.
 
     Args:
         passage: The passage.
         contexts: All contexts.
-        free_indices: Indices of the contexts with its text that show no passage yet.
+        free_indices: Indices of the contexts with the passage's text that show no passage
+            yet.
         ids_of_passages: The ids of all passages.
 
     Returns:

@@ -56,9 +56,9 @@ def row_shifts(
         is_tested: Whether a p-value says if chance could explain the change.
 
     Returns:
-        A shift for declined rows and one for failed rows, each with the mean scores of
-        the rows that only the first run shows so. A shift is left out if both runs show
-        the same rows so.
+        A shift for declined rows and one for failed rows. Each tells the mean scores that
+        rows have in the second run if they declined (or failed) in the first run only. A
+        shift is left out if the same rows declined (or failed) in both runs.
     """
     shifts = []
     for title, has_trait in (("Declined", _is_declined), ("Failed", _is_unusable)):
@@ -74,7 +74,7 @@ def row_shifts(
                 pairs_of_first_only.append(pair)
         if all(before == after for before, after in traits):
             continue
-        # the means are of the second run, and are shown beside its highest scores
+        # the second run's means are shown beside the second run's highest scores
         highest_scores = _highest_scores([after for _, after in pairs], metrics)
         shift = RowShift(
             title,

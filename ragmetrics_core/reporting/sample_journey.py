@@ -200,9 +200,10 @@ def _recorded_passages(sample: Sample, why_unknown: dict[str, str]) -> list[Pass
 
     Args:
         sample: The sample.
-        why_unknown: Gets the reason for each stage ("retrieved", "kept" or "shown") of
-            which something is not known.
+        why_unknown: Is filled: by stage ("retrieved", "kept" or "shown"), the reason why
+            something is not known of the stage.
     """
+    # why nothing at all is known of what the model was shown; "" if something is known
     why_not_seen = _why_not_seen(sample)
     if why_not_seen:
         why_unknown["shown"] = why_not_seen
@@ -210,6 +211,7 @@ def _recorded_passages(sample: Sample, why_unknown: dict[str, str]) -> list[Pass
         reason = _why_not_retrieved(sample)
         why_unknown["retrieved"] = reason
         why_unknown["kept"] = reason
+        # contexts count as passages only if it is known that the model was shown them
         return [] if why_not_seen else list(_passages_of_contexts(sample))
     passages = []
     documents_and_notes = zip(sample.retrieved, _notes(sample), strict=True)
@@ -218,9 +220,11 @@ def _recorded_passages(sample: Sample, why_unknown: dict[str, str]) -> list[Pass
     if why_not_seen:
         passages = [replace(passage, shown=None, share=None) for passage in passages]
     elif any(passage.shown is None for passage in passages):
+        # the prompt is known, but it does not tell of each passage
         why_unknown["shown"] = _why_not_told(sample)
     passages = _with_passages_dropped_inside(passages, sample)
     if passages and all(passage.kept is None for passage in passages):
+        # no step between search and prompt was recorded
         why_unknown["kept"] = _why_not_followed(sample)
     return passages
 
@@ -450,14 +454,17 @@ def _fact_matrix(row: SampleResult) -> FactMatrix | None:
 def _fact(
     number: int, cells: Sequence[Cell], sample: Sample, passages: Sequence[Passage]
 ) -> FactOnItsWay:
-    """Find out what became of one fact, by the judge's verdicts on the texts.
+    """Find out at which stage one fact was lost, if it was, by the judge's verdicts.
+
+    The stages lead from the search to the prompt. If it is not known which passages were
+    retrieved, the fact is only looked for in the contexts.
 
     Args:
         number: The fact's number, from 1.
-        cells: For each retrieved passage, whether it holds the fact; for each context
-            if the retrieved passages are not known.
+        cells: For each retrieved passage, whether it holds the fact. If the retrieved
+            passages are not known, the same for each context.
         sample: The sample.
-        passages: Its passages, with what became of each.
+        passages: The passages of the sample, with what became of each.
     """
     ranks_of_holders = tuple(
         rank for rank, cell in enumerate(cells, start=1) if cell.covered
@@ -569,9 +576,13 @@ def _fate_of_retrieved(holders: Sequence[Passage], is_judged_on_all: bool) -> _F
     # ``kept`` is True, or None if nobody recorded that a step dropped the passage
     is_any_not_dropped = any(passage.kept is not False for passage in holders)
     if None in shown_of_holders and is_any_not_dropped:
+        # a passage may have been shown whole
         return _UNKNOWN_FATE
     if "cut" in shown_of_holders:
+        # the best that is known of any passage: a part of it was shown
         return _Fate(is_known=True, lost="cut")
     if not is_any_not_dropped:
+        # each passage was dropped between search and prompt
         return _Fate(is_known=True, lost="not_kept")
+    # a passage was kept, but is not in the prompt
     return _Fate(is_known=True, lost="not_shown")

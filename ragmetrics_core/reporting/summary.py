@@ -420,7 +420,8 @@ class Tally:
                 slices and clusters; only the tally of all rows checks that some sample
                 has them.
         """
-        # by key of slices, the tally of each value; bad rows alone stand under None
+        # By key of slices and by value of the key, the tally of the slice. The value None
+        # has a tally that counts bad rows only.
         self._tallies_by_key: dict[str, dict[str | None, Tally]] = {}
         for key in slices:
             # Nobody knows the slice of a bad row, so it counts in each slice: a new
@@ -433,7 +434,7 @@ class Tally:
             self._keys_sought = KeysSought(self._tallies_by_key, cluster)
         self._number_cluster_of = numbering(cluster)
         self.metrics = {name: MetricTally() for name in metrics}
-        # by field of Summary, how many rows there are of its kind
+        # how many rows there are, by the name of the field of Summary that holds them
         self.rows: Counter[str] = Counter()
         self.grades = Counter[Grade]()
         self.capture_warnings = CaptureWarningTally()
@@ -448,7 +449,7 @@ class Tally:
         self.usage += result.usage
         sample = result.sample
         if sample is not None:
-            # notes which keys of slices and clusters the sample has
+            # so that a misspelt key of slices or clusters, which no sample has, is found
             self._keys_sought.look(sample)
         self.rows["rows"] += 1
         if sample is None or result.problem:
@@ -460,6 +461,7 @@ class Tally:
         cluster_number = self._number_cluster_of(sample)
         for name, metric_tally in self.metrics.items():
             metric_result = result.results.get(name)
+            # the ledger is what was recorded of the sample's conversation
             metric_tally.add(metric_result, cluster_number, sample.ledger)
         self._add_traits(sample)
         if sample.capture is not None:

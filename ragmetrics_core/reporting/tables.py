@@ -134,6 +134,8 @@ def _notes_on_scores(summary: Summary) -> Iterator[str]:
     """
     for numbers in summary.metrics:
         if numbers.useful_share is not None:
+            # ``useful_known`` is how many rows there are of which the judge said whether
+            # any chunk is useful; the share is of these rows
             n_useful = round(numbers.useful_share * numbers.useful_known)
             yield (
                 f"{numbers.metric}: any useful chunk in {n_useful} of"

@@ -158,9 +158,9 @@ async def _call_until_it_succeeds(
     if makes_batch:
         # After other faults a batch may have been made, and a second one is paid, too.
         passing_errors = (errors.RateLimited, errors.Unreachable)
-        # Give up well before other runs would make the batch again: after
-        # SETTLED_SECONDS they take it for one that was never made. The time to give up
-        # counts from ``started``.
+        # After SETTLED_SECONDS, other runs take the batch for one that was never made, and
+        # make it again. So pretend to have started earlier: the attempts end that much
+        # sooner, well before.
         started -= SETTLED_SECONDS / 2
     for n_failed in count(1):
         try:
@@ -201,8 +201,9 @@ def _object_with_known_types(described: dict[str, Any]) -> dict[str, Any]:
 def reason_for_failure(model: OpenAICompatibleModel, batch: dict[str, Any]) -> str:
     """Return in words why a service did not answer a batch; "" if it does not say.
 
-    Words of the service are kept for OpenAI only. Other services may quote a line of
-    the file, and so the text of a sample.
+    The reason has the service's error codes. Its message is added only if the service is
+    OpenAI: the message of another service may quote a line of the file, and so the text
+    of a sample.
     """
     first_error = _first_error(batch)
     fault = Fault.from_reply(None, json.dumps({"error": first_error}), None)

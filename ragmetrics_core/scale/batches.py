@@ -180,14 +180,14 @@ class ParkingStore(SqliteStore):
     ) -> ChatReply | None:
         """Return what a batch answered to a request; else let it wait for a batch.
 
-        - A batch has a final answer: it is returned.
-        - A batch holds the request and has not answered: the reply that is returned
-          fails with ``LimitReached``.
+        - A batch has given a final answer: that answer is returned.
+        - A batch holds the request and has not answered: a reply is returned that failed
+          with ``LimitReached``.
         - No batch holds the request, or a batch answered with a failure that may pass:
-          the request is parked, which means written to a file of which the next batch
-          is made. The reply fails likewise.
-        - In a pass that makes no batches it is not parked, and None is returned: the
-          caller asks the model itself.
+          the request is parked, which means written to a file from which the next batch
+          is made. A reply is returned that failed with ``LimitReached``, too.
+        - The same, in a pass that makes no batches: the request is not parked, and None
+          is returned, so that the caller asks the model itself.
 
         Args:
             model: The model that is asked.
@@ -199,11 +199,14 @@ class ParkingStore(SqliteStore):
         request_id = digest(keys[0])
         row = self.read(batch_table.ROW_OF_REQUEST, (request_id,))
         entry = NEVER_ASKED if row is None else RequestEntry(*row)
+        # A batch has answered. The result is None if it has not yet, and empty for a
+        # further reply of one answer, which counts as not asked.
         if entry.result:
             reply = _reply_of_result(model, entry.result)
             is_same_request = entry.body_digest.decode() == digest(body)
             if _is_final(reply, is_same_request=is_same_request, tries=entry.tries):
                 usage = self._note_taken(reply, keys, request_id, entry.tries)
+                # one failure stands for all replies that are asked for
                 return ChatReply(reply.choices, usage, reply.failures * request.n)
             # else it is a failure that may pass: the request is asked again
 
@@ -264,15 +267,15 @@ class ParkingStore(SqliteStore):
         self.write(
             partial(batch_table.note_taken, reply_ids, request_id, self._pass_token)
         )
-        # A pass that asks in calls goes on with the budget of the pass before it, which
-        # has counted the answer already.
+        # A pass that asks in calls shares the budget of the pass before it, which has
+        # charged the answer already.
         if not self._budget.asks_live:
             self._budget.calls += 1
             self._budget.spent += reply.usage.cost or 0.0
         if reply.choices:
             return reply.usage
         # A request that failed counts a call for each of its tries. The run may look for
-        # its answer several times, but it counts once.
+        # the answer several times, but these calls are counted only the first time.
         if request_id in self._counted_failures:
             return Usage()
         self._counted_failures.add(request_id)
@@ -300,6 +303,8 @@ class ParkingStore(SqliteStore):
         - If no request waits, all are answered. The table of batches forgets the answers
           that this pass used, since the store of replies holds them now.
 
+        ``batches_of_pass`` says which: if it is not empty, a further pass is made.
+
         Raises:
             BatchFailed: If the run may not spend that much, and no batch is made then;
                 or if one is refused.
@@ -310,7 +315,8 @@ class ParkingStore(SqliteStore):
                 logger.info("%d requests are asked live", self._n_parked)
                 self._budget.asks_live = True
                 self.asks_live_next = True
-                self.batches_of_pass.add(_NO_BATCH_OF_OURS)  # so that a pass follows
+                # not empty, so that a further pass is made
+                self.batches_of_pass.add(_NO_BATCH_OF_OURS)
                 return
             for model, spool in self._spool_by_model.items():
                 spool.seek(0)
@@ -377,15 +383,15 @@ class ParkingStore(SqliteStore):
                 batch_table.claim_requests, requests, token, model.base_url, variable
             )
         )
-        if not lines:  # another process asks them: wait for its batch
+        if not lines:  # another process asks them: the next pass finds its answers
             self.batches_of_pass.add(_NO_BATCH_OF_OURS)
             return
         self.batches_of_pass.add(token)
         file_id = ""
         try:
             file_id = await batch_calls.upload_file(model, lines)
-            # Other processes give a batch ten minutes to be made. These begin now, not
-            # before the upload.
+            # Other processes remove an entry if its batch is not made within ten minutes.
+            # The upload took some of them: let the ten minutes begin now.
             is_still_entered = await self._run_and_commit(
                 partial(batch_table.restart_clock, token)
             )
@@ -459,7 +465,8 @@ class ParkingStore(SqliteStore):
             What the service says of each batch, by its token.
 
         Raises:
-            BatchFailed: If a batch whose answers are stored was refused or cancelled.
+            BatchFailed: With ``collect``, if a batch that has ended was refused or
+                cancelled, or has no answer at all.
             JudgeError: If a service cannot be asked.
         """
         states: dict[str, dict[str, Any]] = {}
@@ -528,8 +535,9 @@ class ParkingStore(SqliteStore):
         )
 
     async def wait(self) -> bool:
-        """Wait until the batches of this pass have ended, and store their answers.
+        """Wait until the batches of this pass have ended.
 
+        ``look_at_batches``, which is called again and again, stores their answers.
         ``batches_of_pass`` stays as it is: it names batches that have ended, too.
 
         Returns:
@@ -550,7 +558,7 @@ class ParkingStore(SqliteStore):
                             for token, state in states.items()
                             if state["status"] not in ENDED
                         }
-                    # the file may hold batches of other runs, too
+                    # the file of replies may hold batches of other runs, too
                     going_on = going_on & self.batches_of_pass
                     await asyncio.sleep(LOOK_SECONDS if going_on else 0)
         except TimeoutError:

@@ -31,8 +31,8 @@ def score_dataset(
 
     Args:
         dataset: The dataset, one sample in each row.
-        scorer: What to do with it. Its limits hold for all workers together; limits per
-            minute are those of all models together.
+        scorer: What to do with it. Its limits hold for all workers together. A limit per
+            minute counts the calls to all models as one sum.
         workers: How many processes, each with a judge of its own. Leave a core for
             reading the dataset: Ray waits for ever where none is free.
         batch_size: Rows that a worker is given at a time. It should be many times

@@ -19,8 +19,8 @@ def score_frame(frame: Any, scorer: Scorer, *, partitions: int | None = None) ->
             Spark tries again may spend its share again, so that the job then spends
             more than the limits say.
         partitions: How many parts the frame is divided into. With limits it must be
-            given; as many as cores use the limits per minute best. None leaves the
-            parts of the frame.
+            given; limits per minute are used best with one partition per core. None
+            keeps the frame's own partitions.
 
     Returns:
         The frame with the columns of ``Scorer.__call__``, not yet computed.

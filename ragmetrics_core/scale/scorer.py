@@ -69,8 +69,8 @@ class Scorer:
         """Check the settings; nothing is opened before the first table."""
         self.metrics = tuple(choose_metrics(metrics))
         self.limits = limits
-        # Makes the budget of this process, where an engine keeps one budget for all
-        # processes of a job and sets this. None: the limits hold for this process alone.
+        # An engine such as Ray may set this to a function that opens the one budget of
+        # all processes of a job. None: the limits hold for this process alone.
         self.budget: Callable[[], Budget] | None = None
         if any(metric.name == _SAMPLE_COLUMN for metric in self.metrics):
             raise SettingError(

@@ -79,7 +79,7 @@ def _claim(decision: SequentialDecision, until: UntilDecided) -> str:
 
 
 def _rows_looked_at(decision: SequentialDecision, progress: GateProgress) -> str:
-    """Word after how many rows a gate was decided, as a part of a sentence.
+    """Say in words how many rows it took to decide a gate, as a part of a sentence.
 
     For example: "decided after 40 of 100 rows (42 scored with those in flight, 120
     calls saved)".

@@ -138,11 +138,13 @@ class Decider:
         metrics: Sequence[Metric],
         judges: Mapping[str, Sequence[str]],
     ) -> None:
-        """Find out what is to be decided; the gates that decide it start empty.
+        """List the claims to be decided, and begin a gate for each, without evidence.
 
-        A claim is what is to be decided. A gate is the statistical test of one claim,
-        which sums up the evidence. A unit is the rows that a gate takes at once: those
-        of one cluster, else one row.
+        - A claim is what is to be decided, such as that a metric's mean reaches 0.8.
+        - A gate is the statistical test of one claim. It sums up the evidence of the
+          rows judged so far.
+        - A unit is the rows that a gate takes at once: those of one cluster, or one row
+          where rows are independent.
         """
         self.until = _settings(until)
         self._claims = _means_to_reach(gates, metrics)
@@ -155,7 +157,8 @@ class Decider:
         self._is_iterator = False
         self._partners = Partners()  # rows of the earlier run for rows of this one
         self._texts: list[str] = []  # of each row of a list
-        self._n_reachable = 0  # rows that may be judged
+        # How many rows of the list were drawn, and will be judged unless the run stops.
+        self._n_reachable = 0
         # How many rows each unit has, in order; empty for an iterator.
         self._unit_sizes: list[int] = []
 
@@ -164,7 +167,7 @@ class Decider:
         self._pairs: list[Pair] = []  # judged rows with their partners
         self._iterator_clusters: set[str] = set()  # clusters of an iterator's rows
         self._n_units = 0  # units that the gates have taken
-        # For each judged row of the next unit, its score for each gate.
+        # The unit that is being filled: for each of its judged rows, a score per gate.
         self._unit_scores: list[list[_RowScore]] = []
         self._n_scored = [0] * len(self._claims)  # rows with a score, for each gate
         self._stop_reason = ""  # why no more rows count
@@ -260,8 +263,9 @@ class Decider:
     ) -> Iterator[tuple[int, Row]]:
         """Yield the index of each row and the row, in the order of judging.
 
-        The order of a list is drawn at random, and its rows are noted for what is
-        decided later. Rows of an iterator keep the order in which they arrive.
+        - The order of a list is drawn at random. Its samples, their texts and the same
+          rows of the earlier run are kept, because later decisions need them.
+        - Rows of an iterator keep the order in which they arrive.
 
         Args:
             rows: The rows of the run.
@@ -286,7 +290,7 @@ class Decider:
         self._refuse_unknown_cluster_key(self.samples)
         self._texts = [texts_of(sample) for sample in self.samples]
         indices = self._draw_indices(self.samples)
-        self._n_reachable = len(indices)
+        self._n_reachable = len(indices)  # the limits may leave out rows of the list
         for index in indices:
             yield index, all_rows[index]
 
@@ -429,15 +433,18 @@ class Decider:
         return _RowScore(value, is_defined)
 
     def _take_difference(self, row: SampleResult, claim_index: int) -> _RowScore:
-        """Take the score of a row for a gate that compares this run with an earlier one.
+        """Take a row's difference from an earlier run, for a gate that compares both.
 
         The row is paired with its partner, the same row of the earlier run, and the
-        pair is kept. It counts as scored if both scores are known. A row without a
-        partner has an unknown earlier score.
+        pair is kept. The pair counts as scored if both scores are known. The earlier
+        score of a row without a partner is unknown.
 
         Returns:
-            What the gate takes: the range in which the difference of both scores lies,
-            moved to [0, 1], and whether the metric is defined in both runs.
+            What the gate takes:
+
+            - the difference of both scores, scaled from [-1, 1] to [0, 1]; a range of
+              such differences where a score is unknown;
+            - whether the metric is defined in both runs.
         """
         metric = self._claims[claim_index].metric
         earlier_row = self._partners.by_index.get(row.index)

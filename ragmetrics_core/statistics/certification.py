@@ -132,9 +132,10 @@ def certify(
     below the target.
 
     The first threshold tested is not the strictest of all, which has too few labels
-    above it to pass. It is the strictest with enough labels above it to pass although
-    two of them are wrong; if there is none, although one is wrong; else if all are
-    right. This choice depends on the scores only, not on what the labels say.
+    above it to pass. It is the strictest that would pass with two wrong labels. If none
+    has enough labels for that, it is the strictest that would pass with one wrong label,
+    and else the strictest that would pass with none. This choice depends on the scores
+    only, not on what the labels say.
 
     Args:
         labelled: Score and label of samples drawn at random from the run.

@@ -96,9 +96,12 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
         extra label 0 and one extra label 1, which widen it. It also takes account of
         how much the unlabelled samples' mean score varies.
 
-        Only the labels themselves are used if fewer than five are of the rarer class,
-        or if the unlabelled samples are fewer than two clusters: their variance is not
-        known then.
+        In two cases the scores are not used, and the estimate is the mean label:
+
+        - fewer than five labels are of the rarer class, yes or no: they are too few to
+          estimate a weight;
+        - the unlabelled samples are fewer than two clusters: the variance of their mean
+          score cannot be estimated.
 
     Raises:
         InputError: If there are no labels.
@@ -144,11 +147,15 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
 def _interval(
     mean: float, corrected: Scores, unlabelled: Scores, mean_weight: float
 ) -> Interval:
-    """The 95 % interval of the mean of corrected labels, cut to [0, 1].
+    """Compute the 95 % interval of the mean of corrected labels, cut to [0, 1].
 
-    Two sources of error add up: the mean of the corrected labels, and the mean score of
-    the unlabelled samples, as far as the scores have weight. Two made-up labels, 0 and
-    1, widen the interval and pull it to the middle; it still holds the mean itself.
+    A corrected label is a label less its weight times how far its score lies above the
+    mean score of the unlabelled samples.
+
+    Two errors add up: that of the mean of the corrected labels, and that of the mean
+    score of the unlabelled samples, times the weight of the scores. Two made-up labels,
+    0 and 1, widen the interval. It is centred on the mean with these two, and then
+    stretched to include the estimate, if need be.
 
     Args:
         mean: The estimate.
@@ -242,12 +249,16 @@ def _labels_alone(
 def _weights(
     labels: Sequence[float], scores: Scores, unlabelled: Scores
 ) -> list[float]:
-    """The weight that the scores get in the correction of each label.
+    """Estimate for each label the weight of its score in the label's correction.
+
+    A label is corrected by its weight times how far its score lies above the mean score
+    of the unlabelled samples. The better scores follow labels, the higher the weight.
 
     The best weight is a / b, where a is the covariance of labels and scores, and b the
     variance of the scores times (1 + labelled / unlabelled). The clusters are dealt
     into five folds; the weight for a label is estimated on the four folds that it is
-    not in, so that no label has a say in its own weight. Scores that do not vary get 0.
+    not in, so that a label does not influence its own weight. Scores that do not vary
+    get 0.
 
     Returns:
         A weight from 0 to 1 for each label, equal for the labels of a fold.
@@ -268,8 +279,8 @@ def _weights(
 def _folds(cluster_numbers: Sequence[int]) -> list[int]:
     """Deal samples at random into five folds, and return the fold of each.
 
-    Folds are parts of about as many clusters. The samples of a cluster are in one fold,
-    because they are not independent. The draw is the same at every call.
+    Each fold gets about the same number of clusters. The samples of a cluster are in one
+    fold, because they are not independent. The draw is the same at every call.
     """
     unique_numbers = []
     for sample_index, cluster_number in enumerate(cluster_numbers):

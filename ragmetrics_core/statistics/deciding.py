@@ -122,8 +122,9 @@ def choose_band(
 
     A judge decides the rows whose scores lie outside the band. The best band lets it
     decide most rows and keeps the limit of its errors; of equal bands it is the widest.
-    All bands are tried that begin at a hundredth up to one half and end at one from one
-    half on. If none keeps the limit, the band is (0, 1), outside of which nothing lies.
+    The lower end is tried from 0.00 to 0.50 and the upper end from 0.50 to 1.00, in
+    steps of 0.01. If no band keeps the limit, the band is (0, 1), outside of which no
+    score lies.
 
     Args:
         rows: Labelled rows of one or more sources.
@@ -206,16 +207,17 @@ def measure_reach(rows: Sequence[Labelled]) -> tuple[Reach, ...]:
 def reach_on_sources_left_out(
     rows: Sequence[Labelled], goal: Goal, limit: float
 ) -> list[Reach]:
-    """How many rows of each source a judge may decide alone, measured on unseen rows.
+    """Measure how many rows of each source a judge may decide alone, on unseen rows.
 
     The judge decides rows whose scores lie outside a band around one half. The band for
-    a source is chosen on the rows of the other sources, and what it decides is measured
-    on those of the source. Nothing for fewer than two sources.
+    a source is chosen on the rows of the other sources. Then the rows of the source
+    itself show how many the judge decides. The list is empty for fewer than two sources.
 
     Args:
         rows: Labelled rows.
-        goal: What is limited: "wrong", of the decided rows, or "lost", of all rows.
-        limit: The share that may be decided wrongly.
+        goal: Of which rows the share of wrong decisions is taken: "wrong" of the decided
+            rows, "lost" of all rows.
+        limit: The highest share of wrong decisions.
     """
     sources = dict.fromkeys(row.source for row in rows)
     if len(sources) < 2:

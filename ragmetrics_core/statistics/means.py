@@ -242,8 +242,9 @@ def sum_clusters(
     """Return the sum and the size of each cluster, as two arrays in the same order.
 
     Values of one cluster have the same number; a value with a negative number is a
-    cluster of its own. The values are grouped part by part, which takes some 30 bytes
-    per value where one dictionary of all would take hundreds.
+    cluster of its own. The values are divided into parts of whole clusters, and one part
+    after the other is grouped. This takes some 30 bytes per value; one dictionary of all
+    clusters would take hundreds.
     """
     if max(cluster_numbers, default=-1) < 0:  # each value stands alone
         return array("d", values), _ones(len(values))

@@ -463,7 +463,8 @@ def rival_measures(threshold: float) -> dict[str, Statistic]:
     """Measures that compare a judge with another one, its rival, on the same rows.
 
     Each is the judge's value of a measure minus the rival's, by name. It is None where
-    either is undefined.
+    either value is undefined. Each row should have scores of both judges: rows without a
+    rival's score count in the judge's value only.
 
     Args:
         threshold: A score from here on is a yes.

@@ -86,7 +86,9 @@ class _Evidence:
         # How far the unit lies over the claimed mean. It is divided by the largest unit,
         # so that claimed mean and excess together lie in [0, 1] for units of any size.
         excess = (total - self._claimed_mean * count) / self._largest_unit
+        # the highest mean of the units left that the claim allows
         highest_mean_left = self._claimed_mean
+        # all units divided by the units left
         units_per_unit_left = 1.0
         if self._population is not None:
             # What earlier units had over the claimed mean, later ones must have under
@@ -94,8 +96,8 @@ class _Evidence:
             n_left = self._population - self._n_units
             highest_mean_left = self._claimed_mean - self._total_excess / n_left
             units_per_unit_left = self._population / n_left
-        # Nothing to bet on from 1 on, which no score exceeds. At 0 and below, any score
-        # above 0 refutes the claim, which is tested below.
+        # If the mean left may be 1 or more, no bet can win: no score exceeds 1. If it may
+        # be 0 at most, any score above 0 refutes the claim; the last test below does so.
         if 0 < highest_mean_left < 1:
             # what a stake of 1 wins or loses; if the claim is true, on average no win
             gain = (self._claimed_mean + excess) / highest_mean_left - 1

@@ -77,12 +77,13 @@ def describe_judge(judge: str, settings: Mapping[str, str]) -> str:
 
 
 def fit_correction(answers: Sequence[WeakestClaim]) -> ClaimCorrection | None:
-    """Fit what corrects the weakest claim's probability for the number of claims.
+    """Fit a correction of the weakest claim's probability by the number of claims.
 
     A logistic regression predicts whether all of an answer is supported, from the
     log-odds of its weakest claim and the logarithm of the number of its claims. Each
-    source has the same say. A small penalty (ridge) keeps the weights near those that
-    correct nothing. Neither the slope nor the weight of the number becomes negative.
+    source of answers counts the same, however many answers it has. A small penalty
+    (ridge) keeps the weights near those that correct nothing. Neither the slope nor the
+    weight of the number of claims becomes negative.
 
     Returns:
         The correction; None with fewer than five answers of either label.
