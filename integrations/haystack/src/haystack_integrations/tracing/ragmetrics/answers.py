@@ -38,12 +38,15 @@ def answers(calls: Calls) -> list[Answer]:
     They come from the first of these sources that has any:
 
     1. answer objects in the run's output, such as an ``AnswerBuilder`` makes;
-    2. answer objects of the last component that made some which are no drafts;
+    2. answer objects of the last component that made any besides drafts. A draft is an
+       answer that a later model was shown before it wrote a text of the output;
     3. texts in the run's output: those that a model wrote, and those of a socket that
-       has a usual name for answers.
+       has a usual name for answers. Texts that a later component worked on are left
+       out. If texts of several sockets remain, texts of calls that were shown documents
+       go before the others.
 
-    Passages that a reader cut out of documents are answer objects, too. They count only
-    if the output holds no such text.
+    A reader component (an extractive model) cuts passages out of documents. Its
+    passages are answer objects, too, but they yield to a text of source 3.
 
     Args:
         calls: The calls of the run.
@@ -343,9 +346,12 @@ def _objects(place: str, value: object) -> list[Answer]:
 def _answers_in_socket(calls: Calls, place: str, value: object) -> Iterator[Answer]:
     """Yield the answers among the texts of an output socket.
 
-    Messages of an assistant or a tool are answers; of a conversation only the last one
-    is. Any other text is an answer if its socket is named for answers, or if a model
-    wrote it and the socket is not named for questions.
+    - Messages of an assistant or a tool are answers. If messages of others, such as the
+      user, stand among them, the socket holds a conversation: only the last message of
+      an assistant or tool answers then.
+    - A text that is no message is an answer if its socket is named for answers, such as
+      "replies". It is also one if a model wrote it and its socket is not named for
+      questions.
 
     Args:
         calls: The calls of the run.
@@ -360,8 +366,8 @@ def _answers_in_socket(calls: Calls, place: str, value: object) -> Iterator[Answ
             for message in messages
             if message.role in ("assistant", "tool") and message.text.strip()
         ]
-        is_conversation = len(replies_in_socket) < len(messages)
-        if is_conversation:
+        has_messages_of_others = len(replies_in_socket) < len(messages)
+        if has_messages_of_others:  # a conversation
             replies_in_socket = replies_in_socket[-1:]
         for message in replies_in_socket:
             yield Answer(message.text, place)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.nodes import (
     AGENT,
@@ -31,7 +31,6 @@ from ragmetrics_core.capture import Node as Call
 
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
 _NAMES_EVIDENCE = re.compile(r"document|context|passage|chunk|window|snippet")
-T = TypeVar("T")
 _QUERY_SOCKETS = ("query", "text", "queries", "question")
 
 
@@ -54,10 +53,13 @@ class Calls:
     def _make_call(self, node: Node) -> Call:
         """Make the call of a span, and put it below the call of the span around it.
 
-        A **span** is what Haystack records of a component, agent step or tool; a
-        ``Node`` holds it, and a ``Call`` is the same in the terms of the core. Two
-        spans have no call of their own: a nested pipeline shares the call of the
-        component or tool around it, and so does an agent, unless it runs inside a tool.
+        A **span** is what Haystack records of a component, agent step or tool. A
+        ``Node`` holds the span, and a ``Call`` says the same in the terms of the core.
+        Two kinds of span may share the call of the component or tool around them:
+
+        - A nested pipeline shares it always.
+        - An agent shares the call of a component. An agent inside a tool gets a call of
+          its own, below that of the tool.
         """
         parent: Call | None = None
         if node.parent is not None:
@@ -69,6 +71,18 @@ class Calls:
             return parent
         kind = self._kind_of_call(node)
         call = Call(kind, node.path or "run", node.opened, node.closed or None)
+        self._fill_call(call, node)
+        if parent is not None:
+            parent.children.append(call)
+        return call
+
+    def _fill_call(self, call: Call, node: Node) -> None:
+        """Write into a call what its span was given and returned.
+
+        Args:
+            call: The call; it is changed.
+            node: Its span.
+        """
         documents_taken: list[Document] = []
         for value in node.input.values():
             documents_taken += self._documents_in_or_behind(value)
@@ -78,7 +92,7 @@ class Calls:
             # output and error of the whole run are fields of the tree
             call.documents = self._documents_returned(node)
             call.error = node.error or ("no output" if node.output is None else None)
-        if kind == "model":
+        if call.kind == "model":
             _fill_model(call, node)
         elif node.operation == AGENT_TOOL:
             self._fill_tool_call(call, node)
@@ -86,9 +100,6 @@ class Calls:
             call.query = self._query_of(node)
             # the answer of an agent inside the component
             call.text = next(texts_in(node.output_by_socket.get("last_message")), None)
-        if parent is not None:
-            parent.children.append(call)
-        return call
 
     def _call_of_agent(self, enclosing: Call, node: Node) -> Call:
         """The call of an agent: that of the component around it, or a new one in a tool.
@@ -135,13 +146,14 @@ class Calls:
     def _fill_tool_call(self, call: Call, node: Node) -> None:
         """Write into the call of a tool what it was asked and what it returned.
 
-        The result is taken as the next model was shown it. In one step of an agent the
-        model may call several tools; which of its calls a span ran is told by name and
-        arguments. A tool brings no evidence (``is_control``) if its result is the
-        agent's answer, or if it looks for other tools.
+        - A model may ask for several tools in one step of an agent. The name and the
+          arguments tell which of these requests the span ran.
+        - The result is the text that the next model was shown, else the tool's output.
+        - A tool brings no evidence (``is_control``) if its result is the agent's
+          answer, or if it looks for other tools.
 
         Args:
-            call: The call; it is changed.
+            call: The call in the terms of the core; it is changed.
             node: The span of the tool.
         """
         call.name = node.name
@@ -151,22 +163,18 @@ class Calls:
             for span in self.run.nodes
             if span.operation == AGENT_TOOL and span.parent is node.parent
         ]
-        # Which of the model's calls did the span run? Each pair holds a call of the model
-        # and what is wanted of it: here the call itself.
-        calls_and_calls = [
-            (tool_call, tool_call) for tool_call in self._calls_of_step(node)
-        ]
-        tool_call = _of_call_that_span_ran(node, tools_of_step, calls_and_calls)
-        call.tool_call_id = None if tool_call is None else tool_call.id
-        # Which of the results that the next model was shown is the span's? Each pair
-        # holds the call that a result answers, and the result.
+        # the request of the model that this span ran
+        requests = self._calls_of_step(node)
+        index = _index_of_call_that_span_ran(node, tools_of_step, requests)
+        call.tool_call_id = None if index is None else requests[index].id
+        # The next model was shown the result of each request. Which result is this
+        # span's? Each result names the request that it answers.
         next_model = self._next_model(node)
         messages = () if next_model is None else prompt(next_model)
-        calls_and_results = [
-            (result.tool_calls[0], result)
-            for result in _results_after_the_last_reply(messages)
-        ]
-        result = _of_call_that_span_ran(node, tools_of_step, calls_and_results)
+        results = _results_after_the_last_reply(messages)
+        answered_requests = [result.tool_calls[0] for result in results]
+        index = _index_of_call_that_span_ran(node, tools_of_step, answered_requests)
+        result = None if index is None else results[index]
         if result is not None:
             call.text = result.text
         elif isinstance(node.output, str):
@@ -208,10 +216,11 @@ class Calls:
         """Read the documents that a span returned.
 
         Returns:
-            - The documents with a text. Texts that the span was given are none: they
-              were not found.
-            - Empty if it searched and found nothing.
-            - None if it says nothing of documents, or if a model wrote its documents.
+            - The documents that have a text. Documents whose text was an input of the
+              span are left out: the span did not find them.
+            - () if the span searched and found nothing.
+            - None if the span says nothing of documents, or if a model wrote its
+              documents.
         """
         if self._writes_its_documents(node):
             return None
@@ -232,7 +241,7 @@ class Calls:
         is_empty_result = node.operation == AGENT_TOOL and node.output == ()
         # an output of the type Document got nothing, in a component that ran to its end
         has_ended = node.output is not None
-        gave_no_documents = _is_any_for_documents(node.output_sockets) and has_ended
+        gave_no_documents = _has_socket_of_documents(node.output_sockets) and has_ended
         if gives_empty_list or is_empty_result or gave_no_documents:
             return ()
         return None
@@ -248,7 +257,7 @@ class Calls:
         if not (node.input_sockets.get("prompt") or {}).get("senders"):
             return False
         takes_documents = any(documents_in(node.input))
-        return not takes_documents and not _is_any_for_documents(node.input_sockets)
+        return not takes_documents and not _has_socket_of_documents(node.input_sockets)
 
     def _documents_in_or_behind(self, value: object) -> tuple[Document, ...]:
         """Documents in an input, or behind it where it is a list of texts.
@@ -339,7 +348,7 @@ class Calls:
             return False
         if any(self.retrieves(span) for span in self.spans_inside[node]):
             return False
-        takes_documents = any(documents_in(node.input)) or _is_any_for_documents(
+        takes_documents = any(documents_in(node.input)) or _has_socket_of_documents(
             node.input_sockets
         )
         if takes_documents:
@@ -347,7 +356,7 @@ class Calls:
         if self._documents_returned(node):
             return True
         # one that found nothing has an output for documents with none in it
-        return _is_any_for_documents(node.output_sockets) and not any(
+        return _has_socket_of_documents(node.output_sockets) and not any(
             documents_in(node.output_by_socket)
         )
 
@@ -484,7 +493,7 @@ def _fill_model(call: Call, node: Node) -> None:
         add_provider_evidence(call, messages[0].found)
 
 
-def _is_any_for_documents(sockets: Mapping[str, Any]) -> bool:
+def _has_socket_of_documents(sockets: Mapping[str, Any]) -> bool:
     """Whether any of these inputs or outputs is of the type Document."""
     return any("Document" in str(socket.get("type")) for socket in sockets.values())
 
@@ -544,10 +553,10 @@ def _note_failure(call: Call, node: Node) -> None:
     call.documents = None
 
 
-def _of_call_that_span_ran(
-    node: Node, siblings: Sequence[Node], pairs: Sequence[tuple[ToolCall, T]]
-) -> T | None:
-    """Return what belongs to the tool call of a model that a span ran.
+def _index_of_call_that_span_ran(
+    node: Node, siblings: Sequence[Node], calls: Sequence[ToolCall]
+) -> int | None:
+    """Find the tool call of a model that a span ran.
 
     In one step of an agent the model may call several tools, and each call is run by a
     span. The call that a span ran has the span's name and arguments; if no call has
@@ -557,18 +566,18 @@ def _of_call_that_span_ran(
     Args:
         node: The span of the tool.
         siblings: The spans of all tools of the same step, in their order.
-        pairs: Each call of the model in that step, and what is wanted of the call.
+        calls: The calls of the model in that step.
 
     Returns:
-        The second part of the pair; None if the span ran none of the calls.
+        The index of the call in ``calls``; None if the span ran none of them.
     """
-    of_same_name = []
-    of_same_arguments = []
-    for call, wanted in pairs:
+    of_same_name: list[int] = []
+    of_same_arguments: list[int] = []
+    for call_index, call in enumerate(calls):
         if call.name == node.name:
-            of_same_name.append(wanted)
+            of_same_name.append(call_index)
             if call.arguments == node.input:
-                of_same_arguments.append(wanted)
+                of_same_arguments.append(call_index)
     candidates = of_same_arguments or of_same_name
     compares_arguments = bool(of_same_arguments)
     like_spans = []  # those with which the span shares these candidates
@@ -584,8 +593,9 @@ def _of_call_that_span_ran(
 def prompt(node: Node) -> tuple[Message, ...]:
     """The messages that a model was shown; blank ones that call no tool are left out.
 
-    A prompt that is a text is a message of the user. What a model's provider found
-    while the model wrote an earlier message is shown again behind that message.
+    A prompt that is a text is a message of the user. A model's provider may have run a
+    tool of its own, such as a web search, for an earlier message of the model. The
+    tool's results are added as a message behind that earlier message.
     """
     values: list[Any] = []
     for name in ("messages", "prompt"):

@@ -64,12 +64,13 @@ class CopiedMessage(Message):
 
 
 def copied(value: object, depth: int = _DEPTH) -> Any:
-    """Copy what the rules read of a value, as objects of the core.
+    """Copy a value, as objects of the core.
 
-    Texts, numbers, documents, messages and answers are copied, and mappings and lists
-    of these; lists become tuples. Of answers that an ``AnswerBuilder`` made of a whole
-    conversation only the last one is copied. Embeddings and objects of any other class
-    become None.
+    - Texts, numbers, documents, messages and answers are copied, and mappings and lists
+      of these. Lists become tuples.
+    - An ``AnswerBuilder`` makes an answer of each message of a conversation. Of such
+      answers only the last one is copied.
+    - Embeddings and objects of any other class become None.
 
     Args:
         value: A value of Haystack's or of the application.
@@ -100,8 +101,8 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
         if is_embedding:
             return None
         elements = list(value)
-        if _are_messages_of_conversation(value):
-            elements = elements[-1:]  # only the last message answers the question
+        if _are_answers_of_one_conversation(value):
+            elements = elements[-1:]  # only the last one answers the question
         return tuple(copied(element, depth - 1) for element in elements)
     return None
 
@@ -182,7 +183,7 @@ def _role(message: ChatMessage) -> str:
     return role
 
 
-def _are_messages_of_conversation(elements: Collection[object]) -> bool:
+def _are_answers_of_one_conversation(elements: Collection[object]) -> bool:
     """Whether elements are answers that an ``AnswerBuilder`` made of a conversation.
 
     The builder makes an answer of each message that it is given, and keeps all messages

@@ -124,12 +124,16 @@ class TeeSpan(Span):
     def closed(self, error: BaseException | None) -> None:
         """Record that the block of code under the span was left.
 
-        An error is kept with the span. If the span is that of the whole run, it also
-        says how the run ended: it failed, a breakpoint paused it, or it was cancelled,
-        abandoned or interrupted. A run that left a snapshot may go on later.
+        The span gets the error. The span of the whole run also tells how the run ended:
+
+        - It failed with an error: the run is complete. If the error brings a snapshot,
+          the run may go on later (``resumable``).
+        - A breakpoint paused it: it is not complete and may go on later.
+        - It was cancelled, abandoned or interrupted (``error`` is a ``BaseException``
+          such as ``KeyboardInterrupt``): it has no error and is not complete.
 
         Args:
-            error: What left the block; None if the block came to its end.
+            error: What was raised in the block; None if the block came to its end.
         """
         if isinstance(error, Exception):
             self.node.error = words_of(
@@ -143,10 +147,10 @@ class TeeSpan(Span):
             )
             self.run.paused = is_paused
             self.run.resumable = is_paused or has_snapshot
-            # only an Exception became the node's error: an interrupt is none
+            # ``node.error`` is None for an interrupt, which is no ``Exception``
             self.run.error = None if is_paused else self.node.error
             has_failed = self.run.error is not None
-            # A run that failed is at its end; one that was paused or interrupted is not.
+            # A run that failed is at its end. A paused or interrupted run is not.
             self.run.complete = has_failed
         self.node.closed = tick()
 
@@ -173,8 +177,9 @@ class Tee(Tracer):
     ) -> Iterator[Span]:
         """Trace a block of code with the tracer that was active before, and record it.
 
-        What a judge does is neither traced nor recorded. If nobody listens, or another
-        tracer has taken our place, the block is only traced.
+        - What a judge does is neither traced nor recorded.
+        - The block is only traced if it belongs to no recorded run, or if another
+          tracer has taken our place.
 
         Args:
             operation_name: What the block does, by Haystack's name.
@@ -193,7 +198,7 @@ class Tee(Tracer):
         with self.inner.trace(
             operation_name, tags=tags, parent_span=inner_parent
         ) as inner_span:
-            span: TeeSpan | None = None
+            span: TeeSpan | None = None  # stays None if the block is not recorded
             has_our_place = _tracer_slot.tee is self
             if has_our_place:
                 span = self._begin_span(
@@ -207,8 +212,9 @@ class Tee(Tracer):
             if operation_name != PIPELINE:
                 _current.set(span)
             with contextlib.ExitStack() as block:
-                # records the end of the span, however the block is left
-                block.push(partial(self._left, span))
+                # records the end of the span and makes the span around it the current
+                # one again, however the block is left
+                block.push(partial(self._on_exit, span))
                 yield span
 
     def current_span(self) -> Span | None:
@@ -294,7 +300,7 @@ class Tee(Tracer):
         return _begin_run(), None
 
     @guard_hook
-    def _left(
+    def _on_exit(
         self, span: TeeSpan, _kind: object, error: BaseException | None, _trace: object
     ) -> None:
         """Record that the block of code under a span was left, with an error or without.
@@ -349,8 +355,10 @@ def _begin_run() -> Run | None:
 def _component_that_started(texts: set[str]) -> tuple[Run, Node] | tuple[None, None]:
     """Find the open component that started this thread, and its run.
 
-    A thread that was started bare carries no context. So the component is looked for
-    whose class has a method among the callers here, and whose inputs hold the texts.
+    A thread that was started bare carries no context that names the component. So two
+    traces of the component are compared: the classes of components whose methods are on
+    this thread's call stack, and the inputs of the components that still run. The last
+    such component that has a class of the stack, and all texts among its inputs, is it.
 
     Args:
         texts: The texts that the thread works on.
@@ -361,10 +369,11 @@ def _component_that_started(texts: set[str]) -> tuple[Run, Node] | tuple[None, N
     classes = set()
     for frame, _ in islice(walk_stack(None), _FRAMES):
         caller = frame.f_locals.get("self")
-        # what Haystack's decorator gives every component; looked up without running
-        # code
+        # Haystack's decorator gives every component this attribute; it is looked up
+        # without running code of the application
         sockets = inspect.getattr_static(caller, "__haystack_input__", None)
-        if sockets is not None:
+        is_component = sockets is not None
+        if is_component:
             owner = type(caller)
             classes.add(f"{owner.__module__}.{owner.__name__}")
     if not texts or not classes:

@@ -128,14 +128,14 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
         named_answers = replies_of(calls, where.answer_from)
     run_answers = named_answers or ([] if run.error else answers(calls))
     if where.build is not None:
-        # the user's function makes all samples of the run at once, from one tree
+        # ``build``, the user's function, makes all samples of the run from one tree
         run_answers = run_answers[:1]
     answer_trees = [_tree(calls, answer, where) for answer in run_answers]
     if not answer_trees:
         answer_trees = [_tree(calls, None, where)]
     if named_answers:
-        # The core looks up ``answer_from`` in the tree's places, where it would find
-        # all named answers again. Without the name it takes the answer of the tree.
+        # The core looks up ``answer_from`` in ``lookup_inputs``, where it would find all
+        # named answers again. So the name is removed there: each tree keeps its answer.
         for tree in answer_trees:
             tree.lookup_inputs = tuple(
                 _without(place, where.answer_from) for place in tree.lookup_inputs
@@ -159,10 +159,12 @@ def _without(place: Mapping[str, Any], name: object) -> dict[str, Any]:
 def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     """Make the tree of a run for one of its answers, or for none.
 
-    An answer tells by itself which documents it was made of. Without an answer the tree
-    names the documents that reached the last model. Documents in the run's output are
-    named instead if the run ended with a search, or if nothing tells what the answer
-    was made of.
+    The documents behind the answer come from one of three places:
+
+    - Usually the answer, or the call that wrote it, names them.
+    - Without an answer they are the documents that reached the last model.
+    - They are the documents of the run's output if the run ended with a search, or if
+      nothing tells what the answer was made of.
 
     Args:
         calls: The calls of the run.
@@ -170,23 +172,23 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
         where: Where the user says that question, contexts and answer are.
     """
     last_model = calls.models[-1] if calls.models else None
-    call = None
+    answering_call = None
     if answer is not None:
-        call = answer.writing_call
+        answering_call = answer.writing_call
     elif last_model is not None:
-        call = calls.call_by_span[last_model]
+        answering_call = calls.call_by_span[last_model]
     tree = _tree_without_answer(calls, where)
-    _add_question(tree, calls, call, answer)
+    _add_question(tree, calls, answering_call, answer)
     if answer is None and last_model is not None:
         tree.flow_documents, tree.flow_place = calls.documents_that_reached(last_model)
     document_lists = documents_in_output(calls.run)
     if document_lists:
         is_search = answer is None and _ends_with_a_search(calls)
         tree.gives_only_documents = is_search
-        if is_search or _has_no_source(answer, call):
+        if is_search or _has_no_source(answer, answering_call):
             tree.flow_place, tree.flow_documents = document_lists[-1]
             if answer is not None:
-                # the documents of the tree count where the answer has none
+                # None, unlike (), makes the core take the documents of the tree
                 answer = replace(answer, documents=None)
     tree.answers = () if answer is None else (answer,)
     return tree
@@ -206,18 +208,22 @@ def _add_question(
         call: The call that answered; None if there is none.
         answer: The answer; None for a run without any.
     """
+    # an answer object may carry the question that it answers
     question_of_answer = None if answer is None else answer.question
     prompt_of_call = () if call is None else call.prompt
+    # the question as the user handed it in, if it is found there
     user_text = _question(calls, prompt_of_call, question_of_answer)
+    # the tree gets the user's text, else the question that the answer carries
     tree.question, tree.question_place = _question_and_place(user_text, answer)
     is_rewritten = bool(question_of_answer) and question_of_answer != tree.question
     if user_text is not None and is_rewritten:
         # a component rewrote the user's question before it was answered
         tree.standalone_question = question_of_answer
-    asked_text = user_text
-    if asked_text is None and tree.question is not None:
-        asked_text = _UserText(tree.question)
-    _add_history(tree, calls, call, asked_text)
+    # the earlier turns are looked for before the text that became the tree's question
+    text_of_question = user_text
+    if text_of_question is None and tree.question is not None:
+        text_of_question = _UserText(tree.question)
+    _add_history(tree, calls, call, text_of_question)
     if user_text is not None and user_text.is_one_of_several:
         tree.doubts = (_ONE_OF_SEVERAL, *tree.doubts)
     is_asked_of_a_model = bool(calls.models) and user_text is not None
@@ -422,11 +428,16 @@ def _question(
 ) -> _UserText | None:
     """Choose the user's text that is the question.
 
-    - A text that equals the query of the answer is the question.
-    - Else a text may be the question if its socket has a usual name for questions, or
-      if it has several words and any model was shown it. Of several such texts those go
-      first that the answering call was shown.
-    - Else the question is the user's message as a template rendered it.
+    1. A text that equals the query of the answer is the question.
+    2. Else a text may be the question if its input has a usual name for questions
+       (``is_usual``), or if it has several words and any model was shown it. Of
+       several such texts the ones that the answering call was shown go first, among
+       them those of a usual name. Then texts that more inputs got go first, then texts
+       of the likelier name (the lower ``rank``).
+    3. Else the question is the user's message as a template rendered it.
+
+    ``is_one_of_several`` of the chosen text stays True only if another text of a list
+    is as likely.
 
     Args:
         calls: The calls of the run.
@@ -464,9 +475,10 @@ def _question(
         for text in likely
         if text.is_one_of_several and likelihood(text) == likelihood(likeliest)
     ]
-    # of a list of texts only one may be left that is as likely: then it is the question
-    has_rivals = len(rivals) > 1
-    likeliest.is_one_of_several = likeliest.is_one_of_several and has_rivals
+    # e.g. a model was shown only one text of the list: nothing is left in doubt then
+    is_only_one_left = len(rivals) < 2
+    if is_only_one_left:
+        likeliest.is_one_of_several = False
     return likeliest
 
 
@@ -565,7 +577,8 @@ def _inputs(run: Run) -> Iterator[tuple[str, str, Any]]:
 
     Variables of a template are yielded as inputs as well.
     """
-    # an agent's inputs are not grouped by component: a component without a name does it
+    # A pipeline's inputs are grouped by component. An agent's are not: they are put
+    # under a component without a name, so that one loop reads both.
     inputs_by_component = run.input
     if run.root.operation == AGENT:
         inputs_by_component = {"": run.input}
@@ -605,18 +618,18 @@ def _holds_words(longer_text: str, text: str) -> bool:
 
 
 def _rendered_question(run: Run, messages_shown: Sequence[Message]) -> _UserText | None:
-    """The user's message as a template rendered it; it may stand for the question.
+    """Return the user's message as a template rendered it, if it stands for the question.
 
-    It does if the user handed the template in together with its variables, and if the
-    prompt builder that rendered it was given no documents.
+    It stands for the question if the user handed in the template, and if no prompt
+    builder that rendered such a template was given documents.
 
     Args:
         run: The run.
         messages_shown: The prompt of the answering call.
 
     Returns:
-        The message with the places of the template; None if it does not stand for the
-        question.
+        The message, with the paths of the inputs that hold the template; None if the
+        message does not stand for the question.
     """
     places = [
         place for place, name, value in _inputs(run) if name == "template" and value
@@ -650,9 +663,11 @@ def _earlier_history(
 ) -> _History:
     """Find the earlier turns of the conversation.
 
-    They are the last messages that a component such as a memory returned before the
-    answer, else those that the user handed in, else earlier texts that the user handed
-    in.
+    The first of these places that holds any turn gives them:
+
+    1. the last messages that a component such as a memory returned before the answer;
+    2. messages that the user handed in;
+    3. earlier texts that the user handed in.
 
     Args:
         calls: The calls of the run.
@@ -663,12 +678,15 @@ def _earlier_history(
         The turns; without any if nothing was said before.
     """
     question = None if asked is None else asked.text
-    lists_with_flag = [
-        (_messages(value), False)
-        for _, name, value in _inputs(calls.run)
-        if name not in _NEVER_A_QUESTION
-    ]
+    # pairs of a list and ``is_of_prompt``: whether its messages may be examples of a
+    # prompt, and no earlier turns
+    lists_with_flag = []
+    for _, name, value in _inputs(calls.run):
+        if name not in _NEVER_A_QUESTION:
+            is_of_prompt = False  # the user handed them in
+            lists_with_flag.append((_messages(value), is_of_prompt))
     lists_with_flag += _message_lists_of_components(calls, answer_began, question)
+    # components come behind inputs, and later components behind earlier ones
     for messages, is_of_prompt in reversed(lists_with_flag):
         turns = _turns_of(messages, question) if messages else ()
         if turns:
@@ -722,9 +740,9 @@ def _message_lists_of_components(
         question: What is asked now; None if that is not known.
 
     Returns:
-        Each list with a flag, in the order in which the components ended. The flag is
-        True if the component composed the list as a prompt for the question. Its
-        messages may be examples then, and no earlier turns.
+        Each list with a flag, in the order in which the components ended. The flag says
+        whether the messages may be examples instead of earlier turns: it is True if the
+        component composed the list as a prompt for the question.
     """
     all_documents = _documents_of(calls)
     written_in_run: list[Message] = []  # by builders, models and agents so far
@@ -742,6 +760,7 @@ def _message_lists_of_components(
             continue
         for messages in message_lists:
             from_elsewhere = _drop_written(messages, written_in_run)
+            # only those before the question of now, and none that shows a document
             earlier = _earlier_messages(node, from_elsewhere, question, all_documents)
             took_documents = bool(calls.call_by_span[node].input_documents)
             is_composed = _is_composed_as_prompt(node, earlier, took_documents)

@@ -36,7 +36,8 @@ def samples(
     ``RagMetricsEvaluator.run``.
 
     Returns:
-        The samples, and warnings of what they may lack; no sample without any input.
+        The samples, and warnings of documents that seem to be missing from answers.
+        Both are empty if no input is given.
 
     Raises:
         SettingError: If inputs of several groups are given, or lists differ in length.
@@ -55,7 +56,9 @@ def samples(
     _refuse_several_groups(filled)
     if answers is not None:
         samples_of_answers = [_of_answer(answer) for answer in answers]
-        return _with_references(samples_of_answers, reference), _signs_of_cut(answers)
+        return _with_references(
+            samples_of_answers, reference
+        ), _warnings_of_missing_documents(answers)
     has_lists = bool(filled.keys() & _FIELD_OF_LIST.keys())
     if has_lists:
         if reference is not None:
@@ -183,11 +186,11 @@ def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
         if document.text.strip()
     )
     notes = None
-    signs_of_cut = _signs_of_cut([answer])
-    if signs_of_cut:
+    missing_documents = _warnings_of_missing_documents([answer])
+    if missing_documents:
         notes = CaptureNotes(
             provenance={"contexts": "the answer's documents"},
-            warnings=tuple(signs_of_cut),
+            warnings=tuple(missing_documents),
         )
     return Sample(
         question=copied_answer.question,
@@ -198,7 +201,9 @@ def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
     )
 
 
-def _signs_of_cut(answers: Sequence[GeneratedAnswer | ExtractedAnswer]) -> list[str]:
+def _warnings_of_missing_documents(
+    answers: Sequence[GeneratedAnswer | ExtractedAnswer],
+) -> list[str]:
     """Warn if documents look as if some had been left out of an answer.
 
     An ``AnswerBuilder`` may keep only the documents that the answer cites. That shows
