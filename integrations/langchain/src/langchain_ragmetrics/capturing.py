@@ -163,7 +163,8 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         every_turn: bool = False,
     ) -> None:
         """Set up the recorder of LangChain's runs, and what judges them; see the class."""
-        where = Finding(
+        # where a sample's question, contexts and answer stand in a run
+        sources = Finding(
             question_from,
             contexts_from,
             answer_from,
@@ -172,7 +173,9 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             every_turn=every_turn,
         )
         # makes samples of finished runs, by the rules of this adapter
-        turns = _ADAPTER.turns(where, Problems())
+        turns = _ADAPTER.turns(sources, Problems())
+        # A conversation may go on from a ``capture()`` block to this object. Only those
+        # with the same ``redact`` share earlier turns, because each hides other texts.
         turns.share_with_conversation(redact=redact)
         settings = WatchSettings(
             sample_rate=sample_rate,

@@ -203,8 +203,9 @@ class LangChainModel(FrameworkModel):
         Args:
             choices: The replies of the model, as the core takes them.
             replies: The same as LangChain gave them: messages, or anything else.
-            llm_output: What LangChain says of the call as a whole. Of several replies
-                its tokens count, if it says them: each message may tell a part only.
+            llm_output: What LangChain says of the call as a whole. If there are several
+                replies, its token counts replace the sum over the messages, because
+                each message may tell only a part. None if LangChain says nothing.
         """
         messages = [reply for reply in replies if isinstance(reply, AIMessage)]
         facts_of_call = llm_output or {}

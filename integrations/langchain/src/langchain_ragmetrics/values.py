@@ -79,9 +79,10 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
     """Turn a value of LangChain into plain values, which the rules of the core read.
 
     Plain values are texts, numbers, documents, messages, and mappings and tuples of
-    these. Objects are understood, and so are the dicts in which checkpoints and servers
-    keep them. An object of any other class becomes a mapping of its ``answer``, if it
-    has a text of that name; else None.
+    these. LangChain's documents and messages become those of the core, and so do the
+    dicts in which checkpoints and servers keep them. Pydantic models, dataclasses and
+    named tuples become mappings of their fields. An object of any other class becomes a
+    mapping of its ``answer``, if it has a text of that name; else None.
 
     Args:
         value: The value.
@@ -95,6 +96,7 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
         return document_or_message
     if isinstance(value, PromptValue):
         value = value.to_messages()
+    # a named tuple is read by its fields, below
     is_named_tuple = isinstance(value, tuple) and hasattr(value, "_asdict")
     if isinstance(value, (list, tuple)) and not is_named_tuple:
         return _plain_elements(value, depth)
@@ -103,7 +105,7 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
         if depth == 0:
             return {}
         return {str(name): plain(field, depth - 1) for name, field in fields.items()}
-    # a command of LangGraph says where the graph goes on: its attributes are no result
+    # LangGraph's ``Command`` says where a graph goes on; an ``answer`` there is no result
     if is_command(value):
         return None
     answer = getattr(value, "answer", None)

@@ -14,7 +14,6 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_ragmetrics.recording.stores import documents_of
 from langchain_ragmetrics.recording.tree import (
-    BY_HAND,
     CALL,
     FALLBACKS,
     HANDOFF,
@@ -22,6 +21,7 @@ from langchain_ragmetrics.recording.tree import (
     OBSERVED,
     PROVIDER,
     SESSION,
+    STORE_SEARCH,
     TASK_OR_THREAD,
     Run,
 )
@@ -255,7 +255,7 @@ class Recorder(BaseCallbackHandler):
         self.search_begins(run_id, query, name, run_around.id)
         run = self.open.get(run_id)
         if run is not None:
-            run.extra[BY_HAND] = True
+            run.extra[STORE_SEARCH] = True
             self.on_retriever_end(documents_of(result), run_id=run_id)
 
     def _run_began(

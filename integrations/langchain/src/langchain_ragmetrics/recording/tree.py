@@ -44,7 +44,7 @@ LOAD_HISTORY = "load_history"
 # of what a model said: what its provider found meanwhile
 PROVIDER = "ragmetrics_provider"
 # of a search of a vector store that the application made without a retriever
-BY_HAND = "ragmetrics_by_hand"
+STORE_SEARCH = "ragmetrics_by_hand"
 # the name of a run in which the application reports documents by ``add_documents()``
 ADD_DOCUMENTS = "add_documents"
 _OWN_FIELDS = ("question", "reference", "facts", "id", "metadata", "answer")
@@ -127,17 +127,17 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
 
     Args:
         run: The root, with all runs inside it.
-        every_turn: Whether the root is a sample even where nothing was retrieved, if it
-            called a model.
+        every_turn: Whether a root that called a model always makes a sample, even if
+            nothing was retrieved.
     """
     root = _node(run)
     calls_models = any(node.kind == "model" for node in root.walk())
     inputs = plain(run.inputs)
     output = plain(run.outputs or {})
-    # Inputs that hold an answer beside the documents are those of a grader or a filter:
-    # nothing is answered from their documents.
-    is_given_an_answer = capture.has_written(inputs)
-    if root.kind == "step" and not is_given_an_answer:
+    # A grader or a filter is given documents together with an answer: nothing is
+    # answered from these documents.
+    holds_answer = capture.has_written(inputs)
+    if root.kind == "step" and not holds_answer:
         root.input_documents = tuple(documents_in(inputs))
     given_metadata = _given_in_metadata(run)
     resumes = _resumes_a_graph(run)
@@ -231,8 +231,11 @@ def _question(
 ) -> tuple[str | None, str]:
     """Find the user's question and say where it was found.
 
-    It is what the metadata of the call says, else it stands in the inputs, else in the
-    state that a graph returned.
+    The first of these places that holds a question gives it:
+
+    1. the metadata of the call, in which the user may name the question;
+    2. the inputs, unless the run resumes a graph;
+    3. the state that a graph returned.
 
     Args:
         run: The run.
@@ -243,11 +246,12 @@ def _question(
             words with which a person let the graph go on, and no question.
 
     Returns:
-        The question and its place in words; None and "" if the run does not tell it.
-        The core's rules look at the queries then.
+        The question and its place in words; None and "" if no place holds it. The
+        core's rules then guess the question from the queries of searches.
     """
     if given_metadata.get("question") is not None:
         return str(given_metadata["question"]), "metadata['ragmetrics']['question']"
+    # what a model, tool or retriever alone is given need not be a user's question
     if run.run_type != "chain":
         return None, ""
     if not resumes:
@@ -265,10 +269,20 @@ def _earlier_conversation(
 ) -> capture.EarlierConversation:
     """Find the earlier turns of the conversation.
 
-    They stand in the inputs, else in the state of a graph, else
-    ``RunnableWithMessageHistory`` loaded them. A model, tool or retriever that was
-    called by itself has none.
+    The first of these places that holds any gives them:
+
+    1. the inputs: turns, or texts such as notes of a memory;
+    2. the state that a graph returned: turns only. If the question is known, only the
+       messages before it are earlier turns;
+    3. the messages that ``RunnableWithMessageHistory`` loaded.
+
+    Args:
+        run: The run.
+        inputs: Its inputs as plain values.
+        output: Its outputs as plain values.
+        question: The user's question; None if it is not known.
     """
+    # a model, tool or retriever that was called by itself has no conversation
     if run.run_type != "chain":
         return capture.EarlierConversation()
     in_inputs = capture.find_conversation(inputs, question)
@@ -279,11 +293,11 @@ def _earlier_conversation(
     )
     if in_state.turns:
         return in_state
-    loaded = capture.spoken(_loaded_messages(run))
-    ends_with_the_question = bool(loaded) and loaded[-1].content == question
-    if ends_with_the_question:
-        loaded = loaded[:-1]
-    return capture.EarlierConversation(loaded)
+    loaded_turns = capture.spoken(_loaded_messages(run))
+    ends_with_question = bool(loaded_turns) and loaded_turns[-1].content == question
+    if ends_with_question:
+        loaded_turns = loaded_turns[:-1]
+    return capture.EarlierConversation(loaded_turns)
 
 
 def _loaded_messages(run: AnyRun) -> tuple[Message, ...]:
@@ -440,13 +454,15 @@ def children(run: AnyRun) -> list[AnyRun]:
 def _without_repeated_searches(runs: list[AnyRun]) -> list[AnyRun]:
     """Leave out what was recorded twice: as a search of a store, and by a report.
 
-    The application may search a vector store without a retriever, which we record, and
-    then report the documents by ``add_documents()``. A report without a query, of
-    documents that the recorded searches found with the same scores, says nothing new
-    and is left out. Any other report stays, and the searches whose documents it names
-    are left out.
+    The application may search a vector store without a retriever. Such a search is
+    recorded. The application may then also report its documents by
+    ``add_documents()``:
+
+    - A report without a query that only repeats documents of the searches, with the
+      same scores, says nothing new: the report is left out.
+    - Any other report stays. The searches whose documents it all names are left out.
     """
-    searches = [run for run in runs if (run.extra or {}).get(BY_HAND)]
+    searches = [run for run in runs if (run.extra or {}).get(STORE_SEARCH)]
     if not searches:
         return runs
     found: list[Document] = []
@@ -485,7 +501,11 @@ def walk(run: AnyRun) -> Iterator[AnyRun]:
 
 
 def _node(run: AnyRun) -> Node:
-    """Make the call of a run, with the calls of the runs inside it."""
+    """Make the node of a run, with the nodes of the runs inside it.
+
+    The function in ``_FILL`` for the run's type writes into the node its kind, such as
+    "model", and what the run was given and returned.
+    """
     metadata = metadata_of(run)
     # a branch of a parallel step has its name in a tag
     branches = [tag for tag in run.tags or () if tag.startswith("map:key:")]
@@ -502,7 +522,9 @@ def _node(run: AnyRun) -> Node:
     fill = _FILL.get(run.run_type)
     if fill is not None:
         fill(node, run)
-    if node.kind == "model" and metadata.get("lc_source") == "summarization":
+    # LangChain's middleware has a model shorten the conversation: it answers nothing
+    is_summary = metadata.get("lc_source") == "summarization"
+    if node.kind == "model" and is_summary:
         node.kind = "ignored"
     return node
 
@@ -658,39 +680,39 @@ def _fill_step(node: Node, run: AnyRun) -> None:
 
 
 def _calls_answered_by_a_person(node: Node, run: AnyRun) -> list[Node]:
-    """Make calls of the tool calls that a person answered instead of the tool.
+    """Make a tool's node for each tool call whose result a person wrote instead of the tool.
 
     LangChain's middleware asks a person to approve the tool calls of a model. No tool
     runs inside the middleware: a tool's message in its output was written by the
     person. Messages of rejected calls have the status "error" and are left out.
 
     Args:
-        node: The call of the middleware.
-        run: The run of the middleware.
+        node: The node of the middleware.
+        run: The middleware's run, whose output holds the messages.
     """
     messages = (run.outputs or {}).get("messages") or ()
-    call_by_id = {}
+    tool_call_by_id = {}
     for message in messages:
         if isinstance(message, AIMessage):
-            for call in message.tool_calls:
-                call_by_id[call["id"]] = call
-    answered_calls: list[Node] = []
+            for tool_call in message.tool_calls:
+                tool_call_by_id[tool_call["id"]] = tool_call
+    tool_nodes: list[Node] = []
     for message in messages:
         if not isinstance(message, ToolMessage) or message.status != "success":
             continue
-        if message.tool_call_id not in call_by_id:
+        if message.tool_call_id not in tool_call_by_id:
             continue
-        answered_call = Node(
+        tool_node = Node(
             "tool",
             message.name or "",
             began=node.began,
             ended=node.ended or node.began,
             text=str(message.text),
             tool_call_id=message.tool_call_id,
-            query=_query(call_by_id[message.tool_call_id]["args"]),
+            query=_query(tool_call_by_id[message.tool_call_id]["args"]),
         )
-        answered_calls.append(answered_call)
-    return answered_calls
+        tool_nodes.append(tool_node)
+    return tool_nodes
 
 
 _FILL: Mapping[str, Callable[[Node, AnyRun], None]] = {

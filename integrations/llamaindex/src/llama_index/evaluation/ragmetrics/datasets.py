@@ -112,9 +112,9 @@ def evaluate_query_engine(
     """Run a query engine once per question, capture what it does, and score it.
 
     Args:
-        query_engine: The engine. A question that it fails on is reported with its
-            error; the rest goes on. Of an engine that LlamaIndex's spans do not show,
-            what it returns is judged.
+        query_engine: The engine. If it fails on a question, the report has the error
+            of that question, and the rest goes on. If LlamaIndex records no spans of
+            the engine, the response that it returns is judged instead.
         questions: Texts, samples or rows with references, a ``LabelledRagDataset`` or a
             ``QueryResponseDataset``.
         metrics: Metrics or their names; None for all that apply.
@@ -136,7 +136,7 @@ def evaluate_query_engine(
             answered_sample = _run(query_engine, sample_to_ask)
             samples.append(answered_sample)
             display.add(SampleResult(index=number, sample=answered_sample))
-    with as_judge_work():
+    with as_judge_work():  # what the judge does here is not captured
         return evaluate(
             samples, metrics, judge=as_judge(judge), progress=progress, **settings
         )

@@ -160,18 +160,21 @@ def add_call(node: Node, open_run: OpenRun, parent: Node) -> CallOfRun:
 
 
 def call_of_same_model(outer: SpanRecord, prompt: tuple[Message, ...]) -> Node | None:
-    """Find the recorded call of a model to which another span of a model belongs.
+    """Find the recorded model call that a new span of a model only reports again.
 
-    The framework may make two spans of one call of a model. A span inside of the call
-    of a model always belongs to that call. Otherwise it belongs to the call just before
-    it, if that is of a model, has the same prompt and has no reply yet.
+    The framework may report one call of a model as two spans:
+
+    - one inside the other: the recorded call is around the new span, and its prompt is
+      known;
+    - one behind the other: the recorded call is the last one before the new span, has
+      the same prompt, and has no reply yet.
 
     Args:
-        outer: The record of the span around it.
-        prompt: What the model is given.
+        outer: The record of the span around the new one.
+        prompt: What the model is given by the new span.
 
     Returns:
-        The call; None if the span is a call of its own.
+        The recorded call; None if the new span is a call of its own.
     """
     node = outer.node
     if node is not None and node.kind == "model" and node.prompt:

@@ -83,7 +83,7 @@ _KINDS_OF_CALLS: dict[Kind, Any] = {
     "program": "step",
 }
 # Kinds of runs that search nothing: they answer from what was found before them.
-_ANSWER_BY_THEMSELVES: frozenset[Kind] = frozenset(
+_KINDS_WITHOUT_SEARCH: frozenset[Kind] = frozenset(
     ("model", "program", "predict", "synth", "respond")
 )
 # characters of "-" and a UUID at the end of a span's id, behind class and method
@@ -163,6 +163,13 @@ class Recorder:
     ) -> tuple[Listener, ...]:
         """Return the listeners for which a new span begins a run.
 
+        - Inside of recorded runs: the listeners that began to listen within such a run,
+          so that none of these runs is theirs. A listener to all threads
+          (``everywhere``) gets outermost runs only.
+        - Inside of a span that began before anything was recorded: the listeners that
+          began to listen directly under that span.
+        - Outside of all runs: every listener.
+
         Args:
             parent_id: The id of the span around the new one; None if there is none.
             outer: The record of the span around; None if it has none.
@@ -173,8 +180,7 @@ class Recorder:
             for open_run, _ in outer.calls_of_runs:
                 listeners_of_runs_around += open_run.listeners
         if listeners_of_runs_around:
-            # Inside a recorded run: only listeners that began to listen within the run. A
-            # listener to all threads (``everywhere``) gets outermost runs only.
+            # Inside of recorded runs.
             return tuple(
                 listener
                 for listener in listening
@@ -182,10 +188,9 @@ class Recorder:
             )
         is_parent_unrecorded = parent_id is not None and outer is None
         if not is_parent_unrecorded:
-            # Outside of all runs: everybody.
+            # Outside of all spans, or inside of a span that stands in no run.
             return tuple(listening)
-        # The span is a part of something that began before it could be recorded: those
-        # who began to listen under that very parent.
+        # Inside of a span that began before anything was recorded.
         return tuple(listener for listener in listening if listener.under == parent_id)
 
     @guard_hook
@@ -198,9 +203,14 @@ class Recorder:
     ) -> None:
         """Record a span that begins.
 
-        A **span** is the framework's record of one call of a method. A span that
-        belongs to nothing that is watched gets no record. A span inside of an ignored
-        one is ignored. The reset of a chat engine begins another conversation.
+        A **span** is the framework's record of one call of a method. The reset of a chat
+        engine begins another conversation.
+
+        - A span inside of an ignored span is recorded as ``IGNORED``, so that what it
+          calls is ignored as well.
+        - A span that stands in no run, and begins none, gets no record.
+        - Any other span gets a record, by which the spans inside find their runs. It is
+          listed with its runs only if it is recorded as a call (it has a ``kind``).
 
         Args:
             id_: The span's id, which ends in class, method and a UUID.
@@ -224,7 +234,7 @@ class Recorder:
         if not is_answer_read_here:  # no run begins while a streamed answer is read
             new_listeners = self._listeners_of_new_run(parent_id, outer)
         if outer is None:
-            outer = NOT_RECORDED
+            outer = NOT_RECORDED  # an empty record, which stands in no run
         if not outer.calls_of_runs and not new_listeners:
             return
         record = self._record_unless_ignored(
@@ -258,11 +268,13 @@ class Recorder:
         outer: SpanRecord,
         new_listeners: tuple[Listener, ...],
     ) -> SpanRecord:
-        """Make the record of a span, or ``IGNORED`` for a span of no answering.
+        """Make the record of a span, or return ``IGNORED`` for a span that answers nothing.
 
-        A span is ignored with all that it calls where a judge works, or something that
-        only prepares, such as a generator of test data. If a memory calls a model to
-        shorten a conversation, the call is recorded and marked as "ignored".
+        - Spans of a judge inside of a run are ignored, with all that they call.
+        - Spans that something calls which only prepares, such as a generator of test
+          data, are ignored as well.
+        - If a memory calls a model to shorten a conversation, the call is recorded and
+          marked as "ignored".
 
         Args:
             kind: What the span does; None if no call is recorded of it.
@@ -271,14 +283,15 @@ class Recorder:
             outer: The record of the span around it.
             new_listeners: Those for whom a run begins with the span.
         """
-        # the class of what prepares or remembers, if its method called the span's
-        caller = called_by() if kind in ROOTS else None
+        # The class that prepares or remembers whose method called this one; None if no
+        # such class did. Only kinds that can begin a run (``ROOTS``) are looked at.
+        caller_class = called_by() if kind in ROOTS else None
         is_judge = bool(outer.calls_of_runs) and capture.is_judge_work()
-        is_preparation = caller is not None and caller not in MEMORY
+        is_preparation = caller_class is not None and caller_class not in MEMORY
         if is_judge or is_preparation:
             return IGNORED
         record = self._record_span(kind, arguments, instance, outer, new_listeners)
-        is_of_memory = caller is not None
+        is_of_memory = caller_class is not None  # no other class is left here
         if is_of_memory and record.kind is not None and record.node is not None:
             record.node.kind = "ignored"
         return record
@@ -378,9 +391,9 @@ class Recorder:
     ) -> OpenRun:
         """Begin a run with its outermost call, and copy what that was given.
 
-        The application may have searched a store by itself, where nobody recorded what
-        it found. A model that is called afterwards in the same task or thread may have
-        been shown that: its run gets a doubt.
+        The application may have searched a store outside of all runs, where nobody
+        recorded what it found. A model that is called alone afterwards, in the same
+        task or thread, may have been shown what was found: its run gets a doubt.
 
         Args:
             kind: What the call does.
@@ -389,12 +402,11 @@ class Recorder:
             instance: The object whose method it is.
             listeners: Those who get the run.
         """
+        # the user of a listener may name keys or paths in the whole arguments
         needs_data = any(listener.data for listener in listeners)
         run = Run(node, kind=kind, task_or_thread=current_task_or_thread())
-        if (
-            kind in _ANSWER_BY_THEMSELVES
-            and run.task_or_thread in self._store_searchers
-        ):
+        searches_nothing = kind in _KINDS_WITHOUT_SEARCH  # e.g. a model called alone
+        if searches_nothing and run.task_or_thread in self._store_searchers:
             del self._store_searchers[run.task_or_thread]
             run.doubts = (_STORE_SEARCHED_BEFORE,)
         open_run = OpenRun(run, listeners, needs_data)
@@ -416,11 +428,14 @@ class Recorder:
     ) -> None:
         """Record the end of a span, with a result or an exception.
 
-        A **span** is the framework's record of one call of a method. Its recorded call
-        gets the result, the end and the error. If the call is the outermost one of a
-        run, the run ends with it, or when its streamed answer is read. The record of a
-        call is kept until its run ends, because a part of its reply may come late. The
-        record of any other span is dropped here.
+        A **span** is the framework's record of one call of a method.
+
+        - If the span is recorded as a call (a node), the node gets the result, the end
+          and the error. Its record is kept until the run ends, because a part of the
+          reply may come late.
+        - If the node is the outermost one of a run, the run ends now, or when its
+          streamed answer was read.
+        - The record of any other span is dropped here.
 
         Args:
             id_: The id of the span.
@@ -434,9 +449,10 @@ class Recorder:
             # the span are freed.
             end_watcher.detach()
         record = self._records.get(id_, NOT_RECORDED)
-        # without a kind, the record's node is the call around the span
+        # A span that is no call has no kind; its record's node is that of the call around.
         node = record.node if record.kind is not None else None
-        if node is None or not record.calls_of_runs:
+        is_call_in_a_run = node is not None and bool(record.calls_of_runs)
+        if not is_call_in_a_run:
             self._records.pop(id_, None)
         self._note_written_answer(id_, record, instance, error)
         self._note_test_data(record, result)
@@ -614,6 +630,8 @@ class Recorder:
     def _end_or_wait_for_stream(self, open_run: OpenRun, result: object) -> None:
         """End a run whose outermost call returned, or wait until its stream is read.
 
+        ``run.streamed`` notes whether the answer comes as a stream.
+
         Args:
             open_run: The run.
             result: What the outermost call returned.
@@ -621,8 +639,9 @@ class Recorder:
         run = open_run.run
         response = snapshot.result_of(result)
         run.streamed = isinstance(response, snapshot.Streamed)
-        # The stream of a model: the run ends with the event that tells the whole reply
-        # (``on_model_reply``), or when the application drops the stream.
+        # The stream of a model is a bare generator, and no response object. The run ends
+        # with the event that tells the whole reply (``on_model_reply``), or when the
+        # application drops the stream.
         if run.kind == "model" and isinstance(result, (Generator, AsyncGenerator)):
             run.streamed = True
             weakref.finalize(result, self._end, open_run).atexit = False
@@ -634,12 +653,13 @@ class Recorder:
         ):
             self._follow_chat(open_run, response)
             return
-        # No stream, or one of which a thread has written all already.
-        is_whole = run.root.text is not None
-        if is_whole or not isinstance(response, snapshot.Streamed):
+        # Nothing is left to read: a thread has written the whole stream already, or
+        # there is no stream.
+        is_whole_text_recorded = run.root.text is not None
+        if is_whole_text_recorded or not isinstance(response, snapshot.Streamed):
             self._end(open_run)
             return
-        # Any other response with a stream in it.
+        # Any other response with a stream in it: the run ends when the stream was read.
         observe(
             response,
             on_end=partial(self._end_stream, open_run),
@@ -656,8 +676,9 @@ class Recorder:
     ) -> None:
         """Note that the engine of a chat has written a streamed answer to its end.
 
-        Nothing is done for a span that wrote none. At this moment the chat itself may
-        not have returned yet; if a run waits for the answer, it may end now.
+        Nothing is done for a span that wrote no answer. The chat itself may not have
+        returned yet, so the answer is noted in each run of the span. A run that waits
+        for the answer may end now.
 
         Args:
             id_: The id of the span that wrote.
@@ -670,7 +691,7 @@ class Recorder:
             return
         text = "".join(pieces)
         if error is None:
-            # older releases leave it out of the response
+            # ``response.response`` is empty in older releases: the pieces are joined then
             text = response.response or text.strip()
         for open_run, _ in record.calls_of_runs:
             open_run.written_answers[id(response)] = (text, error)

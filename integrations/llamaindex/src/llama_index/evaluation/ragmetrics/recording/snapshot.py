@@ -150,8 +150,9 @@ def copy_start(
 ) -> None:
     """Copy into a run what its outermost call says of question and conversation.
 
-    For a chat or a workflow these are the history and, of a workflow, the texts and the
-    documents of its start event. Of any other call nothing is copied here.
+    - For any run all inputs are copied if ``needs_data`` is True.
+    - For a chat or a workflow these are copied as well: the earlier conversation, and
+      the texts and documents of the start event or of further keyword arguments.
 
     Args:
         run: The run.
@@ -161,7 +162,7 @@ def copy_start(
             or paths in it.
         context: The context that a workflow's run goes on with; None if it has none.
     """
-    fields = start_fields(arguments)
+    fields = start_fields(arguments)  # of the start event, and keyword arguments
     if needs_data:
         run.inputs = plain({**arguments, **fields})
     if run.kind not in ("chat", "workflow"):
@@ -191,9 +192,9 @@ def _copy_history(
     - If the application hands in a ``chat_history`` with messages, these are the turns,
       and the conversation has no name.
     - If it hands an empty ``chat_history`` to a chat engine, a new conversation begins
-      in the engine's memory: there are no turns, and the conversation has a new name.
-    - Else the turns are those that a memory keeps, and the memory names the
-      conversation.
+      in the engine's memory: there are no turns, and the memory gets a new name.
+    - Else the turns are those that a memory keeps, and the conversation has the
+      memory's name.
 
     Args:
         run: The run of a chat engine or a workflow.
@@ -214,7 +215,7 @@ def _copy_history(
     is_empty_history = handed_history == []
     begins_anew = is_empty_history and run.kind == "chat" and not takes_memory_anyway
     if begins_anew:
-        start_over(instance)
+        start_over(instance)  # gives the memory a new name, which is read below
     run.conversation_id = None
     if not handed_history and memory is not None:
         run.conversation_id = _conversation(memory)
@@ -401,10 +402,15 @@ def note_reply(node: Node, response: object, llm: object = None) -> None:
 def _provider_evidence_of(response: object) -> ProviderEvidence:
     """Read what a model's provider searched and found while the model answered.
 
-    The evidence stands in the provider's own response (``raw``), else in what an
-    integration of the framework made of that response: the further arguments and the
-    citing blocks of the message, and the further arguments of the response. It is empty
-    for an object that is no response.
+    The evidence is looked for in these places, in their order:
+
+    1. ``raw["response"]``: some integrations keep the provider's response there;
+    2. ``raw``: others keep the response itself there;
+    3. the message's ``additional_kwargs``;
+    4. the message's blocks with citations;
+    5. the ``additional_kwargs`` of the framework's response.
+
+    It is empty for an object that is no response.
     """
     if not isinstance(response, (ChatResponse, CompletionResponse, AgentOutput)):
         return ProviderEvidence()
@@ -462,8 +468,8 @@ def reply_of(response: object, llm: object = None) -> Message | None:
 
     Args:
         response: What the model or the step of an agent returned.
-        llm: The LLM. It reads tool calls that stand in the response only in the form of
-            its provider; None leaves such calls unread.
+        llm: The LLM. It is needed if the response holds tool calls only in the
+            provider's own format. None leaves such tool calls unread.
 
     Returns:
         The message; None if the response is not there yet, such as a stream.

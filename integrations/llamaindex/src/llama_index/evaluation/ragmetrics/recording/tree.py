@@ -91,15 +91,15 @@ class _History:
 def trees_of(run: Run, where: Overrides) -> list[Tree]:
     """Make the tree of a run: a copy of the run, with all that is derived from it.
 
-    Derived are the question, the earlier conversation, the answer and the documents
-    that it was made of.
+    A tree is the form in which the core reads a run of any framework. Derived are the
+    question, the earlier conversation, the answer, and the documents behind the answer.
 
     Args:
         run: The run. What is no evidence is taken out of its calls.
         where: Where the user says that question, contexts and answer are.
 
     Returns:
-        A list of the one tree.
+        A list of one tree. It is a list because other frameworks make several trees.
     """
     _settle(run)
     asked_question, question_place = question(run)
@@ -107,6 +107,8 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     _note_streamed_reply(run, models)
     documents = _documents_of_generator(run)
     history = _earlier_conversation(run, models, asked_question)
+    # a search of a store may have named ids of nodes without their texts
+    ids_without_text = run.ids_alone - _ids_with_texts(run)
     has_failed = run.root.error is not None
     tree = replace(
         run,
@@ -117,15 +119,20 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
         instructions=history.conversation.texts,
         doubts=(*run.doubts, *history.conversation.doubts),
         answers=() if has_failed else _answers(run, documents),
+        # the documents behind the answer, and where they were found
         flow_documents=documents,
         flow_place="source nodes of the result",
-        is_always_a_sample=_is_query(run, models, where),
+        # a question that was answered is a sample even if nothing was retrieved
+        is_always_a_sample=_answers_a_question(run, models, where),
         gives_only_documents=run.kind in ("retrieve", "post") and not has_failed,
+        # the conversation's id only tells memories apart: a name by the user goes first
         is_id_of_memory=True,
-        n_without_text=len(run.ids_alone - _ids_with_texts(run)),
+        n_without_text=len(ids_without_text),
         warnings=_warnings(run, documents),
-        # of a run that was made of a response: the response
+        # what functions of the user get: ``result`` is a response that the user gave to
+        # be evaluated without a recorded run
         native_run=run.result or run,
+        # the user's keys and paths, e.g. ``question_from="x.y"``, are looked up in these
         lookup_inputs=(run.outputs, run.inputs),
         to_plain_value=snapshot.plain,
     )
@@ -181,26 +188,32 @@ def _earlier_conversation(
 def _add_searches_of_engines(run: Run) -> None:
     """Add a search to each query engine that answers from nodes of its own making.
 
-    An engine that turns the question into SQL makes a node of the rows, and hands it to
-    its synthesizer. No retriever is recorded then, so the engine itself is taken for
-    the retriever. Engines inside of which anything was found or answered are left as
-    they are.
+    An engine that turns the question into SQL makes a document of the rows, and hands
+    the document to its synthesizer. No retriever is recorded then, so the engine itself
+    is taken for the retriever. Engines that hold any other call than steps and models,
+    such as a retriever, are left as they are.
     """
     for engine in list(run.root.walk()):
-        # the outermost call may also be a chat engine, an agent or a workflow
+        # In the core's terms a query engine has the kind "agent". The outermost call of
+        # that kind may also be a chat engine, an agent or a workflow: there the run's
+        # own kind tells.
         is_query_engine = engine.kind == "agent"
         if engine is run.root:
             is_query_engine = is_query_engine and run.kind == "query"
         if not is_query_engine:
             continue
         _, *inner_calls = engine.walk()
-        if any(inner.kind not in ("step", "model") for inner in inner_calls):
+        has_other_calls = any(
+            inner.kind not in ("step", "model") for inner in inner_calls
+        )
+        if has_other_calls:
             continue
         for step in inner_calls:
             is_synthesizer = step.kind == "step" and step.query is not None
             own_nodes = _nodes_without_origin(step, run)
             if is_synthesizer and own_nodes:
-                # moments are whole numbers, so that this one is before the step alone
+                # Calls begin at whole ticks: half a tick earlier is just before this
+                # step, and after all that began before it.
                 moment = step.began - 0.5
                 search = Node(
                     "retriever",
@@ -257,8 +270,8 @@ def _answers(run: Run, flow: tuple[Document, ...] | None) -> tuple[Answer, ...]:
     )
 
 
-def _is_query(run: Run, models: Sequence[Node], where: Overrides) -> bool:
-    """Whether a run is a sample even if it retrieved nothing."""
+def _answers_a_question(run: Run, models: Sequence[Node], where: Overrides) -> bool:
+    """Whether a run answers a question, and is a sample even if it retrieved nothing."""
     if run.kind in ("query", "chat"):
         return True
     is_spoken_of = bool(models or where.question_from or where.answer_from)
@@ -268,8 +281,11 @@ def _is_query(run: Run, models: Sequence[Node], where: Overrides) -> bool:
 def _clean_calls(root: Node) -> tuple[Document, ...]:
     """Take what is no evidence out of the calls of a run, and order its tools.
 
-    Messages of prompts get the role that they have in fact, and queries inside of tools
-    lose the words that the framework puts around them.
+    - Documents without a text are taken out, and unused pointers to other indices.
+    - The tools below each call are brought into the order in which a model called them.
+    - A message of a prompt that repeats a tool's result, or a model's summary of the
+      conversation, gets the role "tool" or "summary".
+    - Queries inside of tools lose the words that the framework puts around them.
 
     Args:
         root: The outermost call of the run.
@@ -279,12 +295,12 @@ def _clean_calls(root: Node) -> tuple[Document, ...]:
     """
     calls = list(root.walk())
     without_text = _drop_what_is_no_evidence(calls)
-    results = {call.text for call in calls if call.kind == "tool"}
+    tool_results = {call.text for call in calls if call.kind == "tool"}
     summaries = _summaries(calls)
     for call in calls:
         _order_tools(call)
         call.prompt = tuple(
-            _with_true_role(message, results, summaries) for message in call.prompt
+            _with_true_role(message, tool_results, summaries) for message in call.prompt
         )
         if call.kind == "tool" and call.query:
             _unwrap_queries(call)
@@ -337,9 +353,10 @@ def _summaries(calls: Iterable[Node]) -> set[str]:
 def _order_tools(parent: Node) -> None:
     """Say of each tool directly below a call which agent called it, and in which order.
 
-    A tool answers the call of a model that has its id. Some providers give no ids, and
-    LlamaIndex takes the tool's name as the id: then several calls have the same id, and
-    the one with the tool's arguments counts.
+    The order is written into ``tool.branch``, whose text the core sorts by. A tool
+    belongs to the call of a model that has the tool's id. Some providers give no ids,
+    and LlamaIndex takes the tool's name as the id: then several calls have the same id,
+    and the first of them with the tool's arguments counts.
     """
     agents_and_calls: list[tuple[str | None, ToolCall]] = []
     for child in parent.children:
@@ -362,7 +379,8 @@ def _order_tools(parent: Node) -> None:
         if candidates:
             index = candidates[0]
             tool.agent, _ = agents_and_calls[index]
-            tool.branch = f"{index:06}"  # orders as text like the numbers
+            # zero-padded, so that the texts sort as the numbers do
+            tool.branch = f"{index:06}"
 
 
 def _with_true_role(
@@ -401,13 +419,20 @@ def _unwrap_queries(tool: Node) -> None:
 def question(run: Run) -> tuple[str | None, str]:
     """Find the user's question in a run, and say where it was found.
 
-    It is the argument of an engine. Of a workflow it stands in the start event, in the
-    conversation that was handed in, or is the first query inside.
+    The question of an engine is its argument. The question of a workflow comes from the
+    first of these places that holds one:
+
+    1. ``user_msg`` of the start event, the framework's own name for the question;
+    2. a field of the start event with a usual name, if a ``chat_history`` stands beside
+       it: the last message of that history is an earlier one then;
+    3. the last message of the user in the ``chat_history``;
+    4. a field that equals the first query, has a usual name, or is the only field;
+    5. the first query inside of the workflow.
 
     Returns:
         The question and its place in words. None and "" for a run that answers no
-        question by itself, such as that of a retriever: the core's rules look at the
-        queries of all runs then.
+        question by itself, such as that of a retriever: the core then guesses from the
+        queries of all runs of the turn.
     """
     if run.kind in ("retrieve", "post", "model", "program"):
         return None, ""
