@@ -18,17 +18,23 @@ import pytest
 from batch_service import BatchService
 from loopback import Body, Fault, LoopbackServer
 from plausible import plausible_reply
+from pydantic import BaseModel, field_validator
 
 from ragmetrics_core import (
     Limits,
     LLMJudge,
     OpenAICompatibleModel,
+    Question,
     Report,
+    Sample,
     ScriptedJudge,
+    ask,
     evaluate,
+    metric,
 )
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import BatchFailed, SettingError, Usage
+from ragmetrics_core.data.asking import Instructions, Part
 from ragmetrics_core.models import attempts
 from ragmetrics_core.scale import batch_calls, batch_table, batches
 
@@ -1386,3 +1392,44 @@ def test_a_dry_run_prices_both_ways(
     assert float(told.partition(", 10 requests live $")[2].split()[0]) == pytest.approx(
         10 * high / calls, abs=1e-4
     )
+
+
+class CrashingReply(BaseModel):
+    """A reply class of a user's own whose check raises what is no ``ValueError``."""
+
+    good: bool
+
+    @field_validator("good")
+    @classmethod
+    def crash(cls, value: bool) -> bool:
+        raise RuntimeError(f"no check for {value}")
+
+
+@metric(requires=["answer"])
+def crashing(sample: Sample) -> Any:
+    question = Question(
+        parts={"answer": Part("Answer", sample.answer)},
+        instructions=Instructions("Is it good?\n{answer}"),
+        Reply=CrashingReply,
+    )
+    [reply] = yield from ask([question])
+    return bool(reply.reply.good)
+
+
+def test_a_batch_is_paid_also_where_reading_its_reply_crashes(store: Path) -> None:
+    def reply(body: Body) -> str:
+        return '{"good": true}'
+
+    found = live(reply, [crashing])
+    with BatchService(reply) as service:
+        report = evaluate(
+            ROWS,
+            [crashing],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
+    assert {row.results["crashing"].status for row in report.results} == {"failed"}
+    assert spent(report).calls == spent(found).calls == len(ROWS)
+    assert spent(report).cost == pytest.approx((spent(found).cost or 0) / 2)

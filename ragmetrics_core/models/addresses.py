@@ -131,7 +131,7 @@ def endpoint_of_arguments(api_base: str | None, api_key_env: str | None) -> Endp
     address = os.environ.get(ADDRESS_VARIABLE)
     refuse_empty(address, ADDRESS_VARIABLE)
     if address and api_key_env:
-        raise SettingError(_two_places(ADDRESS_VARIABLE))
+        raise SettingError(_advice_on_key_and_address(ADDRESS_VARIABLE))
     if address:
         return Endpoint(address, KEY_VARIABLE if os.environ.get(KEY_VARIABLE) else None)
     return Endpoint(None, api_key_env)
@@ -142,12 +142,17 @@ def provider_endpoint(
 ) -> Endpoint:
     """Return the address of a provider's model and the variable of its key.
 
-    The address is ``api_base`` if that is given; else what a variable of the provider
-    holds, such as ``OPENAI_BASE_URL``; else the provider's own.
+    A key goes to no host but the one that it is for. The cases, in their order:
 
-    The provider's usual key goes to the provider's own host alone. For any other
-    address the variable of the key is None, with one exception: the provider's variable
-    names the address, and ``RAGMETRICS_API_KEY`` the key for it.
+    - ``api_base`` is given: that is the address. The provider's usual key goes with it
+      if it is at the provider's own host; else no variable (None).
+    - No variable of the provider, such as ``OPENAI_BASE_URL``, names an address: the
+      provider's own address, with its usual key.
+    - Such a variable names an address at the provider's own host: that address, with
+      the usual key.
+    - It names an address at another host: that address. The key is
+      ``RAGMETRICS_API_KEY`` if that is set, unless ``RAGMETRICS_API_BASE`` says that
+      this key is for another address; else no variable (None).
 
     Args:
         provider: The provider.
@@ -156,7 +161,7 @@ def provider_endpoint(
 
     Raises:
         SettingError: If the caller gives a key while a variable of the provider names
-            an address that is not the provider's own.
+            an address at another host.
     """
     if api_base is not None:
         is_own = has_host_of(api_base, provider.address)
@@ -171,7 +176,7 @@ def provider_endpoint(
     if has_host_of(address, provider.address):
         return Endpoint(address, provider.key_variable)
     if has_key:
-        raise SettingError(_two_places(address_variable))
+        raise SettingError(_advice_on_key_and_address(address_variable))
     # RAGMETRICS_API_KEY is the key for RAGMETRICS_API_BASE. If the latter names another
     # address than the provider's variable, the key must not go to this address.
     address_of_our_key = os.environ.get(ADDRESS_VARIABLE)
@@ -246,7 +251,7 @@ def variable_naming(url: str, variables: Iterable[tuple[str, str]]) -> str:
     return ""
 
 
-def _two_places(variable: str) -> str:
+def _advice_on_key_and_address(variable: str) -> str:
     return (
         f"a key was named here, but the address comes from {variable}: name both in one"
         f" place, --api-base and --api-key-env, or {ADDRESS_VARIABLE} and"

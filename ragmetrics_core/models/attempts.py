@@ -127,9 +127,15 @@ class Availability:
     ) -> None:
         """Learn from the end of a call whether the endpoint answers at all.
 
-        - An answer opens the endpoint.
-        - A refusal that would meet every call, such as a wrong key, begins an outage.
-        - Any other error opens the endpoint too, unless the connection failed.
+        While the endpoint is *open*, calls are sent side by side. While it is not, one
+        call is sent alone, and the others wait for it. What a call's end changes:
+
+        - An answer opens the endpoint, and ends an outage.
+        - A refusal that would meet every call, such as a wrong key, begins an outage:
+          for a while no call is sent.
+        - Any other error, during an outage: nothing changes.
+        - Any other error, without an outage: the endpoint is open, as it replied. Only
+          after a failed connection to an endpoint that never answered it is not.
 
         Args:
             ticket: Not used; limiters have a method of the same form.
@@ -146,11 +152,10 @@ class Availability:
         elif isinstance(outcome, errors.JudgeUnavailable):
             self._note_refusal(outcome)
         elif self._outage is None or self._is_outage_over():
-            # An error that is no refusal proves that the endpoint is there, unless the
-            # connection itself failed. (During an outage it proves nothing: its call
-            # had left before.)
+            # During an outage such an error says nothing: its call had left before.
             is_reached = not isinstance(outcome, errors.ConnectionFailed)
-            self._is_open = is_reached or self.n_answers > 0
+            has_ever_answered = self.n_answers > 0
+            self._is_open = is_reached or has_ever_answered
             self._outage = None
 
     def _note_refusal(self, refusal: errors.JudgeUnavailable) -> None:

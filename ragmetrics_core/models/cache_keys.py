@@ -284,8 +284,10 @@ def _class_names(settings: object) -> Iterator[str]:
 def _are_all_installed(component: object, visited: set[int]) -> bool:
     """Whether a model object is made of classes of installed packages alone.
 
-    Two kinds of objects are checked: the outermost, and each pydantic object in it. All
-    other objects pass. The elements of mappings and lists are looked at in turn.
+    - A pydantic object: its class is checked, and then the value of each field.
+    - A mapping or list: its class passes; only its elements are looked at.
+    - Any other object: its class is checked if it is the outermost object. Inside
+      another object it passes unchecked.
 
     Args:
         component: The object.

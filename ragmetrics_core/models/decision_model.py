@@ -353,7 +353,9 @@ class LiteLLMDecisionModel(DecisionModel, LiteLLMModel):
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         """Check and keep the settings that the class describes; nothing is sent."""
+        # ``most_questions`` are those of one request.
         check_number("LiteLLMDecisionModel(most_questions=)", most_questions, least=1)
+        # Only our own names begin with "systemone/"; LiteLLM does not know the prefix.
         name_for_litellm = model.removeprefix(SYSTEM_ONE)
         super().__init__(
             name_for_litellm,
@@ -418,10 +420,12 @@ def decision_model(
     A typed question is answered with probabilities, not in words. The client is:
 
     - for ``decisions/MODEL``: our own (``OpenAIDecisionModel``);
-    - for ``systemone/MODEL`` with an address, and for ``systemone/typesafe/MODEL``: our
-      own (``SystemOneModel``);
-    - for ``systemone/PROVIDER/MODEL`` of any other provider: LiteLLM's. A few providers
-      need LiteLLM at any address.
+    - for ``systemone/MODEL`` and ``systemone/typesafe/MODEL``: our own
+      (``SystemOneModel``);
+    - for ``systemone/PROVIDER/MODEL`` of another provider, without an address:
+      LiteLLM's (``LiteLLMDecisionModel``);
+    - for the same with an address: our own, except for the few providers that our own
+      client cannot talk to: LiteLLM's.
 
     Args:
         name: The name.
@@ -439,7 +443,7 @@ def decision_model(
         return OpenAIDecisionModel(name, api_base=api_base, api_key_env=api_key_env)
     if not name.startswith(SYSTEM_ONE):
         return None
-    # Without a slash the first part is not a provider but the model.
+    # "systemone/MODEL" names no provider: the first part is then the model.
     first_part, slash, model_of_provider = name.removeprefix(SYSTEM_ONE).partition("/")
     is_other_provider = bool(slash) and f"{first_part}/" != _TYPESAFE
     needs_litellm = first_part in _THROUGH_LITELLM

@@ -79,7 +79,7 @@ _UNSUPPORTED = re.compile(
 )
 # How servers built on pydantic say that a parameter is not one of theirs, whatever
 # status they send.
-_INVALID = re.compile(
+_INVALID_PARAMETER = re.compile(
     r"literal_error|extra_forbidden|Input should be|Extra inputs are not permitted"
 )
 _NOT_JSON = re.compile(
@@ -261,7 +261,8 @@ class Fault:
 
     Args:
         status: The HTTP status; None if none is known.
-        symbols: The error codes and names of parameters in it that services document.
+        symbols: The error codes and names of parameters in it that services document,
+            e.g. "invalid_api_key" and "temperature".
         retry_after: Seconds after which the endpoint wants the next call; None if it
             does not say.
         text: All words of it. They are searched, and never shown.
@@ -279,8 +280,8 @@ class Fault:
     def of(cls, error: BaseException) -> Self:
         """Read an exception of an OpenAI-like client, with the exceptions behind it.
 
-        Clients keep status, body and headers in attributes of various names. No other
-        function looks for them.
+        Clients keep status, body and headers in attributes of various names. The helpers
+        called here are the only functions that know these names.
         """
         exceptions = _with_causes(error)
         body = _body_in(exceptions)
@@ -294,6 +295,7 @@ class Fault:
             holders += [exception, getattr(exception, "response", None)]
         return cls(
             status=_status_in(holders),
+            # documented error codes and names of parameters, e.g. "invalid_api_key"
             symbols=_symbols(body, text),
             retry_after=_retry_after_in(holders),
             text=text,
@@ -525,10 +527,13 @@ def _class_of_error(
     Clients use one class of exception for several faults. So the class that their
     exception stands for is corrected by what the fault says, in this order:
 
-    1. A missing key or an unknown parameter decides at once.
+    1. A fault about the key, or about a parameter that the text calls invalid, decides
+       at once.
     2. The HTTP status gives the class in place of the general ``JudgeServerError``.
     3. Words may name a more special fault, e.g. a request that is too long.
-    4. A server or connection error goes by whether a reply came, and could be read.
+    4. What is still a server or connection error is corrected. A reply that could not
+       be read: ``JudgeServerError``. No reply: the class for a timeout or a failed
+       connection, if the fault names either.
 
     Args:
         stated_class: What the class of the client's exception stands for.
@@ -536,7 +541,7 @@ def _class_of_error(
     """
     if fault.about_key:
         return errors.AuthenticationFailed
-    if _INVALID.search(fault.text) and fault.about_parameter:
+    if _INVALID_PARAMETER.search(fault.text) and fault.about_parameter:
         return errors.UnsupportedParameter
     error_class = stated_class
     if stated_class is errors.JudgeServerError:

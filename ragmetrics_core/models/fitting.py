@@ -252,9 +252,10 @@ class Fitting:
     async def _ask_with_less(self, progress: _Progress, left_out: set[str]) -> None:
         """Send a rejected request again, each time without one more of its features.
 
-        This ends when the endpoint takes the request, or no feature is left to try. The
-        feature without which the endpoint takes the request is noted as missing, so
-        that later requests of the model leave it out, too.
+        Features that were left out stay left out. This ends when the endpoint takes the
+        request, or no feature is left to try. Only the feature that was left out last
+        is then noted as unsupported, so that later requests of the model leave it out,
+        too: without the others alone the request was still rejected.
 
         Args:
             progress: The rejected request, and its replies so far.
@@ -263,7 +264,7 @@ class Fitting:
         """
         known_by_now = lacking(self._model, self.found_missing)
         if known_by_now - left_out:
-            # Another request has found out meanwhile that a feature is missing.
+            # Another request has found out meanwhile what the endpoint lacks.
             left_out |= known_by_now
             await self._ask(progress, left_out, is_trial=True)
         untried = [
@@ -277,11 +278,12 @@ class Fitting:
                 return
             untried.remove(suspect)
             left_out.add(suspect)
-            n_missing_before = len(progress.missing_indices)
+            n_without_reply_before = len(progress.missing_indices)
             await self._ask(progress, left_out, is_trial=True)
-            # Only a reply proves that the endpoint took the request. No rejection is no
-            # proof: in a run in batches, calls are put off until the next batch.
-            if len(progress.missing_indices) < n_missing_before:
+            # Only a reply proves that the endpoint took the request. It is not enough
+            # that no rejection came: in a run in batches, the call is put off until the
+            # next batch.
+            if len(progress.missing_indices) < n_without_reply_before:
                 self.found_missing.add(suspect)
 
     def _suspect(self, untried: Sequence[str], rejection: str) -> str | None:
@@ -310,15 +312,16 @@ class Fitting:
         """Ask for the missing replies, without the features to leave out.
 
         All are asked for in one call, with ``n`` as their number, if the model can do
-        that; else each in a call of its own. ``progress`` notes the replies and
-        failures of each call.
+        that; else each in a call of its own. Each call notes its replies or failures in
+        ``progress``, and takes the indices of its replies off ``missing_indices``.
 
         Args:
             progress: The request, and its replies so far.
             left_out: The features that the request must not use. If the endpoint sends
                 fewer replies than asked for, it counts as lacking ``n``, which is added.
-            is_trial: Whether the request may be rejected. The first of several calls is
-                then sent alone, and the others only if it does not fail.
+            is_trial: Whether to test by one call whether the endpoint takes the
+                request. Where each reply has a call of its own, the first call is then
+                sent alone, and the others only if it does not fail.
         """
         progress.failures = ()
         request = self._fit_request(progress.request, left_out)
@@ -334,6 +337,7 @@ class Fitting:
         request_for_one = replace(request, n=1)
         if is_trial or len(progress.missing_indices) == 1:
             await progress.call(request_for_one, progress.missing_indices[0])
+            # Without a failure the reply is there, and its index no longer missing.
             if progress.failures:
                 # The failure of this call stands for each of the missing replies.
                 progress.failures *= len(progress.missing_indices)

@@ -616,7 +616,8 @@ class RateLimiter:
         """Count a call if it may leave now; else return how long it has to wait.
 
         The call is counted in the shared file, if there is one that can be written;
-        else in this process. The errors of earlier estimates are counted with it.
+        else in this process. Counted with it are the tokens that earlier calls took
+        beyond their estimates.
 
         Args:
             tokens: Estimated tokens of the call and its reply.
@@ -626,16 +627,16 @@ class RateLimiter:
         """
         uncounted_tokens = self._uncounted_tokens
         self._uncounted_tokens = 0.0
-        # A box for the result of ``count_in_file``, which the file's thread calls.
+        # ``count_in_file`` runs in the file's thread, and puts its one result in here.
         seconds_by_file: list[float] = []
 
         def count_in_file(connection: sqlite3.Connection) -> None:
             """Read the levels of the buckets, count the call in them, write them back."""
             rows = connection.execute(_GET_LEVELS, (self._digest_of_model,))
             levels = {unit: (level, entered_at) for unit, level, entered_at in rows}
-            seconds_by_file.append(
-                self._count_in_buckets(levels, tokens, uncounted_tokens)
-            )
+            # changes ``levels`` in place
+            seconds = self._count_in_buckets(levels, tokens, uncounted_tokens)
+            seconds_by_file.append(seconds)
             new_rows = [
                 (self._digest_of_model, unit, level, entered_at)
                 for unit, (level, entered_at) in levels.items()

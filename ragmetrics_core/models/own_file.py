@@ -66,7 +66,8 @@ def check(path: Path, kind: Kind) -> None:
         kind: The kind of file that it is to be.
 
     Raises:
-        ForeignFile: If the path leads nowhere, or to something that is no file; if the
+        ForeignFile: If the path is a link to itself, or a link by which a new file would
+            be made in another folder; if it leads to something that is no file; if the
             file is not ours, or of another version; or if there is no file but the
             journal of a file that is gone.
     """
@@ -75,7 +76,9 @@ def check(path: Path, kind: Kind) -> None:
             f"{path} is a link that leads to itself; name a file for {kind.holds}"
         )
     if not path.exists():
-        _check_stays(path)  # refuses a link that leads out of its folder
+        # A new file is not made through a link in another folder than the link's. A file
+        # that exists may be reached by any link: its user has made it.
+        _check_stays(path)
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise ForeignFile(f"{path} is a folder or device; name a file for {kind.holds}")

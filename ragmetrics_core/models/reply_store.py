@@ -340,13 +340,13 @@ class FolderStore(ReplyStore):
             for path in self._folder.glob("*.sqlite"):
                 if path == own_store.path or path in self._stores_of_others:
                     continue
-                if not self._is_foreign(path):
+                if not self._is_no_store_of_ours(path):
                     store = SqliteStore(path, kind=_SHARED_REPLIES)
                     self._stores_of_others[path] = store
             self._listed_at = now
         return [own_store, *self._stores_of_others.values()]
 
-    def _is_foreign(self, path: Path) -> bool:
+    def _is_no_store_of_ours(self, path: Path) -> bool:
         """Whether a file in the folder is no store of ours; warn the first time."""
         if path in self._foreign_files:
             return True
@@ -375,16 +375,19 @@ def _choice_of_row(
 ) -> Choice | None:
     """Return the reply in a row of the table; None if it is to be asked for again.
 
-    - A reply that one run could not use is asked for again.
-    - A reply that two runs could not use is returned, and marked as unusable.
+    - A run could not use this reply, and no run had such trouble with the request
+      before: None.
+    - A run could not use this reply, and that was the second time for the request: the
+      reply, marked as unusable.
     - A row that holds no reply, e.g. on a damaged page of the file, gives None.
 
     Args:
         text: JSON of the reply's text, of why it ended, of how many replies came
             together, and of its tokens.
         model: Name of the model that wrote it.
-        unusable: 1 if the last run that read it could not use it.
-        rejections: How many runs could not use a reply under its key.
+        unusable: 1 if a run could not use this reply.
+        rejections: How many times a run could not use a reply to this request, this
+            reply or an earlier one under the same key.
     """
     if unusable and rejections < _RUNS_UNTIL_UNUSABLE:
         return None

@@ -15,7 +15,6 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, Generic, Self, TypeVar
@@ -34,19 +33,25 @@ from ragmetrics_core.models.chat import (
 from ragmetrics_core.models.decision_forms import request_text, share_usage
 from ragmetrics_core.models.fitting import Fitting, Send, gather_all, lacking
 from ragmetrics_core.models.limits import Budget, Limiter, RateLimiter, Slots
+from ragmetrics_core.models.reply_reading import (
+    Outcome,
+    ReadAll,
+    explain_error,
+    may_be_repaired,
+    read_all_here,
+    read_all_in_thread,
+    request_for_repair,
+)
 from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
 from ragmetrics_core.models.spending import spending_here
-from ragmetrics_core.models.threads import call_in_thread, compute_beside_loop
+from ragmetrics_core.models.threads import compute_beside_loop
 
 T = TypeVar("T")
-Outcome = Choice | errors.JudgeError
 
 # The schema is sent with every request, once so many replies, and this share of them,
 # had another form than the one that the prompt describes.
 _MIN_MALFORMED = 3
 _MAX_SHARE_MALFORMED = 0.05
-# A reply that was cut off is asked for again with so many times the tokens.
-_LONGER = 4
 _MAX_REPAIRS = 2
 
 
@@ -282,8 +287,8 @@ class Session:
         sent_request = request_with_schema if shared.often_malformed else request
         outcomes, usage = await self._replies(_request_maker(sent_request), keys)
 
-        read_all: _ReadAll[T] = partial(
-            _read_all_in_thread if own_reader else _read_all, read=read
+        read_all: ReadAll[T] = partial(
+            read_all_in_thread if own_reader else read_all_here, read=read
         )
         results = await read_all(outcomes)
         shared.note_read(results)
@@ -292,7 +297,7 @@ class Session:
             usage += await self._repair_all(
                 request_with_schema, keys, outcomes, results, read_all
             )
-        explained = [_explain_error(result, self.model, request) for result in results]
+        explained = [explain_error(result, self.model, request) for result in results]
         return Answers(tuple(explained), usage)
 
     async def _repair_all(
@@ -301,7 +306,7 @@ class Session:
         keys: Sequence[str],
         outcomes: Sequence[Outcome],
         results: list[T | errors.JudgeError],
-        read_all: "_ReadAll[T]",
+        read_all: ReadAll[T],
     ) -> Usage:
         """Ask again for all replies that cannot be used, at once; return the cost.
 
@@ -315,7 +320,7 @@ class Session:
         """
         repair_by_index = {}
         for index, (outcome, result) in enumerate(zip(outcomes, results, strict=True)):
-            if isinstance(result, errors.UnusableReply) and _may_be_repaired(outcome):
+            if isinstance(result, errors.UnusableReply) and may_be_repaired(outcome):
                 repair_by_index[index] = self._repair_reply(
                     request, keys[index], outcome, result, read_all
                 )
@@ -332,12 +337,13 @@ class Session:
         key: str,
         reply: Outcome,
         problem: errors.UnusableReply,
-        read_all: "_ReadAll[T]",
+        read_all: ReadAll[T],
     ) -> tuple[T | errors.JudgeError, Usage]:
         """Ask again for a reply that cannot be used, twice at most.
 
-        A usable reply takes the place of the unusable one in the store. If none comes,
-        the store is told that its reply cannot be used.
+        A usable reply takes the place of the unusable reply in the store. If the new
+        replies are unusable too, the store is told that its reply cannot be used. If a
+        call fails, the store stays as it is.
 
         Args:
             request: The request that brought the reply.
@@ -347,8 +353,8 @@ class Session:
             read_all: Reads several replies; returns an error for an unusable reply.
 
         Returns:
-            What was read of the last reply, or why it cannot be used; and what asking
-            again cost.
+            What was read of the last reply, or why it cannot be used, or the error of
+            the call that failed; and what asking again cost.
         """
         stored_reply = self._reply_store.get(key)
         if stored_reply is not None and stored_reply != reply:
@@ -361,17 +367,23 @@ class Session:
                 break  # the model declines to answer, and would decline again
             outcome, cost = await self._ask_once_more(request, key, problem, n_repairs)
             usage += cost
+            if isinstance(outcome, errors.UnusableReply):
+                # The call brought nothing to read, e.g. a reply without choices.
+                problem = outcome
+                break
+            if isinstance(outcome, errors.JudgeError):
+                # The call failed, e.g. for lack of a connection. That says nothing
+                # about the stored reply: it is not rejected.
+                return outcome, usage
             (result,) = await read_all([outcome])
             if not isinstance(result, errors.UnusableReply):
-                # Without a call of this run, another run made the same repair at the
-                # same time, and has stored this reply.
+                # If this run made no call, another run made the same repair at the same
+                # time, and has stored this reply.
                 is_our_call = cost.calls > 0
-                if isinstance(outcome, Choice) and is_our_call:
+                if is_our_call:
                     self._reply_store.put({key: outcome})
                 return result, usage
             problem = result
-            if not isinstance(outcome, Choice):  # the call itself failed
-                break
         self._reply_store.reject(key)
         return problem, usage
 
@@ -396,7 +408,7 @@ class Session:
         Returns:
             The reply or why there is none; and what it cost, as repairs.
         """
-        repair_request = _request_for_repair(request, problem)
+        repair_request = request_for_repair(request, problem)
         (outcome,), cost = await self._replies(
             _request_maker(repair_request), [f"{key}|repair {n_repairs}"], keep=False
         )
@@ -468,14 +480,17 @@ class Session:
         question_by_key = self._keys_of_typed(state, questions)
         sent_by_key = self._not_stored_nor_in_flight(question_by_key)
         make_request = partial(_request_typed, state, question_by_key)
+        # ``fitted=False``: the request uses no feature that an endpoint may lack. Its
+        # ``n`` is the number of its questions.
         outcomes, usage = await self._replies(
             make_request, list(question_by_key), fitted=False
         )
         if usage.calls and not sent_by_key:
-            # Other runs had sent all questions, but gave up: this run sent them then.
+            # This run waited for the calls of other runs, which gave up. So it made the
+            # call itself, and all questions share the cost.
             sent_by_key = question_by_key
         cost_by_key = _cost_of_each(usage, sent_by_key)
-        # The answer was stored, or came by the call of another run.
+        # of an answer that was stored, or that came by the call of another run
         cost_of_stored = Usage(stored=1, models=usage.models)
         decisions: dict[str, Decision[T]] = {}
         for outcome, (key, question) in zip(
@@ -544,7 +559,8 @@ class Session:
             make_request: Makes the request for the replies under some of the keys.
             keys: The key of each reply in the store.
             keep: Whether replies are taken from the store and kept there.
-            fitted: Whether features that the endpoint lacks are left out.
+            fitted: Whether features that the endpoint lacks, such as a JSON schema, are
+                left out of the request; False sends it unchanged.
 
         Returns:
             For each key a reply or an error, and what all of it cost.
@@ -635,18 +651,20 @@ class Session:
     ) -> Usage:
         """Call the endpoint for the replies under some keys, and fill them in.
 
-        Each reply is kept as soon as it comes. Another run that wants the same reply
-        meanwhile waits for this call.
+        Each reply is kept as soon as it comes. Meanwhile the keys are announced as calls
+        in flight (*flights*): another run that wants the same reply waits for this call.
 
         Args:
             request: The request for all of the replies.
             keys: The keys of the replies, in the order in which they come.
             outcomes: By key, the reply or why there is none. Filled in here.
             keep: Whether the replies are kept in the store.
-            complete: Makes one call for all replies, or several calls. Its arguments
-                are a key by which it remembers the request, the request, and the
-                function that sends one call. It returns the replies, failures and usage
-                of all its calls as one ``ChatReply``.
+            complete: ``Fitting.complete``, or a function of the same form. It is given
+                a key, the request, and ``send``, which sends one call. It calls ``send``
+                once, or several times if the endpoint rejects the request or gives one
+                reply a call. Under the key it remembers a request that was rejected. It
+                returns the replies, failures and usage of all calls in one
+                ``ChatReply``.
 
         Returns:
             What all calls cost.
@@ -654,7 +672,7 @@ class Session:
         shared = self._prepared  # what all runs share on this loop
 
         async def send(request: ChatRequest, first_index: int) -> ChatReply:
-            """Send one call for ``request.n`` replies, from an index of the keys on."""
+            """Send one call for ``request.n`` replies; the first has the given index."""
             keys_wanted = keys[first_index:]
             return await self._send_call(request, keys_wanted, outcomes, keep=keep)
 
@@ -680,17 +698,19 @@ class Session:
 
         Args:
             request: The request; its ``n`` says how many replies it asks for.
-            keys_wanted: The keys of the replies, in the order in which they come. There
-                may be more than the request asks for.
+            keys_wanted: The keys of all missing replies, in the order in which replies
+                come. Keys beyond ``n`` stay without a reply, for a later call.
             outcomes: By key, the reply or why there is none. Replies are filled in.
             keep: Whether the replies are kept in the store.
         """
         # In a run in batches the store answers in place of the endpoint.
         reply = self._reply_store.reply_from_batch(self.model, keys_wanted, request)
         if reply is not None:
+            # Noted for a question that ends without an answer, e.g. by a crash, so that
+            # its cost is counted.
             spending_here().note(reply.usage)
         else:
-            reply = await self._attempts.send(request)  # notes what it spends itself
+            reply = await self._attempts.send(request)  # which notes the cost itself
         choices = _choices_by_key(reply, keys_wanted)
         if keep and choices:
             self._reply_store.put(choices)
@@ -812,131 +832,6 @@ def _choices_by_key(reply: ChatReply, keys: Sequence[str]) -> dict[str, Choice]:
         key: Choice(choice.text, choice.finish, choice.tokens, origin)
         for key, choice in zip(keys, reply.choices, strict=False)
     }
-
-
-_ReadAll = Callable[[Sequence[Outcome]], Awaitable[list[T | errors.JudgeError]]]
-
-
-def _may_be_repaired(outcome: Outcome) -> bool:
-    """Whether to ask again for a reply that cannot be used."""
-    if not isinstance(outcome, Choice):
-        return False  # the call itself failed
-    # Two runs have already asked for it again, without success.
-    is_given_up = outcome.origin.unusable
-    return not is_given_up
-
-
-async def _read_all(
-    outcomes: Sequence[Outcome], read: Callable[[Choice], T]
-) -> list[T | errors.JudgeError]:
-    """Read several replies; return an error for a reply that cannot be used.
-
-    Long replies are read in a thread beside the event loop.
-    """
-    n_characters = sum(
-        len(outcome.text) for outcome in outcomes if isinstance(outcome, Choice)
-    )
-    return await compute_beside_loop(
-        lambda: [_read(outcome, read) for outcome in outcomes], size=n_characters
-    )
-
-
-async def _read_all_in_thread(
-    outcomes: Sequence[Outcome], read: Callable[[Choice], T]
-) -> list[T | errors.JudgeError]:
-    """Read several replies as ``_read_all`` does, in a new thread.
-
-    So a user's reader that never ends holds up nobody.
-    """
-    results = call_in_thread(
-        lambda: [_read(outcome, read) for outcome in outcomes],
-        context=copy_context(),
-        name="ragmetrics reader",
-    )
-    return await asyncio.wrap_future(results)
-
-
-def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeError:
-    if isinstance(outcome, errors.JudgeError):
-        return outcome
-    try:
-        return read(outcome)
-    except errors.UnusableReply as error:
-        return error
-
-
-def _explain_error(
-    result: T | errors.JudgeError, model: ChatModel, request: ChatRequest
-) -> T | errors.JudgeError:
-    """Return a result; an error then names the model, and says what to do.
-
-    Args:
-        result: What was read of a reply, or an error.
-        model: The model that replied.
-        request: The request that was sent.
-    """
-    if isinstance(result, errors.CutOffReply) and request.max_tokens is not None:
-        return errors.CutOffReply(
-            f"{result}. {_advice_on_limit(model, request.max_tokens)}", raw=result.raw
-        )
-    if not isinstance(result, (errors.MalformedReply, errors.ConflictingVerdicts)):
-        return result
-    return type(result)(
-        f"the reply of {model.name} cannot be used: {result}; read it in the results (raw"
-        " reply), and take a model that keeps to a form",
-        raw=result.raw,
-    )
-
-
-def _advice_on_limit(model: ChatModel, limit: int) -> str:
-    """Say what the token limit of a judge is, how to raise it, and what that costs.
-
-    The advice is for a reply that was cut off twice: at the limit, and at the higher
-    limit of the retry.
-
-    Args:
-        model: The judge's model, whose prices are shown if they are known.
-        limit: Most tokens of a reply, at the first call.
-    """
-    limit_tried = limit * _LONGER
-    limit_advised = limit_tried * _LONGER
-    advice = (
-        f"The limit is {limit:,} tokens; {limit_tried:,}, where a reply is asked for"
-        f" again, were not enough either. Raise it by LLMJudge(model,"
-        f" max_tokens={limit_advised})"
-    )
-    prices = model.prices()
-    if prices is None:
-        return f"{advice}; the price of {model.name} is not known"
-    _, price_received = prices  # in dollars, for each token of a prompt and of a reply
-    return (
-        f"{advice}: a reply of {limit_advised:,} tokens costs"
-        f" ${limit_advised * price_received:.4f},"
-        f" one of {limit:,} tokens ${limit * price_received:.4f}"
-    )
-
-
-def _request_for_repair(
-    request: ChatRequest, problem: errors.UnusableReply
-) -> ChatRequest:
-    """Return the request that asks again after an unusable reply.
-
-    - After an empty reply: the same request.
-    - After a reply that was cut off: the same with a higher token limit, if it had any.
-    - Otherwise: the conversation goes on, with the reply and what is wrong with it.
-    """
-    if isinstance(problem, errors.EmptyReply):
-        return request
-    if isinstance(problem, errors.CutOffReply):
-        if request.max_tokens is None:
-            return request
-        return replace(request, max_tokens=request.max_tokens * _LONGER)
-    complaint = (
-        f"Your reply could not be used: {problem}. Reply again with only the JSON"
-        " object."
-    )
-    exchange = (Message("assistant", problem.raw), Message("user", complaint))
-    return replace(request, messages=(*request.messages, *exchange))
 
 
 def _digest(text: str) -> str:

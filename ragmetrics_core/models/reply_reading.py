@@ -1,0 +1,145 @@
+"""Reads the replies of a chat model; says how to ask again for an unusable one.
+
+An error that reaches the user names the model and says what to do.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import copy_context
+from dataclasses import replace
+from typing import TypeVar
+
+from ragmetrics_core.data import errors
+from ragmetrics_core.models.chat import ChatModel, ChatRequest, Choice, Message
+from ragmetrics_core.models.threads import call_in_thread, compute_beside_loop
+
+T = TypeVar("T")
+Outcome = Choice | errors.JudgeError
+
+ReadAll = Callable[[Sequence[Outcome]], Awaitable[list[T | errors.JudgeError]]]
+"""Reads several replies; gives an error for a reply that cannot be used."""
+
+# A reply that was cut off is asked for again with so many times the tokens.
+_LONGER = 4
+
+
+def may_be_repaired(outcome: Outcome) -> bool:
+    """Whether to ask again for a reply that cannot be used."""
+    if not isinstance(outcome, Choice):
+        return False  # the call itself failed
+    # Two runs have already asked for it again, without success.
+    is_given_up = outcome.origin.unusable
+    return not is_given_up
+
+
+async def read_all_here(
+    outcomes: Sequence[Outcome], read: Callable[[Choice], T]
+) -> list[T | errors.JudgeError]:
+    """Read several replies; return an error for a reply that cannot be used.
+
+    Long replies are read in a thread beside the event loop.
+    """
+    n_characters = sum(
+        len(outcome.text) for outcome in outcomes if isinstance(outcome, Choice)
+    )
+    return await compute_beside_loop(
+        lambda: [_read(outcome, read) for outcome in outcomes], size=n_characters
+    )
+
+
+async def read_all_in_thread(
+    outcomes: Sequence[Outcome], read: Callable[[Choice], T]
+) -> list[T | errors.JudgeError]:
+    """Read several replies as ``read_all_here`` does, in a new thread.
+
+    So a user's reader that never ends holds up nobody.
+    """
+    results = call_in_thread(
+        lambda: [_read(outcome, read) for outcome in outcomes],
+        context=copy_context(),
+        name="ragmetrics reader",
+    )
+    return await asyncio.wrap_future(results)
+
+
+def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeError:
+    if isinstance(outcome, errors.JudgeError):
+        return outcome
+    try:
+        return read(outcome)
+    except errors.UnusableReply as error:
+        return error
+
+
+def explain_error(
+    result: T | errors.JudgeError, model: ChatModel, request: ChatRequest
+) -> T | errors.JudgeError:
+    """Return a result; an error then names the model, and says what to do.
+
+    Args:
+        result: What was read of a reply, or an error.
+        model: The model that replied.
+        request: The request that was sent.
+    """
+    if isinstance(result, errors.CutOffReply) and request.max_tokens is not None:
+        return errors.CutOffReply(
+            f"{result}. {_advice_on_limit(model, request.max_tokens)}", raw=result.raw
+        )
+    if not isinstance(result, (errors.MalformedReply, errors.ConflictingVerdicts)):
+        return result
+    return type(result)(
+        f"the reply of {model.name} cannot be used: {result}; read it in the results (raw"
+        " reply), and take a model that keeps to a form",
+        raw=result.raw,
+    )
+
+
+def _advice_on_limit(model: ChatModel, limit: int) -> str:
+    """Say what the token limit of a judge is, how to raise it, and what that costs.
+
+    The advice is for a reply that was cut off twice: at the limit, and at the higher
+    limit of the retry.
+
+    Args:
+        model: The judge's model, whose prices are shown if they are known.
+        limit: Most tokens of a reply, at the first call.
+    """
+    limit_tried = limit * _LONGER
+    limit_advised = limit_tried * _LONGER
+    advice = (
+        f"The limit is {limit:,} tokens; {limit_tried:,}, where a reply is asked for"
+        f" again, were not enough either. Raise it by LLMJudge(model,"
+        f" max_tokens={limit_advised})"
+    )
+    prices = model.prices()
+    if prices is None:
+        return f"{advice}; the price of {model.name} is not known"
+    _, price_received = prices  # in dollars, for each token of a prompt and of a reply
+    return (
+        f"{advice}: a reply of {limit_advised:,} tokens costs"
+        f" ${limit_advised * price_received:.4f},"
+        f" one of {limit:,} tokens ${limit * price_received:.4f}"
+    )
+
+
+def request_for_repair(
+    request: ChatRequest, problem: errors.UnusableReply
+) -> ChatRequest:
+    """Return the request that asks again after an unusable reply.
+
+    - After an empty reply: the same request.
+    - After a reply that was cut off: the same with a higher token limit, if it had any.
+    - Otherwise: the conversation goes on, with the reply and what is wrong with it.
+    """
+    if isinstance(problem, errors.EmptyReply):
+        return request
+    if isinstance(problem, errors.CutOffReply):
+        if request.max_tokens is None:
+            return request
+        return replace(request, max_tokens=request.max_tokens * _LONGER)
+    complaint = (
+        f"Your reply could not be used: {problem}. Reply again with only the JSON"
+        " object."
+    )
+    exchange = (Message("assistant", problem.raw), Message("user", complaint))
+    return replace(request, messages=(*request.messages, *exchange))
