@@ -90,7 +90,7 @@ class ByHand:
         """Take a result as a run does."""
         result: SampleResult = future.result(0)
         self.rows.take()
-        del self.rows.results_not_taken[result.index]
+        del self.rows.results_not_handed_on[result.index]
         self.n_taken += 1
         return result
 
@@ -166,7 +166,7 @@ def test_rows_are_given_in_order_and_as_many_go_on_as_there_is_room_for(
             until_done(future)
             given_rows.append(rows.take(future).index)
     assert given_rows == list(range(rows.n_started))
-    assert rows.rows.results_not_taken == {}
+    assert rows.rows.results_not_handed_on == {}
     assert rows.n_started == min(count, last_before_over + 1)
 
 
@@ -206,7 +206,7 @@ def test_an_interrupt_gives_what_is_done_or_was_paid_in_input_order() -> None:
     assert time.monotonic() - began >= 1.5, "what is in flight has time to end"
     assert [result.index for result in results] == [0, 1, 3, 4]
     assert results[2].unfinished == Usage(calls=1)
-    assert rows.rows.results_not_taken == {}
+    assert rows.rows.results_not_handed_on == {}
     rows.rows.cancel()
     assert rows.open == []
     assert rows.judging.left == [5]

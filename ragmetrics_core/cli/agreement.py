@@ -166,10 +166,11 @@ def _draw(options: argparse.Namespace) -> int:
 
 
 def _agreement(options: argparse.Namespace) -> int:
-    """Print how well a judge agrees with people, and what else the options ask for.
+    """Print how well a judge agrees with people.
 
-    That is how it compares with another judge (the rival, ``--against``), the mean that
-    people would give, and a threshold with a certified precision.
+    The options may ask for more: a comparison with another judge (the rival,
+    ``--against``), the mean that people would give, and a threshold with a certified
+    precision.
 
     Returns:
         The exit code, 0.
@@ -190,8 +191,9 @@ def _agreement(options: argparse.Namespace) -> int:
     lines += _lines_on_figures(figures)
     lines += _lines_on_calibration_curve(clusters)
     if rival is not None:
-        judges = ", ".join(rival.run.judges) or "the other judge"
-        lines.append(f"Minus {judges}, on the same rows:")
+        rival_names = ", ".join(rival.run.judges) or "the other judge"
+        # Each figure below is the judge's minus the rival's.
+        lines.append(f"Minus {rival_names}, on the same rows:")
         lines += lines_on_rival(clusters, options.threshold, options.draws)
     lines += _lines_on_labels_of_people(report, metric, labels, options)
     show("\n".join(lines))
@@ -266,8 +268,9 @@ def lines_on_rival(
     one says yes and the other no.
 
     Args:
-        groups: Rows with both judges' scores and people's label, in groups that are not
-            independent.
+        groups: Rows with both judges' scores and people's label. The rows of one group
+            depend on each other, e.g. because they are about one document; different
+            groups are independent.
         threshold: A score from here on is a yes.
         draws: How many resamples the intervals rest on.
     """

@@ -247,6 +247,8 @@ def _make_card(
 ) -> list[str]:
     """Measure a judge, write its card to the files that were named, and sum it up.
 
+    A dry run writes no file.
+
     Args:
         options: What was typed.
         judge: The judge.
@@ -254,7 +256,8 @@ def _make_card(
         ask: Asks the judge; in a dry run it only counts.
 
     Returns:
-        Lines with the figures over all sources, and the files that were written.
+        Lines with the figures over all sources, and with the files that the card is
+        written to, or would be without ``--dry-run``.
     """
     draws = 0 if options.dry_run else options.draws
     metrics = _metrics_asking(samples, options)
@@ -453,7 +456,9 @@ def _error_without_probabilities(metric: str) -> SettingError:
 def _samples_with_probabilities(
     options: argparse.Namespace, samples: LabelledSamples, ask: Ask
 ) -> list[LabelledSample]:
-    """Have a judge score samples; return the samples with verdicts.
+    """Have a judge score samples; return the samples that got a score.
+
+    A band, the range of scores in which the judge is unsure, is then chosen by them.
 
     The first sample is judged alone. It shows whether the judge gives probabilities;
     without them, the other samples would be paid for in vain.
@@ -468,8 +473,8 @@ def _samples_with_probabilities(
             if not sample.verdicts:
                 continue
             scored_samples.append(sample)
-            # Only a judge that gives a probability states a verdict beside its score;
-            # it is None for others.
+            # A judge that gives a probability also states a verdict (yes or no). Where
+            # no probability was given, ``row.verdict`` is None.
             lacks_probability = any(row.verdict is None for row in sample.verdicts)
             if lacks_probability and not options.dry_run:
                 raise _error_without_probabilities(metric.name)

@@ -94,7 +94,7 @@ def _compare(options: argparse.Namespace) -> int:
     """
     # Refuses options on gates where no gate is held, and fills in their defaults.
     shared.settle_gates(
-        options, "--fail-on-regression", holds_gate=options.fail_on_regression
+        options, "--fail-on-regression", has_gate=options.fail_on_regression
     )
     comparison = _make_comparison(options)
     decisions: Sequence[Decision] = ()

@@ -217,20 +217,21 @@ def _add_building(parser: argparse.ArgumentParser, settings: type[Settings]) -> 
 def _discrete(options: argparse.Namespace) -> int:
     """Build a set whose labels are yes and no, and write it.
 
-    The questions with golden answers are those of ``--pairs``; without it a model
-    writes them. With ``--dry-run`` the model's calls are only counted.
+    It is made of documents, and of pairs of a question and its golden answer. The pairs
+    are those of ``--pairs``; without it a model writes them. With ``--dry-run`` the
+    model's calls are only counted.
 
     Returns:
         The exit code, 0.
     """
-    where, documents, source = _read_corpus(options)
+    value_by_field, documents, source = _read_corpus(options)  # fields of ``--where``
     settings = shared.settings_from(options, DiscreteSettings)
     retriever = None
     if settings.retriever != "bm25":
         retriever = import_retriever(settings.retriever)
     maker = None
     if options.pairs:
-        pairs = load_pairs(options.pairs, where=where)
+        pairs = load_pairs(options.pairs, where=value_by_field)
         if options.dry_run:
             show("no calls: questions, answers and documents are there")
             return 0
@@ -336,10 +337,14 @@ def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -
 def _lines_on_continuous(dataset: ContinuousSet, *, n_wanted: int) -> list[str]:
     """Return lines on the calls that a continuous set took, and how sound its labels are.
 
-    There are two labels for each answer. One is worked out from a matrix, which says
-    which context covers which fact. The other comes from the tags by which the model
-    that wrote the answer said which context each sentence is from. The lines say how
-    far both agree.
+    A point is an answer with some of the contexts. Its label is the share of the answer
+    that these contexts cover. There are two labels for each point:
+
+    - from a matrix, which says which context covers which fact of the answer;
+    - from tags: the model that wrote the answer tagged each sentence with the context
+      that it is from.
+
+    The lines say how far both labels agree.
 
     Args:
         dataset: The set.

@@ -55,7 +55,7 @@ _LIMITS = "a cap that is reached ends the run with what is done until then"
 # The options that are settings of ``UntilDecided``.
 _UNTIL = ("alpha", "seed", "max_samples", "against", "margin")
 # The sentence on a gate in a dry run.
-_NOT_HELD = "{}: a dry run judges nothing."
+_UNDECIDED = "{}: a dry run judges nothing."
 
 
 def add_to(commands: Any) -> None:
@@ -221,8 +221,12 @@ class _Plan:
         return {gate.by for gate in self.gates if gate.by}
 
     @property
-    def how_gates_are_held(self) -> dict[str, Any]:
-        """What a threshold is held against, and how many rows must be scored."""
+    def settings_of_gates(self) -> dict[str, Any]:
+        """The settings by which a gate is decided.
+
+        ``on`` says which figure is compared with the threshold, and ``min_scored`` how
+        many rows must be scored.
+        """
         return {"on": self.options.gate, "min_scored": self.options.min_scored}
 
 
@@ -268,8 +272,9 @@ def _run(options: argparse.Namespace) -> int:
     Returns:
         The exit code.
     """
-    holds_gate = bool(options.fail_under or options.against)
-    shared.settle_gates(options, "--fail-under", holds_gate=holds_gate)
+    has_gate = bool(options.fail_under or options.against)
+    # Options about gates get their defaults; without a gate they are refused.
+    shared.settle_gates(options, "--fail-under", has_gate=has_gate)
     if options.progress is False:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     plan = _make_plan(options)
@@ -280,10 +285,12 @@ def _run(options: argparse.Namespace) -> int:
     budget = Budget(shared.settings_from(options, Limits))
     measured = _measure(plan, budget)
     while measured.run.waiting:  # batches have not answered yet
-        # True where the batches have ended (with --wait this waits for them), or where
-        # so few questions are left that they are asked live.
-        must_run_again = measured.run.runs_again(wait=options.wait)
-        if not must_run_again:
+        # True where this has waited until the batches ended, or where so few questions
+        # are left that the next pass asks them live.
+        needs_another_pass = measured.run.needs_another_pass(
+            wait_for_batches=options.wait
+        )
+        if not needs_another_pass:
             show(measured.run.stopped)
             return _WAITS_FOR_BATCHES
         plan = _make_plan(options)  # a new plan reads the files from their start
@@ -317,8 +324,8 @@ def _dry_run(plan: _Plan) -> int:
     """Print how many calls a run would take; nothing is asked and no gate is decided.
 
     Returns:
-        The exit code of undecided gates. If no metric applies to any sample, the reason
-        is printed, and the exit code is 2.
+        The exit code of undecided gates. If there is no sample, or no metric applies to
+        any sample, the reason is printed, and the exit code is 2.
     """
     # This also reads all samples, and notes the keys of their metadata.
     counted = estimate(plan.source, plan.metrics, plan.judge)
@@ -326,13 +333,13 @@ def _dry_run(plan: _Plan) -> int:
     plan.source.keys.check()
     undecided = [
         Decision(
-            metric=gate.metric, outcome="undecided", sentence=_NOT_HELD.format(gate)
+            metric=gate.metric, outcome="undecided", sentence=_UNDECIDED.format(gate)
         )
         for gate in plan.gates
     ]
-    # For each gate, how many rows it would take to decide it; unknown without samples.
+    # For each gate, how many rows must be scored to decide it; unknown without samples.
     gates_to_plan = plan.gates if counted.samples else ()
-    stopping_rule = plan.until or UntilDecided(**plan.how_gates_are_held)
+    stopping_rule = plan.until or UntilDecided(**plan.settings_of_gates)
     lines_on_rows_needed = needed(counted, gates_to_plan, stopping_rule)
     text = counted.text(live=plan.options.max_live)
     show("\n".join([text, *lines_on_rows_needed, *map(str, undecided)]))
@@ -347,8 +354,9 @@ def _dry_run(plan: _Plan) -> int:
 def _measure(plan: _Plan, budget: Budget) -> _Measured:
     """Judge and count the samples until all are done, or the run is ended.
 
-    Results are written to ``--out`` as they come. If an interrupt or an error ends the
-    run, ``--out`` stays as it was, and a line says in which file the results are.
+    Results are written as they come to a file beside ``--out``, which takes the place
+    of ``--out`` at the end. If an interrupt or an error ends the run before,
+    ``--out`` stays as it was, and a line names the file with the results.
 
     Args:
         plan: What the run needs.
@@ -403,7 +411,8 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
     # it needs their number. (The decider ends it; other runs have none.)
     must_count = run.decider is not None
     rows = plan.source.count_samples(always=must_count)
-    # Not "" if the files hold results of a run that had not judged all of its samples.
+    # Where the files hold results of a run that ended early, this says why it ended:
+    # the rows here are then only a part of its samples. Else it is "".
     run.why_part = plan.source.why_part
     results = stream(run, rows, progress=plan.options.progress, columns={})
     try:
@@ -414,7 +423,8 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
     except KeyboardInterrupt:
         for result in run.interrupt():
             measured.take(result, writer)
-    if writer is not None and not run.waiting:
+    has_unanswered_batches = bool(run.waiting)
+    if writer is not None and not has_unanswered_batches:
         writer.close(_facts(plan, run))
 
 
@@ -459,7 +469,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     decisions: Sequence[Decision] = facts.decisions
     if not decisions:
         decisions = [
-            decide(gate, summary, **plan.how_gates_are_held) for gate in plan.gates
+            decide(gate, summary, **plan.settings_of_gates) for gate in plan.gates
         ]
     shown_summary = _only_metrics_that_apply(summary, options)
     exit_code = _exit_code(plan, run, summary, decisions)

@@ -286,9 +286,9 @@ def add_settings(
     Args:
         parser: A parser, or a group of it, to which the options are added.
         settings: The class, whose fields are the settings.
-        only: Names of the settings to add; () for all. These options are None if they
-            are not typed, so that the command can tell. All others have the setting's
-            default.
+        only: Names of the settings to add; () for all. With names, an option that is
+            not typed is None, so that the command can tell. With (), it has the
+            setting's default.
         about: Words before the help of each option, except of flags.
     """
     for name in only or settings.model_fields:
@@ -472,30 +472,30 @@ def add_undecided(parser: Any) -> None:
     add(parser, "--undecided", help_text, choices=("exit3", "pass", "fail"))
 
 
-_HOW_GATES_ARE_HELD = {
+_DEFAULTS_OF_GATES = {
     "gate": "interval",
     "min_scored": MIN_SCORED,
     "undecided": "exit3",
 }
 
 
-def settle_gates(options: argparse.Namespace, option: str, *, holds_gate: bool) -> None:
-    """Give the options on how gates are held their defaults, where they were not typed.
+def settle_gates(options: argparse.Namespace, option: str, *, has_gate: bool) -> None:
+    """Give the options on how gates are decided their defaults, if they are not typed.
 
     Args:
         options: What was typed. It is changed.
-        option: The option that makes the command hold a gate, for the message.
-        holds_gate: Whether the command holds a gate.
+        option: The option that gives the command a gate, for the message.
+        has_gate: Whether the command has a gate to decide.
 
     Raises:
         SettingError: If such an option was typed, but no gate is held.
     """
-    for name, default in _HOW_GATES_ARE_HELD.items():
+    for name, default in _DEFAULTS_OF_GATES.items():
         if name not in options:
             continue
         if getattr(options, name) is None:
             setattr(options, name, default)
-        elif not holds_gate:
+        elif not has_gate:
             raise SettingError(
                 f"--{name.replace('_', '-')} belongs to {option}, and no gate is held:"
                 f" give {option}, or leave it out"

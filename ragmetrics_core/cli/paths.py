@@ -62,8 +62,10 @@ def check_paths(options: argparse.Namespace) -> None:
             uses = _uses_of_output(name, path, endings)
             _refuse_if_used(path, uses, use_by_key)
             use_by_key |= {key: use.option for key, use in uses.items()}
+            # A store is opened in place. Any other output is first written to a file
+            # beside it, so that its folder must take a new file.
             if name not in _OPENED_IN_PLACE:
-                _check_place(f"{_option(name)} {path}", path, options)
+                _refuse_unfit_output(f"{_option(name)} {path}", path, options)
     _refuse_job_summary_if_used(options, use_by_key)
     _refuse_to_overwrite(options)
 
@@ -261,7 +263,9 @@ def _keys(path: Path) -> set[Hashable]:
     return keys
 
 
-def _check_place(argument: str, path: Path, options: argparse.Namespace) -> None:
+def _refuse_unfit_output(
+    argument: str, path: Path, options: argparse.Namespace
+) -> None:
     """Refuse an output that cannot be written, or that the next run would read.
 
     Args:

@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace) -> int:
     Returns:
         The exit code, which says what the gates decide.
     """
-    shared.settle_gates(options, "--fail-under", holds_gate=bool(options.fail_under))
+    shared.settle_gates(options, "--fail-under", has_gate=bool(options.fail_under))
     check_page(options.html)
     reports = [results_at(path) for path in options.files]
     report = _report(reports, options)

@@ -121,11 +121,12 @@ def _batch(options: argparse.Namespace) -> int:
         show(f"{path}: no batch is on its way")
         return 0
     with closing(ParkingStore(SqliteStore(path), _services(options))) as parking:
-        looking = parking.look_at_batches(
+        look_at_batches = parking.look_at_batches(
             collect=options.action == "collect", cancel=options.action == "cancel"
         )
-        state_by_batch = run(looking)  # waits for what the coroutine returns
-        # batches of providers whose address no option names
+        state_by_batch = run(look_at_batches)  # runs the coroutine to its end
+        # Batches that were sent to another address than the one that the options name:
+        # nothing is asked there, as its key is not known here.
         addresses_not_asked = list(parking.address_by_foreign_batch.values())
     lines = [_batch_line(state) for state in state_by_batch.values()]
     lines += [

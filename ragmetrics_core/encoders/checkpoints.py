@@ -325,9 +325,6 @@ def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
     Raises:
         SettingError: If the tokenizer does not know the word, or splits its letters.
     """
-    # T5's tokenizer, for example, makes one token of "1", but two of "0": a mark for the
-    # beginning of a word, which has no text, and the digit. Then the mark stands for
-    # "0". The caller refuses two words that have the same first token.
     token_ids: list[int] = tokenizer(word, add_special_tokens=False).input_ids
     if not token_ids or tokenizer.unk_token_id in token_ids:
         raise SettingError(
@@ -335,6 +332,10 @@ def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
             " that the model replies"
         )
     first_text: str = tokenizer.decode(token_ids[:1]).strip()
+    # A first token without text only marks the beginning of a word. T5's tokenizer, for
+    # example, makes one token of "1", but of "0" the mark and the digit. The mark may
+    # then stand for the word "0": the caller refuses two words with one first token. A
+    # first token with some of the letters may not stand for the word.
     if len(token_ids) > 1 and first_text:
         advice = "give the words that the model replies"
         if word.startswith(first_text):

@@ -360,6 +360,8 @@ class EncoderJudge(Judge):
         Returns:
             The probabilities in the order of the claims, and the number of windows.
         """
+        # A token classifier reads an answer as a whole. Claims are no sentences of one
+        # answer, so that it reads each claim alone.
         if self.kind == "tokens":
             return self._probabilities_claim_by_claim(premise, claims)
         windows = self.windows(premise, claims)

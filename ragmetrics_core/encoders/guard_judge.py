@@ -251,9 +251,9 @@ class GuardJudge(ModelJudge):
     ) -> tuple[GuardVerdict | JudgeError, Usage]:
         """Send a request with undivided documents; return verdict or error, and cost."""
         await session.prepare()
-        # This goes by what the model is stated to lack, not by what the session learns
-        # of its endpoint: a reply is stored under a digest of its request, and would not
-        # be found again under a changed one.
+        # A reply is stored under a digest of its request, so that the request must be
+        # the same in every run. That is why it depends on the stated capabilities, and
+        # not on what the session finds out about the endpoint.
         lacks_logprobs = self.model.capabilities().logprobs is False
         chat_request = ChatRequest(
             (Message("user", request.to_json()),),
@@ -264,6 +264,7 @@ class GuardJudge(ModelJudge):
             chat_request, partial(read_verdict, self.model.form)
         )
         (outcome,) = answers.outcomes
+        # The session has asked again already, with four times the tokens.
         if isinstance(outcome, CutOffReply):
             outcome = CutOffReply(
                 f"the reply of {self.name} ends before its verdict, also with"
@@ -272,6 +273,7 @@ class GuardJudge(ModelJudge):
                 raw=outcome.raw,
             )
         if isinstance(outcome, JudgeError):
+            # Without a traceback: it would keep the texts of the frames in memory.
             return outcome.with_traceback(None), answers.usage
         return outcome, answers.usage
 
@@ -348,11 +350,15 @@ def _best(outcomes: Sequence[GuardVerdict | JudgeError]) -> GuardVerdict | Judge
 
 
 def read_verdict(form: GuardForm, choice: Choice) -> GuardVerdict:
-    """Read a guard's reply: its word, and how probable the word was.
+    """Read a guard's reply: its verdict, and how probable the favourable word was.
 
-    The probability is read from the tokens. It is None where the tokens do not hold it,
-    and where the guard reasoned first: the word then follows from the reasoning, and its
-    probability means nothing.
+    The probability is read from the tokens of the reply. The verdict is favourable if
+    it is above 0.5. In two cases the probability is None, and the word that the guard
+    wrote gives the verdict:
+
+    - The tokens do not hold the probability.
+    - The guard reasoned first. The word then follows from the reasoning, and its
+      probability means nothing.
 
     Args:
         form: How this family of guards replies, and which of its words is favourable.
@@ -370,7 +376,8 @@ def read_verdict(form: GuardForm, choice: Choice) -> GuardVerdict:
     weight = weights[0] if weights else None
     if weight is None:
         return GuardVerdict(holds, None)
-    # The more probable word counts, even if the model wrote the other one.
+    # ``weight.p`` is the probability of the favourable word. The more probable word
+    # counts, even if the guard wrote the other one.
     return GuardVerdict(weight.p > 0.5, weight.p)
 
 

@@ -110,9 +110,10 @@ class LocalDecisionModel(DecisionModel):
         folder = folder_of(model, revision)
         self._pipeline = _pipeline(folder, device)
         self._window = _window(model, self._pipeline, window)
-        # The tokenizer would warn of texts that are never given to the model.
+        # Silences the tokenizer's warning of long texts: a text that is longer than the
+        # window is refused, and never given to the model.
         self._pipeline.tokenizer.model_max_length = sys.maxsize
-        # digits that name the weights and what changes the model's answers
+        # the commit of the model in the cache, else a digest of weights and settings
         self._commit = _commit_with_settings(folder)
         self.name = f"{LOCAL}{name_of(model)}"
         self.cache_key = f"{LOCAL}{self._commit}|{self._window}"

@@ -91,7 +91,9 @@ def _counting_judge(judge: Judge, *, high: bool) -> CountingJudge:
         return CountingDecisions(judge.model, high=high)
     if isinstance(judge, ModelJudge) and isinstance(judge.model, GuardModel):
         return CountingGuards(judge, high=high)
-    # Nobody knows what a judge of a user's own sends: its questions are counted.
+    # A judge of a user's own that names no models: nobody knows what it sends, so that
+    # its questions are counted. A judge that is free, or has a session of its own,
+    # "counts by itself": with no models, ``CountingJudge`` counts nothing for it.
     if not judge.models and not counts_by_itself(judge):
         return CountingQuestions()
     return CountingJudge(judge.models, high=high)
@@ -222,7 +224,8 @@ class CountingJudge(Judge):
         if question.first_poll is None:  # it is not polled in rounds
             return (reply_of_most,) * question.polls
         # Rounds of polls stop as soon as enough replies agree. With alternating replies
-        # they never do, so that all rounds are counted.
+        # they never agree, so that all rounds are counted. Polls 0, 2, 4 … get
+        # ``reply_of_most``: of an odd number of polls it has the majority.
         polls = range(question.first_poll, question.first_poll + question.polls)
         return tuple(reply_of_fewest if poll % 2 else reply_of_most for poll in polls)
 
@@ -236,7 +239,8 @@ class CountingJudge(Judge):
 
         Args:
             question: The question.
-            replies: Its example replies; empty if it names none.
+            replies: Its example replies, one for each poll; empty if it names none. The
+                length of the first is taken for all.
             model: What the model can do, and its prices.
         """
         n_replies, n_calls = self._replies_and_calls(question, model.capabilities)
@@ -281,11 +285,14 @@ class CountingJudge(Judge):
             n_polls = question.polls
             return n_polls, 1 if replies_share_call else n_polls
         n_polls = question.weigh.fallback_polls
-        if self._supposed(capabilities.logprobs) or n_polls < 2:
+        if self._supposed(capabilities.logprobs):
+            return 1, 1
+        if n_polls < 2:  # the first reply, without log-probabilities, is the only poll
             return 1, 1
         if capabilities.logprobs is None:
-            # One call tries for log-probabilities, and brings the first poll's reply.
-            # The other polls follow, in a second call where they share one.
+            # Only the upper bound comes here: it supposes that the model lacks them, but
+            # the run does not know that, and tries. This call brings the first poll's
+            # reply. The other polls follow, in a second call where they share one.
             return n_polls, 2 if replies_share_call else n_polls
         return n_polls, 1 if replies_share_call else n_polls
 
@@ -379,15 +386,16 @@ class CountingDecisions(CountingJudge):
         self._questions_by_group: dict[int, set[int]] = {}
 
     def count(self, question: Question[R]) -> Answer[R]:
-        """Count the typed questions that stand for a question; answer by its example.
+        """Count the typed questions that are sent for a question; answer by its example.
 
-        A question whose reply is known without asking counts nothing.
+        Typed questions of one group count as one request. For the lower bound a group
+        is all questions about equal texts; for the upper bound it is the typed questions
+        of this question alone. A question whose reply is known without asking counts
+        nothing.
         """
         form = typed_form(question)
         if form.reply is not None:
             return Answer(form.reply)
-        # Typed questions of one group share requests. For the lower bound a group is
-        # all questions about equal texts; for the upper bound, those of this question.
         if self._is_upper_bound:
             group = hash((form.state, form.typed_jsons))
         else:

@@ -261,13 +261,16 @@ class _RowsCounted:
                 self.reasons.setdefault(metric.name, gap.reason)
                 continue
             self.applied.add(metric.name)
-            if metric.in_thread:
-                # A function of the sample asks nothing, and is not called here.
+            # A metric that is a plain function of the sample asks nothing. It may compute
+            # for long, so that a dry run does not call it.
+            is_plain_function = metric.in_thread
+            if is_plain_function:
                 continue
             lower, upper = counters_by_metric[metric.name]
             lower.carry_out(metric, row)
-            # A question that one judge of a cascade does not support makes the metric
-            # fail. Only the upper bound asks both judges of a cascade, so it decides.
+            # A judge may not support a question: the metric then fails. The refusals
+            # are taken from the upper bound, because with a cascade only the upper bound
+            # asks both of its judges.
             refusal = upper.carry_out(metric, row)
             if refusal is not None:
                 self._count_failure(metric.name, refusal)
@@ -304,6 +307,8 @@ def estimate(
         for name, metric_judge in judge_by_metric.items()
     }
     rows = iter(samples)
+    # Some metrics compare a sample with others. As in a run, they are prepared with the
+    # first rows (``POOL`` is their number).
     first_rows = list(islice(rows, POOL))
     ready_metrics = _prepare_metrics(metrics, judge_by_metric, first_rows)
     rows_counted = _RowsCounted()

@@ -81,8 +81,8 @@ def evaluate(
         until: ``"decided"``, or its settings. Rows are then judged in a drawn order
             until the gates are decided. What has started by then is finished and
             included. Iterators are taken in their own order, which must be random.
-        gates: With ``until``, means to reach, e.g. ``["adherence=0.8"]``; see
-            ``report.decisions``.
+        gates: With ``until``, the mean scores that metrics are to reach, e.g.
+            ``["adherence=0.8"]``; see ``report.decisions``.
         progress: True or False; None shows a bar on a terminal and logs elsewhere; a
             callable gets the progress.
         batch: Ask in batches, which services such as OpenAI's answer within a day at
@@ -119,7 +119,7 @@ def evaluate(
     column_by_field = columns_by_field(columns, beside=evaluate.__annotations__)
     budget = Budget(limits)
     # A usual run goes through the samples once. A run in batches goes through them again
-    # when it has waited for its batches, and when few requests are left to ask live.
+    # until all is answered; without "wait" it ends as soon as batches are submitted.
     while True:
         run = Run(
             metrics,
@@ -132,9 +132,10 @@ def evaluate(
             batch=bool(batch),
         )
         results = list(stream(run, samples, progress=progress, columns=column_by_field))
-        if not run.runs_again(wait=batch == "wait"):
+        if not run.needs_another_pass(wait_for_batches=batch == "wait"):
             break
-    return report_of(run, results, asked=metrics is not None)
+    has_named_metrics = metrics is not None
+    return report_of(run, results, asked=has_named_metrics)
 
 
 async def aevaluate(

@@ -32,12 +32,12 @@ class RowsInFlight:
     Rows may end in any order. So a row that does not end keeps no other from being
     judged, up to ``AHEAD`` rows behind it.
 
-    A row has two states besides: it is *finished* once it is judged, and *taken* once
-    the run has got its result.
+    A row is *finished* once it is judged. It is *taken* once the run has looked at its
+    result, in input order. Only then is the result handed on to the caller of the run.
 
     Attributes:
-        results_not_taken: The results of finished rows that the run has not handed to
-            its caller yet, by the row's index in the input. After an interrupt they
+        results_not_handed_on: The results of finished rows that the caller of the run
+            has not got yet, by the row's index in the input. After an interrupt they
             are still given.
     """
 
@@ -48,13 +48,15 @@ class RowsInFlight:
             judging: Judges a row.
             window: Most rows that are judged at a time.
         """
-        self.results_not_taken: dict[int, SampleResult] = {}
+        # By index in the input: a result is put in when its row is finished, and removed
+        # when the run hands it to its caller.
+        self.results_not_handed_on: dict[int, SampleResult] = {}
         self._judging = judging
         self._most_judged = window
         # The tasks that judge rows now; an interrupt waits for them.
         self._tasks: set[asyncio.Task[Any]] = set()
-        # One future for each row that has started and is not taken, in input order,
-        # finished or not. It gives the row's result.
+        # One future for each row, in input order, from its start until the run takes its
+        # result. The row may be finished or not; its future gives the result.
         self._futures_not_taken: deque[Future[SampleResult]] = deque()
         # The futures of rows that are not finished.
         self._futures_unfinished: set[Future[SampleResult]] = set()
@@ -84,7 +86,7 @@ class RowsInFlight:
             result = await self._judging.judge(index, row, metrics)
         finally:
             self._tasks.discard(task)
-        self.results_not_taken[index] = result
+        self.results_not_handed_on[index] = result
         return result
 
     def _note_end(self, future: Future[SampleResult]) -> None:
@@ -157,8 +159,8 @@ class RowsInFlight:
         """
         with suppress(TimeoutError):
             submit(self._end_tasks()).result(timeout=2 * _SECONDS_TO_END)
-        for index in sorted(self.results_not_taken):
-            result = self.results_not_taken.pop(index)
+        for index in sorted(self.results_not_handed_on):
+            result = self.results_not_handed_on.pop(index)
             # Without any of these, all metrics were cut off before they spent anything.
             if result.results or result.unfinished or result.problem:
                 yield result

@@ -252,7 +252,7 @@ class Run:
         self._note_part(samples)
         rows = warn_of_doubles(iterate_samples(samples, columns, on_further=on_further))
         numbered_rows = self._rows_in_order(rows, is_listed=isinstance(samples, Sized))
-        self.rows.results_not_taken.clear()
+        self.rows.results_not_handed_on.clear()
         # Some metrics compare a sample with others: they are given the first samples.
         first_rows = list(islice(numbered_rows, POOL))
         first_samples = [row for _, row in first_rows if isinstance(row, Sample)]
@@ -318,7 +318,7 @@ class Run:
     def take(self, result: SampleResult) -> SampleResult:
         """Count the next row as taken, and let its result decide the gates of the run.
 
-        Returns the result. It stays in ``rows.results_not_taken`` until the caller
+        Returns the result. It stays in ``rows.results_not_handed_on`` until the caller
         removes it there.
 
         Raises:
@@ -365,18 +365,21 @@ class Run:
             async with self._budget.in_time():
                 await work
 
-    def runs_again(self, *, wait: bool) -> bool:
+    def needs_another_pass(self, *, wait_for_batches: bool) -> bool:
         """Whether a run in batches must go through its samples once more.
 
-        It must if few requests are left, which are then asked live. With ``wait`` this
-        waits until the batches that were submitted have ended. The run must then take
-        in their replies.
+        - All is answered: False.
+        - Few requests are left: True. The next pass asks them live.
+        - Else with ``wait_for_batches``: this waits until the batches have ended, and
+          returns True. The next pass takes in their replies. It returns False if the
+          deadline comes first.
+        - Else False: the same call goes on later.
         """
         if self.parking is None or not self.waiting:
             return False
         if self.parking.asks_live_next:
             return True
-        return wait and wait_for(self.parking.wait())
+        return wait_for_batches and wait_for(self.parking.wait())
 
     def start_one_sample(self, index: int, sample: Sample) -> Future[SampleResult]:
         """Start judging the next sample of an endless stream.
@@ -481,23 +484,27 @@ def stream(
         run: The run, which begins here.
         samples: What holds the samples.
         progress: How the progress is shown.
-        columns: By field of the sample, where rows have it.
+        columns: For rows, by field of the sample: the column that holds it, or a
+            function that returns it.
     """
     with Display(total=None, show=progress) as display:
         futures = run.start_rows(samples, columns, on_further=display.expect_further)
         display.expect(_number_of_rows(samples))
         try:
+            # ``parking`` keeps the requests of a run in batches until they are submitted.
             if run.parking is not None:
                 wait_for(run.do_in_time(run.parking.look_at_batches()))
             for future in futures:
                 next_result: SampleResult | None = future.result()
-                if next_result is None:  # a later row is done: one more may start
+                # None is no result: a later row has ended. Going on lets the generator
+                # ``futures`` start one more row.
+                if next_result is None:
                     continue
                 result = display.add(run.take(next_result))
                 index = result.index
                 # Removed by the last statement before it is yielded: an interrupt in
                 # between still finds the result among those not taken.
-                del run.rows.results_not_taken[index]
+                del run.rows.results_not_handed_on[index]
                 yield result
             if run.parking is not None:
                 wait_for(run.do_in_time(run.parking.submit()))
@@ -518,7 +525,8 @@ async def astream(
         run: The run, which begins here. It has no batches.
         samples: What holds the samples.
         progress: How the progress is shown.
-        columns: By field of the sample, where rows have it.
+        columns: For rows, by field of the sample: the column that holds it, or a
+            function that returns it.
     """
     with Display(total=None, show=progress) as display:
         futures = run.start_rows(samples, columns, on_further=display.expect_further)
@@ -526,11 +534,13 @@ async def astream(
         try:
             for future in futures:
                 next_result: SampleResult | None = await asyncio.wrap_future(future)
-                if next_result is None:  # a later row is done: one more may start
+                # None is no result: a later row has ended. Going on lets the generator
+                # ``futures`` start one more row.
+                if next_result is None:
                     continue
                 result = display.add(run.take(next_result))
                 # The run holds each result until it is yielded.
-                del run.rows.results_not_taken[result.index]
+                del run.rows.results_not_handed_on[result.index]
                 yield result
         finally:
             run.give_up()

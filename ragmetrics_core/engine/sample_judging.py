@@ -43,7 +43,8 @@ def judges_by_metric(metrics: Sequence[Metric], judge: JudgeLike) -> dict[str, J
         judge: The judge for all of them, or its name; None for each metric's own.
 
     Raises:
-        SettingError: If a judge is none, or a model of it states invalid prices.
+        SettingError: If what is given as a judge is no judge, or a model of a judge
+            states invalid prices.
     """
     judge_by_model: dict[str | None, Judge] = {}  # None for no model named
     judge_by_metric: dict[str, Judge] = {}

@@ -111,6 +111,7 @@ async def score_one(
     sample = await compute_beside_loop(partial(_sample_of_arguments, sample, fields))
     if metric.needs_others:
         raise errors.SettingError(
+            # e.g. a metric with ``controls=1``; a single sample has no others
             f"{metric.name} as set here takes contexts of other questions (controls=1),"
             " and score() sees one: give control_contexts=, or use evaluate() with"
             " several samples"
@@ -137,7 +138,11 @@ async def score_one(
     if outer_spending is not None and was_cut_off(outcome):
         # A limit of the outer run ended this nested call. The error ends the calling
         # metric as well, which then has no score.
-        limit = outer_spending.budget.reached or errors.LimitReached(outcome.reason)
+        limit = outer_spending.budget.reached
+        if limit is None:
+            limit = errors.LimitReached(outcome.reason)
+        # The error of the budget may be raised many times: each time a traceback would
+        # grow, and keep the texts of its frames in memory.
         raise limit.with_traceback(None)
     return outcome
 
@@ -372,14 +377,16 @@ async def carry_out(
         outcome = _failure_of_crash(metric, error)
     finally:
         _spending_around.reset(token)
-    # A metric that asked nothing, as where it is undefined, names no judge.
-    was_judge_asked = bool(usages) or outcome.status == "failed"
+    # The outcome names the judge if the judge was asked. A metric that asked nothing,
+    # e.g. because it is undefined, names none. Any failure names the judge as well: it
+    # may have come from there.
+    names_judge = bool(usages) or outcome.status == "failed"
     total_usage = Usage()
     for part in (*usages, *spending.usages):
         total_usage += part
     return outcome.model_copy(
         update={
-            "judge": judge.session.name if was_judge_asked else "",
+            "judge": judge.session.name if names_judge else "",
             "signature": signature,
             "sample_id": sample.id,
             "usage": total_usage,
@@ -423,8 +430,8 @@ async def _carry_out_plan(
     """Carry out the plan of a metric step by step, and return its outcome.
 
     A plan is the metric's generator: a step yields questions, and is sent the replies;
-    the last one raises ``StopIteration`` with the outcome. Each step ends, or is left
-    to itself, at the deadline of the run.
+    the last step raises ``StopIteration`` with the outcome. A step that still computes
+    at the deadline of the run is abandoned in its thread.
 
     Args:
         metric: The metric.
@@ -449,7 +456,7 @@ async def _carry_out_plan(
         while not isinstance(questions_or_end, StopIteration):
             judge.check_time()
             answers = await _ask_questions(judge, questions_or_end, usages, rounds)
-            judge.check_time()
+            judge.check_time()  # the deadline may have passed while the judge answered
             replies = tuple(answer.reply for answer in answers)
             take_step = partial(_take_step, plan, replies)
             questions_or_end = await judge.in_time(

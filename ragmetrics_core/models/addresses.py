@@ -177,8 +177,9 @@ def provider_endpoint(
         return Endpoint(address, provider.key_variable)
     if has_key:
         raise SettingError(_advice_on_key_and_address(address_variable))
-    # RAGMETRICS_API_KEY is the key for RAGMETRICS_API_BASE. If the latter names another
-    # address than the provider's variable, the key must not go to this address.
+    # RAGMETRICS_API_KEY is the key for RAGMETRICS_API_BASE. With
+    # OPENAI_BASE_URL=http://a and RAGMETRICS_API_BASE=http://b, the key is for b, and
+    # must not go to a.
     address_of_our_key = os.environ.get(ADDRESS_VARIABLE)
     if address_of_our_key is not None and address_of_our_key != address:
         return Endpoint(address, None)
