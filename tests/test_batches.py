@@ -847,6 +847,31 @@ def test_a_batch_that_is_refused_is_an_error_and_the_next_run_asks_again(
     assert outcomes(report) == outcomes(live(metrics=["adherence"]))
 
 
+def test_a_cancelled_batch_counts_failed_and_unanswered_requests_to_be_asked_again(
+    store: Path,
+) -> None:
+    failures = [(500, "server_error")]
+    with (
+        # of six requests the service executes three, and one of these fails
+        BatchService(
+            plausible_reply,
+            ends=lambda _: "cancelled",
+            wrong=lambda _: failures.pop() if failures else None,
+        ) as service,
+        pytest.raises(
+            BatchFailed, match="cancelled, 2 requests answered, 4 to be asked again"
+        ),
+    ):
+        evaluate(
+            ROWS,
+            ["adherence"],
+            judge=model(service),
+            store=store,
+            batch="wait",
+            progress=False,
+        )
+
+
 def test_of_a_refused_batch_the_sentence_of_openai_is_told_and_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

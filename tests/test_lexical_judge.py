@@ -241,6 +241,7 @@ class TestNumbers:
             ("1.000.000", "1000000"),
             ("3,5", "3.5"),
             ("0", "0"),
+            ("0.5", "0.5"),
             ("007", "7"),
         ],
     )
@@ -380,6 +381,16 @@ class TestNames:
             {"carl", "vos"} if "vos" in answer.terms else {"carl", "voss"},
         )
         assert features.adherence(answer, contexts, matches)[3:] == (0.0, 0.5)
+
+    def test_a_part_of_a_name_is_not_the_name(self) -> None:
+        answer = parse("The mill was bought by Carl Voss.")
+        contexts = [
+            parse("Carl Voss lives far away."),
+            parse("The mill was bought by Carl Young."),
+        ]
+        matches = features.align(answer, contexts)
+        # mill and bought stand beside "Carl" only, not beside "Carl Voss"
+        assert matches[0].overlap_at_name == 0.0
 
     def test_shares_are_of_what_is_sought(self) -> None:
         answer = parse("Copper roofs turn green.")
