@@ -166,7 +166,7 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     low, high = UNCERTAIN_WITH_VECTORS if vectors else UNCERTAIN
     if low <= probability <= high:
         reason = f"uncertain: {reason}"
-    return _make_poll(probability, reason, sentences, matches)
+    return _reply_with_poll(probability, reason, sentences, matches)
 
 
 def _veto_false_claims(
@@ -233,10 +233,10 @@ def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:
     every_feature = (coverage,) * len(ADHERENT.slopes)
     probability = ADHERENT.probability(every_feature)
     reason = f"no content terms; the answer {verb} in the contexts word for word"
-    return _make_poll(probability, reason, (sentence,), (Match(),))
+    return _reply_with_poll(probability, reason, (sentence,), (Match(),))
 
 
-def _make_poll(
+def _reply_with_poll(
     probability: float,
     reason: str,
     sentences: tuple[SentenceSupport, ...],

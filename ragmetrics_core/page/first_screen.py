@@ -500,9 +500,9 @@ class ScreenTally:
         n_bad_answers = count_bad_answers(losses)
         n_good_answers = count_good_answers(losses)
         are_answers_split = n_bad_answers > 0 and n_good_answers > 0
-        # of which rows the ranges are true
+        # answers that decline, for example, have no score, and the ranges leave them out
         which_rows = "rows like these"
-        if not self._is_each_row_in_ranges:
+        if not self._do_ranges_hold_for_all_rows:
             which_rows = "rows like the scored ones"
         share_range = self._share_range(codes, only_bad_answers=are_answers_split)
         words = f"with 95 % confidence, {share_range} of {which_rows} have a fault"
@@ -521,7 +521,7 @@ class ScreenTally:
         return words
 
     @property
-    def _is_each_row_in_ranges(self) -> bool:
+    def _do_ranges_hold_for_all_rows(self) -> bool:
         """Whether each row without a score is a row on which the judge or a metric failed.
 
         These count in the ranges, as rows that may have a fault; other rows without a

@@ -204,32 +204,32 @@ def _recorded_passages(sample: Sample, why_unknown: dict[str, str]) -> list[Pass
             something is not known of the stage.
     """
     # why nothing at all is known of what the model was shown; "" if something is known
-    why_not_seen = _why_not_seen(sample)
-    if why_not_seen:
-        why_unknown["shown"] = why_not_seen
+    why_prompt_unknown = _why_prompt_unknown(sample)
+    if why_prompt_unknown:
+        why_unknown["shown"] = why_prompt_unknown
     if sample.retrieved is None:
-        reason = _why_not_retrieved(sample)
+        reason = _why_retrieval_unknown(sample)
         why_unknown["retrieved"] = reason
         why_unknown["kept"] = reason
         # contexts count as passages only if it is known that the model was shown them
-        return [] if why_not_seen else list(_passages_of_contexts(sample))
+        return [] if why_prompt_unknown else list(_passages_of_contexts(sample))
     passages = []
     documents_and_notes = zip(sample.retrieved, _notes(sample), strict=True)
     for rank, (document, note) in enumerate(documents_and_notes, start=1):
         passages.append(_passage(rank, document, note))
-    if why_not_seen:
+    if why_prompt_unknown:
         passages = [replace(passage, shown=None, share=None) for passage in passages]
     elif any(passage.shown is None for passage in passages):
         # the prompt is known, but it does not tell of each passage
-        why_unknown["shown"] = _why_not_told(sample)
+        why_unknown["shown"] = _why_showing_unknown(sample)
     passages = _with_passages_dropped_inside(passages, sample)
     if passages and all(passage.kept is None for passage in passages):
         # no step between search and prompt was recorded
-        why_unknown["kept"] = _why_not_followed(sample)
+        why_unknown["kept"] = _why_dropping_unknown(sample)
     return passages
 
 
-def _why_not_followed(sample: Sample) -> str:
+def _why_dropping_unknown(sample: Sample) -> str:
     """Why it is known of no passage whether it was kept between search and prompt."""
     rewriters = _rewriters(sample)
     if rewriters:
@@ -237,7 +237,7 @@ def _why_not_followed(sample: Sample) -> str:
     return "no step between search and prompt was recorded"
 
 
-def _why_not_retrieved(sample: Sample) -> str:
+def _why_retrieval_unknown(sample: Sample) -> str:
     """Why it is not known which passages were retrieved."""
     notes = sample.capture
     if notes is not None and notes.evidence_from == "undivided":
@@ -247,7 +247,7 @@ def _why_not_retrieved(sample: Sample) -> str:
     return _NOT_RETRIEVED
 
 
-def _why_not_told(sample: Sample) -> str:
+def _why_showing_unknown(sample: Sample) -> str:
     """Why it is not known of some passages whether they were shown."""
     rewriters = _rewriters(sample)
     if rewriters:
@@ -255,7 +255,7 @@ def _why_not_told(sample: Sample) -> str:
     return "of some passages the prompt does not tell"
 
 
-def _why_not_seen(sample: Sample) -> str:
+def _why_prompt_unknown(sample: Sample) -> str:
     """Why it is not known what the model was shown, in words; "" if it is."""
     notes = sample.capture
     # a row of a table may have notes that hold no more than why its marks are not read
@@ -546,7 +546,7 @@ def _fate_in_contexts(sample: Sample, is_held: bool, is_judged_on_all: bool) -> 
         is_held: Whether any context holds the fact.
         is_judged_on_all: Whether the judge said of each context if it holds the fact.
     """
-    if _why_not_seen(sample):
+    if _why_prompt_unknown(sample):
         return _UNKNOWN_FATE
     if is_held:
         return _SHOWN
