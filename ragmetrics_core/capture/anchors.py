@@ -12,9 +12,9 @@ prompt shows them, and known texts, which stand there anyway, such as the questi
    forwards and backwards, over small differences: a line number, a mark, a word
    (``matching``). The equal bytes are a **run**.
 4. Runs of one text that follow each other in the prompt are joined to one
-   **occurrence**, a place at which the prompt shows the text.
+   **occurrence**, a place at which the prompt shows the text (``occurrences``).
 5. Runs so short that they may be there by chance are left out.
-6. Texts too short for an anchor are looked for one by one.
+6. Texts too short for an anchor are looked for one by one (``short_texts``).
 
 An example: ``Porto lies on the Douro, in the north of the country.`` in the prompt
 ``Porto lies on the Douro [1], in the north of the country. Where is it?`` The pass
@@ -25,27 +25,25 @@ and goes on to ``country``: a run of two spans, which holds the whole text.
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
 from itertools import pairwise
-from typing import Literal
 
-from ragmetrics_core.capture.byte_spans import (
-    LONGEST_STEP,
-    EqualSpan,
-    clip_spans,
-    split_into_runs,
-    total_size,
-)
-from ragmetrics_core.capture.letters import Prompt, Text, letters_of
+from ragmetrics_core.capture.byte_spans import EqualSpan
+from ragmetrics_core.capture.letters import Prompt
 from ragmetrics_core.capture.matching import (
     LINE_NUMBER,
     collect_equal_spans,
     without_half_letters,
+)
+from ragmetrics_core.capture.occurrences import (
+    LEAST_AT_EDGE,
+    MOST_OCCURRENCES,
+    Occurrence,
+    SoughtText,
+    add_run,
+    occurrences_of_runs,
+    runs_outside,
 )
 from ragmetrics_core.capture.whole_texts import (
     ANCHOR_LENGTH,
@@ -53,169 +51,13 @@ from ragmetrics_core.capture.whole_texts import (
     WholeTexts,
 )
 
-# with this share of its bytes a text counts as whole, also where its parts stand apart
-SHARE_OF_WHOLE = 0.98
-# a text that is shown from its first to its last byte counts as whole with this share
-_SHARE_WITH_BOTH_ENDS = 0.85
-MOST_APART = 96  # the most bytes between two parts of one occurrence
-# The fewest bytes of a part that holds the beginning or end of its text, and of any
-# other part. Fewer bytes may be equal by chance.
-LEAST_AT_EDGE = 32
-LEAST_ELSEWHERE = 48
-# At how many places a text is compared: 64, and two more for each candidate and each
-# known text with its letters, because equal texts stand at several places.
-_MOST_TRIES = 64
-_MORE_TRIES = 2
-# a text that stands in more places of one message is looked for no longer
-_MOST_OCCURRENCES = 500
 _LONG_PROMPT = 100_000  # bytes; in a longer prompt only every third place is looked at
-_MARKS = re.compile(
-    r"""[\n\r\t"'`“”„«»‘’<>]|\\[nrt"']|&(?:amp;)*(?:quot|apos|lt|gt|\#39|\#34|\#x27);"""
-)
-_NUMBERED = re.compile(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
-_LONGEST_NUMBERING = 20  # characters in which the number of a list's line stands
 # A position packs the index of a text and an offset in it into one number: the index,
 # then 40 bits for the offset.
 _OFFSET_BITS = 40
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
-_NO_POSITION = -1  # of an anchor that only says that a text may begin here
-
-
-class Border(IntEnum):
-    """What stands on one side of a short text. A larger number sets it off better."""
-
-    LETTER = 0  # another letter touches it
-    GAP = 1  # a space or the like
-    MARK = 2  # a quote, a tag, a bullet, a line's end, or the end of the message
-
-
-@dataclass(slots=True, eq=False)
-class SoughtText:
-    """A text that is looked for in a prompt.
-
-    Several candidates and known texts may have the same letters: they are looked for
-    together.
-
-    Attributes:
-        text: The first text with these letters.
-        candidate_indexes: The indexes of the candidates with these letters.
-        n_known_texts: How many known texts have these letters. They stand in the prompt
-            for another reason, such as being the question.
-        n_tries_left: At how many more places it may be compared with the prompt.
-        occurrences: Where it was found to stand, in the order found.
-        why_not_shown: Outcome and reason if it is not shown. None if there is no more
-            to say than that it was not found.
-        size: The number of bytes of its letters.
-    """
-
-    text: Text
-    candidate_indexes: list[int] = field(default_factory=list)
-    n_known_texts: int = 0
-    n_tries_left: int = _MOST_TRIES
-    occurrences: list[Occurrence] = field(default_factory=list)
-    why_not_shown: tuple[Literal["not shown", "unknown"], str] | None = None
-    size: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Count the bytes once: they are asked for at each anchor."""
-        self.size = len(self.text.letters)
-
-    def add_candidate(self, candidate_index: int) -> None:
-        """Look for a candidate with these letters."""
-        self.candidate_indexes.append(candidate_index)
-        self.n_tries_left += _MORE_TRIES
-
-    def add_known_text(self) -> None:
-        """Look for a known text with these letters."""
-        self.n_known_texts += 1
-        self.n_tries_left += _MORE_TRIES
-
-    @property
-    def is_short(self) -> bool:
-        """Whether it is too short to be shown in parts."""
-        return self.size < LEAST_AT_EDGE
-
-    @property
-    def n_texts(self) -> int:
-        """How many candidates and known texts have these letters."""
-        return self.n_known_texts + len(self.candidate_indexes)
-
-    @property
-    def has_unplaced_known_text(self) -> bool:
-        """Whether the next occurrence belongs to a known text, not to a candidate."""
-        return len(self.occurrences) < self.n_known_texts
-
-
-@dataclass(slots=True, eq=False)
-class Occurrence:
-    """A place at which the prompt shows a text, whole or in parts.
-
-    Attributes:
-        sought_text: The text.
-        spans: The bytes that are equal in prompt and text, in the prompt's order. A
-            text without letters has one span of no bytes.
-        literal_offsets: Only of a text without letters, such as a row of dots: where it
-            begins and ends in its message as written.
-        is_unbroken: Whether the whole text stands there, with nothing put in but the
-            numbers of lines.
-    """
-
-    sought_text: SoughtText
-    spans: list[EqualSpan]
-    literal_offsets: tuple[int, int] | None = None
-    is_unbroken: bool = False
-
-    @property
-    def begins_at(self) -> tuple[int, int]:
-        """Where it begins in the prompt; occurrences are sorted by this.
-
-        The first number counts letters of the prompt. Texts without letters may begin
-        at the same letter: the second number, where they begin in their message as
-        written, tells them apart.
-        """
-        literal_start = self.literal_offsets[0] if self.literal_offsets else 0
-        return self.spans[0].prompt_start, literal_start
-
-    @property
-    def size(self) -> int:
-        """How many bytes are equal in prompt and text."""
-        return total_size(self.spans)
-
-    @property
-    def share_of_text(self) -> float:
-        """How much of the text stands there, 0 to 1."""
-        return self.size / self.sought_text.size
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the whole text stands there, or nearly all of it.
-
-        It does if at least 98 % of the text's bytes stand there. If some bytes between
-        the spans are left out, 85 % are enough, provided that the spans reach from the
-        text's first byte to its last one and every gap is small.
-
-        It does not if the spans stand in another order than in the text, or too far
-        apart in the prompt.
-        """
-        has_nearly_all = self.size >= SHARE_OF_WHOLE * self.sought_text.size
-        if len(self.spans) == 1:  # by far the most frequent
-            return has_nearly_all
-        largest_gap_in_text = 0
-        for before, after in pairwise(self.spans):
-            gap_in_text = after.text_start - before.text_end
-            goes_back = gap_in_text < 0
-            is_too_far = (
-                after.prompt_start - before.prompt_end > MOST_APART + LONGEST_STEP
-            )
-            if goes_back or is_too_far:
-                return False
-            largest_gap_in_text = max(largest_gap_in_text, gap_in_text)
-        has_first_byte = self.spans[0].text_start == 0
-        has_last_byte = self.spans[-1].text_end == self.sought_text.size
-        has_both_ends = has_first_byte and has_last_byte
-        if has_both_ends and largest_gap_in_text <= LONGEST_STEP:
-            return self.size >= _SHARE_WITH_BOTH_ENDS * self.sought_text.size
-        return has_nearly_all
+# stands instead of a position: at this anchor only whole texts are looked for
+_NO_POSITION = -1
 
 
 class OccurrenceSearch:
@@ -240,22 +82,31 @@ class OccurrenceSearch:
         self._stride = 3 if len(prompt.letters) > _LONG_PROMPT else 1
         self._text_letters = [sought.text.letters for sought in sought_texts]
         self._reversed_prompt = prompt.letters[::-1]
-        # An anchor may stand at several positions of the texts. The pass stops at the
-        # anchors of the first mapping; those with several positions have all of them in
-        # the second one.
+        # By an anchor, 16 bytes by which texts are found: where it stands in the texts.
+        # The first mapping has every anchor at which the pass over the prompt stops,
+        # with its first position. The second one has only the anchors that stand at
+        # several positions, each with all of them.
         self._first_position_by_anchor: dict[bytes, int] = {}
         self._all_positions_by_anchor: dict[bytes, list[int]] = {}
-        # by the text's index: its runs, each a list of spans that are equal
+        # What the pass finds, by the index of a text. First its runs: a run is a list
+        # of spans that are equal in prompt and text.
         self._runs_by_text: dict[int, list[list[EqualSpan]]] = defaultdict(list)
-        # by the text's index: where in the prompt it begins whole and in one piece
+        # then where in the prompt the text begins whole and in one piece
         self._whole_starts_by_text: dict[int, list[int]] = defaultdict(list)
         self._whole_texts = WholeTexts(
             prompt.letters, self._text_letters, stride=self._stride
         )
         self._add_anchors()
         self._replace_common_anchors()
-        # The pass also stops where a whole text may begin. Such an anchor may have been
-        # dropped as common: then it has no position.
+        self._add_anchors_of_whole_texts()
+
+    def _add_anchors_of_whole_texts(self) -> None:
+        """Have the pass stop also where a whole text may begin.
+
+        An anchor may have no position yet, because too many texts share it, or because
+        its text is too short to be shown in parts. At such an anchor the pass looks for
+        whole texts only.
+        """
         for anchor in self._whole_texts.families_by_anchor:
             self._first_position_by_anchor.setdefault(anchor, _NO_POSITION)
 
@@ -389,11 +240,12 @@ class OccurrenceSearch:
 
     # The pass
 
-    def occurrences_of_long_texts(self) -> Iterator[Occurrence]:
+    def occurrences_found_by_anchors(self) -> Iterator[Occurrence]:
         """Pass over the prompt once, and yield where it shows each text.
 
-        Texts too short for an anchor are left out. Of each text, first come the places
-        where it stands whole and in one piece, then those where parts of it stand.
+        Of each text, first come the places where it stands whole and in one piece, then
+        those where parts of it stand. Texts of fewer bytes than ``shortest_size`` have
+        no anchor, and are not found here.
         """
         self._pass_over_prompt()
         for text_index, sought_text in enumerate(self.sought_texts):
@@ -401,9 +253,11 @@ class OccurrenceSearch:
             whole_spans = [EqualSpan(start, 0, sought_text.size) for start in starts]
             for span in whole_spans:
                 yield Occurrence(sought_text, [span], is_unbroken=True)
+            # A run is the equal spans around an anchor. One that overlaps a place where
+            # the whole text stands adds nothing.
             runs = self._runs_by_text.get(text_index, ())
-            runs_elsewhere = _runs_outside(whole_spans, runs)
-            for occurrence in _occurrences_of_runs(sought_text, runs_elsewhere):
+            runs_of_parts = runs_outside(whole_spans, runs)
+            for occurrence in occurrences_of_runs(sought_text, runs_of_parts):
                 occurrence.is_unbroken = self._has_nothing_put_in(occurrence)
                 yield occurrence
 
@@ -420,16 +274,15 @@ class OccurrenceSearch:
     def _pass_over_prompt(self) -> None:
         """Go through the prompt once, stop at each anchor, and note the texts there.
 
-        A candidate is a text that the caller asks for. Inside of a whole candidate
-        nothing need be looked for: the pass jumps to its end. Before the jump it still
-        looks at the next 16 places, because other texts may begin there.
+        A candidate is a text that the caller asks for. Where a candidate stands whole,
+        nothing more need be looked for inside of it: the pass jumps to its end. Before
+        the jump it still looks at 16 places, because other texts may begin there.
         """
         prompt = self.prompt.letters
-        end_of_places = (
-            len(prompt) - ANCHOR_LENGTH + 1
-        )  # no anchor begins here or later
+        # an anchor of 16 bytes cannot begin here or later
+        end_of_places = len(prompt) - ANCHOR_LENGTH + 1
         place = 0
-        # what lies between these two places is left out; nothing at first
+        # the places from the first number up to the second are skipped; none at first
         skip_from = 0
         skip_to = 0
         while True:
@@ -438,10 +291,12 @@ class OccurrenceSearch:
                 return
             anchor = prompt[place : place + ANCHOR_LENGTH]
             end_of_candidate = self._note_texts_beginning(place, anchor)
-            if place >= skip_to:
-                # it has an effect only if a candidate begins here and reaches farther
-                skip_from = place + self._stride * ANCHOR_LENGTH
-            # a text that begins in the candidate's last bytes may go on behind it
+            is_outside_of_candidates = place >= skip_to
+            if is_outside_of_candidates:
+                # 16 places on; places are one byte apart, in a long prompt three
+                skip_from = place + ANCHOR_LENGTH * self._stride
+            # Stop short of the end: a text that begins in the candidate's last bytes
+            # may go on behind it. Without a candidate ``skip_to`` stays as it is.
             skip_to = max(skip_to, end_of_candidate - self.shortest_size)
             self._compare_texts_with(anchor, place)
             place += self._stride
@@ -498,12 +353,8 @@ class OccurrenceSearch:
         """
         starts = self._whole_starts_by_text[text_index]
         sought_text = self.sought_texts[text_index]
-        # its beginning repeats itself, as in "na na na"
-        is_same_place = bool(starts) and start < starts[-1] + ANCHOR_LENGTH
-        if is_same_place:
-            return
         starts.append(start)
-        if len(starts) >= _MOST_OCCURRENCES + sought_text.n_texts:
+        if len(starts) >= MOST_OCCURRENCES + sought_text.n_texts:
             sought_text.n_tries_left = 0
             sought_text.why_not_shown = "unknown", "its words stand in too many places"
             self._whole_texts.forget(text_index)
@@ -511,34 +362,44 @@ class OccurrenceSearch:
     def _compare_texts_with(self, anchor: bytes, place: int) -> None:
         """Compare the prompt with each text that holds the anchor found at a place.
 
-        A text that was compared too often is left out at its anchors from then on. An
-        anchor without any text left is dropped, unless whole texts may begin with it.
+        Afterwards, texts that may not be compared again are dropped from the anchor:
+        their ``n_tries_left`` is 0. Once no text is left, the pass stops at the anchor
+        no longer, unless a whole text may begin with it.
         """
         positions = self._positions_of(anchor)
         for position in positions:
             self._compare_text(_text_index(position), place, _offset(position))
-        open_positions = []
+        positions_left = []
         for position in positions:
             if self.sought_texts[_text_index(position)].n_tries_left > 0:
-                open_positions.append(position)
-        if len(open_positions) < len(positions):
-            self._all_positions_by_anchor[anchor] = open_positions
-        if open_positions:
-            return
+                positions_left.append(position)
+        if not positions_left:
+            self._drop_positions_of(anchor)
+        elif len(positions_left) < len(positions):
+            self._all_positions_by_anchor[anchor] = positions_left
+
+    def _drop_positions_of(self, anchor: bytes) -> None:
+        """Compare no text at an anchor any longer; whole texts may still begin there."""
         whole_texts_may_begin = anchor in self._whole_texts.families_by_anchor
         if whole_texts_may_begin:
             self._first_position_by_anchor[anchor] = _NO_POSITION
         else:
+            # the pass does not stop here any longer, so the second mapping is not asked
             del self._first_position_by_anchor[anchor]
 
     def _positions_of(self, anchor: bytes) -> list[int]:
-        """Return where an anchor stands in the texts, as packed positions."""
+        """Return where an anchor stands in the texts, as packed positions.
+
+        Empty for an anchor at which only whole texts are looked for.
+        """
         first_position = self._first_position_by_anchor[anchor]
         if first_position == _NO_POSITION:
             return []
         return self._all_positions_by_anchor.get(anchor, [first_position])
 
-    def _compare_text(self, text_index: int, place: int, text_offset: int) -> None:
+    def _compare_text(
+        self, text_index: int, prompt_offset: int, text_offset: int
+    ) -> None:
         """Compare prompt and text both ways from an anchor, and note the equal bytes.
 
         It does nothing if the text is already known to stand there, if it was compared
@@ -546,66 +407,76 @@ class OccurrenceSearch:
 
         Args:
             text_index: The index of the text.
-            place: Where in the prompt the anchor stands.
+            prompt_offset: Where in the prompt the anchor stands.
             text_offset: Where in the text the anchor stands.
         """
         sought_text = self.sought_texts[text_index]
         if sought_text.n_tries_left <= 0 or sought_text.is_short:
             return
-        if self._is_known_to_stand_at(place, text_index, text_offset):
+        if self._is_known_to_stand_at(prompt_offset, text_index, text_offset):
             return
         sought_text.n_tries_left -= 1
-        run = self._run_around(place, self._text_letters[text_index], text_offset)
-        _add_run(self._runs_by_text[text_index], run)
+        text = self._text_letters[text_index]
+        run = self._run_around(prompt_offset, text, text_offset)
+        add_run(self._runs_by_text[text_index], run)
 
     def _is_known_to_stand_at(
-        self, place: int, text_index: int, text_offset: int
+        self, prompt_offset: int, text_index: int, text_offset: int
     ) -> bool:
-        """Whether a byte of a text was already found at a place of the prompt.
+        """Whether a text need not be compared with the prompt at a place again.
+
+        That is so if the whole text stands around the place, or if an earlier
+        comparison has found there that this byte of prompt and text is equal.
 
         Args:
-            place: The place of the prompt.
+            prompt_offset: The place, a byte of the prompt.
             text_index: The index of the text.
             text_offset: The byte of the text.
         """
-        starts = self._whole_starts_by_text.get(text_index)
+        # The pass goes through the prompt in order, so only the last place where the
+        # whole text stands, and the last run of equal spans, can reach this far.
+        whole_starts = self._whole_starts_by_text.get(text_index)
         size = len(self._text_letters[text_index])
-        if starts and starts[-1] <= place < starts[-1] + size:
-            # The whole text stands around the place. Another byte of it may stand just
-            # here, where the text repeats a phrase: that shows nothing more.
+        if whole_starts and whole_starts[-1] <= prompt_offset < whole_starts[-1] + size:
+            # Any byte of the text: one that repeats a phrase may have the same anchor
+            # at several offsets.
             return True
         runs = self._runs_by_text.get(text_index)
         if not runs:
             return False
+        shift = prompt_offset - text_offset
         for span in runs[-1]:
-            # the span pairs this place with this byte
-            has_same_shift = span.prompt_start - span.text_start == place - text_offset
-            if has_same_shift and span.prompt_start <= place < span.prompt_end:
+            # the span pairs this byte of the prompt with this byte of the text
+            has_same_shift = span.prompt_start - span.text_start == shift
+            if has_same_shift and span.prompt_start <= prompt_offset < span.prompt_end:
                 return True
         return False
 
-    def _run_around(self, place: int, text: bytes, text_offset: int) -> list[EqualSpan]:
-        """Compare prompt and text both ways from a place where they are equal.
+    def _run_around(
+        self, prompt_offset: int, text: bytes, text_offset: int
+    ) -> list[EqualSpan]:
+        """Compare prompt and text both ways from two offsets where they are equal.
 
         Args:
-            place: Where in the prompt they are equal.
-            text: The letters of the text.
-            text_offset: Where in the text they are equal.
+            prompt_offset: The byte of the prompt.
+            text: The letters of the text, as UTF-8 bytes.
+            text_offset: The byte of the text that is equal to it.
 
         Returns:
-            The spans that are equal, in the prompt's order. They begin and end with
-            whole letters, also with letters that take several bytes.
+            The spans of equal bytes, in the prompt's order. No span begins or ends
+            inside of a character of several bytes, such as "é".
         """
         spans_before: list[EqualSpan] = []
-        if text_offset and place:
-            spans_before = self._spans_before(place, text, text_offset)
-            if spans_before and spans_before[-1].prompt_end == place:
+        # at offset 0 nothing stands before
+        if text_offset > 0 and prompt_offset > 0:
+            spans_before = self._spans_before(prompt_offset, text, text_offset)
+            if spans_before and spans_before[-1].prompt_end == prompt_offset:
                 # it touches what follows: compare from its start, to get one span
                 touching_span = spans_before.pop()
-                place = touching_span.prompt_start
+                prompt_offset = touching_span.prompt_start
                 text_offset = touching_span.text_start
         spans_behind = collect_equal_spans(
-            self.prompt.letters, place, text, text_offset
+            self.prompt.letters, prompt_offset, text, text_offset
         )
         spans = [*spans_before, *spans_behind]
         if text.isascii():
@@ -614,9 +485,9 @@ class OccurrenceSearch:
         return [span for span in shortened_spans if span.size]
 
     def _spans_before(
-        self, place: int, text: bytes, text_offset: int
+        self, prompt_offset: int, text: bytes, text_offset: int
     ) -> list[EqualSpan]:
-        """Return the equal spans before a place of the prompt and an offset of a text.
+        """Return the equal spans before an offset of the prompt and one of a text.
 
         ``collect_equal_spans`` compares forwards only. So both are compared reversed,
         and the spans are turned round.
@@ -625,7 +496,7 @@ class OccurrenceSearch:
         text_size = len(text)
         reversed_spans = collect_equal_spans(
             self._reversed_prompt,
-            prompt_size - place,
+            prompt_size - prompt_offset,
             text[::-1],
             text_size - text_offset,
         )
@@ -636,49 +507,6 @@ class OccurrenceSearch:
             spans.append(EqualSpan(prompt_start, text_start, span.size))
         return spans
 
-    # Short texts
-
-    def occurrences_of_short_text(
-        self, sought_text: SoughtText
-    ) -> Iterator[tuple[Occurrence, Border, Border]]:
-        """Yield where a short text stands in the prompt, one message after the other.
-
-        The pass over the prompt finds only texts long enough for an anchor; the others
-        are looked for here. In a message in which the text stands too often, the other
-        places are left out, and ``n_tries_left`` of the text is set to 0.
-
-        Yields:
-            The occurrence, and what stands on its left and on its right.
-        """
-        starts = self.prompt.message_starts
-        for message, message_start in zip(self.prompt.messages, starts, strict=True):
-            if sought_text.text.letters:
-                occurrences = _occurrences_by_letters(
-                    sought_text, message, message_start
-                )
-            else:
-                occurrences = _occurrences_by_characters(
-                    sought_text, message, message_start
-                )
-            for occurrence in occurrences:
-                (span,) = occurrence.spans
-                start = span.prompt_start - message_start
-                left, right = _borders_in(
-                    message, start, start + span.size, occurrence.literal_offsets
-                )
-                yield occurrence, left, right
-
-    def borders_of(self, span: EqualSpan) -> tuple[Border, Border]:
-        """Return what stands on the left and on the right of a span of the prompt."""
-        message_index = self.prompt.message_index_at(span.prompt_start)
-        message_start = self.prompt.message_starts[message_index]
-        return _borders_in(
-            self.prompt.messages[message_index],
-            span.prompt_start - message_start,
-            span.prompt_end - message_start,
-            literal_offsets=None,
-        )
-
 
 def _text_index(position: int) -> int:
     """The index of the text in a packed position."""
@@ -688,237 +516,3 @@ def _text_index(position: int) -> int:
 def _offset(position: int) -> int:
     """The offset in the text in a packed position."""
     return position & _OFFSET_MASK
-
-
-# From runs to occurrences
-
-
-def _add_run(runs: list[list[EqualSpan]], run: list[EqualSpan]) -> None:
-    """Add a run of a text to its runs, so that no two of them overlap in the prompt.
-
-    A run is a list of spans that are equal in prompt and text. If the new run and the
-    last one overlap, the better of them keeps the common part, and the other is cut,
-    perhaps to nothing. Better is the run with more equal bytes; of two with as many,
-    the run that is spread over fewer bytes of the prompt.
-
-    Args:
-        runs: The runs so far, in the prompt's order. They are changed.
-        run: The new run.
-    """
-    while runs and run and _overlap(runs[-1], run):
-        last_run = runs[-1]
-        if _length_and_density(last_run) >= _length_and_density(run):
-            run = clip_spans(run, prompt_start=last_run[-1].prompt_end)
-            break
-        # cut the last run instead, and look at the one before it
-        runs.pop()
-        shortened_run = clip_spans(last_run, prompt_end=run[0].prompt_start)
-        if shortened_run:
-            runs.append(shortened_run)
-    if run:
-        runs.append(run)
-
-
-def _overlap(last_run: list[EqualSpan], run: list[EqualSpan]) -> bool:
-    """Whether a run begins in the prompt before the end of the last one."""
-    return run[0].prompt_start < last_run[-1].prompt_end
-
-
-def _length_and_density(run: list[EqualSpan]) -> tuple[int, int]:
-    """Return what runs are compared by: the equal bytes, then how dense they stand."""
-    extent = run[-1].prompt_end - run[0].prompt_start
-    return total_size(run), -extent
-
-
-def _runs_outside(
-    whole_spans: Sequence[EqualSpan], runs: Iterable[list[EqualSpan]]
-) -> Iterator[list[EqualSpan]]:
-    """Leave out the runs of a text that overlap a place where it stands whole.
-
-    Args:
-        whole_spans: Where in the prompt the text stands in one piece, in order.
-        runs: Lists of spans that are equal in prompt and text.
-    """
-    starts = [span.prompt_start for span in whole_spans]
-    for run in runs:
-        # of those that begin before the run ends, the last one reaches farthest
-        last_index = bisect_left(starts, run[-1].prompt_end) - 1
-        is_before_all = last_index < 0
-        if is_before_all or whole_spans[last_index].prompt_end <= run[0].prompt_start:
-            yield run
-
-
-def _occurrences_of_runs(
-    sought_text: SoughtText, runs: Iterable[list[EqualSpan]]
-) -> Iterator[Occurrence]:
-    """Join the runs of one text to occurrences, places at which the prompt shows it.
-
-    A run is a list of spans that are equal in prompt and text. It is joined to the run
-    before it if both text and prompt go on there, with at most 96 bytes between. From
-    an occurrence that does not hold the whole text, runs that may be there by chance
-    are dropped. An occurrence without any run left is dropped.
-
-    Args:
-        sought_text: The text.
-        runs: Its runs, in the prompt's order.
-    """
-    joined_runs: list[list[EqualSpan]] = []
-    for run in runs:
-        continuation = []
-        if joined_runs:
-            last_span = joined_runs[-1][-1]
-            continuation = _continuation_of(last_span, run)
-        if continuation:
-            joined_runs[-1] += continuation
-        else:
-            joined_runs.append(run)
-    for spans in joined_runs:
-        occurrence = Occurrence(sought_text, spans)
-        if not occurrence.is_whole:
-            occurrence.spans = _without_runs_by_chance(spans, sought_text.size)
-        if occurrence.spans:
-            yield occurrence
-
-
-def _continuation_of(last_span: EqualSpan, run: list[EqualSpan]) -> list[EqualSpan]:
-    """Return the part of a run that goes on where another run of the text ended.
-
-    It is empty, so that the run begins another occurrence, if the run begins with the
-    text's first byte, stands too far behind in the prompt, or goes back in the text.
-
-    Args:
-        last_span: The last span of the other run.
-        run: The run.
-    """
-    first_span = run[0]
-    begins_anew = first_span.text_start == 0
-    is_too_far = first_span.prompt_start - last_span.prompt_end > MOST_APART
-    goes_back = first_span.text_start < last_span.text_end - LONGEST_STEP
-    if begins_anew or is_too_far or goes_back:
-        return []
-    return clip_spans(run, text_start=last_span.text_end)
-
-
-def _without_runs_by_chance(spans: list[EqualSpan], text_size: int) -> list[EqualSpan]:
-    """Drop the spans that may be equal to the text by chance.
-
-    The spans are divided into runs, between which more than a small step lies. A run
-    that holds the text's first or last byte must have 32 bytes, any other one 48.
-    """
-    spans_left: list[EqualSpan] = []
-    for run in split_into_runs(spans):
-        is_at_edge = run[0].text_start == 0 or run[-1].text_end == text_size
-        least_size = LEAST_AT_EDGE if is_at_edge else LEAST_ELSEWHERE
-        if total_size(run) >= least_size:
-            spans_left += run
-    return spans_left
-
-
-# Short texts
-
-
-def _occurrences_by_letters(
-    sought_text: SoughtText, message: Text, message_start: int
-) -> Iterator[Occurrence]:
-    """Yield where the letters of a short text stand in a message.
-
-    After too many places it ends, and sets ``n_tries_left`` of the text to 0.
-
-    Args:
-        sought_text: The text.
-        message: The message.
-        message_start: Where the message begins in the prompt's letters.
-    """
-    letters = sought_text.text.letters
-    start = -1
-    for _ in range(_MOST_OCCURRENCES):
-        start = message.letters.find(letters, start + 1)
-        if start < 0:
-            return
-        span = EqualSpan(message_start + start, text_start=0, size=len(letters))
-        yield Occurrence(sought_text, [span])
-    sought_text.n_tries_left = 0
-
-
-def _occurrences_by_characters(
-    sought_text: SoughtText, message: Text, message_start: int
-) -> Iterator[Occurrence]:
-    """Yield where a text without letters, such as a row of dots, stands in a message.
-
-    It is looked for as it is written. The letters of a prompt do not hold it, so its
-    occurrence has an empty span, between the letters before it and those behind it, and
-    its offsets in the message as written. After too many places the search ends, and
-    sets ``n_tries_left`` of the text to 0.
-
-    Args:
-        sought_text: The text.
-        message: The message.
-        message_start: Where the message begins in the prompt's letters.
-    """
-    characters = sought_text.text.raw.strip()
-    offset = -1
-    for _ in range(_MOST_TRIES):
-        offset = message.raw.find(characters, offset + 1)
-        if offset < 0:
-            return
-        n_letters_before = len(letters_of(message.raw[:offset]))
-        empty_span = EqualSpan(message_start + n_letters_before, text_start=0, size=0)
-        literal_offsets = (offset, offset + len(characters))
-        yield Occurrence(sought_text, [empty_span], literal_offsets)
-    sought_text.n_tries_left = 0
-
-
-def _borders_in(
-    message: Text, start: int, end: int, literal_offsets: tuple[int, int] | None
-) -> tuple[Border, Border]:
-    """Return what stands on the left and on the right of a short text in a message.
-
-    The number of a list's line, as in "3. text", sets the text off like a quote does.
-
-    Args:
-        message: The message that shows the text.
-        start: Where the text begins in the letters of the message.
-        end: Where it ends there.
-        literal_offsets: Only for a text without letters: where it begins and ends in
-            the message as written. None for others, whose offsets follow from ``start``
-            and ``end``.
-    """
-    # The characters of the message as written, from the letter before the text to the
-    # letter behind it: gap, text, gap.
-    left_gap_start, text_start = message.gap_at(start)
-    text_end, right_gap_end = message.gap_at(end)
-    if literal_offsets:
-        # a text without letters stands inside of a gap
-        text_start, text_end = literal_offsets
-    has_letters = literal_offsets is None
-    before = message.raw[max(text_start - _LONGEST_NUMBERING, 0) : text_start]
-    is_numbered = _NUMBERED.search(before) is not None
-    left = _border(
-        message.raw[left_gap_start:text_start],
-        is_at_edge=start == 0 or is_numbered,
-        has_letters=has_letters,
-    )
-    right = _border(
-        message.raw[text_end:right_gap_end],
-        is_at_edge=end == len(message.letters),
-        has_letters=has_letters,
-    )
-    return left, right
-
-
-def _border(between: str, *, is_at_edge: bool, has_letters: bool) -> Border:
-    """Return what stands on one side of a short text.
-
-    Args:
-        between: The characters between the text and the next letter.
-        is_at_edge: Whether there is no such letter, or a list's number instead.
-        has_letters: Whether the text has letters; a row of dots touches no word.
-    """
-    # an apostrophe alone is no quote: it stands inside a word
-    is_apostrophe = between in ("'", "’")
-    is_marked = _MARKS.search(between) is not None and not is_apostrophe
-    if is_at_edge or is_marked:
-        return Border.MARK
-    if between or not has_letters:
-        return Border.GAP
-    return Border.LETTER

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from ragmetrics_core.capture.anchors import SHARE_OF_WHOLE, Occurrence
 from ragmetrics_core.capture.byte_spans import (
     LONGEST_STEP,
     EqualSpan,
@@ -17,6 +16,7 @@ from ragmetrics_core.capture.byte_spans import (
 )
 from ragmetrics_core.capture.letters import Prompt, Text, letters_of
 from ragmetrics_core.capture.matching import RESUMED_LENGTH
+from ragmetrics_core.capture.occurrences import SHARE_OF_WHOLE, Occurrence
 
 Outcome = Literal["shown", "not shown", "unknown"]
 Extent = Literal["whole", "beginning", "end", "middle", "parts"]

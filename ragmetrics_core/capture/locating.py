@@ -26,12 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Literal
 
-from ragmetrics_core.capture.anchors import (
-    Border,
-    Occurrence,
-    OccurrenceSearch,
-    SoughtText,
-)
+from ragmetrics_core.capture.anchors import OccurrenceSearch
 from ragmetrics_core.capture.byte_spans import (
     LONGEST_STEP,
     split_into_runs,
@@ -42,6 +37,12 @@ from ragmetrics_core.capture.changed import ChangedTexts
 from ragmetrics_core.capture.findings import Finding, LocateResult, finding_of_shown
 from ragmetrics_core.capture.letters import Prompt, Text
 from ragmetrics_core.capture.matching import RESUMED_LENGTH
+from ragmetrics_core.capture.occurrences import Occurrence, SoughtText
+from ragmetrics_core.capture.short_texts import (
+    Border,
+    borders_of,
+    occurrences_of_short_text,
+)
 
 # A text of 32 bytes stands in a prompt by no chance. So an occurrence needs 32 bytes that
 # no better occurrence has taken; a shorter text needs all its bytes.
@@ -50,7 +51,7 @@ DISTINCTIVE_LENGTH = 32
 # anywhere
 _VERY_SHORT = 16
 
-_EXPLAINED: tuple[Literal["not shown"], str] = (
+_IS_OF_ANOTHER_TEXT: tuple[Literal["not shown"], str] = (
     "not shown",
     "another text explains the trace of it",
 )
@@ -126,13 +127,15 @@ class _Competition:
     def result(self) -> LocateResult:
         """Decide what the prompt shows of each candidate.
 
-        First, long texts compete for the bytes of the prompt, with short texts that
-        stand by themselves. Short texts whose letters touch other letters come last:
-        their words may be a part of any sentence. Fewer than 32 bytes are short. At the
-        end, parts that fit several candidates alike are divided among them.
+        1. Texts of 32 bytes and more compete for the bytes of the prompt. Shorter texts
+           compete with them where they stand apart from other words.
+        2. The other places of short texts are decided one text after the other, the
+           longest first: their words may be a part of any sentence.
+        3. Parts that fit several candidates alike are divided among them.
         """
-        occurrences = list(self.search.occurrences_of_long_texts())
-        standing_apart = _short_that_stand_apart(occurrences, self.search)
+        # texts of 16 or 18 bytes and more; still shorter ones have no anchor
+        occurrences = list(self.search.occurrences_found_by_anchors())
+        standing_apart = _short_that_stand_apart(occurrences, self.prompt)
         competing: list[Occurrence] = []
         among_letters: dict[SoughtText, list[Occurrence]] = defaultdict(list)
         for occurrence in occurrences:
@@ -175,9 +178,15 @@ class _Competition:
     def _accept_the_best(self, occurrences: Sequence[Occurrence]) -> None:
         """Let occurrences compete for the bytes of the prompt, the best first.
 
-        An occurrence that is accepted takes its bytes, and counts for its text. Parts
-        that fit several texts alike take their bytes as well, but count for no text
-        yet: they are divided later.
+        An accepted occurrence takes its bytes, and counts for its text. The text is a
+        candidate, which the caller asks for, or a known text, such as the question,
+        which stands in the prompt anyway. These occurrences are not accepted at once:
+
+        - One whose bytes a better occurrence has taken: it does not count.
+        - A part that fits several texts alike: it takes its bytes, but is divided among
+          the texts at the end (``_share_parts``).
+        - A part that repeats a longer part of its text: it comes after all others.
+        - One more place of a known text that has all its places: it stays free.
 
         Args:
             occurrences: Places at which the prompt shows texts, whole or in parts.
@@ -194,21 +203,26 @@ class _Competition:
             # this occurrence, and those of other texts at the same bytes
             rivals = occurrences_by_bytes[occurrence.begins_at, occurrence.size]
             n_needed = min(DISTINCTIVE_LENGTH, sought_text.size)
+            # the text is the question, say, which already has its place
+            is_only_known = not sought_text.candidate_indexes
+            is_surplus = is_only_known and not sought_text.has_unplaced_known_text
             if self._n_free_bytes(occurrence) < n_needed:
-                # a better occurrence has taken its bytes, and explains it
-                sought_text.why_not_shown = sought_text.why_not_shown or _EXPLAINED
+                sought_text.why_not_shown = (
+                    sought_text.why_not_shown or _IS_OF_ANOTHER_TEXT
+                )
             elif _fits_several_texts(rivals):
+                # The other rivals come later, and find these bytes taken. What becomes
+                # of their texts is decided at the end as well.
                 _take_bytes(self.taken, occurrence)
                 rival_texts = frozenset(rival.sought_text for rival in rivals)
                 self.shared_parts[rival_texts].append(rivals)
             elif _repeats_longer_part(occurrence):
                 # The end of one chunk may be the beginning of the next chunk, which
-                # may need these bytes. So they are taken last.
+                # may need these bytes.
                 repetitions.append(occurrence)
-            elif sought_text.candidate_indexes or sought_text.has_unplaced_known_text:
+            elif not is_surplus:
+                # a surplus place stays free: a candidate may hold the question's words
                 self._accept(occurrence)
-            # Otherwise every known text with these letters has its place. This place
-            # stays free for a candidate that holds the same words.
         for occurrence in repetitions:
             if self._n_free_bytes(occurrence) >= DISTINCTIVE_LENGTH:
                 self._accept(occurrence)
@@ -235,14 +249,14 @@ class _Competition:
         self._count_for_its_text(occurrence)
 
     def _count_for_its_text(self, occurrence: Occurrence) -> None:
-        """Add an occurrence to those of its text, or join it to one of them.
+        """Count an accepted occurrence for its text, or join it to an earlier part.
 
-        - A whole occurrence is one more.
-        - Beside a whole occurrence, a part does not count: it may be a title.
-        - A part is joined to an earlier part if both hold different bytes of the text.
-        - It is also joined if both overlap but stand in different messages: a long text
-          may be cut into chunks that overlap.
-        - Any other part is one more.
+        - A whole occurrence counts as a new one.
+        - A part does not count if an earlier occurrence is whole: it may be a title.
+        - A part is joined to an earlier part if they share no byte of the text.
+        - A part is also joined to an earlier part in other messages: a long text may be
+          cut into chunks that overlap.
+        - Any other part counts as a new occurrence.
         """
         text_occurrences = occurrence.sought_text.occurrences
         if occurrence.is_whole:
@@ -252,8 +266,8 @@ class _Competition:
             return
         for earlier in text_occurrences:
             new_spans = subtract_spans(occurrence.spans, earlier.spans)
-            repeats_nothing = total_size(new_spans) == occurrence.size
-            if repeats_nothing or self._are_in_other_messages(occurrence, earlier):
+            shares_no_byte = total_size(new_spans) == occurrence.size
+            if shares_no_byte or self._are_in_other_messages(occurrence, earlier):
                 earlier.spans = sorted([*earlier.spans, *new_spans])
                 return
         text_occurrences.append(occurrence)
@@ -261,7 +275,7 @@ class _Competition:
     def _are_in_other_messages(
         self, occurrence: Occurrence, earlier: Occurrence
     ) -> bool:
-        """Whether nothing of an earlier part stands in the message of a new part."""
+        """Whether an earlier part stands only in other messages than a new part."""
         message_index_at = self.prompt.message_index_at
         message_index = message_index_at(occurrence.spans[0].prompt_start)
         earlier_messages = {
@@ -272,22 +286,27 @@ class _Competition:
     def _decide_short_text(
         self, sought_text: SoughtText, among_letters: Iterable[Occurrence]
     ) -> None:
-        """Decide where a text of fewer than 32 bytes counts as shown.
+        """Decide at which of its places a text of fewer than 32 bytes counts as shown.
 
         Each place at which its letters stand is one of these:
-        - Another text has taken its bytes: it does not count.
-        - It stands by itself: it counts. No letter may touch it; a text of fewer than
-          16 bytes needs a mark on both sides, such as a quote or the end of a line.
-        - It stands in a sentence: it counts for a known text that has no place yet.
-          For a candidate nobody can tell, so that the text is *unknown*.
-        - A very short text stands inside a word: it does not count.
+        - Another text has taken its bytes: the place does not count.
+        - The text stands by itself: the place counts. No letter may touch the text; one
+          of fewer than 16 bytes needs a mark on both sides, such as a quote.
+        - The text is very short, and stands inside a word: the place does not count.
+        - The text stands in a sentence: the place counts if a known text of these
+          words, such as the question, has no place yet. Otherwise nobody can tell
+          whether a candidate stands there: the candidate is *unknown*.
+
+        A text that stands in too many places is *unknown* as well: then the search has
+        set its ``n_tries_left`` to 0.
 
         Args:
             sought_text: The text.
-            among_letters: Where the pass over the prompt found it, touching other
-                letters. A text too short for the pass is looked for here.
+            among_letters: Where the search by anchors found it, touching other letters.
+                A text too short for an anchor is looked for here.
         """
         is_very_short = sought_text.size < _VERY_SHORT
+        # borders grow: a letter, then a gap such as a space, then a mark
         border_needed = Border.MARK if is_very_short else Border.GAP
         is_covered = False
         in_sentences: list[Occurrence] = []
@@ -330,7 +349,7 @@ class _Competition:
                 (occurrence, Border.LETTER, Border.LETTER)
                 for occurrence in among_letters
             ]
-        return self.search.occurrences_of_short_text(sought_text)
+        return occurrences_of_short_text(sought_text, self.prompt)
 
     def _accept_short(self, occurrence: Occurrence) -> None:
         """Take the bytes of a short text, and count the place for the text."""
@@ -408,7 +427,11 @@ class _Competition:
     def _finding_of_missing(
         self, index: int, any_is_shown: bool, changed_texts: ChangedTexts
     ) -> Finding:
-        """Say of a candidate that has no occurrence: *not shown*, or *unknown*, and why.
+        """Return the finding of a candidate that got no place in the prompt.
+
+        It is *not shown* if the search can tell so, and else *unknown*, with a reason.
+        Candidates and known texts, such as the question, may have the same letters.
+        They share their occurrences, so that a candidate may get none of them.
 
         Args:
             index: The index of the candidate.
@@ -424,15 +447,16 @@ class _Competition:
         if not any(message.raw.strip() for message in self.prompt.messages):
             return Finding(index, "unknown", reason="no prompt")
         if sought_text.occurrences:
-            # its words stand there, but only for known texts or candidates before it
+            # its words stand there, but each place went to another text of these words:
+            # to the question, say, or to a candidate before this one
             reason = "a text of the same words explains what stands there"
             return self._not_shown(index, reason, any_is_shown)
         if sought_text.n_tries_left <= 0 and why_not_shown is None:
             reason = "its phrases stand in too many places"
             return _unknown(index, reason)
-        # Nothing of it was found, or only a part that belongs to another text. The
+        # Nothing of it was found, or only bytes that another text has taken. The
         # prompt may still show it in changed words.
-        may_be_changed = why_not_shown is None or why_not_shown == _EXPLAINED
+        may_be_changed = why_not_shown in (None, _IS_OF_ANOTHER_TEXT)
         if may_be_changed and changed_texts.may_hold(sought_text.text.raw):
             reason = "most of its words stand there, but changed"
             return _unknown(index, reason)
@@ -578,12 +602,17 @@ def _rank(occurrence: Occurrence) -> tuple[object, ...]:
 def _covered_by_fuller(
     occurrences: Sequence[Occurrence], prompt_size: int
 ) -> set[Occurrence]:
-    """Find the broken occurrences that fuller ones cover almost entirely.
+    """Find the occurrences that fuller occurrences cover almost entirely.
 
-    One occurrence is fuller than another if it shows more of its own text. A prompt may
-    show two chunks of a page, each of them whole, and with them a part of the page: the
-    chunks cover this part. The page must not win against its chunks because it is
-    longer; neither must an old version of a text win against its new versions.
+    One occurrence is fuller than another if it shows more of its own text. Say a prompt
+    shows two chunks of a page, each of them whole. Then the same bytes are also a part
+    of the page. This part is covered, and competes last for its bytes: else it would
+    win against the chunks, because it is longer. Likewise, an old version of a text
+    must not win against its new versions.
+
+    An occurrence is covered if fewer than 12 of its bytes lie outside of fuller whole
+    ones. An unbroken occurrence, one of a whole text without anything put in, is never
+    covered.
 
     Args:
         occurrences: The occurrences.
@@ -599,12 +628,13 @@ def _covered_by_fuller(
         for occurrence in equals:
             if occurrence.is_unbroken:
                 continue
-            n_bytes_left = 0
+            n_uncovered = 0
             for span in occurrence.spans:
-                n_bytes_left += taken_by_fuller.count(
+                n_uncovered += taken_by_fuller.count(
                     0, span.prompt_start, span.prompt_end
                 )
-            if n_bytes_left < RESUMED_LENGTH:
+            # fewer than 12 bytes may be equal by chance
+            if n_uncovered < RESUMED_LENGTH:
                 covered.add(occurrence)
         # only now: an occurrence does not cover those that are as full
         for occurrence in equals:
@@ -619,18 +649,18 @@ def _fullness(occurrence: Occurrence) -> tuple[float, bool]:
 
 
 def _short_that_stand_apart(
-    occurrences: Sequence[Occurrence], search: OccurrenceSearch
+    occurrences: Sequence[Occurrence], prompt: Prompt
 ) -> set[Occurrence]:
     """Find the occurrences of short texts that stand by themselves.
 
-    They are free on the left and on the right. A short text is free on its left if no
-    letter touches it there. It is also free if the letter that touches it ends another
-    whole text: a long one, or a short one that is free on its own left. The right side
-    is treated alike.
+    They stand apart from other words on the left and on the right. A short text does so
+    on a side on which no letter touches it. It also does so if the letter that touches
+    it belongs to another whole text: to a long one, or to a short one that stands
+    apart on its own far side. So two titles may touch each other.
 
     Args:
         occurrences: Where texts stand in the prompt.
-        search: The search that found them. It tells what a text touches.
+        prompt: The prompt.
     """
     whole = [occurrence for occurrence in occurrences if occurrence.is_whole]
     whole.sort(key=lambda occurrence: occurrence.begins_at)
@@ -643,18 +673,21 @@ def _short_that_stand_apart(
         else:
             ends_of_texts.add(occurrence.spans[-1].prompt_end)
             starts_of_texts.add(occurrence.spans[0].prompt_start)
-    free_on_the_left = []
+    # from left to right: where one text is apart on its left, the text that begins at
+    # its end may be as well
+    apart_on_the_left = []
     for occurrence in short_occurrences:
         span = occurrence.spans[0]
-        left, _ = search.borders_of(span)
+        left, _ = borders_of(span, prompt)
         if left != Border.LETTER or span.prompt_start in ends_of_texts:
-            free_on_the_left.append(occurrence)
+            apart_on_the_left.append(occurrence)
             ends_of_texts.add(span.prompt_end)
-    free_on_both_sides = set()
-    for occurrence in reversed(free_on_the_left):
+    # from right to left: likewise for the text that ends at its start
+    apart_on_both_sides = set()
+    for occurrence in reversed(apart_on_the_left):
         span = occurrence.spans[0]
-        _, right = search.borders_of(span)
+        _, right = borders_of(span, prompt)
         if right != Border.LETTER or span.prompt_end in starts_of_texts:
-            free_on_both_sides.add(occurrence)
+            apart_on_both_sides.add(occurrence)
             starts_of_texts.add(span.prompt_start)
-    return free_on_both_sides
+    return apart_on_both_sides

@@ -35,6 +35,9 @@ class WholeTexts:
     An **anchor** is a piece of 16 bytes by which a text is looked up. Texts that begin
     with the same 16 bytes are looked up together, as a **family**.
 
+    The prompt is looked at in steps of ``stride`` bytes. If the 16 bytes there are an
+    anchor of a family, the caller asks which texts of the family stand there whole.
+
     Args:
         prompt: The letters of the prompt.
         texts: The letters of the texts. A text's index is its index here.
@@ -43,11 +46,13 @@ class WholeTexts:
             so that one of them is met.
 
     Attributes:
-        families_by_anchor: The families that have an anchor in their first bytes. Each
-            stands behind the offset of the anchor in its texts.
+        families_by_anchor: By an anchor, 16 bytes: the families whose texts hold it at
+            their beginning. Each family is paired with the offset of the anchor in its
+            texts: 0, or with a stride of 3 also 1 or 2.
     """
 
     def __init__(self, prompt: bytes, texts: Sequence[bytes], *, stride: int) -> None:
+        """Group the texts into families, and look up each family by its anchors."""
         self._prompt = prompt
         self._stride = stride
         # how many bytes may still be compared: a hostile prompt ends the search
@@ -57,9 +62,10 @@ class WholeTexts:
         for family in _families_of(texts):
             for text_index in family.wanted_indexes:
                 self._family_by_text_index[text_index] = family
-            for offset, anchor in family.first_anchors(stride):
+            # with a stride of 3, one of the offsets 0, 1 and 2 is met in the prompt
+            for offset_in_text, anchor in family.first_anchors(n_anchors=stride):
                 families = self.families_by_anchor.setdefault(anchor, [])
-                families.append((offset, family))
+                families.append((offset_in_text, family))
 
     def families_beginning_near(
         self, prompt_offset: int, anchor: bytes
@@ -79,8 +85,8 @@ class WholeTexts:
         """
         if self._n_bytes_left <= 0:
             self.families_by_anchor.clear()
-        for offset, family in self.families_by_anchor.get(anchor, ()):
-            start = prompt_offset - offset
+        for offset_in_text, family in self.families_by_anchor.get(anchor, ()):
+            start = prompt_offset - offset_in_text
             is_repetition = abs(start - family.last_found_at) < ANCHOR_LENGTH
             if start < 0 or is_repetition:
                 continue
@@ -99,7 +105,7 @@ class WholeTexts:
         """
         self._n_bytes_left -= family.longest_size
         part_of_prompt = self._prompt[start : start + family.longest_size]
-        whole_texts = family.texts_that_begin(part_of_prompt)
+        whole_texts = family.prefixes_of(part_of_prompt)
         if whole_texts:
             family.last_found_at = start
         return whole_texts
@@ -126,12 +132,12 @@ class WholeTexts:
         family.wanted_indexes.discard(text_index)
         if family.wanted_indexes:
             return
-        for _, anchor in family.first_anchors(self._stride):
+        for _, anchor in family.first_anchors(n_anchors=self._stride):
             # another family may have the same anchor a byte further on
             remaining = []
-            for offset, other in self.families_by_anchor.pop(anchor, ()):
+            for offset_in_text, other in self.families_by_anchor.pop(anchor, ()):
                 if other is not family:
-                    remaining.append((offset, other))
+                    remaining.append((offset_in_text, other))
             if remaining:
                 self.families_by_anchor[anchor] = remaining
 
@@ -140,7 +146,8 @@ class TextFamily:
     """Texts that begin with the same 16 bytes, sorted.
 
     Args:
-        texts: The letters of each text, with the text's index outside of the family.
+        texts_and_indexes: The letters of each text, with the text's index outside of
+            the family. All texts begin with the same 16 bytes.
 
     Attributes:
         beginning: The 16 bytes with which all of them begin.
@@ -149,13 +156,16 @@ class TextFamily:
         wanted_indexes: The indexes of the texts that are still looked for.
     """
 
-    def __init__(self, texts: list[tuple[bytes, int]]) -> None:
-        texts.sort()
-        # a text's rank is its index in these lists
-        self._sorted_texts = [text for text, _ in texts]
-        self._text_index_by_rank = [text_index for _, text_index in texts]
-        # by a text's rank: the rank of the longest other text with which it begins
-        self._rank_of_beginning = list(_longest_beginnings(self._sorted_texts))
+    def __init__(self, texts_and_indexes: list[tuple[bytes, int]]) -> None:
+        """Sort the texts, and note for each text the longest other one it begins with."""
+        texts_and_indexes.sort()
+        # a text's rank is its index in these three lists
+        self._sorted_texts = [text for text, _ in texts_and_indexes]
+        self._text_index_by_rank = [text_index for _, text_index in texts_and_indexes]
+        # A prefix of a text is another text of the family with which this text begins.
+        # The list has the rank of the longest prefix; None if the text has no prefix.
+        self._rank_of_longest_prefix = list(_longest_prefixes(self._sorted_texts))
+        # any of the texts will do: all of them begin with the same 16 bytes
         self.beginning = self._sorted_texts[0][:ANCHOR_LENGTH]
         self.longest_size = max(map(len, self._sorted_texts))
         self.last_found_at = -ANCHOR_LENGTH  # nowhere yet: before the prompt's start
@@ -181,12 +191,13 @@ class TextFamily:
                     anchors.add((offset, text[offset : offset + ANCHOR_LENGTH]))
         return anchors
 
-    def texts_that_begin(self, part_of_prompt: bytes) -> list[tuple[int, int]]:
-        """Find the texts with which a part of the prompt begins.
+    def prefixes_of(self, part_of_prompt: bytes) -> list[tuple[int, int]]:
+        """Find the texts that are prefixes of a part of the prompt.
 
-        Take the text that is sorted just before the part. If the part does not begin
-        with it, take the longest text with which this text begins, and so on. Once one
-        text fits, all texts with which it begins fit as well.
+        The last text that is sorted before the part is tried first, then the longest
+        prefix of this text, then the longest prefix of that one, and so on. Each
+        further text is shorter. Once one text is a prefix of the part, all its own
+        prefixes are as well.
 
         Returns:
             The index and the size of each text, the longest first; at most four.
@@ -197,10 +208,10 @@ class TextFamily:
             return fitting
         while rank is not None and len(fitting) < _MOST_AT_ONE_PLACE:
             text = self._sorted_texts[rank]
-            # once the longest fits, its own beginnings need not be compared again
+            # once the longest text fits, its prefixes need not be compared
             if fitting or part_of_prompt.startswith(text):
                 fitting.append((self._text_index_by_rank[rank], len(text)))
-            rank = self._rank_of_beginning[rank]
+            rank = self._rank_of_longest_prefix[rank]
         return fitting
 
     def closest_to(self, part_of_prompt: bytes) -> list[int]:
@@ -255,18 +266,18 @@ def _families_of(texts: Sequence[bytes]) -> Iterator[TextFamily]:
         yield TextFamily(texts_and_indexes)
 
 
-def _longest_beginnings(sorted_texts: Sequence[bytes]) -> Iterator[int | None]:
+def _longest_prefixes(sorted_texts: Sequence[bytes]) -> Iterator[int | None]:
     """Yield for each text the index of the longest other text with which it begins.
 
     Yields None for a text that begins with no other.
 
     Args:
-        sorted_texts: The texts, sorted, so that a text stands behind its beginnings.
+        sorted_texts: The texts, sorted, so that a text stands behind its prefixes.
     """
     # indexes of the texts with which the current one begins, the longest last
-    beginnings: list[int] = []
+    prefixes: list[int] = []
     for index, text in enumerate(sorted_texts):
-        while beginnings and not text.startswith(sorted_texts[beginnings[-1]]):
-            beginnings.pop()
-        yield beginnings[-1] if beginnings else None
-        beginnings.append(index)
+        while prefixes and not text.startswith(sorted_texts[prefixes[-1]]):
+            prefixes.pop()
+        yield prefixes[-1] if prefixes else None
+        prefixes.append(index)

@@ -1,0 +1,291 @@
+"""The places at which a prompt shows a text, whole or in parts. Pure.
+
+A **run** is a list of spans that are equal in prompt and text, with only small steps
+between them. An **occurrence** is one run or several runs that follow each other: a
+place at which the prompt shows the text.
+
+Prompt and texts are compared by their letters, as bytes (``letters``).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from ragmetrics_core.capture.byte_spans import (
+    LONGEST_STEP,
+    EqualSpan,
+    clip_spans,
+    split_into_runs,
+    total_size,
+)
+from ragmetrics_core.capture.letters import Text
+
+# with this share of its bytes a text counts as whole, also where its parts stand apart
+SHARE_OF_WHOLE = 0.98
+# a text that is shown from its first to its last byte counts as whole with this share
+_SHARE_WITH_BOTH_ENDS = 0.85
+MOST_APART = 96  # the most bytes between two parts of one occurrence
+# The fewest bytes of a part that holds the beginning or end of its text, and of any
+# other part. Fewer bytes may be equal by chance.
+LEAST_AT_EDGE = 32
+LEAST_ELSEWHERE = 48
+# At how many places a text is compared: 64, and two more for each candidate and each
+# known text with its letters, because equal texts stand at several places.
+MOST_TRIES = 64
+_MORE_TRIES = 2
+# a text that stands in more places of one message is looked for no longer
+MOST_OCCURRENCES = 500
+
+
+@dataclass(slots=True, eq=False)
+class SoughtText:
+    """A text that is looked for in a prompt.
+
+    Several candidates and known texts may have the same letters: they are looked for
+    together.
+
+    Attributes:
+        text: The first text with these letters.
+        candidate_indexes: The indexes of the candidates with these letters.
+        n_known_texts: How many known texts have these letters. They stand in the prompt
+            for another reason, such as being the question.
+        n_tries_left: At how many more places it may be compared with the prompt.
+        occurrences: Where it was found to stand, in the order found.
+        why_not_shown: Outcome and reason if it is not shown. None if there is no more
+            to say than that it was not found.
+        size: The number of bytes of its letters.
+    """
+
+    text: Text
+    candidate_indexes: list[int] = field(default_factory=list)
+    n_known_texts: int = 0
+    n_tries_left: int = MOST_TRIES
+    occurrences: list[Occurrence] = field(default_factory=list)
+    why_not_shown: tuple[Literal["not shown", "unknown"], str] | None = None
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Count the bytes once: they are asked for at each anchor."""
+        self.size = len(self.text.letters)
+
+    def add_candidate(self, candidate_index: int) -> None:
+        """Look for a candidate with these letters."""
+        self.candidate_indexes.append(candidate_index)
+        self.n_tries_left += _MORE_TRIES
+
+    def add_known_text(self) -> None:
+        """Look for a known text with these letters."""
+        self.n_known_texts += 1
+        self.n_tries_left += _MORE_TRIES
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it is too short to be shown in parts."""
+        return self.size < LEAST_AT_EDGE
+
+    @property
+    def n_texts(self) -> int:
+        """How many candidates and known texts have these letters."""
+        return self.n_known_texts + len(self.candidate_indexes)
+
+    @property
+    def has_unplaced_known_text(self) -> bool:
+        """Whether the next occurrence belongs to a known text, not to a candidate."""
+        return len(self.occurrences) < self.n_known_texts
+
+
+@dataclass(slots=True, eq=False)
+class Occurrence:
+    """A place at which the prompt shows a text, whole or in parts.
+
+    Attributes:
+        sought_text: The text.
+        spans: The bytes that are equal in prompt and text, in the prompt's order. A
+            text without letters has one span of no bytes.
+        literal_offsets: Only of a text without letters, such as a row of dots: where it
+            begins and ends in its message as written.
+        is_unbroken: Whether the whole text stands there, with nothing put in but the
+            numbers of lines.
+    """
+
+    sought_text: SoughtText
+    spans: list[EqualSpan]
+    literal_offsets: tuple[int, int] | None = None
+    is_unbroken: bool = False
+
+    @property
+    def begins_at(self) -> tuple[int, int]:
+        """Where it begins in the prompt; occurrences are sorted by this.
+
+        The first number counts letters of the prompt. Texts without letters may begin
+        at the same letter: the second number, where they begin in their message as
+        written, tells them apart.
+        """
+        literal_start = self.literal_offsets[0] if self.literal_offsets else 0
+        return self.spans[0].prompt_start, literal_start
+
+    @property
+    def size(self) -> int:
+        """How many bytes are equal in prompt and text."""
+        return total_size(self.spans)
+
+    @property
+    def share_of_text(self) -> float:
+        """How much of the text stands there, 0 to 1."""
+        return self.size / self.sought_text.size
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the whole text stands there, or nearly all of it.
+
+        It does if at least 98 % of the text's bytes stand there. If some bytes between
+        the spans are left out, 85 % are enough, provided that the spans reach from the
+        text's first byte to its last one and every gap is small.
+
+        It does not if the spans stand in another order than in the text, or too far
+        apart in the prompt.
+        """
+        has_nearly_all = self.size >= SHARE_OF_WHOLE * self.sought_text.size
+        if len(self.spans) == 1:  # by far the most frequent
+            return has_nearly_all
+        largest_gap_in_text = 0
+        for before, after in pairwise(self.spans):
+            gap_in_text = after.text_start - before.text_end
+            goes_back = gap_in_text < 0
+            is_too_far = (
+                after.prompt_start - before.prompt_end > MOST_APART + LONGEST_STEP
+            )
+            if goes_back or is_too_far:
+                return False
+            largest_gap_in_text = max(largest_gap_in_text, gap_in_text)
+        has_first_byte = self.spans[0].text_start == 0
+        has_last_byte = self.spans[-1].text_end == self.sought_text.size
+        has_both_ends = has_first_byte and has_last_byte
+        if has_both_ends and largest_gap_in_text <= LONGEST_STEP:
+            return self.size >= _SHARE_WITH_BOTH_ENDS * self.sought_text.size
+        return has_nearly_all
+
+
+def add_run(runs: list[list[EqualSpan]], run: list[EqualSpan]) -> None:
+    """Add a run of a text to its runs, so that no two of them overlap in the prompt.
+
+    A run is a list of spans that are equal in prompt and text. If the new run and the
+    last one overlap, the better of them keeps the common part, and the other is cut,
+    perhaps to nothing. Better is the run with more equal bytes; of two with as many,
+    the run that is spread over fewer bytes of the prompt.
+
+    Args:
+        runs: The runs so far, in the prompt's order. They are changed.
+        run: The new run.
+    """
+    while runs and run and _overlap(runs[-1], run):
+        last_run = runs[-1]
+        if _length_and_density(last_run) >= _length_and_density(run):
+            run = clip_spans(run, prompt_start=last_run[-1].prompt_end)
+            break
+        # cut the last run instead, and look at the one before it
+        runs.pop()
+        shortened_run = clip_spans(last_run, prompt_end=run[0].prompt_start)
+        if shortened_run:
+            runs.append(shortened_run)
+    if run:
+        runs.append(run)
+
+
+def _overlap(last_run: list[EqualSpan], run: list[EqualSpan]) -> bool:
+    """Whether a run begins in the prompt before the end of the last one."""
+    return run[0].prompt_start < last_run[-1].prompt_end
+
+
+def _length_and_density(run: list[EqualSpan]) -> tuple[int, int]:
+    """Return what runs are compared by: the equal bytes, then how dense they stand."""
+    extent = run[-1].prompt_end - run[0].prompt_start
+    return total_size(run), -extent
+
+
+def runs_outside(
+    whole_spans: Sequence[EqualSpan], runs: Iterable[list[EqualSpan]]
+) -> Iterator[list[EqualSpan]]:
+    """Leave out the runs of a text that overlap a place where it stands whole.
+
+    Args:
+        whole_spans: Where in the prompt the text stands in one piece, in order.
+        runs: Lists of spans that are equal in prompt and text.
+    """
+    starts = [span.prompt_start for span in whole_spans]
+    for run in runs:
+        # of those that begin before the run ends, the last one reaches farthest
+        last_index = bisect_left(starts, run[-1].prompt_end) - 1
+        is_before_all = last_index < 0
+        if is_before_all or whole_spans[last_index].prompt_end <= run[0].prompt_start:
+            yield run
+
+
+def occurrences_of_runs(
+    sought_text: SoughtText, runs: Iterable[list[EqualSpan]]
+) -> Iterator[Occurrence]:
+    """Join the runs of one text to occurrences, places at which the prompt shows it.
+
+    A run is a list of spans that are equal in prompt and text. It is joined to the run
+    before it if both text and prompt go on there, with at most 96 bytes between. From
+    an occurrence that does not hold the whole text, runs that may be there by chance
+    are dropped. An occurrence without any run left is dropped.
+
+    Args:
+        sought_text: The text.
+        runs: Its runs, in the prompt's order.
+    """
+    joined_runs: list[list[EqualSpan]] = []
+    for run in runs:
+        continuation = []
+        if joined_runs:
+            last_span = joined_runs[-1][-1]
+            continuation = _continuation_of(last_span, run)
+        if continuation:
+            joined_runs[-1] += continuation
+        else:
+            joined_runs.append(run)
+    for spans in joined_runs:
+        occurrence = Occurrence(sought_text, spans)
+        if not occurrence.is_whole:
+            occurrence.spans = _without_runs_by_chance(spans, sought_text.size)
+        if occurrence.spans:
+            yield occurrence
+
+
+def _continuation_of(last_span: EqualSpan, run: list[EqualSpan]) -> list[EqualSpan]:
+    """Return the part of a run that goes on where another run of the text ended.
+
+    It is empty, so that the run begins another occurrence, if the run begins with the
+    text's first byte, stands too far behind in the prompt, or goes back in the text.
+
+    Args:
+        last_span: The last span of the other run.
+        run: The run.
+    """
+    first_span = run[0]
+    begins_anew = first_span.text_start == 0
+    is_too_far = first_span.prompt_start - last_span.prompt_end > MOST_APART
+    goes_back = first_span.text_start < last_span.text_end - LONGEST_STEP
+    if begins_anew or is_too_far or goes_back:
+        return []
+    return clip_spans(run, text_start=last_span.text_end)
+
+
+def _without_runs_by_chance(spans: list[EqualSpan], text_size: int) -> list[EqualSpan]:
+    """Drop the spans that may be equal to the text by chance.
+
+    The spans are divided into runs, between which more than a small step lies. A run
+    that holds the text's first or last byte must have 32 bytes, any other one 48.
+    """
+    spans_left: list[EqualSpan] = []
+    for run in split_into_runs(spans):
+        is_at_edge = run[0].text_start == 0 or run[-1].text_end == text_size
+        least_size = LEAST_AT_EDGE if is_at_edge else LEAST_ELSEWHERE
+        if total_size(run) >= least_size:
+            spans_left += run
+    return spans_left
