@@ -22,9 +22,9 @@ Outcome = Literal["shown", "not shown", "unknown"]
 Extent = Literal["whole", "beginning", "end", "middle", "parts"]
 
 # dots that cut a text, and what stands behind them
-_CUT_BY_DOTS = re.compile(r"(?:\.\.\.|…)(\W*\w.*)$", re.DOTALL)
+_CUT_BY_DOTS = re.compile(r"(?:\.\.\.|…)(?P<behind_dots>\W*\w.*)$", re.DOTALL)
 # the letters at the end of some characters, if a word begins with them
-_BEGUN_WORD = re.compile(r"\W(\w+)$")
+_BEGUN_WORD = re.compile(r"\W(?P<letters>\w+)$")
 
 
 @dataclass(frozen=True)
@@ -216,8 +216,9 @@ class ShownInPrompt:
     def pieces(self) -> list[_Piece]:
         """The pieces of the text that are shown.
 
-        The last letters of a piece are uncertain if the text goes on behind them: they
-        may be equal by chance to what follows in the prompt.
+        A piece may end before the text does, because the application cut the text
+        there. Then the last letters of the piece are uncertain: they may belong to
+        other words of the prompt that happen to begin alike.
         """
         pieces = []
         for run in split_into_runs(self.occurrence.spans):
@@ -234,35 +235,35 @@ class ShownInPrompt:
     def _n_letters_by_chance(self, prompt_end: int) -> int:
         """Count the last letters of a shown piece that are equal by chance.
 
-        There are two cases, for a text that goes on with "in the north":
-        - Dots cut the text, and behind them the prompt happens to go on alike:
-          "Porto lies on the Douro... In other news". The letters of "In" do not count.
-        - The prompt goes on with another word that begins alike: "Porto lies on the
-          Douro inside". The letters of "in" do not count.
+        There are two cases. Say the text goes on with "in the north":
+        - Dots cut the text, and other words behind the dots begin alike: "Porto lies on
+          the Douro... In other news". The letters of "In" are equal by chance.
+        - Another word begins alike: "Porto lies on the Douro inside". The letters of
+          "in" are equal by chance.
 
-        Twelve letters and more are no chance. Then all letters count, and it is 0.
+        0 in any other case, and for twelve letters and more: these are no chance.
 
         Args:
             prompt_end: Where the piece ends in the prompt's letters.
         """
         message_index = self.prompt.message_index_at(prompt_end - 1)
         message = self.prompt.messages[message_index]
-        # the characters between the last equal letter and the next letter, as written
-        gap_start, gap_end = message.gap_at(
-            prompt_end - self.prompt.message_starts[message_index]
-        )
+        end_in_message = prompt_end - self.prompt.message_starts[message_index]
+        # The gap is what stands behind the piece, up to the next letter: a space, say.
+        gap_start, gap_end = message.gap_at(end_in_message)
         last_characters = message.raw[max(gap_start - LONGEST_STEP, 0) : gap_start]
-        is_gap_empty = gap_start == gap_end
-        word_goes_on = is_gap_empty and gap_end < len(message.raw)
+        has_no_gap = gap_start == gap_end
+        word_goes_on = has_no_gap and gap_end < len(message.raw)
         dots = _CUT_BY_DOTS.search(last_characters)
-        by_chance: re.Match[str] | None = None
+        begun_word = _BEGUN_WORD.search(last_characters)
         if dots is not None and dots[0] not in self.text.raw:
-            by_chance = dots
-        elif word_goes_on:
-            by_chance = _BEGUN_WORD.search(last_characters)
-        if by_chance is None:
+            # the text itself has no such dots
+            by_chance = dots["behind_dots"]
+        elif word_goes_on and begun_word is not None:
+            by_chance = begun_word["letters"]
+        else:
             return 0
-        n_letters = len(letters_of(by_chance[1]))
+        n_letters = len(letters_of(by_chance))
         return n_letters if n_letters < RESUMED_LENGTH else 0
 
 
@@ -295,20 +296,23 @@ def _extent(
 
     Returns:
         - ``whole``: nearly all of its letters, or one prompt shows it whole.
-        - ``beginning``, ``end`` or ``middle``: one piece that goes on without a gap.
-        - ``parts``: several pieces; or one piece from its first letter to its last,
-          of which too much is left out in small gaps.
+        - ``beginning``, ``end`` or ``middle``: one piece of it.
+        - ``parts``: several pieces. Also one piece with both ends of the text, if too
+          many letters between the ends are left out, a few at a time.
     """
     if coverage >= SHARE_OF_WHOLE:
         return "whole"
     pieces: list[_Piece] = []
     for shown in shown_in_prompts:
-        # a text without letters, such as a row of dots, is shown as it is written
-        if shown.occurrence.literal_offsets or shown.occurrence.is_whole:
+        # only a text without letters has these offsets: "..." is shown whole or not
+        is_without_letters = shown.occurrence.literal_offsets is not None
+        if is_without_letters or shown.occurrence.is_whole:
             return "whole"
         for run in split_into_runs(shown.occurrence.spans):
+            start = run[0].text_start
             end = run[-1].text_end
-            pieces.append(_Piece(run[0].text_start, end, certain_end=end))
+            # here letters count that are perhaps equal by chance, so all are certain
+            pieces.append(_Piece(start, end, certain_end=end))
     merged = _merge_pieces(pieces)
     has_first_letter = merged[0].start == 0
     has_last_letter = merged[-1].end == len(text.letters)

@@ -35,6 +35,7 @@ def unknown_passages(
         known: All texts that were found, said, asked or written in the run. A passage
             is known if it stands in one of them.
     """
+    # an opening is the first characters of a context
     openings = [text.strip()[:_LENGTH_COMPARED] for text in contexts]
     passages: list[str] = []
     for prompt in prompts:
@@ -43,6 +44,7 @@ def unknown_passages(
         return 0
     letters_known = [letters_of(text) for text in known]
     letters_of_openings = [letters_of(opening) for opening in openings]
+    # a passage may begin like a shorter opening by chance
     long_openings = tuple(
         letters for letters in letters_of_openings if len(letters) >= _SHORTEST_PASSAGE
     )
@@ -50,7 +52,8 @@ def unknown_passages(
     for passage in passages:
         letters = letters_of(passage)
         is_remark = len(letters) < _SHORTEST_PASSAGE
-        # the line may hold more than the context, such as a closing tag or a score
+        # A passage that begins with the opening of a context is this context. More may
+        # stand behind it in its line, as in "It is old. </doc>".
         is_context = letters.startswith(long_openings)
         if is_remark or is_context:
             continue

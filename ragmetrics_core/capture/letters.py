@@ -88,13 +88,15 @@ def _decode_escape(escape: str) -> str:
         The character.
         - Of an entity of an unknown name, such as ``&abc;``: its name.
         - Of a code that no character has: nothing.
-        - Of a bare ``&``, ``&amp;`` or ``\n``, which stand for no letter: a NUL, which
-          is no letter either.
+        - Of ``&``, ``&amp;`` and ``\n``, which stand for no letter: a NUL, which is no
+          letter either. The pattern reads ``&amp;`` as a bare ``&``, without a name.
+        - Of what is no escape: nothing. Callers do not ask for that.
     """
     match = _ESCAPE.match(escape)
     if match is None:
         return ""
-    # three forms of an entity, then the forms of an escape; at most one of them is set
+    # Three forms of an entity, then the forms of an escape. One form has its groups; a
+    # bare "&" and "\n" have none.
     name, decimal, hexadecimal, high_surrogate, low_surrogate, *codes = match.groups()
     if name:
         character = html.unescape(f"&{name};")
@@ -152,8 +154,8 @@ class Text:
         Returns:
             The offsets in ``raw`` where they begin and end.
         """
-        first_offset, _ = self._offsets_of_letter(start)
-        _, end_offset = self._offsets_of_letter(end - 1)
+        first_offset, _ = self._offsets_of_character(start)
+        _, end_offset = self._offsets_of_character(end - 1)
         return first_offset, end_offset
 
     def gap_at(self, index: int) -> tuple[int, int]:
@@ -171,9 +173,9 @@ class Text:
         gap_start = 0
         gap_end = len(self.raw)
         if index > 0:
-            _, gap_start = self._offsets_of_letter(index - 1)
+            _, gap_start = self._offsets_of_character(index - 1)
         if index < len(self.letters):
-            gap_end, _ = self._offsets_of_letter(index)
+            gap_end, _ = self._offsets_of_character(index)
         return gap_start, gap_end
 
     @cached_property
@@ -183,53 +185,55 @@ class Text:
         Pieces without letters are left out.
         """
         pieces = []
-        first_letter = 0
+        first_byte = 0
         for match in _PIECE.finditer(self.raw):
             n_bytes = len(letters_of(match[0]))
             if n_bytes:
-                pieces.append(_Piece(first_letter, *match.span()))
-            first_letter += n_bytes
+                pieces.append(_Piece(first_byte, *match.span()))
+            first_byte += n_bytes
         return pieces
 
     @cached_property
-    def _first_letters(self) -> list[int]:
-        """The first letter of each piece, to look pieces up."""
-        return [piece.first_letter for piece in self._pieces]
+    def _first_bytes_of_pieces(self) -> list[int]:
+        """Where in ``letters`` each piece begins, to look pieces up."""
+        return [piece.first_byte for piece in self._pieces]
 
     @cached_property
-    def _letter_ends_by_piece(self) -> dict[int, list[int]]:
+    def _byte_ends_by_piece(self) -> dict[int, list[int]]:
         """By the index of a piece: where in ``letters`` each of its characters ends.
 
         It is filled when a piece is first looked into.
         """
         return {}
 
-    def _offsets_of_letter(self, index: int) -> tuple[int, int]:
-        """Return where the letter stands in the text to which a byte belongs.
+    def _offsets_of_character(self, byte_index: int) -> tuple[int, int]:
+        """Return where the character to which a byte belongs stands in the text.
+
+        A character may have several bytes, as "é" has.
 
         Args:
-            index: The byte in ``letters``.
+            byte_index: The index of the byte in ``letters``.
 
         Returns:
-            The offsets in ``raw`` where the letter begins and ends. If the letter is
-            written as an escape, such as ``&eacute;``, those of the whole escape.
+            The offsets in ``raw`` where the character begins and ends. If it is written
+            as an escape, such as ``&eacute;``, those of the whole escape.
         """
-        piece_index = bisect_right(self._first_letters, index) - 1
+        piece_index = bisect_right(self._first_bytes_of_pieces, byte_index) - 1
         piece = self._pieces[piece_index]
         is_escape = self.raw[piece.start] in "\\&"
         if is_escape:
             return piece.start, piece.end
-        letter_ends = self._letter_ends_by_piece.get(piece_index)
-        if letter_ends is None:
-            letter_ends = []
-            letter_end = piece.first_letter
+        byte_ends = self._byte_ends_by_piece.get(piece_index)
+        if byte_ends is None:
+            byte_ends = []
+            byte_end = piece.first_byte
             for character in self.raw[piece.start : piece.end]:
                 # a character that is no letter adds no bytes
-                letter_end += len(_fold_case(character).encode())
-                letter_ends.append(letter_end)
-            self._letter_ends_by_piece[piece_index] = letter_ends
+                byte_end += len(_fold_case(character).encode())
+                byte_ends.append(byte_end)
+            self._byte_ends_by_piece[piece_index] = byte_ends
         # the byte belongs to the first character that ends behind it
-        offset = piece.start + bisect_right(letter_ends, index)
+        offset = piece.start + bisect_right(byte_ends, byte_index)
         return offset, offset + 1
 
 
@@ -237,12 +241,12 @@ class _Piece(NamedTuple):
     """A piece of a text as it is written.
 
     Attributes:
-        first_letter: Where its letters begin in the letters of the text.
+        first_byte: Where its letters begin in the letters of the text.
         start: Where it begins in the text as it is written.
         end: Where it ends there.
     """
 
-    first_letter: int
+    first_byte: int
     start: int
     end: int
 

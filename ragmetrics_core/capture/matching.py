@@ -1,7 +1,7 @@
 """Compare a prompt and a text byte by byte, and step over small differences. Pure.
 
-Both are compared by their letters (``letters``). A **step** is a few bytes that were
-put into the prompt, or left out of the text: a line number, a mark, a word.
+Both are compared by their letters (``letters``). A **step** skips a few bytes that only
+the prompt has, such as a line number, or that only the text has, such as a word.
 """
 
 from __future__ import annotations
@@ -26,14 +26,18 @@ def collect_equal_spans(
 ) -> list[EqualSpan]:
     """Collect the spans that are equal in a prompt and a text, from two offsets on.
 
-    Where both differ, a small step is taken: up to 24 bytes that the prompt puts in or
-    the text leaves out. The spans end where no such step makes both equal again.
+    Where both differ, a small step is taken. It skips up to 24 bytes that only the
+    prompt has, and up to 24 bytes that only the text has. The spans end where no such
+    step makes both equal again.
 
     Args:
-        prompt: The letters of the prompt.
-        prompt_offset: Where in the prompt they begin to be equal.
-        text: The letters of the text.
-        text_offset: Where in the text they begin to be equal.
+        prompt: The letters of the prompt, as UTF-8 bytes.
+        prompt_offset: The byte of the prompt from which on it is compared.
+        text: The letters of the text, as UTF-8 bytes.
+        text_offset: The byte of the text from which on it is compared.
+
+    Returns:
+        The spans of equal bytes, in the order of prompt and text.
     """
     spans = []
     while True:
@@ -45,16 +49,17 @@ def collect_equal_spans(
         step = _next_step(prompt, prompt_offset, text, text_offset)
         if step is None:
             return spans
-        n_put_in, n_left_out = step
-        if n_left_out >= WORD_LENGTH:
+        n_skipped_in_prompt, n_skipped_in_text = step
+        if n_skipped_in_text >= WORD_LENGTH:
             # The prompt may have marked the word at both ends, as in "<b>Porto</b>":
-            # then it stands inside of what was put in, and is shown.
-            word = text[text_offset : text_offset + n_left_out]
-            word_offset = prompt.find(word, prompt_offset, prompt_offset + n_put_in)
+            # then it stands inside of what is skipped, and is shown.
+            word = text[text_offset : text_offset + n_skipped_in_text]
+            end_of_skipped = prompt_offset + n_skipped_in_prompt
+            word_offset = prompt.find(word, prompt_offset, end_of_skipped)
             if word_offset >= 0:
-                spans.append(EqualSpan(word_offset, text_offset, n_left_out))
-        prompt_offset += n_put_in
-        text_offset += n_left_out
+                spans.append(EqualSpan(word_offset, text_offset, n_skipped_in_text))
+        prompt_offset += n_skipped_in_prompt
+        text_offset += n_skipped_in_text
 
 
 def count_equal_bytes(
@@ -107,7 +112,7 @@ def _next_step(
     Returns:
         The number of bytes to skip in the prompt, and in the text.
         - If the prompt has the number of a line there: its digits, and nothing.
-        - Otherwise the step that leaves out least of the text, at most 24 bytes on each
+        - Otherwise the step that skips fewest bytes of the text, at most 24 bytes on each
           side, with 12 equal bytes behind it.
         - None if there is no such step.
     """
@@ -115,14 +120,15 @@ def _next_step(
     if n_digits:
         return n_digits, 0
     n_rest = len(text) - text_offset
-    most_left_out = min(LONGEST_STEP, n_rest - RESUMED_LENGTH)
+    most_skipped = min(LONGEST_STEP, n_rest - RESUMED_LENGTH)
     furthest_end = prompt_offset + LONGEST_STEP + RESUMED_LENGTH
-    for n_left_out in range(most_left_out + 1):
-        start = text_offset + n_left_out
+    for n_skipped_in_text in range(most_skipped + 1):
+        start = text_offset + n_skipped_in_text
         resumed_bytes = text[start : start + RESUMED_LENGTH]
         resumed_offset = prompt.find(resumed_bytes, prompt_offset, furthest_end)
         if resumed_offset >= 0:
-            return resumed_offset - prompt_offset, n_left_out
+            n_skipped_in_prompt = resumed_offset - prompt_offset
+            return n_skipped_in_prompt, n_skipped_in_text
     return None
 
 

@@ -198,16 +198,17 @@ class PromptContents:
     def _keys_behind_notes(
         self, call: Node, calls_read: Sequence[Node]
     ) -> frozenset[DocumentKey]:
-        """Return the keys of documents of which a call may have been shown a short note.
+        """Return the keys of the documents behind short notes in a call's prompt.
 
         A note is a reply of a few words that an earlier call wrote about its documents,
-        such as "2,100 cars". A single word or a verdict may stand in a prompt by
-        chance: it counts as a note only beside a longer one.
+        such as "2,100 cars". It may stand in the prompt by chance, so it is in doubt
+        whether the call was shown anything of these documents. A single word or a
+        verdict is too weak a sign: if no other note stands there, nothing is returned.
 
         Args:
             call: The call.
-            calls_read: The call and the calls that it is known to have read. These
-                wrote no notes that are in doubt.
+            calls_read: The call and the calls that it is known to have read. What they
+                were shown is known, so their replies are left out.
         """
         texts = [message.text for message in call.prompt if message.role != "assistant"]
         noting_calls: list[Node] = []
@@ -262,7 +263,7 @@ class PromptContents:
         return self._own_prompt_by_call[call]
 
     def _search_prompt_of(self, call: Node) -> _ShownInOwnPrompt:
-        """Search the prompt of one call for documents and earlier replies.
+        """Search the prompt of one call for documents and for replies of earlier calls.
 
         The documents are those that were retrieved before the call began. If there are
         none, all documents of the run are searched for.
@@ -280,6 +281,8 @@ class PromptContents:
             self._n_occurrences_of_earlier_turns(prompt.message_texts),
         )
         shown_by_key = self._without_documents_of_earlier_turns(shown_by_key, prompt)
+        # unknown: the prompt does not tell whether it shows the document, whose few
+        # words, say, stand in a sentence
         unknown_documents: dict[DocumentKey, Document] = {}
         keys_with_some_words = set()
         for candidate, finding in unknown_candidates(search, shown_by_key):
@@ -287,13 +290,15 @@ class PromptContents:
             unknown_documents[key] = candidate.document
             if finding.has_some_words:
                 keys_with_some_words.add(key)
-        calls_read = [
-            *_calls_whose_replies_stand(
-                replies, search.findings_of_replies, shown_by_key
-            ),
-            *self._authors_of_documents_handed_to_engine(call),
-            *self._earlier_calls_of_same_step(call),
-        ]
+        # first the calls whose replies were found in the prompt
+        calls_read = _calls_whose_replies_are_shown(
+            replies, search.findings_of_replies, shown_by_key
+        )
+        # Then calls whose replies need not be found there as they were written. Their
+        # replies were handed to the engine around this call as documents:
+        calls_read += self._authors_of_documents_handed_to_engine(call)
+        # and this call may refine the answer that earlier calls of its step began:
+        calls_read += self._earlier_calls_of_same_step(call)
         return _ShownInOwnPrompt(
             shown_documents=shown_by_key,
             unknown_documents=unknown_documents,
@@ -314,8 +319,11 @@ class PromptContents:
 
         Args:
             shown_by_key: The documents that the prompt shows.
-            prompt: The prompt, which counts the messages of this turn first.
+            prompt: The prompt. The messages of this turn have the first indexes, and
+                those of earlier turns the indexes behind.
         """
+        # The identity of a document stays the same where a later step changes its text;
+        # its key does not.
         identities_returned: set[DocumentKey] = set()
         for documents in self.calls.retrievals.values():
             identities_returned.update(document.identity for document in documents)
@@ -323,6 +331,7 @@ class PromptContents:
             return dict(shown_by_key)
         kept: dict[DocumentKey, ShownDocument] = {}
         for key, (document, finding) in shown_by_key.items():
+            # the first message that shows the document; each document here has one
             message_index = finding.message_index or 0
             is_in_this_turn = message_index < prompt.n_messages_of_turn
             if is_in_this_turn or document.identity in identities_returned:
@@ -337,10 +346,16 @@ class PromptContents:
         documents: Iterable[Document],
         replies: Iterable[_EarlierReply],
     ) -> PromptToSearch:
-        """Prepare the prompt of a call for the search for documents.
+        """Put the texts of a call's prompt in the order in which they are searched.
 
-        The messages of this turn come first. An answer of an earlier turn in the words
-        of a document is left out, because it does not show the document.
+        The messages of this turn come first, then those of earlier turns. The known
+        texts are put beside them: question, history and instructions stand in a prompt
+        without being retrieved. Each known text is repeated as often as it stands
+        there, so that none of its occurrences counts as a document of the same words.
+
+        An earlier answer may have the words of a document. It shows what the model said
+        then, and not the document. So it is left out, both of the messages and of the
+        known texts.
 
         Args:
             call: The call.
@@ -360,13 +375,20 @@ class PromptContents:
             call.prompt, turn_start, left_out=answers_like_documents
         )
         message_texts = [*texts_of_turn, *texts_of_earlier_turns]
-        known_texts = self._repeat_known_texts(
-            [text for text in self.known_texts if text not in answers_like_documents],
-            message_texts,
-            letters_of_documents,
-            self._asking_text(call.prompt, asking_index),
+        known_texts = [
+            text for text in self.known_texts if text not in answers_like_documents
+        ]
+        repeated_known_texts = self._repeat_known_texts(
+            known_texts,
+            message_texts=message_texts,
+            letters_of_documents=letters_of_documents,
+            asking_text=self._asking_text(call.prompt, asking_index),
         )
-        return PromptToSearch(message_texts, known_texts, len(texts_of_turn))
+        return PromptToSearch(
+            message_texts,
+            known_texts=repeated_known_texts,
+            n_messages_of_turn=len(texts_of_turn),
+        )
 
     def _repeat_known_texts(
         self,
@@ -375,7 +397,7 @@ class PromptContents:
         letters_of_documents: Collection[bytes],
         asking_text: str,
     ) -> list[str]:
-        """Repeat each known text as often as it stands in a prompt for its own reason.
+        """Repeat each known text as often as it stands in a prompt without retrieval.
 
         A known text, such as the question, stands there without being retrieved. Say
         the question "When is high tide?" stands in the history and in the last message:
@@ -395,17 +417,17 @@ class PromptContents:
                 continue
             was_said_before = text in self._earlier_conversation
             if was_said_before and letters_of(text) in letters_of_documents:
-                # An earlier message has the words of a document. The run may be handed
-                # a history that its prompt does not show: then these words stand there
-                # as the document.
+                # An earlier message has the words of a document. The prompt may leave
+                # the history out: then these words stand there as the document. So
+                # only occurrences that are messages of the history are counted.
                 n_times = self._n_times_shown_of_conversation(text, message_texts)
             else:
                 n_standing = sum(message.count(text) for message in message_texts)
                 # at least once: the text may stand there in another form
                 n_times = max(1, n_standing)
             if asking_text and text.strip() == asking_text.strip():
-                # A message of the history has the words of the message that asks now.
-                # It does not explain the one that asks, which may hold documents.
+                # A message of the history is equal to the message that asks now. The
+                # one that asks now may hold documents: it is searched for them.
                 n_times -= 1
             repeated += [text] * min(MOST_OCCURRENCES, n_times)
         return repeated
@@ -713,16 +735,19 @@ def _keys_in_retrieved_order(
     return list(keys)
 
 
-def _calls_whose_replies_stand(
+def _calls_whose_replies_are_shown(
     replies: Sequence[_EarlierReply],
     findings: Sequence[Finding],
     shown_by_key: Mapping[DocumentKey, ShownDocument],
 ) -> list[Node]:
-    """Return the calls whose replies stand whole in a prompt.
+    """Return the calls whose replies count as shown in a prompt.
 
-    A draft may be a document word for word. Where the prompt shows this document, the
-    draft counts as read, too. A reply that is an entry of a list counts as read also
-    where the search could not tell whether it stands there.
+    A reply counts as shown in one of three cases:
+    - The prompt shows the whole reply.
+    - The reply is equal to a document that the prompt shows. The search gives these
+      words to the document, so that the reply is not found.
+    - The reply is an entry of a list, and the search could not tell whether the prompt
+      shows it. Its few words alone prove little, but as an entry they stand apart.
 
     Args:
         replies: The replies that were searched for.
@@ -734,10 +759,10 @@ def _calls_whose_replies_stand(
     }
     calls = []
     for reply, finding in zip(replies, findings, strict=True):
-        is_shown = finding.extent == "whole"
-        is_shown_document = as_one_line(reply.text) in document_lines
-        is_note = reply.is_entry and finding.outcome == "unknown"
-        if is_shown or is_shown_document or is_note:
+        is_shown_whole = finding.extent == "whole"
+        equals_shown_document = as_one_line(reply.text) in document_lines
+        is_entry_in_doubt = reply.is_entry and finding.outcome == "unknown"
+        if is_shown_whole or equals_shown_document or is_entry_in_doubt:
             calls.append(reply.call)
     return calls
 

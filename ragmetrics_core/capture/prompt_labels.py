@@ -27,7 +27,10 @@ _LONGEST_LINE = 300
 _LONGEST_LABEL = 160
 # a blank line, or a line such as "----"
 _RULE = re.compile(r"[\W_]*")
-_BRACKETS = re.compile(r"\[([^\[\]\n]+)\]|【([^【】\n]+)】")
+# "[a.pdf]", or with the brackets of Chinese and Japanese "【a.pdf】"
+_BRACKETS = re.compile(
+    r"\[(?P<in_square>[^\[\]\n]+)\]|【(?P<in_lenticular>[^【】\n]+)】"
+)
 _TAG = re.compile(r"<(?P<slash>/?)(?P<name>[A-Za-z][\w-]*)(?P<attributes>[^<>\n]*)>")
 _ATTRIBUTE = re.compile(
     r"""([\w-]+)\s*=\s*["']?([^"'<>\n]+?)["']?(?=\s+[\w-]+\s*=|\s*/?$)"""
@@ -289,16 +292,17 @@ class _Surroundings:
     """The lines that stand around the contexts of a prompt.
 
     Args:
-        text_before: What stands before the first context.
-        before: The lines that label, before the first context.
-        between: For each context but the last, the lines up to the next one.
-        behind: The lines that label, behind the last context.
+        text_before: The raw text before the first context.
+        lines_before: The label lines next to the first context, before it.
+        lines_between: All lines between two contexts: a list for each context but the
+            last, with the lines up to the next context.
+        lines_behind: The label lines next to the last context, behind it.
     """
 
     text_before: str
-    before: Sequence[_LabelLine]
-    between: Sequence[Sequence[_LabelLine]]
-    behind: Sequence[_LabelLine]
+    lines_before: Sequence[_LabelLine]
+    lines_between: Sequence[Sequence[_LabelLine]]
+    lines_behind: Sequence[_LabelLine]
 
 
 def _lines_of_blocks(blocks: Sequence[_Block], prompt: str) -> list[list[_LabelLine]]:
@@ -315,32 +319,40 @@ def _lines_of_blocks(blocks: Sequence[_Block], prompt: str) -> list[list[_LabelL
     if not blocks:
         return []
     around = _surroundings(blocks, prompt)
-    if not around.between:
+    if not around.lines_between:
         return [_lines_of_a_single_text(around)]
-    n_behind = _count_lines_behind(around)
-    if n_behind is None:
+    n_below = _count_lines_below(around)
+    if n_below is None:
         # in "Context: [1] It is old." the first label stands behind other words
         around = _with_first_label_behind_words(around)
-        n_behind = _count_lines_behind(around)
-    if n_behind is None:
+        n_below = _count_lines_below(around)
+    if n_below is None:
         return [[] for _ in blocks]
-    return _divide_lines(around, n_behind)
+    return _divide_lines(around, n_below)
 
 
-def _divide_lines(around: _Surroundings, n_behind: int) -> list[list[_LabelLine]]:
+def _divide_lines(around: _Surroundings, n_below: int) -> list[list[_LabelLine]]:
     """Give each context the lines that label it, above and below.
 
+    Each context has ``n_below`` lines below it. The other lines between two contexts
+    stand above the second one, and label it.
+
     Args:
-        around: The lines around the contexts.
-        n_behind: How many of the lines between two contexts label the context above.
+        around: The lines around the contexts. As many lines stand between any two
+            contexts that follow each other.
+        n_below: How many lines below a context label it.
     """
-    n_above = len(around.between[0]) - n_behind
-    lines_above = [around.before[len(around.before) - n_above :]]
+    n_between = len(around.lines_between[0])
+    n_above = n_between - n_below
+    n_before = len(around.lines_before)
+    # the last lines before the first context stand next to it
+    lines_above = [around.lines_before[n_before - n_above :]]
     lines_below = []
-    for lines in around.between:
-        lines_below.append(lines[:n_behind])
-        lines_above.append(lines[n_behind:])
-    lines_below.append(around.behind[:n_behind])
+    for lines in around.lines_between:
+        lines_below.append(lines[:n_below])
+        lines_above.append(lines[n_below:])
+    # the first lines behind the last context stand next to it
+    lines_below.append(around.lines_behind[:n_below])
     return [
         [*above, *below] for above, below in zip(lines_above, lines_below, strict=True)
     ]
@@ -360,14 +372,14 @@ def _surroundings(blocks: Sequence[_Block], prompt: str) -> _Surroundings:
     last_end = blocks[-1].end
     text_before = prompt[max(0, first_start - _REGION) : first_start]
     text_behind = prompt[last_end : last_end + _REGION]
-    between = []
+    lines_between = []
     for block, next_block in itertools.pairwise(blocks):
-        between.append(_all_lines(prompt[block.end : next_block.start]))
+        lines_between.append(_all_lines(prompt[block.end : next_block.start]))
     return _Surroundings(
         text_before=text_before,
-        before=_nearest_lines(text_before, direction=-1),
-        between=between,
-        behind=_nearest_lines(text_behind, direction=1),
+        lines_before=_nearest_lines(text_before, direction=-1),
+        lines_between=lines_between,
+        lines_behind=_nearest_lines(text_behind, direction=1),
     )
 
 
@@ -383,7 +395,7 @@ def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
         The surroundings with these labels before the first context. The surroundings as
         they are if the first context has no such label.
     """
-    shapes = [line.shape for line in around.between[0]]
+    shapes = [line.shape for line in around.lines_between[0]]
     raw_lines = [
         raw for raw in around.text_before.split("\n") if not _RULE.fullmatch(raw)
     ]
@@ -395,8 +407,8 @@ def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
     labels = [first_label, *(_label_line(raw) for raw in other_raw)]
     labels_found = [line for line in labels if line is not None]
     have_same_shapes = [line.shape for line in labels_found] == shapes
-    if have_same_shapes and _goes_on(labels_found, around.between[0]):
-        return replace(around, before=labels_found)
+    if have_same_shapes and _goes_on(labels_found, around.lines_between[0]):
+        return replace(around, lines_before=labels_found)
     return around
 
 
@@ -434,34 +446,40 @@ def _lines_of_a_single_text(around: _Surroundings) -> list[_LabelLine]:
     before it: ``What was found: [1] It is old.``
     """
     bracket = _NUMBER_AT_THE_END.search(around.text_before)
-    if bracket is not None and not _numbers_of(around.before):
+    if bracket is not None and not _numbers_of(around.lines_before):
         line = _label_line(bracket[0])
         if line is not None:
             return [line]
-    names_it = any(line.names or line.number for line in around.before)
-    return list(around.before if names_it else around.behind)
+    names_it = any(line.names or line.number for line in around.lines_before)
+    return list(around.lines_before if names_it else around.lines_behind)
 
 
-def _count_lines_behind(around: _Surroundings) -> int | None:
-    """Count the lines between two contexts that label the context above them.
+def _count_lines_below(around: _Surroundings) -> int | None:
+    """Count how many lines below each context label it.
 
-    All lines between two contexts must have the same shapes. Split them at some count:
-    the first ones must look like the lines behind the last context, and the others like
-    the lines before the first context.
+    The lines between two contexts are divided: the first ones label the context above
+    them, the others the context below them. The lines around all contexts show where to
+    divide. Say "[a.txt]" stands before the first context, "[b.txt]" between the two,
+    and nothing behind the last: then a line labels the context below it, and the count
+    is 0. Lines are compared by their shapes, what they are without names and numbers.
 
     Returns:
-        The count; None if no count fits, or several do.
+        The count for which the first lines look like those behind the last context, and
+        the others like those before the first context.
+        - None if no count fits, or several do.
+        - None if the lines between other contexts have other shapes.
     """
-    shapes = [line.shape for line in around.between[0]]
-    if any([line.shape for line in lines] != shapes for lines in around.between):
-        return None
-    shapes_before = [line.shape for line in around.before]
-    shapes_behind = [line.shape for line in around.behind]
+    shapes = [line.shape for line in around.lines_between[0]]
+    for lines in around.lines_between:
+        if [line.shape for line in lines] != shapes:
+            return None
+    shapes_before = [line.shape for line in around.lines_before]
+    shapes_behind = [line.shape for line in around.lines_behind]
     fitting_counts = []
-    for count in range(len(shapes) + 1):
-        fits_behind = shapes_behind[:count] == shapes[:count]
-        if fits_behind and _ends_with(shapes_before, shapes[count:]):
-            fitting_counts.append(count)
+    for n_below in range(len(shapes) + 1):
+        fits_behind = shapes_behind[:n_below] == shapes[:n_below]
+        if fits_behind and _ends_with(shapes_before, shapes[n_below:]):
+            fitting_counts.append(n_below)
     return fitting_counts[0] if len(fitting_counts) == 1 else None
 
 
@@ -558,22 +576,24 @@ def _line_of_tags(line: str) -> _LabelLine | None:
 def _line_of_brackets(line: str) -> _LabelLine | None:
     """Read a line with something in brackets, such as ``[Source 1] report.pdf``.
 
-    None without brackets.
+    Names of the text stand in the brackets and beside them. None without brackets.
     """
     matches = list(_BRACKETS.finditer(line))
     if not matches:
         return None
-    # one group for each kind of bracket, of which one matched
-    texts_in_brackets = [match[1] or match[2] for match in matches]
+    texts_in_brackets = [
+        match["in_square"] or match["in_lenticular"] for match in matches
+    ]
     before_first = line[: matches[0].start()]
     text_beside_brackets = _BRACKETS.sub(" ", line)
     # "Document [1]" numbers a text; the 1 of "see Miller [1]" does not
     may_have_number = _BEFORE_A_NUMBER.fullmatch(before_first) is not None
-    return _LabelLine(
-        shape=f"[{len(matches)}]{_shape_of(before_first)}",
-        names=_names([*texts_in_brackets, text_beside_brackets]),
-        number=_number_in(texts_in_brackets) if may_have_number else None,
-    )
+    number = _number_in(texts_in_brackets) if may_have_number else None
+    # Lines of one shape are labels of one kind. They have as many brackets, and the
+    # same words before the first: "[1]" for "[a.pdf]", "[1]page" for "Page [3]".
+    shape = f"[{len(matches)}]{_shape_of(before_first)}"
+    names = _names([*texts_in_brackets, text_beside_brackets])
+    return _LabelLine(shape, names, number)
 
 
 def _line_of_number(line: str) -> _LabelLine | None:

@@ -139,11 +139,12 @@ class Candidate:
 def _candidates(
     documents: Sequence[Document], message_texts: Sequence[str]
 ) -> list[Candidate]:
-    """List the texts as which a prompt may show some documents.
+    """List the candidates to search for: each text of each document, and repetitions.
 
-    A message may hold a text more often than there are documents of this text. Then the
-    last of these documents gets a candidate for each further occurrence. Short texts
-    get none: they may stand anywhere by chance.
+    A message may hold a text more often than there are documents of this text. Then
+    each surplus occurrence gets a candidate as well, a repetition of the last of these
+    documents. Texts of fewer than 32 characters get no repetitions: more occurrences of
+    them may stand there by chance.
 
     Args:
         documents: The documents.
@@ -160,8 +161,8 @@ def _candidates(
             continue
         counts = [message.count(text) for message in message_texts]
         most_in_one_message = min(max(counts, default=0), MOST_OCCURRENCES)
-        n_repetitions = most_in_one_message - len(documents_of_text)
-        for repetition in range(1, n_repetitions + 1):
+        n_surplus = most_in_one_message - len(documents_of_text)
+        for repetition in range(1, n_surplus + 1):
             candidates.append(Candidate(documents_of_text[-1], text, repetition))
     return candidates
 
@@ -301,35 +302,36 @@ def documents_shown(
 ) -> dict[DocumentKey, ShownDocument]:
     """Return the documents that a prompt shows, in the prompt's order, by their keys.
 
-    A document with several texts stands there with the longest that is shown. If
-    several documents have one text, its first occurrence belongs to the document that
-    was retrieved first, and so on.
+    Several documents may have one text. The first occurrence of the text belongs to the
+    document that was retrieved first, the second one to the next document, and so on.
+    A document may have several texts: the longest one that is shown counts.
 
-    An earlier turn may have found the same text: then the first occurrences belong to
-    that turn, and are skipped. So many are skipped at most that each document of this
-    turn keeps an occurrence.
+    An earlier turn may have found the same text. Then the first occurrences belong to
+    that turn, and are skipped. Only surplus occurrences are skipped, so that each
+    document of this turn keeps an occurrence.
 
     Args:
         search: What was found in the prompt.
         keys_in_retrieved_order: The keys of all documents, the first retrieved first.
         n_earlier_by_text: How many occurrences of a text belong to earlier turns.
     """
-    candidates_by_text = _shown_candidates_by_text(search, keys_in_retrieved_order)
+    # each occurrence that is not skipped takes the first candidate that is left
+    candidates_left_by_text = _shown_candidates_by_text(search, keys_in_retrieved_order)
     n_to_skip_by_text: dict[str, int] = {}
-    for text, candidates in candidates_by_text.items():
-        # an occurrence more than there are documents of this text
-        repetitions = [
-            candidate for candidate in candidates if candidate.repetition > 0
-        ]
+    for text, candidates in candidates_left_by_text.items():
+        # a repetition stands for an occurrence beyond the number of documents
+        n_surplus = len([each for each in candidates if each.repetition > 0])
         n_earlier = n_earlier_by_text.get(text, 0)
-        n_to_skip_by_text[text] = min(len(repetitions), n_earlier)
+        n_to_skip_by_text[text] = min(n_surplus, n_earlier)
     shown_by_key: dict[DocumentKey, ShownDocument] = {}
     for index in search.indexes_shown:
         text = search.candidates[index].text
         if n_to_skip_by_text[text] > 0:
             n_to_skip_by_text[text] -= 1
             continue
-        candidate = candidates_by_text[text].pop(0)
+        # The search cannot tell candidates of one text apart. So the occurrence belongs
+        # to the candidate that was retrieved first.
+        candidate = candidates_left_by_text[text].pop(0)
         finding = search.result.findings[index]
         earlier = shown_by_key.get(candidate.key)
         if earlier is None or _shows_more(finding, earlier):
