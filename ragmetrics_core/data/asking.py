@@ -209,10 +209,11 @@ class LabelProbability:
     aside: Label | None = None
 
     def __post_init__(self) -> None:
-        """Raise ``SettingError`` unless the labels differ from their first token on.
+        """Raise ``SettingError`` for labels that cannot be told apart by their first token.
 
-        There must be two or more, ``positive`` among them, and none may begin with
-        another: "not" and "nothing" could share their first token.
+        There must be two or more labels, and ``positive`` must be one of them. No label
+        may begin with another label: a model's first token "no" could be the label "no",
+        or the beginning of "nothing".
         """
         check_number(
             f"LabelProbability({self.field!r}, fallback_polls=)",
@@ -220,7 +221,8 @@ class LabelProbability:
             least=1,
         )
         names = sorted(str(label).casefold() for label in self.labels)
-        # In sorted order "no" stands right before "nothing", which begins with it.
+        # Neighbours suffice: in sorted order, each name between "no" and "nothing" begins
+        # with "no", too.
         begins_with_another = any(
             name.startswith(name_before) for name_before, name in pairwise(names)
         )

@@ -108,9 +108,9 @@ def is_filled(value: Any, field: str) -> bool:
 def _means_nothing(value: Any) -> bool:
     """Tell whether a cell holds a word for nothing, such as ``None``.
 
-    The word stands alone, or as the only element of a list. The list need not be valid
-    JSON: ``[nan]``.
+    The word stands alone, in brackets (``[nan]``), or as the only element of a list.
     """
+    # "None", or "[nan]", which is no valid JSON
     if isinstance(value, str):
         text = value.strip()
         opening = text[:1]
@@ -119,10 +119,11 @@ def _means_nothing(value: Any) -> bool:
             text = text[1:-1].strip()
         if text.casefold() in _WORDS_FOR_NOTHING:
             return True
-    data = data_in(value)
-    if not isinstance(data, (list, tuple)) or len(data) != 1:
+    # else a list with one element, or the JSON of one: ["None"], '["None"]', [None]
+    list_in_cell = data_in(value)
+    if not isinstance(list_in_cell, (list, tuple)) or len(list_in_cell) != 1:
         return False
-    (only_element,) = data
+    (only_element,) = list_in_cell
     if not is_present(only_element):
         return True
     if not isinstance(only_element, str):

@@ -282,8 +282,8 @@ def may_cite_more(answer: str | None, citations: Sequence[Citation]) -> bool:
 def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
     """Tell whether an answer may name sources that its known marks do not name.
 
-    Unlike ``may_cite_more``, this also looks at sentences with a citation: "Document 2
-    says so, while [3] says red" may cite context 2.
+    ``may_cite_more`` looks only at sentences without a citation. This function looks at
+    all sentences: "Document 2 says so, while [3] says red" may cite context 2.
 
     Args:
         answer: The answer.
@@ -293,8 +293,10 @@ def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
     if may_cite_more(text, citations):
         return True
     marks = _marks_of(text, citations)
+    # a line "Sources: [8], [9]" beside the marks [1] and [2]
     if marks and _lists_other_sources(text, marks):
         return True
+    # doubtful forms, which may cite or mean something else, such as "Document 2" or "(2)"
     numbers_in_marks: set[str] = set()
     for mark in marks:
         numbers_in_marks.update(_NUMBER.findall(text[mark.start : mark.end]))
@@ -532,21 +534,25 @@ def _strip_marks(answer: str, marks: Sequence[Mark]) -> _Stripped:
     A full stop or a line break right behind a cut always ends a sentence.
     """
     pieces: list[str] = []
-    # For each character that is left, its index in the answer.
+    # For each character of the remaining text, its index in the answer.
     index_in_answer: list[int] = []
-    cut_indices: set[int] = set()  # the indices in the text that is left behind a cut
+    # Indices in the remaining text: of each character that directly follows a cut.
+    indices_after_cuts: set[int] = set()
     for piece, start in _pieces_between(answer, _cuts(answer, marks)):
         pieces.append(piece)
         index_in_answer += range(start, start + len(piece))
-        cut_indices.add(len(index_in_answer))
-    text_left = "".join(pieces)
+        indices_after_cuts.add(len(index_in_answer))
+    remaining_text = "".join(pieces)
     # "It is old [1] .": the full stop behind the blank ends the sentence
-    sentence_ends = {_skip_blanks(text_left, index) for index in cut_indices}
-    text_left = join_lines(text_left, sentence_ends)  # which keeps its length
+    sentence_ends = {
+        _skip_blanks(remaining_text, index) for index in indices_after_cuts
+    }
+    # joining lines keeps the length, so the indices stay valid
+    remaining_text = join_lines(remaining_text, sentence_ends)
     statements_found: list[Statement] = []
     end = 0  # of the sentence before
-    for sentence in whole_sentences(text_left, sentence_ends):
-        start = text_left.index(sentence, end)
+    for sentence in whole_sentences(remaining_text, sentence_ends):
+        start = remaining_text.index(sentence, end)
         end = start + len(sentence)
         statements_found.append(
             Statement(sentence, index_in_answer[start], index_in_answer[end - 1] + 1)
@@ -582,15 +588,17 @@ def _cuts(answer: str, marks: Sequence[Mark]) -> list[Span]:
 
 
 def _spans_with_wrappers(answer: str, marks: Sequence[Mark]) -> list[Span]:
-    """Return the spans of marks, each with what would be left over if it were cut.
+    """Return the spans of marks, each widened by the markup around the mark.
 
-    That is the asterisks of ``**[1]**`` and the address of ``[1](http://a.test)``. Marks
-    side by side, as in ``([1], [2])``, share a span.
+    So no markup remains when a span is cut out of the answer: no asterisks of
+    ``**[1]**``, and no address of ``[1](http://a.test)``. Marks side by side, as in
+    ``([1], [2])``, share a span.
     """
     spans: list[Span] = []
     for mark in marks:
         link = _ADDRESS.match(answer, mark.end)
         end = mark.end if link is None else link.end()
+        # "[1], [2]": the second mark is added to the span of the first
         if spans and _BETWEEN_MARKS.fullmatch(answer, spans[-1][1], mark.start):
             spans[-1] = spans[-1][0], end
         else:

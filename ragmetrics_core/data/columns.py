@@ -167,22 +167,26 @@ def _usual_names_for_row(row: Row) -> Mapping[str, Sequence[str]]:
 
 @lru_cache(maxsize=64)  # the rows of one file have the same columns
 def _usual_names_leading_to(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
-    """Select the usual names of each field that lead to one of some columns."""
+    """Select from each field's usual names those that some columns can answer.
+
+    The name ``inputs.query`` is kept if there is a column ``inputs.query``, or a column
+    ``inputs``, which may hold an object with the key ``query``.
+    """
     plain_columns = {plain_name(column) for column in columns}
 
     def leads_to_a_column(usual_name: str) -> bool:
-        holder = usual_name.partition(".")[0]
+        outer_name = usual_name.partition(".")[0]
         is_column = plain_name(usual_name) in plain_columns
-        return is_column or plain_name(holder) in plain_columns
+        return is_column or plain_name(outer_name) in plain_columns
 
     names_by_field: dict[str, Sequence[str]] = {}
-    for field, names in _usual_names_of_dialect(columns).items():
+    for field, names in _usual_names_in_tool_of(columns).items():
         names_by_field[field] = tuple(filter(leads_to_a_column, names))
     return names_by_field
 
 
-def _usual_names_of_dialect(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
-    """Return all usual names of each field, as the tool that wrote the row uses them.
+def _usual_names_in_tool_of(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
+    """Return all usual names of each field, as the tool that wrote the columns uses them.
 
     In data frames of Phoenix ``reference`` is the retrieved text. In rows of DeepEval
     ``context`` is the ideal one, also where an export left out what was retrieved.
@@ -299,9 +303,9 @@ class _Cells:
                 self._by_plain_name.setdefault(plain_name(name), []).append(name)
 
     def columns(self, usual: str) -> Sequence[str]:
-        """Return the columns that a usual name means.
+        """Return the columns with a usual name; a column of exactly that name first.
 
-        One of exactly that name comes first.
+        Case, spaces, hyphens and underscores do not matter.
         """
         names = self._by_plain_name.get(plain_name(usual), ())
         if len(names) < 2:
@@ -326,8 +330,8 @@ def _possible_values(
 ) -> Iterator[FoundValue]:
     """Yield the values that may be a field's, in the order of its usual names.
 
-    A usual name with a dot means a column of that very name. If the row has no such
-    column, the name is a path into a column.
+    A usual name such as ``inputs.query`` means a column of this name, dot included. If
+    the row has no such column, it means the key ``query`` in the column ``inputs``.
 
     Args:
         row: The row.
@@ -336,6 +340,7 @@ def _possible_values(
         columns_in_use: The columns that hold other fields; they are skipped.
     """
     for usual_name in names:
+        # several columns may match, such as "Chat History" and "chat_history"
         columns = row.columns(usual_name)
         for column in columns:
             if column in columns_in_use:
@@ -343,16 +348,14 @@ def _possible_values(
             candidate = _value_in_column(row.value(column), field, column)
             if candidate is not None:
                 yield candidate
-        holder, _, path = usual_name.partition(".")
-        if columns or not path:
-            continue
-        holders = row.columns(holder)
-        if not holders:
-            continue
-        column = holders[0]  # a column of exactly that name comes first
-        is_there, value = row.follow(column, path.split("."))
-        if is_there:
-            yield FoundValue(value, f"{column}.{path}")
+        outer_name, _, path = usual_name.partition(".")
+        is_path = bool(path) and not columns
+        outer_columns = row.columns(outer_name) if is_path else []
+        if outer_columns:
+            outer_column = outer_columns[0]  # the one of exactly that name, if any
+            is_there, value = row.follow(outer_column, path.split("."))
+            if is_there:
+                yield FoundValue(value, f"{outer_column}.{path}")
 
 
 def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | None:
@@ -448,15 +451,17 @@ def _comparable_content(field: str, value: Any) -> object:
 def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
     """Return the value that a column holds for a field; None if it cannot hold the field.
 
-    That is the column's value or, if the value is an object, the field's text in that
-    object. An object without a known name of a text is returned as uncertain.
+    For a text, such as the answer, the column may hold an object: then the text in that
+    object is the value. If no key of the object is known to hold the text, the whole
+    object is returned and marked as not certain.
 
     Args:
         value: The column's value.
         field: The field of a sample.
         column: The name of the column.
     """
-    if field == "citations":  # a column of that name may hold addresses, or texts
+    if field == "citations":
+        # a column "citations" may also hold web addresses or texts, which are no citations
         citations = without_missing_labels(data_in(value))
         is_known = is_citations(citations) or is_numbering(citations)
         return FoundValue(citations, column) if is_known else None
@@ -466,11 +471,26 @@ def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
         if isinstance(own_data, Mapping) and _KEY_IN_OWN_RESULTS[field] in own_data:
             return FoundValue(own_data, column)
         return None
-    # A column named "conversation" may hold its id.
+    # A column named "conversation" may hold the conversation's id, which is no history.
     if field == "history" and not _may_be_history(value):
         return None
-    if field not in _INNER_NAMES:
+    is_text_field = field in _INNER_NAMES
+    if not is_text_field:
         return FoundValue(value, column)
+    return _text_in_column(value, field, column)
+
+
+def _text_in_column(value: Any, field: str, column: str) -> FoundValue | None:
+    """Return the text that a column holds for a text field, such as the answer.
+
+    Returns None if the column holds something else, and an uncertain value for an object
+    of which no key is known to hold the text.
+
+    Args:
+        value: The column's value: a text, an object, messages, or the JSON of one.
+        field: The field of a sample.
+        column: The name of the column.
+    """
     name = plain_name(column)
     # A column called exactly like the field, such as "answer", is not parsed as JSON: a
     # model may answer in JSON.
@@ -518,13 +538,12 @@ def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> FoundValue | None:
 def _text_under(
     data: Any, names: Sequence[str], field: str, depth: int
 ) -> FoundValue | None:
-    """Return the text that an object holds for a field under one of some names.
+    """Look up each of some names in an object, and choose the field's text among the hits.
 
-    The value under a name is the text itself, or an object that is searched for the text.
     Returns None if no name leads to a text, or if ``data`` is no object.
 
     Args:
-        data: The object.
+        data: The object, such as ``{"output": {"content": "Blue."}}``.
         names: The names, the most specific first.
         field: The field of a sample.
         depth: How many objects inside of each other are looked into.
@@ -536,9 +555,13 @@ def _text_under(
         if name not in data:
             continue
         value = plain_data(data[name])
-        text_inside = _text_in(data_in(value), field, depth - 1) if depth else None
+        text_inside = None
+        if depth > 0:
+            # the value is an object, a list of messages, or the JSON of one
+            text_inside = _text_in(data_in(value), field, depth - 1)
         if text_inside is not None:
             candidates.append(FoundValue(text_inside.value, name))
         elif not isinstance(value, Mapping):
+            # the text itself; also a number or a list of texts, which are read later
             candidates.append(FoundValue(value, name))
     return _choose_value(field, candidates)

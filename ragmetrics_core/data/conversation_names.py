@@ -71,10 +71,10 @@ def conversation_in(data: Mapping[str, object]) -> NamedConversation | None:
     """
 
     def rank(candidate: tuple[NamedConversation, int]) -> tuple[int, int]:
-        conversation, depth_left = candidate
-        return CONVERSATION_NAMES.index(conversation.name), -depth_left
+        conversation, levels_left = candidate
+        return CONVERSATION_NAMES.index(conversation.name), -levels_left
 
-    candidates = list(_conversations_in(data, path="", depth=_DEEPEST))
+    candidates = list(_conversations_in(data, path="", levels_left=_DEEPEST))
     if not candidates:
         return None
     conversation, _ = min(candidates, key=rank)
@@ -82,18 +82,17 @@ def conversation_in(data: Mapping[str, object]) -> NamedConversation | None:
 
 
 def _conversations_in(
-    data: Mapping[str, object], *, path: str, depth: int
+    data: Mapping[str, object], *, path: str, levels_left: int
 ) -> Iterator[tuple[NamedConversation, int]]:
     """Yield the conversations that an object names, itself or in objects inside it.
 
-    Each is paired with the ``depth`` of the object that names it: the larger this
-    number, the farther outside the object is.
+    Each is paired with the ``levels_left`` of the object that names it. The larger this
+    number, the less deeply the object is nested.
 
     Args:
         data: The object.
         path: The path to the object, with a dot behind; "" for the outermost.
-        depth: How many objects inside of each other are still looked into, this one
-            included.
+        levels_left: How many levels of objects are still looked into, this one included.
     """
     for key, value in data.items():
         inner_path = f"{path}{key}"
@@ -101,11 +100,13 @@ def _conversations_in(
         if name is None and isinstance(value, str) and _MAY_HOLD_NAME.search(value):
             value = data_in(value)  # JSON in a text
         inner = []
-        if isinstance(value, Mapping) and depth > 1:
+        if isinstance(value, Mapping) and levels_left > 1:
             inner = list(
-                _conversations_in(value, path=f"{inner_path}.", depth=depth - 1)
+                _conversations_in(
+                    value, path=f"{inner_path}.", levels_left=levels_left - 1
+                )
             )
             yield from inner
         # Of {"thread": {"id": 7}} the inner name counts, not the object around it.
         if name is not None and not inner and is_present(value):
-            yield NamedConversation(name, inner_path, value), depth
+            yield NamedConversation(name, inner_path, value), levels_left

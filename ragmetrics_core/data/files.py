@@ -261,11 +261,18 @@ class AtomicFile:
     """
 
     def __init__(self, path: str | Path, what: str) -> None:
-        """Open the partial file, and check that the target may be replaced."""
+        """Open the partial file, and check that the target may be replaced.
+
+        Args:
+            path: The file to write in the end.
+            what: What the file is, for messages, such as ``the report``.
+        """
         self.path = Path(path)
         self._what = what
-        check_leads_nowhere_else(self.path, str(self.path))
+        # refuses a link that leads out of the file's folder
+        check_leads_nowhere_else(self.path, shown=str(self.path))
         self._target = self.path
+        # a link within the folder: the file that it leads to is replaced, the link stays
         if self.path.is_symlink():
             self._target = Path(os.path.realpath(path))
         # A pipe or a terminal cannot be replaced, so it is written to directly.
@@ -274,8 +281,8 @@ class AtomicFile:
             self.partial = self._target
         else:
             self.partial = self._target.with_name(self._target.name + PARTIAL)
-        self.written = False
-        self.whole = False
+        self.written = False  # whether any text of this run was written
+        self.whole = False  # whether all was written, and the target is replaced
         with self._as_input_error():
             if self._target.is_file():
                 # raises for a read-only file, which must not be replaced either

@@ -55,9 +55,9 @@ _LOCATOR = re.compile(
 _YEARS = re.compile(r"\s*(?:1\d|2[01])\d\d(?:\s*[-–—,;]\s*(?:1\d|2[01])\d\d)*\s*")
 _INTERVAL = re.compile(r"\s*0\s*,\s*\d+\s*")
 _MEASURES = re.compile(r"(?=.*(?:\d\.\d|[+−%°]|(?:^|,)\s*-))[\s\d.,;+−–%°-]+")
-# An index stands close behind a name, in a formula; a list or a class of signs as well.
-# A "+" close behind a word is a part of it: "C++", "18+". One that begins a line is a
-# sign of a list.
+# In a formula a bracket stands beside an operator: an index ("x = a[1]"), a list
+# ("x = [1]"), or a class of signs ("[0-9]+"). A "+" close behind a word is a part of the
+# word: "C++", "18+". A "+" that begins a line is a sign of a list.
 _OPERATOR_BEFORE = re.compile(
     r"(?:=\s*(?:[^\W\d]\w*)?|\S[ \t]+\+\s*\w*|\w\+[^\W\d]\w*|\d\]\+)\Z"
 )
@@ -118,7 +118,7 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     - labels of the numbering in brackets, and links to an address that is such a label,
     - a bracket that looks like a label of the numbering: ``[b.pdf]`` beside ``a.pdf``.
 
-    Brackets that are a part of the text are no marks: code, indices such as ``a[1]``,
+    Brackets that are a part of the text are no marks: code, formulas such as ``x = a[1]``,
     years, and intervals such as ``[0, 1]``. Marks in a list of sources are left out.
 
     Args:
@@ -266,9 +266,11 @@ def _fence_around_all(answer: str, opening: re.Match[str]) -> list[Span]:
         closed, as in a reply that was cut off; [] if the fence ends before the answer
         does, or if other fences are inside.
     """
-    # The closing line may follow at once, so its line break may be the opening's.
+    # The pattern begins with a line break, and matches only at the answer's very end. In
+    # "```\n```" the line break is that of the opening line: so the search starts there.
     closing = _CLOSING_FENCE.search(answer, opening.end() - 1)
     if closing is None:
+        # "```\nIt is old.\n```\nThat is all." ends the fence before the answer
         ends_before_answer = "```" in answer[opening.end() :]
         return [] if ends_before_answer else [opening.span()]
     inner = answer[opening.end() : closing.start()]
@@ -316,10 +318,15 @@ def _blank(text: str, spans: Iterable[Span]) -> str:
 
 
 def _is_content(match: re.Match[str], text: str, numbering: Numbering) -> bool:
-    """Tell whether a bracket is a part of the text, and cites no source.
+    """Tell whether a bracket is content of the text instead of a citation.
 
-    Such brackets are an index (``a[1]``), a measure (``[-1, 0.5]``), a year
-    (``[2020]``) and an interval from 0 (``[0, 1]``).
+    These brackets are content:
+
+    - a bracket in a formula, right beside an operator: ``x = a[1]`` or ``a[1] = 2``. Close
+      behind a word without an operator, as in ``old[1]``, a bracket is a citation,
+    - measures: ``[-1, 0.5]``,
+    - years: ``[2020]``,
+    - an interval from 0: ``[0, 1]``.
 
     Args:
         match: A bracket that looks like a citation.
@@ -327,16 +334,17 @@ def _is_content(match: re.Match[str], text: str, numbering: Numbering) -> bool:
         numbering: The labels of the sources; empty if they are not known.
     """
     inside = match["listed"]
-    if inside is None:  # another kind of bracket, such as 【1】, holds sources alone
+    # any bracket but plain square ones, such as 【1】, holds nothing but sources
+    if inside is None:
         return False
     before = text[max(0, match.start() - LOOKBACK) : match.start()]
-    is_in_formula = _OPERATOR_BEFORE.search(before) or _OPERATOR_BEHIND.match(
-        text, match.end()
-    )
+    has_operator_before = _OPERATOR_BEFORE.search(before) is not None
+    has_operator_behind = _OPERATOR_BEHIND.match(text, match.end()) is not None
+    is_in_formula = has_operator_before or has_operator_behind
     if is_in_formula or _MEASURES.fullmatch(inside):
         return True
     if _YEARS.fullmatch(inside):
-        # a source may be numbered so high
+        # [2020] cites a source if the sources have numbers of four digits
         has_labels_like_years = any(
             re.fullmatch(r"\d{4}", label) for label in numbering
         )
@@ -375,22 +383,31 @@ def _labels(
 ) -> tuple[str, ...]:
     """Return the labels in a bracket; () if it is no mark.
 
+    The first case that fits decides:
+
+    - The whole text is a known label.
+    - The bracket is one of a provider, with other text than numbers: the whole text is
+      the label.
+    - Each part is a number, a range or a known label: these are the labels.
+    - The text names a source, such as ``Source: report.pdf``: the name is the label.
+
     Args:
         inside: The text in the bracket, such as ``1, 3-5``.
         known: The labels of the contexts, which may be any words.
-        is_provided: Whether the bracket is ``【】``, which only providers write. Any text
-            with a digit, dot or underscore in it is a label, such as ``3:0`` or ``a.pdf``.
+        is_provided: Whether the bracket is ``【】``, which only model providers write.
     """
     if inside.strip() in known:
         return (inside.strip(),)
     whole = plain_label(inside)
     if whole in known:
         return (whole,)
+    # the parts of "1, 3-5", without pages such as ", p. 3"
     parts = list(_parts_without_locators(inside))
     are_numbers = all(NUMBER.fullmatch(plain_label(part)) for part in parts)
     if is_provided and not are_numbers and not _RANGE.fullmatch(whole):
-        # Words alone are a heading: 【注意】 means "Note".
-        return (whole,) if re.search(r"[\d._]", whole) else ()
+        # 【3:0】 and 【a.pdf】 are labels. Words alone are a heading: 【注意】 means "Note".
+        is_label = re.search(r"[\d._]", whole) is not None
+        return (whole,) if is_label else ()
     labels: list[str] = []
     for part in parts:
         label = plain_label(part)
@@ -399,7 +416,7 @@ def _labels(
         elif numbers := _RANGE.fullmatch(label):
             labels += _numbers_of_range(label, int(numbers[1]), int(numbers[2]))
         else:
-            # Words, such as "Source: report.pdf": the bracket has one label, or none.
+            # Other words: labels of earlier parts do not count, only a named source does.
             return _label_of_a_named_source(inside)
     return tuple(dict.fromkeys(labels))
 

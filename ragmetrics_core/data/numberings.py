@@ -157,16 +157,20 @@ def numbering_of_column(
 ) -> NumberingRead:
     """Read from a table's column which context each label means.
 
-    The column has ids of contexts, or indices of contexts, which count from 0. Numbers
-    are indices unless a context has one of them as its id. A label whose id no context
-    has is left out: a mark with this label points to nothing.
+    The column gives each label an id of a context, or the index of a context, counted
+    from 0:
+
+    - All values are numbers, and none of them is the id of a context: they are indices.
+    - Otherwise the values are ids. A label whose id no context has is left out: a mark
+      with this label points to nothing.
 
     The numbering is unknown if
 
     - a label has two values, as ``{"1": "a", "[1]": "b"}``,
     - an id belongs to several contexts, or may belong to a context without an id,
-    - a number may be an id or an index,
-    - indices may count from 1 instead of 0.
+    - all values are numbers, and only some of them are ids of contexts: the others may be
+      indices,
+    - an index is too high, or the indices may count from 1 instead of 0.
 
     Args:
         context_by_label: For each label the id or the index of a context.

@@ -194,10 +194,12 @@ def _sample(row: Row, found_by_field: _Found, replaced: Mapping[str, Any]) -> Sa
     if sample.citations is not None:
         return sample
     numbering = citations if isinstance(citations, Mapping) else None
-    # A column "citations" that holds something else was not found as this field.
-    is_unreadable = "citations" not in found_by_field and any(
+    # A filled column "citations" that is neither a list of citations nor a numbering, such
+    # as a list of web addresses, is not found as this field.
+    has_citations_cell = any(
         is_present(row.get(name)) for name in USUAL_NAMES["citations"]
     )
+    is_unreadable = has_citations_cell and "citations" not in found_by_field
     return _with_citations_of_marks(sample, numbering, is_unreadable=is_unreadable)
 
 
@@ -252,28 +254,29 @@ def _metadata(
 
 
 def _with_citations_of_marks(
-    sample: Sample, cell: Mapping[str, Any] | None, *, is_unreadable: bool
+    sample: Sample, numbering_cell: Mapping[str, Any] | None, *, is_unreadable: bool
 ) -> Sample:
     """Fill a sample's citations from the marks in its answer, or note why it has none.
 
-    The sample's notes say why only if the row says something of citations.
+    The marks can be read if it is known which context each number means. If neither the
+    column ``citations`` nor the contexts say it, nothing is noted.
 
     Args:
         sample: The sample, whose citations are not known.
-        cell: The numbering in the column ``citations``, such as ``{"1": "doc-a"}``; None
-            if there is none.
+        numbering_cell: The numbering in the column ``citations``, such as
+            ``{"1": "doc-a"}``; None if there is none.
         is_unreadable: Whether the row has a column ``citations`` that is neither a
             numbering nor a list of citations.
     """
     if sample.answer is None:
         return sample
-    read_numbering = _numbering(sample, cell)
-    if read_numbering.numbering is not None:
-        read = read_citations(sample.answer, read_numbering.numbering)
-        if read.citations is not None:
-            return sample.model_copy(update={"citations": read.citations})
-        return _with_reason(sample, read.why_unknown)
-    why_unknown = read_numbering.why_unknown
+    numbering_read = _numbering(sample, numbering_cell)
+    if numbering_read.numbering is not None:
+        citations_read = read_citations(sample.answer, numbering_read.numbering)
+        if citations_read.citations is not None:
+            return sample.model_copy(update={"citations": citations_read.citations})
+        return _with_reason(sample, citations_read.why_unknown)
+    why_unknown = numbering_read.why_unknown  # "" if nothing says what a number means
     if is_unreadable and not why_unknown:
         why_unknown = _UNREADABLE_CITATIONS
     return _with_reason(sample, why_unknown)

@@ -25,8 +25,9 @@ _WHOLE_BREAK = re.compile(
     r"|[。！？｡।]+[」』”]*|</(?:p|li|div|td|h[1-6])>|<br ?/?>|\n+",
     re.IGNORECASE,
 )
-# A single letter that ends a sentence, and is no initial: "World War I.", "vitamin C."
-_LETTER_OF_A_NAME = re.compile(
+# A single letter behind a noun, which ends a sentence and is no initial of a person:
+# "World War I.", "vitamin C."
+_LETTER_AFTER_A_NOUN = re.compile(
     r"\b(?:war|vitamin|plan|type|class|group|hepatitis|grade|level|point|part|section"
     r"|figure|table|appendix|option)[ ]+[A-Za-z]\.\Z",
     re.IGNORECASE,
@@ -123,17 +124,17 @@ def _stands_in_sentence(end_sign: re.Match[str], text: str, start: int) -> bool:
         start: Where the current sentence begins.
     """
     if end_sign[0] in ("...]", "…]"):
-        # "It fell [...] in May." leaves words out; in "It fell [and rose...]" the
-        # bracket opens earlier, and its end may end the sentence.
+        # "It fell [...] in May.": the bracket holds only dots for words left out, and the
+        # sentence goes on. "It fell [and rose...]": the bracket may end the sentence.
         return text.endswith("[", start, end_sign.start())
     if end_sign[0] != ".":
         return False  # "!" and "?" always end a sentence
     end = end_sign.end()
-    if _LETTER_OF_A_NAME.search(text, max(start, end - _LONGEST_NAME), end):
-        return False  # "It has vitamin C." ends, unlike the initial in "C. Darwin"
+    if _LETTER_AFTER_A_NOUN.search(text, max(start, end - _LONGEST_NAME), end):
+        return False  # "It has vitamin C." ends; "C. Darwin", a title below, does not
     abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
     if _TITLE.search(text, abbreviation_start, end):
-        return True  # "Dr. Smith": a title never ends a sentence
+        return True  # "Dr. Smith", "C. Darwin": no title and no initial ends a sentence
     if not _SHORTENED.search(text, abbreviation_start, end):
         return False  # an ordinary word
     # "Fig. 3" and "etc. and" go on; "lions, tigers etc. They" does not
