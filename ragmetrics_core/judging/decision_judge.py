@@ -135,19 +135,20 @@ class DecisionJudge(ModelJudge):
     ) -> _DecisionByTypedQuestion:
         """Send the typed questions of several questions to the model.
 
-        A question of a metric is asked as one or more typed questions: each shows texts
-        (its state) and asks for the probability of an option. Typed questions about
-        equal texts share a request, up to ``most_questions``; equal ones are sent once.
+        A question of a metric is asked as one or more typed questions. A typed question
+        asks for the probability of each option, about some texts. These texts are its
+        *state*. Typed questions with equal state share a request, up to
+        ``most_questions``; equal typed questions are sent once.
 
         Args:
             session: The session of the run.
-            forms: The typed questions that stand for each question.
+            forms: For each question its typed questions and their state.
 
         Returns:
-            The model's answer to each typed question, by the JSON of its texts and its
-            own JSON.
+            The model's answer to each typed question. The key is the pair of two JSON
+            texts: the state, and the typed question.
         """
-        # Typed questions by the texts that they are about, then by their own JSON.
+        # The outer key is the JSON of the state, the inner key that of the typed question.
         typed_by_state: dict[str, dict[str, Typed]] = {}
         for form in forms:
             typed_by_state.setdefault(form.state, {}).update(form.typed_by_json)
@@ -181,21 +182,23 @@ class _TypedRequest(NamedTuple):
     typed_jsons: list[str]
 
 
-# The model's answer to a typed question, by the JSON of the texts that the question is
-# about and its own JSON.
+# The model's answer to each typed question. The key is the pair of two JSON texts: the
+# texts that the typed question is about (its state), and the typed question.
 _DecisionByTypedQuestion = Mapping[tuple[str, str], Decision[Chances]]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TypedForm:
-    """A question of a metric as the typed questions that stand for it.
+    """A metric's question, converted into typed questions.
+
+    A typed question asks a model for the probability of each option.
 
     Args:
-        question: The question.
+        question: The metric's question.
         state: The texts that the typed questions are about, as JSON.
-        typed_by_json: The typed questions by their JSON; equal ones are one.
+        typed_by_json: The typed questions by their JSON; equal typed questions are one.
         typed_jsons: The JSON of each typed question, in the order in which the answers
-            are read; of equal ones each.
+            are read; equal typed questions are repeated.
         reply: The reply that is known without asking: the texts settle the question, or
             it cannot be asked. None if the model has to be asked.
     """
@@ -278,24 +281,26 @@ def _read_typed_form(
 def _answers_with_usage(
     forms: Sequence[TypedForm], decisions: _DecisionByTypedQuestion
 ) -> list[Answer[Any]]:
-    """Build each question's answer from the answers to its typed questions.
+    """Build the answer to each metric's question from those to its typed questions.
 
-    If several questions share a typed question, only the first one's usage has its cost,
-    so that no cost is counted twice.
+    A typed question asks for the probability of each option. If several metrics' questions
+    share a typed question, its cost is counted only in the first answer.
 
     Args:
-        forms: Each question, with the typed questions that stand for it.
-        decisions: The model's answer to each typed question, and what it cost.
+        forms: Each metric's question with its typed questions.
+        decisions: The model's answer to each typed question, and what it cost. The key
+            is the pair of two JSON texts: the state (the texts that the typed question
+            is about), and the typed question.
     """
-    counted: set[tuple[str, str]] = set()  # typed questions whose cost is in a usage
+    counted_keys: set[tuple[str, str]] = set()  # their cost is in an answer already
     answers: list[Answer[Any]] = []
     for form in forms:
         usage = Usage()
         for typed_json in form.typed_by_json:
-            state_and_json = (form.state, typed_json)
-            if state_and_json not in counted:
-                usage += decisions[state_and_json].usage
-            counted.add(state_and_json)
+            key = (form.state, typed_json)
+            if key not in counted_keys:
+                usage += decisions[key].usage
+            counted_keys.add(key)
         answers.append(Answer(_make_reply(form, decisions), usage))
     return answers
 

@@ -175,9 +175,9 @@ def problem_of_reply(reply: object, question: Question[Any]) -> str:
     """Say what is wrong with a reply to a question; "" if nothing is.
 
     Args:
-        reply: What a judge of a user's own, or a form, returned. It should be
-            ``Asked``, with one reply for each poll, or ``NotAnswered``, with a judge
-            error.
+        reply: What a function of a user returned: a judge, or the typed form of a
+            question. It should be ``Asked``, with one reply for each poll, or
+            ``NotAnswered``, with a judge error.
         question: The question, whose ``Reply`` is the class of the replies.
     """
     if isinstance(reply, NotAnswered):

@@ -114,15 +114,17 @@ class LLMJudge(ModelJudge):
     async def _answer_whole(self, session: Session, question: Question[R]) -> Answer[R]:
         """Ask a question with all its texts, and return the answer with what it cost.
 
-        A question that wants the probability of a label (``weigh``) gets it from
-        log-probabilities or polls. Any other is polled as often as it says.
+        If the question wants the probability of a label (``weigh``), the reply gets it
+        from log-probabilities or polls. Otherwise ``question.polls`` says how many
+        replies are asked for.
         """
         await session.prepare()
-        # rendering the prompt of a long question would hold up the loop
-        render_question = partial(
+        # Creating the object renders the prompt. For a long question that is done in a
+        # thread, because it would hold up the event loop.
+        create_asking = partial(
             _Asking, self, session, cast("Question[BaseModel]", question)
         )
-        asking = await compute_beside_loop(render_question, size=question.n_characters)
+        asking = await compute_beside_loop(create_asking, size=question.n_characters)
         reply: Asked[R] | NotAnswered
         try:
             if question.weigh is None:
@@ -146,19 +148,19 @@ class _Asking:
     ) -> None:
         """Render the question as a request; nothing is sent.
 
-        The request carries the JSON schema of the reply, unless the prompt names all
-        fields of the reply. Without it the session sends the schema only when it asks
-        again because a reply was malformed.
+        The request has the JSON schema of the reply, unless the prompt names all fields
+        of the reply. If the request has no schema, the session adds the schema only when
+        it asks again after a malformed reply.
         """
         self.usage = Usage()
         self._session = session
         self._question = question
         self._schema = schema_of(question.Reply)
         template = question.instructions.template
-        is_told_by_prompt = names_every_field(question.Reply, template)
+        does_prompt_name_fields = names_every_field(question.Reply, template)
         self._request = ChatRequest(
             messages=render(question),
-            schema=None if is_told_by_prompt else self._schema,
+            schema=None if does_prompt_name_fields else self._schema,
             temperature=question.temperature,
             max_tokens=judge.max_tokens,
         )
@@ -203,8 +205,9 @@ class _Asking:
            verdict.
         2. Polls: the question is asked several times, and a weight is the share of
            replies with the label.
-        3. If the question allows only one poll, the reply's verdicts themselves: 1 for
-           the label, else 0. A verdict that its token settled keeps that weight.
+        3. The verdicts themselves, if only one poll is allowed and the reply lists
+           several verdicts: 1 for the label, else 0. A verdict that its token settled
+           keeps the weight of its token.
 
         Args:
             label_probability: The label whose probability is wanted, and how often to
@@ -230,17 +233,20 @@ class _Asking:
                 weight for weight in weights_of_tokens if weight is not None
             )
             if settled and len(settled) == len(weights_of_tokens):
+                # case 1: the log-probabilities settle every verdict
                 return Asked((replies_read[0].value,), weights=settled)
 
         n_polls = label_probability.fallback_polls
         without_logprobs = replace(request, top_logprobs=0)
         replies = await self._poll_to_majority(without_logprobs, n_polls, replies_read)
-        mode = mode_of(self._question)  # "sequential": one reply lists all verdicts
-        if n_polls > 1 or mode != "sequential":
+        mode = mode_of(self._question)
+        lists_verdicts = mode == "sequential"  # one reply lists all verdicts
+        if n_polls > 1 or not lists_verdicts:
+            # case 2: shares of the polls; with a single verdict also the share of one poll
             shares = weights_by_share(replies, label_probability, "polls")
             return Asked(replies, weights=shares)
-        # With one reply the "share" is 1 or 0. The weights are marked with the mode of
-        # the tokens' weights, beside which they stand.
+        # Case 3: with one reply the share is 1 or 0. These weights have the same mode as
+        # those that were read from tokens, since both are weights of one reply.
         weights_of_verdicts = weights_by_share(replies, label_probability, mode)
         if not weights_of_tokens:
             return Asked(replies, weights=weights_of_verdicts)

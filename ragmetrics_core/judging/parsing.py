@@ -76,10 +76,16 @@ def find_objects(
 ) -> Iterator[tuple[dict[str, Any], int, int]]:
     """Yield the JSON objects of a reply that may be the verdict, with start and end.
 
-    These are the objects in whose text a field of the verdict occurs. At least one of
-    them must stand where a verdict stands, else all may be quotations: at the beginning
-    of the reply, of a line or of a code fence, or after a colon. An object right behind
-    another one stands where that one does. No words may follow the last object.
+    These are the objects in whose text a field of the verdict occurs.
+
+    At least one of these objects must stand at one of these places, else all may be
+    quotations:
+
+    - at the beginning of the reply, of a line or of a code fence,
+    - after a colon,
+    - right behind another object that stands at such a place.
+
+    No words may follow the last object.
 
     Args:
         choice: The reply.
@@ -97,7 +103,8 @@ def find_objects(
     end_of_tolerance = reply_start + _TOLERANT_LIMIT
     name_search = _NameSearch(text, names)
     previous_end = reply_start  # where the object before ends
-    # Whether the object stands where a verdict stands; True at the reply's beginning.
+    # Whether the current object stands at one of the places above. An object right
+    # behind another takes this over, so it is kept from object to object.
     stands_as_verdict = True
     has_verdict = False
     end_of_last: int | None = None

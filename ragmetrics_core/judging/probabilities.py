@@ -218,17 +218,21 @@ def _label_of_text(
 ) -> Label | None:
     """Return the label that the text of a token stands for; None for anything else.
 
-    Quotes, spaces and full-width digits do not matter. A text may run on into the next
-    field (``1, "reason``), be a word for 0 or 1 (``true``), or be only the beginning of
-    a label, if it begins no other one.
+    Quotes, spaces and full-width digits do not matter. These texts stand for a label:
+
+    - the label, also if the text runs on into the next field (``1, "reason``),
+    - a word for the label 0 or 1, such as ``true``,
+    - the beginning of a label, if no other label begins so.
 
     Args:
-        text: The text of the token that the model wrote, or of an alternative to it.
-        before_label: The text before the label in the token that the model wrote, such
-            as an opening quote. If it has words, ``text`` must begin with them, too.
+        text: The text of the token that the model wrote, or of an alternative to this
+            token.
+        before_label: What stands before the label in the token that the model wrote: of
+            the token ``": 1`` it is ``": ``. If it has a letter, as in ``is 1``, only an
+            alternative with the same beginning, such as ``is 0``, stands for a label.
         labels: The labels.
     """
-    # ``"1`` and `` 1`` are the same label, though the signs before it differ
+    # The signs before a label may differ: ``"1`` and `` 1`` are the same label.
     has_words_before = before_label.strip(_SIGNS_AROUND) != ""
     if has_words_before and not text.startswith(before_label):
         return None
@@ -265,16 +269,17 @@ def probability_of_positive(
         listed: The label of each alternative (None for anything else) and its natural
             log-probability.
         label_probability: Which labels there are, and which is the positive one.
-        mode: How the log-probabilities are to be read.
+        mode: How the log-probabilities were got; it is only noted in the result.
 
     Returns:
         The share, with the probability of all labels together as its mass. None in each
-        of these cases, in which polls stand in:
+        of these cases; the caller then asks several times instead:
 
-        - a number is no log-probability, or all together are more than 1;
-        - the labels together have less than ``MASS_FLOOR``;
+        - a number is no log-probability, or the probabilities sum to more than 1;
+        - the labels together have a probability below ``MASS_FLOOR``;
         - a label that is not listed could decide;
-        - the label that is neither for nor against has half or more.
+        - the label that is neither for nor against has half of the labels' probability
+          or more.
     """
     if not listed or not all(_is_log_probability(logprob) for _, logprob in listed):
         return None

@@ -90,10 +90,11 @@ def _forms_as_read(text: str) -> Iterator[str]:
 
 
 def render(question: Question[Any]) -> tuple[Message, ...]:
-    """Render a question into a system message, if the template has one, and a user one.
+    """Render a question into a system message and a user message.
 
-    A line ``---`` in the template separates the two. Each text of the sample stands in a
-    tag whose name ends in digits that no text holds, so that no text can close its tag.
+    A line ``---`` in the template separates the two messages. If one of them would be
+    empty, there is only a user message. Each text of the sample stands in a tag whose
+    name ends in digits. No text holds these digits, so no text can close its tag.
 
     Raises:
         SettingError: If the template does not fit the parts; see ``check_template``.
@@ -107,11 +108,12 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
             blocks = _blocks_of_part(question.parts[name])
             blocks_by_name[name] = blocks
             sample_texts += [block.text for block in blocks]
-    # Examples stand in tags with digits of their own. These come from the examples, so
-    # that the prompt's beginning is the same for all samples and providers can cache it.
-    # They change only if a text of this sample happens to hold them.
+    # Examples stand in tags with digits of their own. These digits come from the examples,
+    # so that the prompt's beginning is the same for all samples and providers can cache
+    # it. The digits change only if a text of this sample happens to hold them.
     example_digits = _digits_of_examples(instructions, sample_texts)
     fixed_words = _fixed_words(instructions, example_digits)
+    # The digits for the sample's texts must not occur in the examples either.
     sample_digits = tag_digits([*sample_texts, fixed_words["examples"]])
     # The text for each placeholder: a part of the question in its tags, or words that
     # are the same for all samples.
@@ -131,7 +133,7 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     user_text = _fill_template(user_template, text_by_name)
     if system_message.content and user_text:
         return (system_message, Message("user", user_text))
-    # The template has no line "---", or nothing on one side of it.
+    # One side is empty: the template has no line "---", or nothing above or below it.
     return (Message("user", system_message.content or user_text),)
 
 

@@ -201,11 +201,14 @@ def _strength(verdict: Asked[Any], field: str) -> float:
 def _combine_verdicts(reply: BaseModel, verdicts: Sequence[Asked[Any]]) -> Asked[Any]:
     """Make one reply of several verdicts, with their weights and numbers of windows.
 
+    A window is a piece of a text that is too long for the judge's model. The numbers of
+    windows are kept only if a text was cut into more than one.
+
     Args:
         reply: A reply to copy the other fields from. It is a verdict itself, or has a
             list of verdicts.
-        verdicts: What ``_single_verdicts`` returns: each has one verdict, at most one
-            weight, and exactly one number of windows.
+        verdicts: What ``_single_verdicts`` returns. Each has one verdict, at most one
+            weight, and one number: into how many windows its text was cut (1: not cut).
     """
     list_name = list_field(type(reply))
     if list_name is None:  # the reply is a verdict, and there is only this one
