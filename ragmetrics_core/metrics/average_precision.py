@@ -85,21 +85,21 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         In [0, 1]; equals ``average_precision`` where all probabilities are 0 or 1.
 
     Source:
-        Exact, by Poisson-binomial convolution: sum over k of p_k / k · E[(1 + S_<k) /
-        (1 + S_<k + S_>k)]. All terms with the same number of useful chunks share their
-        convolutions, so that n chunks take n² steps.
+        Exact, by Poisson-binomial convolution. Let N be the number of useful chunks,
+        and S the sum of the precisions at their ranks. Average precision is S / N, so
+        its expectation is the sum over n of E[S · 1{N = n}] / n. These expectations are
+        computed rank by rank, in a number of steps that is quadratic in the chunks.
 
     Examples:
         >>> expected_average_precision([0.5, 0.5])
         0.625
     """
-    # Average precision is a sum, the precision at each useful rank, divided by the
-    # number of useful chunks. Both lists are indexed by the number n of useful chunks
-    # among the ranks so far.
-    # The probability that there are exactly n:
+    # Both lists are about the ranks so far, and have an element for each number n of
+    # useful chunks among them, from n = 0.
+    # P(N = n), the probability that exactly n chunks are useful:
     probability_of_n = [1.0]
-    # The expected sum of precisions, counted only where there are exactly n (and as 0
-    # elsewhere), so that it can be divided by n at the end:
+    # E[S · 1{N = n}], the expected sum of precisions, where any other number of useful
+    # chunks counts as a sum of 0:
     precision_sum_of_n = [0.0]
     for rank, value in enumerate(probabilities, start=1):
         probability = float(value)

@@ -386,7 +386,13 @@ class CitationQuality(Metric):
     def gap(self, sample: Sample) -> Undefined | None:
         """Say why the metric is undefined for a sample; None if it is not.
 
-        Besides a missing answer, citations or contexts that are unknown are a reason.
+        The reasons are, in this order:
+
+        - A field is missing, such as the answer.
+        - It is unknown what the answer cites.
+        - No citations were found, and the setting ``required`` does not demand any.
+        - The answer cites, or its capture broke, and it is unknown which contexts the
+          model was shown.
         """
         gap = super().gap(sample)
         if gap is not None:
@@ -394,7 +400,7 @@ class CitationQuality(Metric):
         read = self._citations_of(sample)
         if read.why_unknown:
             return self.undefined(read.why_unknown)
-        # None: the answer cites nothing, and nothing says that it was to cite.
+        # None here: no citations were found, and the contexts have no numbers to cite.
         if read.citations is None and not self.required:
             return self.undefined(
                 f"{sample.citations_unknown}; where answers have to cite, set"
@@ -419,17 +425,20 @@ class CitationQuality(Metric):
         capture has tried the others.
 
         Returns:
-            The citations, or the reason why they are unknown. Neither, if the answer
-            cites nothing and nothing says whether it was to cite.
+            The citations, or the reason why they are unknown. Both are empty (None and
+            "") if the answer cites nothing, and no number of a context is known: then
+            nothing says whether the answer was to cite.
         """
         answer = sample.answer or ""
         if sample.citations is not None:
             is_unread = not sample.citations and may_cite(answer)
             return CitationsRead(sample.citations, UNREAD_FORM if is_unread else "")
-        recorded = None if sample.capture is None else sample.capture.citations_unknown
-        is_captured = sample.capture is not None and sample.capture.grade is not None
-        if is_captured and recorded:
-            return CitationsRead(None, recorded)
+        notes = sample.capture
+        # only a captured run has a grade; the notes on a table's row have none
+        is_captured = notes is not None and notes.grade is not None
+        why_capture_failed = None if notes is None else notes.citations_unknown
+        if is_captured and why_capture_failed:
+            return CitationsRead(None, why_capture_failed)
         read = NumberingRead()
         if not is_captured:
             read = numbering_shown(
@@ -458,9 +467,14 @@ class CitationQuality(Metric):
         }
 
     def plan(self, sample: Sample) -> Plan:
-        """Judge all sentences side by side: those that cite, and those that do not."""
+        """Judge all sentences side by side, and compute the outcome.
+
+        The outcome is undefined if a sentence makes a claim without a known citation,
+        and possibly cites in a form that is not read, such as "(2)".
+        """
         citations = self._citations_of(sample).citations or ()
         answer = _Answer(sample, cited_statements(sample.answer, citations))
+        # one question about all sentences that do not cite, and one for each that cites
         plans = [self._judge_uncited(answer)]
         plans += [self._judge_cited(answer, index) for index in answer.citing_sentences]
         outcomes = yield from ask_side_by_side(plans)
@@ -470,7 +484,8 @@ class CitationQuality(Metric):
                 return self.failed(outcome.error)
             judged.update(outcome)
         for index in sorted(judged):
-            if judged[index].fault == "uncited" and answer.statements[index].may_cite:
+            possibly_cites = answer.statements[index].may_cite
+            if judged[index].fault == "uncited" and possibly_cites:
                 return self.undefined(
                     f"sentence {index + 1} makes a claim, and may cite in a form that is"
                     " not read",

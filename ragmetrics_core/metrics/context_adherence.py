@@ -369,13 +369,16 @@ class ContextAdherence(Metric):
         return settings
 
     def plan(self, sample: Sample) -> Plan:
-        """Poll the judge, conclude by majority, and seek the cause of a low score.
+        """Poll the judge, and conclude by majority.
 
-        The judge is shown the evidence of this turn, then that of earlier turns.
+        The judge is shown the texts of this turn, then the texts of earlier turns. If the
+        setting ``cause`` is on and the score is low, the judge is also asked why, and its
+        answer is added to the outcome's evidence.
         """
         groups = groups_of_texts(sample)
         parts = parts_of_turn(sample)
-        texts_of_all_turns = groups.evidence + groups.earlier
+        texts_of_this_turn = groups.evidence
+        texts_of_all_turns = texts_of_this_turn + groups.earlier
         if not texts_of_all_turns:
             return self.undefined("no contexts")
         parts["contexts"] = replace(parts["contexts"], text=texts_of_all_turns)
@@ -463,11 +466,15 @@ class ContextAdherence(Metric):
         """Ask for all polls: in one round, or in several if polling may stop early.
 
         With early stopping, a round has the fewest polls that can decide the majority.
-        If the texts are too long for the judge, it is asked claim by claim instead.
 
-        Returns:
-            All polls. ``NotAnswered`` if no poll was answered, or if a limit of the run
-            was reached.
+        If a round fails, there are three cases:
+
+        - No poll was answered before, and the texts are too long for the judge: the judge
+          is asked claim by claim instead.
+        - No poll was answered before, or a limit of the run was reached: ``NotAnswered``
+          is returned.
+        - Polls were answered before: those of this round count as missing, and polling
+          goes on.
         """
         polls_so_far: Asked[Any] = Asked(())
         n_polls = self._decisive_yes if self.early_stop else self.polls
@@ -477,14 +484,14 @@ class ContextAdherence(Metric):
             (reply,) = yield from ask(
                 [replace(question, polls=n_polls, first_poll=first_poll)]
             )
+            is_any_answered = bool(polls_so_far.replies)
             if isinstance(reply, Asked):
                 new_polls = reply
-            elif not polls_so_far.replies and was_too_long(reply):
+            elif not is_any_answered and was_too_long(reply):
                 return (yield from self._claim_by_claim(question, reply))
-            elif not polls_so_far.replies or isinstance(reply.error, LimitReached):
+            elif not is_any_answered or isinstance(reply.error, LimitReached):
                 return reply
             else:
-                # A later round failed: its polls count as missing.
                 new_polls = Asked((), failures=(reply.error,) * n_polls)
             polls_so_far = _add_polls(polls_so_far, new_polls)
             # A deterministic judge answers once, however many polls are asked for:
@@ -750,7 +757,8 @@ def _evidence(
         ranks: For each text that the judge was shown, its rank among all contexts.
         grounds: What the claims rest on; None if that was not asked.
     """
-    # A single reply may have drawn the less likely verdict: the likelier one counts.
+    # A model draws its verdict at random. The verdict of a single poll is replaced by
+    # the more probable verdict, if the probabilities are known.
     polls = _with_verdict_of_token(polls)
     yes_polls = _polls_saying("yes", polls)
     no_polls = _polls_saying("no", polls)
@@ -764,7 +772,7 @@ def _evidence(
         claims += poll.encoder_claims
     return AdherenceEvidence(
         asked=polls.asked,
-        # how many pieces contexts that were too long for the judge were cut into
+        # the number of pieces that the contexts were judged in; None if judged whole
         windows=polls.windows[0] if polls.windows else None,
         yes=len(yes_polls),
         no=len(no_polls),

@@ -95,17 +95,18 @@ class Rating(SilentData, extra="ignore"):
     def _check_score_within_band(self, info: ValidationInfo) -> Self:
         """Refuse a score outside of the band that the judge named.
 
-        A band is a range of scores that has a name. The bands are those of the
-        question, which the judge's reply is read with as context.
+        A band is a range of scores that has a name. The question says which bands there
+        are; it is the validation context of the judge's reply.
         """
-        bands = info.context.bands if isinstance(info.context, RateRecall) else ()
+        question = info.context
+        bands = question.bands if isinstance(question, RateRecall) else ()
         if not self.band or not bands:
             return self
-        limits = {name: (low, high) for name, low, high in bands}
-        band = self.band.casefold()
-        if band not in limits:
-            raise ValueError(f"the band must be one of {', '.join(limits)}")
-        low, high = limits[band]
+        limits_by_name = {name: (low, high) for name, low, high in bands}
+        band = self.band.casefold()  # the names of bands are in lower case
+        if band not in limits_by_name:
+            raise ValueError(f"the band must be one of {', '.join(limits_by_name)}")
+        low, high = limits_by_name[band]
         if not low <= self.score <= high:
             span = str(low)
             if low < high:

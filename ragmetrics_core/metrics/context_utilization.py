@@ -396,7 +396,8 @@ class ContextUtilization(Metric):
         if self.judging == "listwise":
             part_name = "chunks"
             chunk_part = Part("Chunk", chunks, "letters")
-            # the reply is a list of verdicts, each with the letter of its chunk
+            # The reply is a list of verdicts. Its field "label", the letter of a chunk,
+            # says which chunk a verdict is about.
             label_field: str | None = "label"
         else:
             part_name = "chunk"
@@ -404,6 +405,7 @@ class ContextUtilization(Metric):
             label_field = None
         weigh = None
         if self.relevance == "probability":
+            # asks for the probability of "useful" in each verdict of the reply
             weigh = LabelProbability(
                 "useful", cell_key=label_field, fallback_polls=self.polls
             )
@@ -415,6 +417,7 @@ class ContextUtilization(Metric):
                 part_name: chunk_part,
             },
             instructions=self.instructions()[0],
+            # one verdict or a list of verdicts, each a grade or useful (yes or no)
             Reply=_REPLIES[self._form],
             weigh=weigh,
             # if the chunks are too long for the judge, they are judged in pieces
@@ -542,8 +545,10 @@ def _chunk_with_verdict(
     first = verdicts[0]
     grade = getattr(first, "grade", None)
     useful = first.useful if grade is None else grade > 0
-    # A probability decides over the first poll, unless it only restates the verdict.
-    if weight is not None and weight.mode not in _MODES_OF_VERDICTS:
+    # A probability that was measured overrides the first poll. In other modes it only
+    # restates the verdict, as 1 or 0 or a score of words.
+    is_measured = weight is not None and weight.mode not in _MODES_OF_VERDICTS
+    if weight is not None and is_measured:
         useful = weight.p > 0.5
     reasons = [verdict.reason for verdict in verdicts]
     if grade is None:

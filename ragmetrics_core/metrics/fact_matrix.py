@@ -341,12 +341,14 @@ def questions_of_coverage(
         instructions: What the judge is told.
         polls: None: one question about all facts. A number: a question for each fact;
             if the judge gives no probability, it is asked so many times.
-        own_template: Whether the user wrote the template. A judge of typed questions
-            reads no template, so it cannot be asked then.
+        own_template: Whether the user wrote the template. If so, the questions have no
+            typed form, and judges that answer only typed questions cannot be asked: they
+            do not read templates.
     """
     reply: type[Covered | CoveredList]
     if polls is None:
         reply = CoveredList
+        # each verdict in the list has the label of its fact
         weigh = LabelProbability("covered", cell_key="label", fallback_polls=1)
         fact_parts = [{"facts": Part("Facts", tuple(facts), "lines")}]
     else:
@@ -360,7 +362,9 @@ def questions_of_coverage(
             instructions=instructions,
             Reply=reply,
             weigh=weigh,
+            # if the context is too long for the judge, it is judged in pieces
             split=Split("context", "covered"),
+            # the typed form of the question
             decided=None if own_template else _COVERED,
             example=_all_covered,
         )

@@ -534,16 +534,18 @@ def metric(
     Args:
         function: The function, where ``@metric`` stands without brackets.
         name: Name of the metric; by default that of the function.
-        version: Changes whenever scores change.
+        version: Change it whenever the metric would score a sample otherwise.
         requires: Fields that a sample must hold; of a group of fields one is enough.
 
     Returns:
-        A decorator. What the function raises or returns out of range is *failed*,
-        naming the metric.
+        The metric; where ``@metric(...)`` stands with brackets, a decorator that makes
+        it. If the function raises, or returns a number out of range, the outcome is
+        *failed* and names the metric.
 
     Raises:
-        SettingError: If a sample has no such field, the name is empty, the version is
-            no text, or what is given is no function of one sample, or an async one.
+        SettingError: If ``requires`` names a field that samples do not have, the name is
+            empty, the version is no text, or ``function`` is not a function that takes
+            one sample, or is async.
 
     Examples:
         >>> from ragmetrics_core import Sample

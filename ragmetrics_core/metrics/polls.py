@@ -171,7 +171,7 @@ _NO_CLAIM = Poll.model_construct(
 
 
 def question_what_claims_rest_on(
-    groups: Groups, whole_answer: Adherent, language: str | None
+    groups: Groups, question_about_answer: Adherent, language: str | None
 ) -> RestsOn:
     """Return the question what claims rest on.
 
@@ -183,7 +183,7 @@ def question_what_claims_rest_on(
             "earlier": Part("Earlier context", groups.earlier),
             "user": Part("User", groups.user),
             "own": Part("Assistant", groups.assistant),
-            "answer": whole_answer.parts["answer"],
+            "answer": question_about_answer.parts["answer"],
         },
         instructions=instructions_for_judge(
             "adherent_labelled",
@@ -192,8 +192,8 @@ def question_what_claims_rest_on(
             language=language,
         ),
         Reply=LabelledPoll,
-        polls=whole_answer.polls,
-        temperature=whole_answer.temperature,
+        polls=question_about_answer.polls,
+        temperature=question_about_answer.temperature,
         example=_LABELLED_EXAMPLES,
     )
 
@@ -209,30 +209,31 @@ def was_too_long(reply: Asked[Any] | NotAnswered) -> bool:
 
 
 def poll_by_claims(
-    whole_answer: Adherent, listing: Instructions
+    question_about_answer: Adherent, listing: Instructions
 ) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:
     """Make polls about the whole answer out of polls about each of its claims.
 
     A window is some of the contexts, or a piece of one. The judge is asked about each
     claim in one window after the other, until a window supports the claim. A window
     that is too long for the judge is divided. The result has as many polls as
-    ``whole_answer`` wants.
+    ``question_about_answer`` wants.
 
     Args:
-        whole_answer: The question that is too long for the judge.
+        question_about_answer: The question about the whole answer, which is too long for
+            the judge.
         listing: How claims are listed.
 
     Returns:
         The polls. ``NotAnswered`` if the claims could not be listed, or if a poll
         failed for another reason than its length.
     """
-    claims = yield from _ask_for_claims(whole_answer, listing)
+    claims = yield from _ask_for_claims(question_about_answer, listing)
     if isinstance(claims, NotAnswered):
         return claims
     if not claims:
         return Asked((_NO_CLAIM,))
     polls_by_claim: dict[str, list[Asked[Poll]]] = {claim: [] for claim in claims}
-    waiting_windows = _first_windows(whole_answer)
+    waiting_windows = _first_windows(question_about_answer)
     n_windows_judged = 0
     while waiting_windows:
         open_claims = [
@@ -241,28 +242,34 @@ def poll_by_claims(
         if not open_claims:
             break
         window = waiting_windows.pop(0)
-        new_polls = yield from _judge_claims_in_window(
-            window, open_claims, whole_answer
+        reply = yield from _judge_claims_in_window(
+            window, open_claims, question_about_answer
         )
-        if not isinstance(new_polls, NotAnswered):
+        if not isinstance(reply, NotAnswered):
             n_windows_judged += 1
-            for claim, polls in new_polls.items():
+            for claim, polls in reply.items():
                 polls_by_claim[claim].append(polls)
             continue
-        shorter_windows = divide_texts(window) if was_too_long(new_polls) else ()
+        shorter_windows = divide_texts(window) if was_too_long(reply) else ()
         if not shorter_windows:
-            return new_polls
+            return reply
         waiting_windows = [*shorter_windows, *waiting_windows]
     return _combine_polls(polls_by_claim, n_windows_judged)
 
 
 def _ask_for_claims(
-    whole_answer: Adherent, listing: Instructions
+    question_about_answer: Adherent, listing: Instructions
 ) -> Generator[Batch, Replies, tuple[str, ...] | NotAnswered]:
     """Ask for the claims of the answer, in a question of its own."""
-    question = replace(whole_answer.parts["question"], rewrite=None, history=())
+    question = replace(
+        question_about_answer.parts["question"], rewrite=None, history=()
+    )
     (listed,) = yield from ask(
-        [question_for_facts(whole_answer["answer"], listing, {"question": question})]
+        [
+            question_for_facts(
+                question_about_answer["answer"], listing, {"question": question}
+            )
+        ]
     )
     if isinstance(listed, NotAnswered):
         return listed
@@ -270,25 +277,31 @@ def _ask_for_claims(
     return facts
 
 
-def _first_windows(whole_answer: Adherent) -> list[tuple[str, ...]]:
+def _first_windows(question_about_answer: Adherent) -> list[tuple[str, ...]]:
     """Return the windows of the contexts to begin with: two halves.
 
     Where the answer is longer than the contexts, the answer may be what is too long:
     then all contexts are one window. So they are where they cannot be divided.
     """
-    contexts: tuple[str, ...] = whole_answer["contexts"]
-    if len(whole_answer["answer"]) > sum(len(text) for text in contexts):
+    contexts: tuple[str, ...] = question_about_answer["contexts"]
+    if len(question_about_answer["answer"]) > sum(len(text) for text in contexts):
         return [contexts]
     return list(divide_texts(contexts)) or [contexts]
 
 
 def _judge_claims_in_window(
-    window: tuple[str, ...], claims: Sequence[str], whole_answer: Adherent
+    window: tuple[str, ...], claims: Sequence[str], question_about_answer: Adherent
 ) -> Generator[Batch, Replies, dict[str, Asked[Poll]] | NotAnswered]:
     """Ask for each claim whether a window (a piece) of the contexts supports it.
 
     The longest claim is asked about first: its reply shows whether the window is short
     enough for the judge.
+
+    Args:
+        window: Some of the contexts, or a piece of one.
+        claims: The claims, at least one.
+        question_about_answer: The question about the whole answer. Each claim's question
+            is a copy of it, with the claim in place of the answer.
 
     Returns:
         The polls by claim; ``NotAnswered`` if any of the claims was not answered.
@@ -296,12 +309,15 @@ def _judge_claims_in_window(
     shorter_claims = sorted(claims, key=len)
     longest_claim = shorter_claims.pop()
     (first_reply,) = yield from ask(
-        [_question_about_claim(whole_answer, window, longest_claim)]
+        [_question_about_claim(question_about_answer, window, longest_claim)]
     )
     if isinstance(first_reply, NotAnswered):
         return first_reply
     replies = yield from ask(
-        [_question_about_claim(whole_answer, window, claim) for claim in shorter_claims]
+        [
+            _question_about_claim(question_about_answer, window, claim)
+            for claim in shorter_claims
+        ]
     )
     polls_by_claim = {longest_claim: first_reply}
     for claim, reply in zip(shorter_claims, replies, strict=True):
@@ -312,15 +328,15 @@ def _judge_claims_in_window(
 
 
 def _question_about_claim(
-    whole_answer: Adherent, window: tuple[str, ...], claim: str
+    question_about_answer: Adherent, window: tuple[str, ...], claim: str
 ) -> Adherent:
     """Return the question whether a window of the contexts supports a claim."""
     parts = {
-        **whole_answer.parts,
-        "contexts": replace(whole_answer.parts["contexts"], text=window),
-        "answer": replace(whole_answer.parts["answer"], text=claim),
+        **question_about_answer.parts,
+        "contexts": replace(question_about_answer.parts["contexts"], text=window),
+        "answer": replace(question_about_answer.parts["answer"], text=claim),
     }
-    return replace(whole_answer, parts=parts)
+    return replace(question_about_answer, parts=parts)
 
 
 def _is_settled(windows: Sequence[Asked[Poll]]) -> bool:

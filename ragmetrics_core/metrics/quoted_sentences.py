@@ -21,8 +21,8 @@ _LEANING = re.compile(
     re.IGNORECASE,
 )
 _PLAIN_SENTENCE = re.compile(r"[^\W\d_a-zß-öø-ÿ][^\"“”„«»‹›「」:;?!()\[\]*_#|…]*\.")
-# A passage with such a word may take back what it says anywhere.
-_TAKES_BACK = re.compile(
+# A passage with such a word may call false what it says elsewhere.
+_CALLS_FALSE = re.compile(
     r"\b(?:false\w*|falsehoods?|myths?|wrong\w*|untrue|incorrect\w*|mistaken?|mistakes"
     r"|errors?|erroneous\w*|fake\w*|fiction\w*|novels?|legends?|rumou?rs?|hoax\w*|jokes?"
     r"|alleg\w+|claim\w*|suppos\w+|imagin\w+|hypothe\w+|pretend\w*|debunk\w*"
@@ -32,8 +32,8 @@ _TAKES_BACK = re.compile(
     re.IGNORECASE,
 )
 # In its own paragraph such a word or sign may make the sentence a condition, a
-# quotation, an item, or only half of what is said.
-_BENDS = re.compile(
+# quotation, a question, an item of a list, or only half of what is said.
+_QUALIFIES = re.compile(
     r"\b(?:if|unless|would|could|might|(?-i:may)|perhaps|not|never|no|nor|cannot|but|however"
     r"|although|though|except|only|until|instead|actually|sa(?:y|ys|id)|tells?|told"
     r"|according|believe\w*|th(?:ink|inks|ought)|quot\w+|stor(?:y|ies)|examples?|true)\b"
@@ -61,12 +61,18 @@ def holds_sentence(passage: str, statement: str) -> bool:
         False
     """
     words = statement.split()
+    # that the first word occurs is checked only because it is quick
     if len(words) < _FEWEST_WORDS or words[0] not in passage:
         return False
-    if not _stands_alone(" ".join(words)) or _TAKES_BACK.search(passage):
+    # "He left the town." means nothing without the sentence before
+    if not _stands_alone(" ".join(words)):
+        return False
+    # "It is a myth that ...": the passage calls something false
+    if _CALLS_FALSE.search(passage):
         return False
     for paragraph in _PARAGRAPHS.split(passage):
-        if words[0] not in paragraph or _BENDS.search(paragraph):
+        # "The guide says:" or "If it rains": quotes, conditions and the like
+        if words[0] not in paragraph or _QUALIFIES.search(paragraph):
             continue
         sentences = whole_sentences(paragraph)
         if any(sentence.split() == words for sentence in sentences):

@@ -181,11 +181,12 @@ class RetrievalAccuracy(Metric):
         return self.model_copy(update={"control_contexts": tuple(dict.fromkeys(pool))})
 
     def plan(self, sample: Sample) -> Plan:
-        """Extract facts if the sample has none, judge each fact in each context, combine.
+        """Extract facts if the sample has none, judge each fact in each context, and score.
 
-        Each distinct reference has its own facts; the reference with the highest value
-        counts. A control is a context of another question: facts that the judge finds
-        in it are errors of the judge.
+        The verdicts on a reference's facts are combined to a value, by the setting
+        ``combination``. Each distinct reference has its own facts; the reference with the
+        highest value counts. A control is a context of another question: facts that the
+        judge finds in it are errors of the judge.
         """
         fact_lists = yield from self._facts_of_sample(sample)
         if isinstance(fact_lists, JudgeError):
@@ -211,6 +212,7 @@ class RetrievalAccuracy(Metric):
         evidence = evidence.model_copy(update=further_fields)
         if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
+        # what each call to a retriever added to the score, if the sample records the calls
         evidence = _with_curve(sample, evidence)
         value = _value_over_all_contexts(evidence)
         return self.scored(value, self._reason(evidence), evidence)
@@ -291,9 +293,10 @@ class RetrievalAccuracy(Metric):
     ) -> matrix.AccuracyEvidence:
         """Build the evidence on the facts of one reference: each fact in each context.
 
-        Two further values are added where they can be computed: ``soft``, the mean of
-        each fact's highest probability; and ``contexts_value``, the value over the
-        contexts that the application kept of what it retrieved.
+        A row is a fact, a column is a context. Two further values are added where they
+        can be computed: ``soft``, the mean of each fact's highest probability; and
+        ``contexts_value``, the value over the kept columns, those of the contexts that
+        the application kept of what it retrieved.
 
         Args:
             sample: The sample.
@@ -308,8 +311,9 @@ class RetrievalAccuracy(Metric):
             evaluated="contexts" if sample.retrieved is None else "retrieved",
             context_ids=tuple(context.id for context in contexts),
             cells=tuple(rows),
-            # for the whole sample: one call for each distinct reference
+            # counted for all references of the sample, not only for this one
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
+            # the setting; but "soft" in place of "or" for facts of the embedded judge
             combination=self._combination_for(sample, rows),
             # "noisy_or" counts contexts with equal texts once
             duplicate_of=(
@@ -322,18 +326,18 @@ class RetrievalAccuracy(Metric):
                 update={"combination": "soft", "duplicate_of": ()}
             )
             further_values["soft"] = _value_over_all_contexts(soft)
-        columns_shown = _columns_shown(sample)
-        if columns_shown is not None:
-            further_values["contexts_value"] = evidence.combine(columns_shown)
+        kept_columns = _columns_of_kept_contexts(sample)
+        if kept_columns is not None:
+            further_values["contexts_value"] = evidence.combine(kept_columns)
         return evidence.model_copy(update=further_values)
 
     def _combination_for(
         self, sample: Sample, rows: Sequence[Sequence[Cell]]
     ) -> matrix.Combination:
-        """Return how a fact's cells are combined: as the setting says, but for a case.
+        """Return how a fact's cells are combined: as the setting says, with one exception.
 
-        Where the embedded judge split the reference itself, its soft mean is nearer to
-        people's labels than counting.
+        The exception is "soft" in place of "or" if the embedded judge split the reference
+        into facts itself: then the soft mean is nearer to people's labels than counting.
         """
         if self.combination == "or" and not sample.facts and _is_lexical(rows):
             return "soft"
@@ -342,8 +346,9 @@ class RetrievalAccuracy(Metric):
     def _reason(self, evidence: matrix.AccuracyEvidence) -> str:
         """Say how many facts are covered, and how the score was computed if not by count.
 
-        ``self.combination`` is the setting. ``evidence.combination`` is what was used,
-        which is "soft" for the setting "or" if ``_combination_for`` made the exception.
+        ``self.combination`` is the setting, ``evidence.combination`` is what was used. The
+        two differ in one case: the setting "or" becomes "soft" if the embedded judge split
+        the reference into facts itself.
         """
         n_covered = sum(_is_covered(row) for row in evidence.cells)
         # a judge that compares words and gives no probability
@@ -365,6 +370,7 @@ class RetrievalAccuracy(Metric):
             if self.combination == "or":
                 reason += ", because the embedded judge split the reference itself"
             reason += "."
+        # The control: facts found in a context of another question are errors.
         if evidence.control is not None:
             reason += (
                 f" In a foreign context the judge finds {evidence.control:.0%} of them."
@@ -457,17 +463,18 @@ def _duplicate_of(contexts: Sequence[Context]) -> tuple[int | None, ...]:
     )
 
 
-def _columns_shown(sample: Sample) -> list[int] | None:
-    """Return the columns of the contexts shown, where more was judged.
+def _columns_of_kept_contexts(sample: Sample) -> list[int] | None:
+    """Return the columns of the contexts that the application kept and showed the model.
 
-    None unless all of them are known and stand among what was retrieved.
+    Returns None if it is not known what was retrieved, if no context was kept, or if a
+    kept context is not among the retrieved ones.
     """
     if sample.retrieved is None:
         return None
     column_of = {
         context.text: column for column, context in enumerate(sample.retrieved)
     }
-    texts_shown = _distinct_texts_of_contexts(sample.contexts)
-    if not texts_shown or not all(text in column_of for text in texts_shown):
+    kept_texts = _distinct_texts_of_contexts(sample.contexts)
+    if not kept_texts or not all(text in column_of for text in kept_texts):
         return None
-    return [column_of[text] for text in texts_shown]
+    return [column_of[text] for text in kept_texts]
