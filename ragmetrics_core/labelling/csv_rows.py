@@ -82,10 +82,10 @@ def _records(
     with nothing but empty cells, such as Excel leaves at the end, are passed over.
 
     Args:
-        file: The file, from the line on that is read next.
+        file: The open file; its next line is the header.
         separator: The character between cells.
         path: The file's path, for messages.
-        line_number: The number of the line that is read next.
+        line_number: The number of the header's line, from 1.
 
     Raises:
         InputError: If the quoting of a record is broken, which makes the rest of the
@@ -95,11 +95,13 @@ def _records(
 
     def lines_noted() -> Iterator[str]:
         """Hand the file's lines to the CSV reader, and note them for the record."""
-        is_at_top = True
+        is_first_line = True
         for line in file:
-            if is_at_top:  # a file that was set back to its start begins with the mark
+            # The caller may have set the file back to its start, by ``seek(0)``: then the
+            # first line begins with the byte order mark, if the file has one.
+            if is_first_line:
                 line = line.lstrip(_BYTE_ORDER_MARK)
-                is_at_top = False
+                is_first_line = False
             lines_of_record.append(line)
             yield line
 

@@ -144,7 +144,7 @@ def score_set(
         one. Intervals resample documents.
 
     Raises:
-        JudgeUnavailable: If the judge cannot answer any question.
+        JudgeUnavailable: If the judge can answer none of the questions.
         KeyboardInterrupt: If the run was interrupted: a part of the set gives no score.
     """
     judge = resolve_judge(judge, metric_model=metric.model)
@@ -170,6 +170,8 @@ def score_set(
     if isinstance(labelled_set, ContinuousSet) and isinstance(
         metric, RetrievalAccuracy
     ):
+        # A point is a choice of a document's contexts. This metric judges each context by
+        # itself: one outcome on the whole document gives the scores of all its points.
         scores = _scores_by_documents(labelled_set, outcomes)
     else:
         scores = [outcome.value for outcome in outcomes]
@@ -464,8 +466,12 @@ def _on_intervals(scores: Sequence[Score]) -> str:
 def composition(labelled_set: AnySet, reviews: Reviews | None) -> str:
     """Say in a sentence how many points a set has, and how skewed they are.
 
-    A set is skewed if most of its points are of one kind, e.g. hold few golden chunks,
-    those that the question was written from. Then a judge agrees often by chance.
+    In a discrete set a point is an answer with some documents. In a continuous set a
+    document has several points: each point is a choice of the document's chunks. A chunk
+    is *golden* if the question was written from it.
+
+    A set is skewed if most of its points are of one kind, e.g. hold few golden chunks.
+    Then a judge agrees often by chance.
     """
     labels = labels_of(labelled_set, reviews)
     n_ones = labels.count(1)
@@ -478,6 +484,7 @@ def composition(labelled_set: AnySet, reviews: Reviews | None) -> str:
         )
     documents = labelled_set.documents
     n_points_by_n_golden = labelled_set.skew()
+    # ``document.golden`` is the number of golden chunks of a document.
     most_golden = max((document.golden for document in documents), default=0)
     n_without_golden = n_points_by_n_golden.get(0, 0)
     n_with_all_golden = n_points_by_n_golden.get(most_golden, 0)

@@ -271,16 +271,18 @@ def make_header(
     *prompts: str,
     pairs: str | None = None,
 ) -> Header:
-    """Return the header of a set, which records how the set was made.
+    """Return the header of a labelled set, which records how the set was made.
 
     Args:
-        kind: Which of the two kinds of sets.
-        documents: The corpus, which stands in the header as a digest.
-        settings: What decides the set; its ``seed`` has a field of its own.
+        kind: "discrete" if a label is yes or no, "continuous" if a label is a share.
+        documents: The corpus; the header has a digest of it.
+        settings: The settings that the set was made with; the header has their ``seed``
+            in a field of its own.
         source: Names of the files.
-        maker: What asked the model, with its name and what it left out; None where no
-            model was asked.
-        prompts: The prompts, which stand in the header as a digest.
+        maker: The object that asked a model for the set's texts and labels. It has the
+            model's name and says why candidates were left out. None if no model was
+            asked.
+        prompts: The prompts; the header has a digest of them.
         pairs: Where a discrete set's questions are from, "written" by the model or
             "given" by the caller; None for a continuous set.
     """

@@ -209,11 +209,11 @@ def measure_judge(
     Args:
         judge: The judge, for its name, version and settings.
         labelled: The samples, of one or several questions.
-        ask: The same judge, from ``asking``.
+        ask: Asks the same judge: the function that ``asking`` returned for it.
         draws: How many bootstrap resamples the intervals rest on. Intervals of shares
             are Wilson's and need none.
-        metrics: Metrics with settings of their own, each in place of the shipped one of
-            its class, which has the settings that are usual.
+        metrics: Metrics to ask the questions with. A question whose metric is not among
+            them is asked by a metric with default settings.
 
     Raises:
         InputError: If the judge scored nothing: an empty card would pass for a
@@ -228,12 +228,16 @@ def measure_judge(
         labelled_rows = [row for row in labelled if row.question == question]
         rows, seconds = _judge_and_time(resolved_judge, ask, metric, labelled_rows)
         if question == "adherent":
+            # also: does the verdict change when the sample is changed, and is a
+            # correction for the number of claims needed?
             measured = _measure_adherence(
                 resolved_judge, ask, metric, rows, draws=draws
             )
         else:
             measured = _measure_question(ask, metric, rows, draws=draws)
         figures = list(_spent(rows, seconds))
+        # Such a judge answers with probabilities only, which has weaknesses of its own,
+        # e.g. that p(statement) and p(its negation) do not sum to 1.
         if isinstance(resolved_judge, DecisionJudge):
             figures += measure_weaknesses(question, metric, rows, ask)
         measured_by_question[question] = measured.with_figures(figures)
@@ -440,9 +444,9 @@ def _verdicts(
     There is one label for the answer, or one for each context or fact. Nothing is
     yielded where the metric gave no score.
 
-    Each verdict also carries the score of a made-up rival, a judge that likes short
-    texts: minus the length of the text that the label is about. So the card can say
-    whether scores follow the length.
+    Beside the judge's score stands the score of a baseline that knows only the length of
+    the labelled text: minus the length. So the card can say whether the judge's scores
+    follow the length.
 
     Args:
         row: The sample with its labels.
@@ -463,7 +467,7 @@ def _verdicts(
     elif isinstance(evidence, CitationEvidence):
         yield _of_citations(row, evidence)
     else:
-        own_verdict = None  # None: the verdict follows from the score
+        own_verdict = None  # None: it is yes if the score is above one half
         if isinstance(evidence, AdherenceEvidence) and evidence.probability is not None:
             # A judge that gives a probability decides by a threshold of its own. It is
             # asked once, so ``yes``, the number of times that it said yes, is 0 or 1.
@@ -718,20 +722,23 @@ def _observe_swaying(
     Rows without a verdict are passed over.
 
     Yields:
-        A measure, the row's source, and whether it is so for the row. The measures are:
+        A measure, the row's source, and whether the measure applies to the row. The
+        measures are:
 
         - "caught: …": a supported answer was made wrong, and the verdict changed, as it
           should. Not yielded if the judge gave no verdict on the wrong answer.
         - "flipped: …": a context gives orders to the judge, or the contexts are in
           reverse order, and the verdict changed or was lost, as it should not.
         - "no verdict after a change", for all changed samples, if it happened at all.
-        - "uncertain": a judge that compares words calls its own verdict uncertain.
+        - "uncertain": the judge calls its own verdict uncertain. Yielded only for the
+          built-in judges, which compare words.
     """
     changes: list[_Change] = []
     for row_index, row in enumerate(rows):
         if row.result is None or not row.verdicts:
             continue
-        if row.result.judge in EMBEDDED:  # only these say whether they are uncertain
+        # EMBEDDED: the names of the built-in judges; others do not say it
+        if row.result.judge in EMBEDDED:
             yield "uncertain", row.source, row.result.uncertain
         changes += _changes_of_row(row, row_index)
     judged_rows = judge_samples(ask, metric, [change.changed for change in changes])

@@ -134,12 +134,12 @@ def _read_at(
         InputError: If the row has no form that is known, or a value that cannot be read.
     """
     try:
-        # Parquet fills columns that a row lacks with None.
-        filled_columns = {
+        # In Parquet, a column that this row lacks and another row has is None.
+        present_columns = {
             name: value for name, value in row.items() if value is not None
         }
         samples: list[LabelledSample] = []
-        for our_row in _in_our_form(filled_columns, ragtruth_origins):
+        for our_row in _in_our_form(present_columns, ragtruth_origins):
             samples += _samples_of_row(our_row)
         return samples
     except RowError as error:
@@ -400,22 +400,28 @@ def _adherence(row: Row, source: str, label: Any) -> LabelledSample:
         meta = data_in(row.get("meta")) or {}
         grades = meta.get("faithfulness_votes") or ()
         people_votes = tuple(grade >= _GOOD_FAITHFULNESS for grade in grades)
-    is_adherent = Labelled(score=0.0, votes=votes).is_labelled_yes  # whatever the score
+    is_adherent = _do_most_say_yes(votes)
     return LabelledSample(
         "adherent", source, sample_of(row), (is_adherent,), None, people_votes
     )
 
 
-def _support(row: Row, source: str, label: Any) -> LabelledSample:
-    """Label a sample by people: does what the answer cites support all of it?
+def _do_most_say_yes(votes: tuple[bool, ...]) -> bool:
+    """Tell whether most votes say yes; a tie is a no."""
+    # the rule of ``Labelled``, which also needs a score: any will do
+    return Labelled(score=0.0, votes=votes).is_labelled_yes
 
-    If the row does not say what is cited, all of the answer counts as citing every
+
+def _support(row: Row, source: str, label: Any) -> LabelledSample:
+    """Label a sample by people: do the cited contexts support the whole answer?
+
+    If the row does not say what is cited, the whole answer counts as citing every
     context.
 
     Args:
         row: The row.
         source: Where the row comes from.
-        label: One vote or several; what most people voted becomes the label.
+        label: One vote or several; the majority becomes the label.
     """
     votes = votes_of(label, "supported")
     sample = sample_of(row)
@@ -426,9 +432,9 @@ def _support(row: Row, source: str, label: Any) -> LabelledSample:
             contexts=tuple(range(len(sample.contexts))),
         )
         sample = sample.model_copy(update={"citations": (cites_all,)})
-    # what most votes say; the score makes no difference, but a row must have one
-    is_supported = Labelled(score=0.0, votes=votes).is_labelled_yes
-    # a single vote may sum up several people, whose votes are not known then
+    is_supported = _do_most_say_yes(votes)
+    # A single vote may be the majority of several people. Then it is not known how each
+    # of them voted.
     people_votes = votes if len(votes) > 1 else ()
     return LabelledSample(
         "supported", source, sample, (is_supported,), people_votes=people_votes

@@ -180,22 +180,24 @@ def _item_of(point: sets.DiscretePoint) -> Item:
 def labels_of(labelled_set: sets.AnySet, reviews: Reviews | None) -> list[float | None]:
     """Return the label of each point after people's review, in the order of the set.
 
-    Of a discrete set, people decide about points: a label is 1.0 (positive) or 0.0. Of a
-    continuous set, they decide whether a context covers a fact (a cell): the label of a
-    point is the share of the facts that one of the point's contexts covers. Where the
-    first reviewer has decided nothing, the label or cell as it was made counts.
+    - In a discrete set, people decide about each point. Its label is 1.0 (positive) or
+      0.0 (negative).
+    - In a continuous set, people decide about each cell. A cell is one context and one
+      fact: does the context cover the fact? The label of a point is the share of facts
+      that one of the point's contexts covers.
 
-    A label is None, so that the point is left out, if the reviewer called it ambiguous:
-    the point itself, or a cell on which the share depends.
+    If the first reviewer has not decided about a point or cell, its original verdict
+    counts. A label is None, so that the point is left out, if the reviewer called the
+    point ambiguous, or a cell on which the share depends.
     """
     decisions = reviews.first if reviews is not None else {}
     if isinstance(labelled_set, sets.ContinuousSet) and not decisions:
-        # Only these points store a label. Those of a discrete set have it below, from
-        # ``item.was``, the label as it was made.
+        # nobody has changed a cell, so the labels that the points carry still hold
         return [point.label for point in labelled_set.points]
     verdict_by_item: dict[str, Verdict] = {}
     for item in review_items(labelled_set):
         decision = decisions.get(item.id)
+        # ``item.was`` is the original verdict
         verdict_by_item[item.id] = item.was if decision is None else decision.label
     if isinstance(labelled_set, sets.DiscreteSet):
         return [_LABELS[verdict_by_item[point.id]] for point in labelled_set.points]
@@ -369,13 +371,13 @@ def _page_of(item: Item, n_decided: int, total: int) -> str:
 def review_summary(labelled_set: sets.AnySet, reviews: Reviews) -> list[str]:
     """Sum up in sentences what the first reviewer decided and how well the second agrees.
 
-    The second sentence is left out as long as both have not decided about any item.
+    The second sentence is left out if no item was reviewed by both.
     """
     if isinstance(labelled_set, sets.DiscreteSet):
         unit = "points"
-        labeller = "rank"
+        labeller = "rank"  # the original label follows from a point's rank
     else:
-        unit = "cells"
+        unit = "cells"  # a context and a fact that it may cover
         labeller = "the model"
     n_items = len(review_items(labelled_set))
     first_reviews = reviews.first.values()

@@ -258,15 +258,19 @@ def _probe_alone_and_in_company(
 ) -> _ProbedRows:
     """Ask each row's typed questions again: each in its own request, then all in one.
 
-    The one request ("in company") has each question as it is, negated, and as a choice
-    in two orders.
+    A typed question is answered with a probability for each option. A request that asks
+    it again is a *probe*. The probe with all questions ("in company") has each question
+    as it is, negated, and as a choice with its options in both orders.
 
     Returns:
-        Each row with the answers to its questions; with None if any was not answered.
+        Each row with the probabilities that its questions were answered with; with None
+        if a request was not answered.
     """
     samples = [row.sample for row in rows]
-    metric_alone = _probing(metric, partial(_probes_of_form, _one_a_request))
-    metric_in_company = _probing(metric, partial(_probes_of_form, _all_in_one_request))
+    metric_alone = _probing(metric, partial(_probes_by_request, _one_a_request))
+    metric_in_company = _probing(
+        metric, partial(_probes_by_request, _all_in_one_request)
+    )
     results_alone = ask_again(metric_alone, samples, _ALONE)
     results_in_company = ask_again(metric_in_company, samples, _IN_COMPANY)
     probed_rows: _ProbedRows = []
@@ -280,8 +284,8 @@ def _probe_alone_and_in_company(
     return probed_rows
 
 
-_RequestForm = Callable[[Sequence[Typed]], list[list[Typed]]]
-"""How typed questions are spread over requests: a list of them for each request."""
+_SpreadOverRequests = Callable[[Sequence[Typed]], list[list[Typed]]]
+"""Spreads typed questions over requests; returns a list of questions for each request."""
 
 
 def _one_a_request(typed_questions: Sequence[Typed]) -> list[list[Typed]]:
@@ -332,12 +336,18 @@ _ProbesOfQuestion = Callable[[Question[Any], Decided[Any]], list["Probe"]]
 """Makes the probes of one question of a metric."""
 
 
-def _probes_of_form(
-    form: _RequestForm, question: Question[Any], decided: Decided[Any]
+def _probes_by_request(
+    spread: _SpreadOverRequests, question: Question[Any], decided: Decided[Any]
 ) -> list[Probe]:
-    """Return a probe for each request of a form, about the question's own texts."""
+    """Return a probe for each request, about the question's own texts.
+
+    Args:
+        spread: Spreads the typed questions over requests.
+        question: The question of a metric.
+        decided: Its typed form: the typed questions and the texts that they are about.
+    """
     state = decided.state(question)
-    requests = form(list(decided.asks(question)))
+    requests = spread(list(decided.asks(question)))
     return [_probe(question, state, request) for request in requests]
 
 
@@ -362,13 +372,15 @@ def _probing(
     def ask_probes(sample: Sample) -> Generator[Batch, Replies, Scored]:
         """Ask the probes of a sample, one request after the other.
 
-        ``probed_metric``, ``probes_of`` and ``most_probes`` are the arguments of the
-        function around this one.
+        A probe asks a question of ``probed_metric`` again in another way, e.g. negated.
+        The judge answers with probabilities, which are the evidence. The score is a
+        dummy, always 1.0. ``probed_metric``, ``probes_of`` and ``most_probes`` are
+        arguments of the function around this one.
         """
         probes: list[Probe] = []
         for question in _first_questions(probed_metric, sample):
-            # Only a question that says how a model answers it with probabilities
-            # ("decided") can be probed.
+            # ``decided``: how the question is asked of a model that answers with
+            # probabilities. Without it the question is skipped.
             if question.decided is not None:
                 probes += probes_of(question, question.decided)
         chances_of_probes: list[Any] = []
@@ -521,14 +533,14 @@ def _are_round(answers: _ProbeAnswers) -> Iterator[float]:
 def _judge_padded_texts(
     metric: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
 ) -> _SourcedValues:
-    """Ask one question about one row of each source, with padding that no model reads.
+    """Ask one question about one row of each source, on a text too long for any model.
 
-    The text is made far longer than models read. A judge that answers nevertheless has
-    cut the text off, and has not said so.
+    The text is padded until it is longer than models read. A judge that answers
+    nevertheless has cut the text off, and has not said so.
 
     Returns:
-        For each source its name, and 1.0 if the judge answered, else 0.0. A source
-        whose row has no question to probe is left out.
+        For each source its name, and 1.0 if the judge answered, else 0.0. A source is
+        left out if its row has no question that can be asked so.
     """
     first_row_by_source: dict[str, LabelledSample] = {}
     for row in rows:
@@ -541,6 +553,7 @@ def _judge_padded_texts(
     for row, result in zip(first_rows, results, strict=True):
         evidence = getattr(result, "evidence", None)
         if isinstance(evidence, ProbeEvidence) and evidence.chances:
+            # the probabilities in the answer to the one request; None: it was refused
             is_answered = evidence.chances[0] is not None
             answered.append((row.source, float(is_answered)))
     return answered

@@ -399,29 +399,29 @@ class AdapterContract:
         assert _n_problems(captured) == 1
 
 
-def _check_ledger(samples: list[Sample], turns: Sequence[GoldenTurn]) -> None:
-    """Assert that a sample's ledger has one retrieval for each turn, all of it shown.
+def _check_ledger(samples: list[Sample], golden_turns: Sequence[GoldenTurn]) -> None:
+    """Assert that a sample's ledger has one retrieval for each golden turn, all of it shown.
 
-    The ledger is the sample's list of calls that brought texts. Each retrieval is a
-    plain one: of the first turn of a conversation, outside of any agent or tool.
+    The ledger is the sample's list of calls that brought texts.
 
     Args:
         samples: The one sample that was captured.
-        turns: What was retrieved, in order.
+        golden_turns: What was retrieved, in order: one retrieval for each golden turn.
     """
     (sample,) = samples
     assert sample.ledger is not None
-    for call, turn in zip(sample.ledger.calls, turns, strict=True):
-        texts = [context.text for context in turn.contexts]
+    for call, golden in zip(sample.ledger.calls, golden_turns, strict=True):
+        texts = [context.text for context in golden.contexts]
         indices_of_all = tuple(range(len(texts)))
-        assert [context.text for context in call.items] == texts, turn.name
-        assert call.shown == indices_of_all, turn.name
-        assert call.kind == "retrieval", turn.name
-        assert call.turn == 1, turn.name
-        assert call.step == 0, turn.name
-        assert call.name is None, turn.name
-        assert call.agent is None, turn.name
-        assert call.error is None, turn.name
+        assert [context.text for context in call.items] == texts, golden.name
+        assert call.shown == indices_of_all, golden.name
+        assert call.kind == "retrieval", golden.name
+        # All calls are of the conversation's first turn, outside of any agent or tool.
+        assert call.turn == 1, golden.name
+        assert call.step == 0, golden.name
+        assert call.name is None, golden.name
+        assert call.agent is None, golden.name
+        assert call.error is None, golden.name
 
 
 def _texts_ids_scores(contexts: Sequence[Context]) -> list[tuple[Any, ...]]:

@@ -317,12 +317,17 @@ class ChatModelContract:
     ) -> None:
         """One call, one typed error, which holds neither the key nor a text.
 
+        Two kinds of model may raise another class than ``error_class``:
+
+        - ``lacks`` names "bodies": the model cannot read the body of a reply. If the body
+          is broken, any class passes that does not mislead. These mislead: "the fault
+          will pass" (transient) and "the request was rejected".
+        - ``lacks`` names "codes": the model cannot read error codes. The class follows
+          from the HTTP status alone.
+
         Args:
             fault: What goes wrong with the request.
-            error_class: The class that the error must have. There are two exceptions. A
-                model whose ``lacks`` names "bodies" cannot read the body of a reply,
-                and may give any error that is not misleading. One whose ``lacks`` names
-                "codes" cannot read error codes, and goes by the status alone.
+            error_class: The class that the error must have.
             loopback_server: Makes servers.
         """
         server = loopback_server(faults=lambda _: fault)
@@ -402,9 +407,10 @@ class ChatModelContract:
         """A judge gets its five replies, whatever the endpoint supports.
 
         Args:
-            n: Whether the server gives several replies in a request, gives one without
-                a word, or rejects the parameter.
-            json_schema: The same of schemas; "in_object" takes them in another form.
+            n: True: the server gives several replies in a request. "ignore": it silently
+                gives only one. "reject": it answers with an error.
+            json_schema: Likewise for the JSON schema of a reply. "in_object": the server
+                takes the schema only in another field.
             loopback_server: Makes servers.
         """
         server = loopback_server(n=n, json_schema=json_schema)

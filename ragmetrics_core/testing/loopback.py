@@ -109,7 +109,12 @@ class LoopbackServer:
         to_openai: Callable[[Body], Body] = dict,
         from_openai: Callable[[Body], Body] = dict,
     ) -> None:
-        """Say what the server will do; it starts in a ``with`` statement."""
+        """Set what the server will do; it starts in a ``with`` statement.
+
+        A server of another protocol than OpenAI's has two converters. ``to_openai``
+        converts the body of a request that arrives to OpenAI's form. ``from_openai``
+        converts the body of a reply from OpenAI's form to that of the protocol.
+        """
         self.requests: list[Recorded] = []
         self.most_in_flight = 0
         self._n_in_flight = 0
@@ -118,7 +123,7 @@ class LoopbackServer:
         self.faults = faults
         self.to_openai = to_openai
         self.from_openai = from_openai
-        # how the server takes each parameter of OpenAI's
+        # By parameter of a request: True (it works), or "ignore" or "reject".
         self.supports = {
             "n": n,
             "logprobs": logprobs,

@@ -116,8 +116,8 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
         test: The test that measures.
         samples: What holds the samples.
         arguments: Arguments of ``evaluate``; beside them ``gates``, and ``on``, which
-            says whether the interval or the mean alone decides a gate. These two and
-            ``until`` are taken out of the mapping.
+            says whether the interval or the mean alone decides a gate. The mapping is
+            changed.
     """
     from ragmetrics_core.engine.evaluation import evaluate
     from ragmetrics_core.reporting.gates import UntilDecided, decide, parse_gate
@@ -127,13 +127,14 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
     on = arguments.pop("on")
     until = arguments.pop("until", None)
     if until is not None:
+        # The run decides the gates itself, so as to stop once they are decided.
         arguments["until"] = UntilDecided(on=on) if until == "decided" else until
         arguments["gates"] = gates
     # A test that has gates fails if it measures nothing. This note says that it did.
     test.stash[_MEASURED] = True
     report = evaluate(samples, progress=False, **arguments)
     decisions: list[Decision] = list(report.decisions)
-    if until is None:  # else the run has decided the gates
+    if until is None:  # with ``until`` the report has the decisions already
         for gate in gates:
             parsed_gate = parse_gate(gate, report.metrics)
             decisions.append(decide(parsed_gate, report, on=on))
