@@ -167,15 +167,15 @@ def test_questions_without_a_sample_wait_in_bounded_number(
     for number in range(count):
         unsampled.add(asking(f"Question {number}?", 1.0), counts_anyway=False)
     assert len(problems) == expected
-    unsampled.count(runs_without_any=True)
+    unsampled.note_problems(is_without_samples=True)
     assert problems.counts == {HINT: count}
 
 
-@pytest.mark.parametrize("runs_without_any", [True, False])
-def test_runs_that_were_asked_nothing_are_said_once(runs_without_any: bool) -> None:
+@pytest.mark.parametrize("is_without_samples", [True, False])
+def test_runs_that_were_asked_nothing_are_said_once(is_without_samples: bool) -> None:
     problems = Problems(logged=False)
-    Unsampled(problems, HINT).count(runs_without_any=runs_without_any)
-    assert problems.counts == ({HINT: 1} if runs_without_any else {})
+    Unsampled(problems, HINT).note_problems(is_without_samples=is_without_samples)
+    assert problems.counts == ({HINT: 1} if is_without_samples else {})
 
 
 # Answers that a later run was shown
@@ -199,7 +199,7 @@ def test_a_run_without_an_answer_has_none_that_another_run_replaces(
     kept, doubted = read_later()
     kept.remember(asking(QUESTION, 1.0), [Sample(question=QUESTION, answer=answer)])
     later = tree(Clock(), model(Clock(), asked(PORTO)))
-    kept.doubt_replaced_answer(later, Calls(later))
+    kept.doubt_answer_replaced_by(later, Calls(later))
     assert len(doubted) == (0 if answer is None else 1)
 
 

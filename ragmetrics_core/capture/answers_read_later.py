@@ -73,7 +73,7 @@ class AnswersReadLater:
         _, sample_with_doubt = self._doubted.pop(id(sample))
         return sample_with_doubt
 
-    def forget_doubted(self) -> int:
+    def forget_doubted_samples(self) -> int:
         """Forget the doubted samples that were handed on before they were doubted.
 
         Returns:
@@ -136,7 +136,7 @@ class AnswersReadLater:
                 return run, sample
         return None, None
 
-    def doubt_replaced_answer(self, tree: Tree, calls: Calls) -> None:
+    def doubt_answer_replaced_by(self, tree: Tree, calls: Calls) -> None:
         """Doubt the last answer of a task or thread if a run may have replaced it.
 
         The run was asked the same question again, and a model wrote a text in it.

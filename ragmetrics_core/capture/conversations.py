@@ -118,15 +118,17 @@ class Conversations:
         user names. Without a name it continues a turn whose question and answer stand
         in its messages or prompts. Else it begins a conversation.
 
-        A history that lacks earlier turns is replaced by the recorded one.
+        The copy has the conversation's id, the number of the turn, the calls of earlier
+        turns, and in words how the conversation was found. A history that lacks earlier
+        turns is replaced by the recorded one.
 
         Args:
             tree: The run.
-            quoted: The last earlier turn that the text of its prompts holds as an
-                earlier turn of the conversation; None without one.
+            quoted: The latest captured turn that a prompt of the run quotes as text,
+                with the names of the speakers; None without one.
         """
         name = self._conversation_name(tree)
-        last_turn, found_by = self._last_turn(tree, name, quoted)
+        last_turn, conversation_place = self._last_turn(tree, name, quoted)
         if last_turn is None:
             return replace(tree, conversation_id=name or _name_of_new(tree))
         history = tree.history
@@ -138,7 +140,7 @@ class Conversations:
             turn_number=1 + max(last_turn.ledger.turn, _n_questions(history)),
             earlier_calls=last_turn.ledger.calls,
             history=history,
-            conversation_place=found_by,
+            conversation_place=conversation_place,
         )
 
     def _conversation_name(self, tree: Tree) -> str | None:
@@ -160,18 +162,18 @@ class Conversations:
         The cases are tried in this order:
 
             1. The framework says that this is the first turn: none.
-            2. The conversation has a name: its last turn, if one is known. If none is,
-               the name decides all the same, and the run begins that conversation. Only
-               the identity of a memory does not decide: an application may fill another
-               memory for each message.
-            3. The words of a captured turn stand in the history.
-            4. The prompts hold an earlier turn as text.
+            2. The conversation has a name: the last turn of that conversation. If no
+               turn of it is known, the run begins it. If the name is only the id of a
+               memory, and no turn of it is known, the next cases are tried: an
+               application may fill another memory for each message.
+            3. The words of a captured turn stand in the history: that turn.
+            4. The prompts quote a captured turn as text: that turn, if the conversation
+               has no name.
 
         Args:
             tree: The run.
             name: The name of its conversation; None if it has none.
-            quoted: The earlier turn that its prompts hold as text; None without one. It
-                counts only if the conversation has no name.
+            quoted: The captured turn that its prompts quote as text; None without one.
 
         Returns:
             The turn and in words how it was found. The turn is None if the run begins a
@@ -186,7 +188,9 @@ class Conversations:
                 return last_turn, ""
         turn_by_words = self._turn_at_end_of_history(tree)
         if turn_by_words is None:
-            return (quoted if name is None else None), _IN_THE_PROMPT
+            if name is None:
+                return quoted, _IN_THE_PROMPT
+            return None, _IN_THE_PROMPT
         last_lines = _last_lines(tree)
         is_at_end = turn_by_words.lines == last_lines or _is_kept_as_whole_prompt(
             turn_by_words, last_lines
@@ -236,11 +240,12 @@ class Conversations:
         return turns_in_history[-1] if len(names) == 1 else None
 
     def _last_turn_of(self, name: str, tree: Tree) -> CapturedTurn | None:
-        """Return the turn of a named conversation after which a run comes.
+        """Return the turn of a named conversation that directly precedes a run.
 
-        That is the turn whose question and answer end the run's history. If there is
-        none, it is the last turn of the conversation. A turn that another ``capture()``
-        block recorded counts only if the history holds its question and its answer.
+        It is the turn whose question and answer are the last two messages of the run's
+        history. If there is none, it is the last turn of the conversation. A turn that
+        another ``capture()`` block recorded counts only if the history holds its
+        question and its answer.
 
         Args:
             name: The name of the conversation.
@@ -249,12 +254,12 @@ class Conversations:
         Returns:
             The turn; None if no turn of the conversation is known.
         """
-        lines = {as_one_line(message.content) for message in tree.history}
+        history_lines = {as_one_line(message.content) for message in tree.history}
         turns: list[CapturedTurn] = []
         if self._other_blocks is not None:
             for turn in list(self._other_blocks.turns):
-                # of the turn, its question and its answer
-                if lines.issuperset(turn.lines):
+                question_line, answer_line = turn.lines
+                if question_line in history_lines and answer_line in history_lines:
                     turns.append(turn)
         turns += self.turns
         turns = [turn for turn in turns if turn.ledger.conversation == name]
@@ -310,9 +315,13 @@ class Conversations:
     ) -> Iterator[QuotedTurn]:
         """Yield the latest turns whose question and answer stand in one prompt.
 
-        A run may ask the same question as an earlier turn, or write the same answer. Its
-        prompts hold these words anyway. So such a turn is yielded only if the names of
-        speakers around its answer tell that it is an earlier turn.
+        Usually that is enough, and ``is_earlier_turn`` says whether the prompt holds
+        them as an earlier turn of the conversation.
+
+        A run may repeat a turn: it asks the same question, or writes the same answer.
+        Its prompts may hold these words for that reason. So a turn that the run repeats
+        is yielded only if the names of the speakers around its answer tell that it is an
+        earlier turn.
 
         Args:
             prompts: The prompts of the run.
@@ -328,14 +337,16 @@ class Conversations:
                     quoting_prompts.append(prompt)
             if not quoting_prompts:
                 continue
-            repeats_words_of_run = not set(turn.lines).isdisjoint(lines_of_run)
-            # then the place of the answer behind its question tells nothing
-            questions = () if repeats_words_of_run else (turn.question,)
+            is_repeated_by_run = not set(turn.lines).isdisjoint(lines_of_run)
+            questions_before: tuple[str, ...] = (turn.question,)
+            if is_repeated_by_run:
+                # the question before the answer may be the run's own: it tells nothing
+                questions_before = ()
             is_earlier_turn = any(
-                quotation(turn.answer, questions, Text(prompt)) == "earlier turn"
+                quotation(turn.answer, questions_before, Text(prompt)) == "earlier turn"
                 for prompt in quoting_prompts
             )
-            if is_earlier_turn or not repeats_words_of_run:
+            if is_earlier_turn or not is_repeated_by_run:
                 yield QuotedTurn(turn, is_earlier_turn)
 
     def find_answers(

@@ -33,11 +33,18 @@ _FEWEST_WORDS = 3  # a query of fewer words may be mere keywords
 def join_trees(trees: Sequence[Tree], name: str) -> Tree:
     """Join the runs of one turn into one run.
 
-    The joined run has the question of the first run that the user asked, and the answer
-    of the run that answered. A single run is returned as it is.
+    The joined run has
+
+        - the answer of the run that answered. Of a resumed graph that is the last run;
+          of plain functions the last run whose model was shown the question;
+        - the question of the first run that the user asked. If there is none, the joined
+          run has no question of its own: ``stages`` looks for it among the calls.
+
+    A single run is returned as it is.
 
     Args:
-        trees: The runs, in the order in which they began.
+        trees: The runs, in the order in which they began. Documents of their calls are
+            changed: each gets the author that a copy of it has in another run.
         name: Why they are one turn: ``FLOW`` for the runs of plain functions,
             ``THREAD`` for a run and those that resumed it.
     """
@@ -48,13 +55,13 @@ def join_trees(trees: Sequence[Tree], name: str) -> Tree:
     joined_root = Node("step", name, roots[0].began, roots[-1].ended, roots)
     calls = Calls(Tree(joined_root))
     asking_run = _asking_run(trees, calls)
-    if asking_run is None:
-        # no run was asked it; it may stand in a prompt
-        question = question_without_chain(calls)
-    else:
-        question = asking_run.question
     answering_run = trees[-1]  # a resumed graph answers at its end
     if name == FLOW:
+        if asking_run is None:
+            # the question may stand in a prompt; it only helps to find the answer here
+            question = question_without_chain(calls)
+        else:
+            question = asking_run.question
         # plain functions may go on after the answer: with a grade, or a title
         answering_run = _answering_run(trees, calls, question)
     joined = _with_fields_of_all(answering_run, trees)
@@ -111,9 +118,10 @@ def _asking_run(trees: Sequence[Tree], calls: Calls) -> Tree | None:
     Left out are
 
         - a search alone: its query may be a rewritten question;
-        - a run that was asked what a model had written;
-        - a run that was "asked" a text of the documents found, as a script does that
-          sums up its hits. If a search was made for that text, it is a question.
+        - a run whose question a model had written;
+        - a run whose question is the text of a document found, unless some search was
+          made for that text. A script that sums up its hits gives these to a chain as
+          the question.
     """
     document_lines: set[str] = set()
     for documents in calls.lists():

@@ -386,7 +386,8 @@ def _read_history(value: object, question: str | None) -> EarlierConversation:
           turns, and the last is the assistant's. So the question of now, which may
           stand behind it, is left out;
         - a list of mappings: ``{"question": …, "answer": …}``, ``{"role": …}``;
-        - a list of messages;
+        - a list of messages. A bare text right behind a message of the user is the
+          assistant's answer: ``[Message("user", "Open?"), "Yes."]``;
         - a list of pairs of texts: the user's and the assistant's.
 
     Args:
@@ -398,6 +399,7 @@ def _read_history(value: object, question: str | None) -> EarlierConversation:
     """
     if isinstance(value, str):
         earlier = read_conversation([value])
+        # the only doubt there is: a text such as "Open? Yes." does not say who speaks
         names_no_speaker = bool(earlier.doubts)
         return EarlierConversation() if names_no_speaker else earlier
     if isinstance(value, (list, tuple)) and value:
@@ -409,18 +411,19 @@ def _read_history(value: object, question: str | None) -> EarlierConversation:
             for fields in value:
                 turns += turns_of_fields(fields)
             return EarlierConversation(tuple(turns))
-    messages = _with_texts_as_answers(conversation(value) or (), value)
-    turns_of_messages = spoken(messages)
-    return EarlierConversation(turns_of_messages or _turns_of_pairs(value))
+    messages = conversation(value)
+    if messages is not None:
+        return EarlierConversation(spoken(_with_texts_as_answers(messages, value)))
+    return EarlierConversation(_turns_of_pairs(value))
 
 
 def _with_texts_as_answers(
     messages: Sequence[Message], history: object
 ) -> list[Message]:
-    """Return the messages of a history, with bare texts behind the user as answers.
+    """Return the messages of a history; a text right behind a user's message answers it.
 
     Some applications append to their history the message that they sent, and then the
-    mere text of the reply.
+    mere text of the reply: ``[Message("user", "Open?"), "Yes."]``.
 
     Args:
         messages: The messages of ``history``; bare texts count as the user's there.

@@ -365,10 +365,13 @@ def groups_that_run_joins(
 ) -> list[ShownGroup]:
     """Find the groups that a run belongs to, by what its prompts show of each.
 
-    A group is the runs of one question. Groups of other tasks or threads count only if
-    each shown group of the run's own was answered, or if there is none. Where there is
-    one, a group of another task must also ask what the prompts ask, in
-    ``ShownGroup.continues``.
+    A group is the runs of one question. Which groups of other tasks or threads count
+    depends on the groups of the run's own that its prompts show:
+
+        - One of these was not answered yet: no group of another task counts.
+        - All were answered: a group of another task counts if the run goes on with it,
+          as ``ShownGroup.continues`` tells.
+        - The prompts show none: each shown group of another task counts.
 
     Args:
         groups_of_task: The groups of the task or thread in which the run ran.
@@ -376,31 +379,34 @@ def groups_that_run_joins(
         prompts: The prompts of the run.
 
     Returns:
-        The groups, those first whose query stands in the prompts, then those whose
-        answer does, then the latest. Left out are
+        The groups; at first those whose query stands in the prompts, then those whose
+        answer does, then the others, each time the latest first. Left out are
 
         - a group that was answered before another shown group began,
-        - a group all of whose shown texts belong to groups before it, too.
+        - a group all of whose shown texts belong to groups before it in the list, too.
     """
-    shown_groups = _shown_groups(groups_of_task, prompts, by_question=True)
-    all_are_answered = all(
-        shown_group.group.answered_at is not None for shown_group in shown_groups
-    )
-    if all_are_answered:
-        groups_joined_across_tasks = [
-            other
-            for other in _shown_groups(groups_of_others, prompts)
-            if not shown_groups or other.continues(shown_groups)
-        ]
-        shown_groups += groups_joined_across_tasks
+    shown_of_task = _shown_groups(groups_of_task, prompts, by_question=True)
+    shown_groups = list(shown_of_task)
+    if all(shown.group.answered_at is not None for shown in shown_of_task):
+        for other in _shown_groups(groups_of_others, prompts):
+            if not shown_of_task or other.continues(shown_of_task):
+                shown_groups.append(other)
     current_groups: list[ShownGroup] = []
     for shown_group in shown_groups:
         if not any(shown_group.was_over_before(other) for other in shown_groups):
             current_groups.append(shown_group)
     current_groups.sort(key=_sort_key, reverse=True)
+    return _groups_that_add_texts(current_groups)
+
+
+def _groups_that_add_texts(shown_groups: Iterable[ShownGroup]) -> list[ShownGroup]:
+    """Leave out each group all of whose shown texts belong to groups before it, too.
+
+    Groups of which only a query is shown stay.
+    """
     chosen_groups: list[ShownGroup] = []
     texts_of_chosen: set[str] = set()
-    for shown_group in current_groups:
+    for shown_group in shown_groups:
         adds_text = not shown_group.texts <= texts_of_chosen
         # a group without shown texts is shown by its query alone
         if adds_text or not shown_group.texts:
@@ -423,12 +429,13 @@ def _shown_groups(
 ) -> list[ShownGroup]:
     """Return the groups of which prompts show something, with what they show.
 
-    A group is the runs of one question. It is shown
+    A group is the runs of one question. It is shown in three cases:
 
-        - if a document that it found, or a long answer from it, stands in the prompts;
-        - if it found no document, and a query of it stands in the prompts;
-        - with ``by_question``, if it was not answered yet, and a query of it stands in
-          the prompts.
+        - The group found documents, and one of them, or a long answer of the group,
+          stands in the prompts.
+        - The group found no document, and a query of it stands in the prompts.
+        - The group found documents and was not answered yet, and a query of it stands in
+          the prompts. This case counts only with ``by_question``.
 
     Args:
         groups: The groups.
@@ -451,11 +458,12 @@ def _shown_groups(
             }
         candidates = [*document_texts, *answers]
         indices_of_shown = locate(candidates, prompts.texts).shown_in_order
-        texts = frozenset(candidates[index] for index in indices_of_shown)
+        shown_texts = frozenset(candidates[index] for index in indices_of_shown)
         waits_for_answer = by_question and group.answered_at is None
-        is_query_enough = waits_for_answer or not candidates
-        if texts or (is_asked and is_query_enough):
-            shown_groups.append(ShownGroup(group, is_asked, texts, texts & answers))
+        is_query_enough = waits_for_answer or not document_texts
+        if shown_texts or (is_asked and is_query_enough):
+            shown_answers = shown_texts & answers
+            shown_groups.append(ShownGroup(group, is_asked, shown_texts, shown_answers))
     return shown_groups
 
 

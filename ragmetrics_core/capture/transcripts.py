@@ -244,12 +244,14 @@ def quotation(answer: str, questions: Collection[str], host: Text) -> Quotation:
 
     Args:
         answer: The answer.
-        questions: The question that it answered, in all words that are known of it.
+        questions: The known wordings of the question that it answered; () if the
+            question is to tell nothing.
         host: The message.
 
     Returns:
-        One of the five that ``Quotation`` explains. If the answer stands in the message
-        several times, the surest one that it is an earlier turn.
+        One of the five kinds that ``Quotation`` explains. If the answer stands in the
+        message several times, the kind that stands first there: the nearest to
+        "earlier turn".
 
     Examples:
         >>> talk = "User: When did it open?\nAssistant: In 1874.\nUser: And the ferry?"
@@ -287,15 +289,20 @@ def _quotation_at(
         text: The message.
         start: Where the answer begins in it.
         end: Where the answer ends.
-        names_before_question: The names that stand before its question, such as "user".
-        question_ends: Where its question ends, for each occurrence in the message.
+        names_before_question: The names that stand before the question that the answer
+            answers, such as "user" or "anna".
+        question_ends: Where that question ends, for each occurrence in the message.
 
     Returns:
-        - "earlier turn": the assistant is named before the answer, and the user speaks
-          again behind it. Or the answer follows its question, and whoever asked speaks
-          again behind it, whatever the name: "Anna: … In 1874. Anna: …".
-        - "assistant's last words": only the assistant's name stands before the answer.
-        - "after its question": no assistant is named; its question stands before it.
+        - "earlier turn", in one of three cases: the answer is the content of an
+          assistant's message in a list, as in "AIMessage(content='In 1874.')". Or the
+          assistant's name stands before the answer, and a user's name behind it. Or the
+          question stands right before the answer, and the name before the question
+          stands again behind the answer: "Anna: Open? In 1874. Anna: …".
+        - "assistant's last words": the assistant's name stands before the answer, and no
+          user's name behind it.
+        - "after its question": the question stands right before the answer, without the
+          name of an assistant.
         - "among other words": any other occurrence.
     """
     name, separator = _name_before(text, start)

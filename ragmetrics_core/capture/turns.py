@@ -54,10 +54,10 @@ from ragmetrics_core.data.undivided import (
 
 _MOST_WAITING = 1000
 _MOST_HASHES = 10_000
-_TALK = (
+_EARLIER_QUESTION_AND_ANSWER = (
     "an earlier question and its answer stand in the prompt, but no history was found"
 )
-_ANSWER_ALONE = (
+_EARLIER_ANSWER_ALONE = (
     "an earlier answer stands in the prompt without its question, and no history was"
     " found"
 )
@@ -108,7 +108,7 @@ class Turns(Generic[Run]):
         self._n_samples = 0
         # runs that wait for a run that resumes them, because they stopped for a person
         # or gave no answer, by the key that both share
-        self._paused_runs: OrderedDict[str, list[Tree]] = OrderedDict()
+        self._waiting_runs_by_key: OrderedDict[str, list[Tree]] = OrderedDict()
         # runs of plain functions that wait for further runs of their question
         self._groups = WaitingGroups()
         # runs whose text a later run may be asked
@@ -119,7 +119,9 @@ class Turns(Generic[Run]):
         # questions of runs that gave no sample
         self._unsampled = Unsampled(self.problems, hint)
         # samples whose answer a later run may replace
-        self._read_later = AnswersReadLater(lambda tree: samples_of(tree, overrides))
+        self._earlier_answers = AnswersReadLater(
+            lambda tree: samples_of(tree, overrides)
+        )
         self.conversations = Conversations()
         self._lock = Lock()
 
@@ -158,7 +160,7 @@ class Turns(Generic[Run]):
     def revise_sample(self, sample: Sample) -> Sample:
         """Return a sample of ``add`` as it is now; a later run may have added a doubt."""
         with self._lock:
-            return self._read_later.revise_sample(sample)
+            return self._earlier_answers.revise_sample(sample)
 
     def samples_that_wait(self, *, is_final: bool = False) -> list[Sample]:
         """Make the samples of runs that still wait for a further run, and keep the runs.
@@ -181,11 +183,14 @@ class Turns(Generic[Run]):
                 self.conversations = conversations
 
     def _make_samples_of_waiting(self, *, is_final: bool) -> list[Sample]:
-        """Make a sample of each waiting group, and of each run without an answer.
+        """Make the samples of all runs that wait for a further run, and note problems.
 
-        A run that stopped for a person gives none; that is noted as a problem. So are
-        answers that were put in doubt after their sample was handed on, and questions
-        of runs that gave no sample.
+            - Each group, the runs of one question in plain functions, gives its samples.
+            - Runs that wait because they gave no answer give a sample without one.
+            - Runs that stopped for a person give no sample. That is noted as a problem.
+
+        Two more problems are noted: samples that were put in doubt after the caller had
+        got them, and questions of runs that gave no sample.
 
         Args:
             is_final: Whether no further run comes, so that the samples are remembered
@@ -193,18 +198,25 @@ class Turns(Generic[Run]):
         """
         samples = self._samples_of_groups(self._groups, is_final=is_final)
         is_any_paused = False
-        for runs in self._paused_runs.values():
-            if runs[-1].is_paused:
+        for waiting_runs in self._waiting_runs_by_key.values():
+            last_run = waiting_runs[-1]
+            if last_run.is_paused:
                 is_any_paused = True
             else:
-                samples += self._samples_of_joined(runs, THREAD, is_final=is_final)
+                samples += self._samples_of_joined(
+                    waiting_runs, THREAD, is_final=is_final
+                )
         if is_any_paused:
             self.problems.note(_PAUSED)
-        n_doubted_too_late = self._read_later.forget_doubted()
+        # the caller has these samples already, without their doubt
+        n_doubted_too_late = self._earlier_answers.forget_doubted_samples()
         for _ in range(n_doubted_too_late):
             self.problems.note(_READ_TOO_LATE)
         gave_any_sample = bool(self._n_samples or samples)
-        self._unsampled.count(runs_without_any=self._n_runs > 0 and not gave_any_sample)
+        # tells the user of each question that no sample asks or answers
+        self._unsampled.note_problems(
+            is_without_samples=self._n_runs > 0 and not gave_any_sample
+        )
         return samples
 
     def finish_trace(self) -> list[Sample]:
@@ -227,9 +239,9 @@ class Turns(Generic[Run]):
         with self._lock:
             samples = self.finish_trace()
             samples += self.samples_that_wait(is_final=True)
-            for resumption_key, runs in list(self._paused_runs.items()):
+            for resumption_key, runs in list(self._waiting_runs_by_key.items()):
                 if not runs[-1].is_paused:
-                    del self._paused_runs[resumption_key]
+                    del self._waiting_runs_by_key[resumption_key]
             self._n_samples += len(samples)
             return samples
 
@@ -252,7 +264,7 @@ class Turns(Generic[Run]):
             return self._take_in_joined([tree])
         samples: list[Sample] = []
         runs_of_turn = [tree]
-        earlier_runs = self._paused_runs.pop(tree.resumption_key, [])
+        earlier_runs = self._waiting_runs_by_key.pop(tree.resumption_key, [])
         if tree.continues:
             runs_of_turn = [*earlier_runs, tree]
         elif earlier_runs and not earlier_runs[-1].is_paused:
@@ -266,14 +278,17 @@ class Turns(Generic[Run]):
     def _take_in_joined(self, runs_of_turn: list[Tree]) -> list[Sample]:
         """Take in a run that did not stop for a person; return the samples complete now.
 
-        Most runs become a sample here, joined with the runs that they resume or that
-        wrote their question. The exceptions, in the order of the branches:
+        The run is joined with the runs that it resumes, or else with the auxiliary runs
+        that wrote its question. The joined run becomes a sample, and a turn of its
+        conversation. If its answer may replace the answer of an earlier sample, that
+        sample is put in doubt.
+
+        Three kinds of runs become no sample now. In the order of the branches:
 
             - A graph stopped before its tools: it waits for the run that resumes it.
-            - The run is a search alone, or a call of a model without a search: it may
-              wait for other runs. The samples are those of other questions, which are
-              over now.
-            - A graph gave no answer: it waits, since a later run may answer.
+            - The run is kept for other runs, as a search alone is. The samples returned
+              are then those of other questions, which are over now.
+            - A graph gave no answer: it waits, since the run that resumes it may answer.
 
         Args:
             runs_of_turn: The runs of its thread that the run resumes, and the run
@@ -288,11 +303,11 @@ class Turns(Generic[Run]):
         resumes_none = len(runs_of_turn) == 1
         if resumes_none and not has_failed:
             samples_of_others = self._keep_for_other_runs(tree, calls)
-            if samples_of_others is not None:
+            if samples_of_others is not None:  # the run was kept
                 return samples_of_others
-        joined_tree = self._place_tree(joined_tree)
-        # nothing was searched for now: a text that stands for the question may be the
-        # one of the turn in which the documents were found
+        joined_tree = self._place_in_conversation(joined_tree)
+        # The application kept the documents of an earlier turn, and hands them in
+        # without a search: the text found as the question may be of that earlier turn.
         if not calls.tried and self._was_found_earlier(tree.root.input_documents):
             joined_tree = doubtful(joined_tree, _FOUND_EARLIER)
         samples = samples_of(joined_tree, self._overrides)
@@ -300,7 +315,7 @@ class Turns(Generic[Run]):
         if tree.resumption_key is not None and is_without_answer:
             return self._let_wait(tree.resumption_key, runs_of_turn)
         if samples:
-            self._read_later.doubt_replaced_answer(joined_tree, calls)
+            self._earlier_answers.doubt_answer_replaced_by(joined_tree, calls)
         else:
             self._count_without_sample(joined_tree, runs_of_turn)
         self._remember_samples(joined_tree, samples)
@@ -408,7 +423,7 @@ class Turns(Generic[Run]):
             is_final: Whether no further run joins them, so that they are remembered as
                 a turn.
         """
-        joined_tree = self._place_tree(join_trees(runs, name))
+        joined_tree = self._place_in_conversation(join_trees(runs, name))
         samples = samples_of(joined_tree, self._overrides)
         if is_final:
             self._remember_samples(joined_tree, samples)
@@ -421,7 +436,7 @@ class Turns(Generic[Run]):
     def _remember(self, tree: Tree, samples: Sequence[Sample]) -> None:
         """Remember a turn for later turns of its conversation, and to doubt its answer."""
         self.conversations.add(tree, samples)
-        self._read_later.remember(tree, samples)
+        self._earlier_answers.remember(tree, samples)
 
     def _let_wait(self, resumption_key: str, runs: list[Tree]) -> list[Sample]:
         """Let runs of a thread wait until another run resumes them.
@@ -431,10 +446,10 @@ class Turns(Generic[Run]):
         Returns:
             The samples of the thread that was given up; empty if none was.
         """
-        self._paused_runs[resumption_key] = runs
-        if len(self._paused_runs) <= _MOST_WAITING:
+        self._waiting_runs_by_key[resumption_key] = runs
+        if len(self._waiting_runs_by_key) <= _MOST_WAITING:
             return []
-        _, oldest_runs = self._paused_runs.popitem(last=False)
+        _, oldest_runs = self._waiting_runs_by_key.popitem(last=False)
         return self._samples_of_joined(oldest_runs, THREAD)
 
     # Runs of plain functions
@@ -533,9 +548,9 @@ class Turns(Generic[Run]):
         if group is not None:
             # an earlier answer to the same queries may be replaced by this one
             queries = {as_one_line(query) for query in group.queries}
-            self._read_later.doubt_answers_shown_to(tree, calls, queries)
+            self._earlier_answers.doubt_answers_shown_to(tree, calls, queries)
             return True
-        self._read_later.doubt_answers_shown_to(tree, calls)
+        self._earlier_answers.doubt_answers_shown_to(tree, calls)
         if calls.tried or self._is_a_sample_by_itself(tree):
             return False
         # a run that called a tool is no router or title: its question needs a sample
@@ -544,7 +559,9 @@ class Turns(Generic[Run]):
         self._auxiliary_runs.add(tree)
         if tree.conversation_id is not None:
             # later turns of the conversation may speak of what this run said
-            as_turn = self._place_tree(replace(tree, is_always_a_sample=True))
+            as_turn = self._place_in_conversation(
+                replace(tree, is_always_a_sample=True)
+            )
             self._remember(as_turn, samples_of(as_turn, self._overrides))
         return True
 
@@ -560,14 +577,21 @@ class Turns(Generic[Run]):
 
     # Turns of a conversation
 
-    def _place_tree(self, tree: Tree) -> Tree:
+    def _place_in_conversation(self, tree: Tree) -> Tree:
         """Return a run as a turn of its conversation, with history and earlier calls.
 
-        The framework may tell the history. If not, the prompts of the run may hold it:
-        as messages of user and assistant, else as text such as "User: … Assistant: …".
-        A text that may as well be a draft or an example puts the run in doubt, and is
-        no evidence for the answer.
+        The history is looked for in this order:
+
+            1. The framework tells it.
+            2. The answering prompt holds it as messages of user and assistant.
+            3. A prompt quotes a captured turn as text that names who speaks: "User: …
+               Assistant: … User: …". That turn and those before it are the history.
+            4. A prompt quotes question and answer of a captured turn, and does not say
+               who speaks. They may as well be a draft or an example: the run gets a
+               doubt and no history, and the words are no evidence for its answer.
+            5. A prompt holds only the answer of a captured turn: as in case 4.
         """
+        # none of the messages before the question is a turn that was captured
         if tree.is_history_of_prompt and not self.conversations.holds_turn_of(
             tree.history
         ):
@@ -578,7 +602,7 @@ class Turns(Generic[Run]):
         if with_history is not None:
             return self.conversations.place_turn(with_history)
         quoted_turns = self._find_quoted_turns(tree)
-        last_turn = self._last_turn_of_user(quoted_turns, tree.task_or_thread)
+        last_turn = self._last_quoted_turn_of_user(quoted_turns, tree.task_or_thread)
         placed = self.conversations.place_turn(tree, last_turn)
         if placed.history:
             return placed
@@ -586,13 +610,15 @@ class Turns(Generic[Run]):
             words: list[str] = []
             for quoted in quoted_turns:
                 words += [quoted.turn.question, quoted.turn.answer]
-            return doubtful(_with_words_of_conversation(placed, words), _TALK)
+            with_words = _with_words_of_conversation(placed, words)
+            return doubtful(with_words, _EARLIER_QUESTION_AND_ANSWER)
         answers = self._answers_without_questions(tree)
         if answers:
-            return doubtful(_with_words_of_conversation(placed, answers), _ANSWER_ALONE)
+            with_words = _with_words_of_conversation(placed, answers)
+            return doubtful(with_words, _EARLIER_ANSWER_ALONE)
         return placed
 
-    def _last_turn_of_user(
+    def _last_quoted_turn_of_user(
         self, quoted_turns: Iterable[QuotedTurn], task_or_thread: str
     ) -> CapturedTurn | None:
         """Return the last turn that a prompt quotes as an earlier turn; None without one.
@@ -626,15 +652,17 @@ class Turns(Generic[Run]):
     def _with_history_of_prompt(self, tree: Tree) -> Tree | None:
         """Return a run with the history that its answering prompt holds as messages.
 
-        The prompt is that of the last call that looks like answering, if possible one
-        that was shown the question. Its messages before the question are the history
+        The answering prompt is that of the last call that looks like answering. Calls
+        that were shown the question go before other calls. The messages of user and
+        assistant before the question are the history, in two cases:
 
-            - if they hold a turn that was captured before;
-            - else only in a run of plain functions, with a doubt: nothing but the
-              prompt tells the history there, and the messages may be examples.
+            - They hold a turn that was captured before.
+            - They hold none, and the run is one of plain functions, in which nothing but
+              the prompt tells the history. The run is put in doubt, since the messages
+              may be examples.
 
         Returns:
-            The run with its history; None if the prompt tells none.
+            The run with its history; None if the prompt holds no history.
         """
         calls = Calls(tree)
         question = tree.question
@@ -647,10 +675,13 @@ class Turns(Generic[Run]):
         answering_calls = calls_shown_question or calls.likely_answer_calls
         if not answering_calls:
             return None
-        documents: list[Document] = []
+        # a message that only shows what was found is left out of the history
+        documents_found: list[Document] = []
         for documents_of_call in calls.lists():
-            documents += documents_of_call
-        history = turns_before_question(answering_calls[-1].prompt, question, documents)
+            documents_found += documents_of_call
+        history = turns_before_question(
+            answering_calls[-1].prompt, question, documents_found
+        )
         if not any(message.role == "assistant" for message in history):
             return None
         with_history = replace(tree, history=history)
@@ -661,19 +692,23 @@ class Turns(Generic[Run]):
         return None
 
     def _find_quoted_turns(self, tree: Tree) -> list[QuotedTurn]:
-        """Find the earlier turns whose question and answer stand in a prompt of a run."""
+        """Find the earlier turns whose question and answer stand in a prompt of a run.
+
+        The run's own words, such as its queries, may be the same as those of an earlier
+        turn. They are handed on, so that they are not taken for that turn.
+        """
         calls = Calls(tree)
         prompts = []
         for call in calls.models:
             message_texts = [message.text for message in call.prompt]
             prompts.append("\n".join(message_texts))
-        # texts of this run that may stand in its prompts, and are no earlier turns
+        # texts of this run that its prompts may show, each in one line
         lines_of_this_run = {as_one_line(node.query) for node in calls.nodes}
         lines_of_this_run.add(as_one_line(tree.question))
-        last_began = max((call.began for call in calls.models), default=0.0)
+        last_call_began = max((call.began for call in calls.models), default=0.0)
         for call in calls.models:
-            # a reply that came after the last call began stands in no prompt
-            if end_of(call) <= last_began:
+            # a later call of the run may have been shown the reply in its prompt
+            if end_of(call) <= last_call_began:
                 lines_of_this_run.add(calls.replies[call].line)
         return list(self.conversations.find_quoted_turns(prompts, lines_of_this_run))
 

@@ -82,18 +82,18 @@ class Unsampled:
         while len(self._lines_of_samples) > _MOST_KEPT:
             self._lines_of_samples.popitem(last=False)
 
-    def count(self, *, runs_without_any: bool) -> None:
+    def note_problems(self, *, is_without_samples: bool) -> None:
         """Note a problem for each question that no sample asks or answers.
 
         The questions are forgotten.
 
         Args:
-            runs_without_any: Whether there were runs and none gave a sample. Then the
+            is_without_samples: Whether there were runs and none gave a sample. Then the
                 hint is noted once even if no question was.
         """
         while self._questions:
             self._count_the_first()
-        if self._hint and runs_without_any and not self._problems:
+        if self._hint and is_without_samples and not self._problems:
             self._problems.note(self._hint)
 
     def _count_the_first(self) -> None:

@@ -73,16 +73,19 @@ class WaitingGroups:
     def add_retrieval(self, run: Tree, query: str, writers: Sequence[Tree]) -> None:
         """Put a retrieval that ran by itself into the group of its question.
 
-        A new group begins where no group fits. The run in which a model wrote the query
-        joins the group, too. Several runs may have written it at once: then the search
-        goes to the first of them that was not searched for yet, and the groups of all
-        are put in doubt.
+        A group is all runs of one question. A new group begins where no group fits. The
+        **writer** of a query is the run in which a model wrote it, such as a rewriter of
+        the question. The writer joins the group, too.
+
+        Several runs may have written the same query. Then the retrieval belongs to the
+        first writer whose group did not search for the query yet, and the groups of all
+        writers are put in doubt.
 
         Args:
             run: The retrieval.
             query: What it searched for first, in one line.
-            writers: The runs without a sample of their own, such as a rewriter of the
-                question, in which a model wrote this query.
+            writers: The auxiliary runs, which have no sample of their own, in which a
+                model wrote this query.
         """
         possible_writers = self._possible_writers(run.task_or_thread, query, writers)
         writer = self._writer_of_search(possible_writers, query)
@@ -190,8 +193,10 @@ class WaitingGroups:
 
         The cases are tried in this order:
 
-            1. The retrieval was given documents that groups found, as a reranker is
-               that the application calls by hand. These groups become one.
+            1. The retrieval is a call of a reranker by hand: it was given documents that
+               groups found. These groups and the group of the writer become one. Its
+               sibling searches are noted: searches nearby that found the same documents,
+               and that no model read.
             2. The run that wrote the query is in a group.
             3. The run that wrote the query was shown the first query of a group, and
                the query is a new one: a further search for that group's question.
@@ -247,15 +252,21 @@ class WaitingGroups:
     def join(self, run: Tree, calls: Calls) -> RunGroup | None:
         """Add a run to the groups whose documents, answers or questions it was shown.
 
-        Several such groups become one. First, groups are left out that the run has left
-        behind: an application with a memory shows the answer of an earlier question as
-        an earlier turn of the conversation. The rest is in three steps:
+        A group is the runs of one question. The steps:
 
-            - Groups that the run was shown take the run in.
-            - Searches that found the documents shown are noted as siblings of the
-              group, since the answer may have been made for them as well.
-            - The group is put in doubt if the prompt shows only its answer, right after
-              its question. The run may revise that answer, or be a turn of its own.
+            1. Groups that the run does not continue are left out. An application with a
+               memory shows the answer of an earlier question as an earlier turn of the
+               conversation. If nobody speaks after that answer ("assistant's last
+               words"), it may as well be a draft to be revised: its group gets a doubt.
+            2. The groups that the run was shown become one, and the run joins it.
+            3. Sibling searches are noted: searches nearby that found the documents that
+               the run was shown, and that no model read.
+            4. The group gets a doubt if the prompts show an answer of it right behind
+               its question ("after its question"), and none of its documents. The run
+               may revise that answer, or be a turn of its own.
+
+        A doubt becomes a warning of the group's sample. ``Quotation`` lists the ways in
+        which a prompt quotes an answer.
 
         Args:
             run: The run.
@@ -269,15 +280,14 @@ class WaitingGroups:
         quotation_by_group = _quotations_of_last_answers(
             [*groups_of_task, *groups_of_others], calls
         )
-        groups_left_behind = _groups_left_behind(quotation_by_group, run, calls)
-        for group in groups_left_behind:
-            # nobody speaks after the answer, so that it may be a draft to be revised
+        groups_not_continued = _groups_not_continued(quotation_by_group, run, calls)
+        for group in groups_not_continued:
             may_be_draft = quotation_by_group[group] == "assistant's last words"
             if may_be_draft:
                 group.doubt(_MAY_GO_ON)
         shown_groups = groups_that_run_joins(
-            [group for group in groups_of_task if group not in groups_left_behind],
-            [group for group in groups_of_others if group not in groups_left_behind],
+            [group for group in groups_of_task if group not in groups_not_continued],
+            [group for group in groups_of_others if group not in groups_not_continued],
             Prompts.of(calls),
         )
         if not shown_groups:
@@ -288,7 +298,7 @@ class WaitingGroups:
         # a grade or a route is no free text, and answers nothing
         wrote_text = FREE_TEXT in calls.reply_forms.values()
         joined.add(run, is_answered=wrote_text)
-        joined.was_read = True
+        joined.was_read = True  # a model was shown what was found
         for shown_group in shown_groups:
             quotation_of_answer = quotation_by_group[shown_group.group]
             is_after_question = quotation_of_answer == "after its question"
@@ -313,9 +323,15 @@ class WaitingGroups:
     ) -> list[RunGroup]:
         """Find searches near a group that found the same documents and were not read.
 
-        The waiting groups of the task or thread are gone through from the latest to the
-        earliest. All that began after the group count if they fit. Before the group the
-        first one that does not fit ends the walk: something else happened in between.
+        An application may search twice for one question, and show a model what both
+        searches found. The groups of the task or thread are gone through from the latest
+        to the earliest:
+
+            - A group that is overtaken is skipped: it was made before a question that is
+              over by now.
+            - Of the groups that began after the given one, all fitting ones are taken.
+            - Of the groups that began before it, fitting ones are taken up to the first
+              that does not fit: something else happened in between.
 
         Args:
             group: The group.
@@ -325,29 +341,29 @@ class WaitingGroups:
         Returns:
             The searches, each a group of its own.
         """
-        searches = self._groups_of(group.runs[-1].task_or_thread)
-        searches.sort(key=lambda search: search.began, reverse=True)
+        groups_of_task = self._groups_of(group.runs[-1].task_or_thread)
+        groups_of_task.sort(key=lambda other: other.began, reverse=True)
         siblings: list[RunGroup] = []
-        for search in searches:
-            if search is group or search.is_overtaken:
+        for other in groups_of_task:
+            if other is group or other.is_overtaken:
                 continue
-            found_the_same = not search.document_names.isdisjoint(names)
-            if found_the_same and not search.was_read:
-                siblings.append(search)
-            elif search.began < group.began:
+            found_the_same = not other.document_names.isdisjoint(names)
+            if found_the_same and not other.was_read:
+                siblings.append(other)
+            elif other.began < group.began:
                 break
         return siblings
 
     def _with_sibling_searches(self, groups: Sequence[RunGroup]) -> list[RunGroup]:
-        """Return groups as they are if no further run comes, with unread siblings added.
+        """Return groups in the state that they would have if no further run came.
 
-        A sibling is a search near a group that found some of the same documents, and
-        that no model has read. An application may search twice for one question, and
-        show what both searches found.
+        Each group then holds its unread siblings. A **sibling** is a search near a group
+        that found some of the same documents, and that no model has read. An application
+        may search twice for one question, and show what both searches found.
 
             - A sibling that asked the same query, or was made after the group began,
               belongs to the group. It is not returned by itself.
-            - Another sibling may be a question of its own. It stays a group, and the
+            - Any other sibling may be a question of its own. It stays a group, and the
               group beside it is put in doubt.
 
         Args:
@@ -356,26 +372,28 @@ class WaitingGroups:
         Returns:
             The groups, or copies of them where siblings or a doubt were added.
         """
-        owner_by_search: dict[RunGroup, RunGroup] = {}
+        # the group to which a sibling belongs; the first of several counts
+        owner_by_sibling: dict[RunGroup, RunGroup] = {}
         for group in self._waiting:
-            for search in self._unread_siblings(group):
-                asks_the_same = not search.queries.isdisjoint(group.queries)
-                if asks_the_same or search.began > group.began:
-                    owner_by_search.setdefault(search, group)
+            for sibling in self._unread_siblings(group):
+                asks_the_same = not sibling.queries.isdisjoint(group.queries)
+                if asks_the_same or sibling.began > group.began:
+                    owner_by_sibling.setdefault(sibling, group)
         whole_groups: list[RunGroup] = []
         for group in groups:
-            if group in owner_by_search:  # it is a sibling of another group
+            if group in owner_by_sibling:  # its owner holds it
                 continue
-            own_searches: list[RunGroup] = []
-            for search, owner in owner_by_search.items():
+            own_siblings: list[RunGroup] = []
+            for sibling, owner in owner_by_sibling.items():
                 if owner is group:
-                    own_searches.append(search)
+                    own_siblings.append(sibling)
             has_sibling_without_owner = any(
-                search not in owner_by_search for search in self._unread_siblings(group)
+                sibling not in owner_by_sibling
+                for sibling in self._unread_siblings(group)
             )
             whole_group = group
-            if own_searches or has_sibling_without_owner:
-                whole_group = group.copy_with(own_searches)
+            if own_siblings or has_sibling_without_owner:
+                whole_group = group.copy_with(own_siblings)
             if has_sibling_without_owner:
                 whole_group.doubt(_SEARCHED_BEFORE)
             whole_groups.append(whole_group)
@@ -384,9 +402,9 @@ class WaitingGroups:
     def _unread_siblings(self, group: RunGroup) -> list[RunGroup]:
         """Return the sibling searches of a group that still wait and were never read."""
         waiting = [
-            search for search in group.sibling_searches if search in self._waiting
+            sibling for sibling in group.sibling_searches if sibling in self._waiting
         ]
-        return [search for search in waiting if not search.was_read]
+        return [sibling for sibling in waiting if not sibling.was_read]
 
     def take_over_due(
         self, task_or_thread: str | None = None, query: str = ""
@@ -395,16 +413,19 @@ class WaitingGroups:
 
         A group, the runs of one question, is due
 
-            - if nothing joined it for a minute;
-            - or if it was answered, and a search for another question begins now in its
-              task or thread. A group whose models wrote that query goes on instead.
+            - if no run joined it for a minute;
+            - or if it was answered, and a search begins now in its task or thread.
 
-        Of answered groups that searched for the same query as now, the last one waits
-        on: its answer may be a draft, and the search is made to revise it.
+        The second case has two exceptions. A group goes on waiting
 
-        The groups returned hold their sibling searches. Groups that began before and
-        still wait in the same task or thread are marked as overtaken: they are siblings
-        of no later group.
+            - if one of its models wrote the query of that search;
+            - if it is the last of the answered groups that searched for the same query:
+              its answer may be a draft, and the search is made to revise it.
+
+        A group returned holds its sibling searches: searches nearby that found some of
+        the same documents, and that no model read. Groups of its task or thread that
+        still wait and began before its last run are marked as overtaken: they are
+        siblings of no later group.
 
         Args:
             task_or_thread: The task or thread in which a search begins now; None where
@@ -427,11 +448,11 @@ class WaitingGroups:
         whole_groups = self._with_sibling_searches(due)
         self._remove_runs_of(whole_groups)
         for whole_group in whole_groups:
-            self._mark_as_overtaken(whole_group.runs[-1])
+            self._mark_groups_begun_before(whole_group.runs[-1])
         return whole_groups
 
     def _remove_runs_of(self, groups: Iterable[RunGroup]) -> None:
-        """Let no group wait on whose runs are in one of some other groups."""
+        """Remove the waiting groups whose runs some other groups hold."""
         roots_taken: set[Node] = set()
         for group in groups:
             roots_taken.update(run.root for run in group.runs)
@@ -439,8 +460,14 @@ class WaitingGroups:
             group for group in self._waiting if group.runs[0].root not in roots_taken
         ]
 
-    def _mark_as_overtaken(self, last_run: Tree) -> None:
-        """Mark the waiting groups that began before the last run of a group that is over."""
+    def _mark_groups_begun_before(self, last_run: Tree) -> None:
+        """Mark waiting groups as overtaken by a group that is over.
+
+        These are the groups of its task or thread that began before its last run.
+
+        Args:
+            last_run: The last run of the group that is over.
+        """
         for group in self._groups_of(last_run.task_or_thread):
             if group.began < last_run.root.began:
                 group.is_overtaken = True
@@ -490,9 +517,10 @@ def _groups_that_found(
     A group holds the searches and model calls that belong to one question. Here the
     application called a reranker itself, so that nothing else tells its question.
 
-    Groups whose question has no answer yet go first. They are taken until each document
-    is accounted for: those that searched for the reranker's query first, then the
-    latest. If all groups have their answers, only the latest is taken.
+    Only groups whose question has no answer yet are taken, if there are any. They are
+    taken in turn until each document is accounted for: at first those that searched for
+    the reranker's query, then the others, each time the latest first. If all groups have
+    their answers, only the latest group is taken.
 
     Args:
         documents: What the reranker was given.
@@ -604,15 +632,16 @@ def _asks_of_kept_documents(
     return True
 
 
-def _groups_left_behind(
+def _groups_not_continued(
     quotation_by_group: Mapping[RunGroup, Quotation], run: Tree, calls: Calls
 ) -> list[RunGroup]:
-    """Return the groups to whose question a run does not belong.
+    """Return the groups that a run does not continue.
 
-    A group, the runs of one question, is left behind in two cases:
+    A group is the runs of one question. The run has another question in two cases:
 
-        - The run's prompts hold its answer as an earlier turn of the conversation.
-        - The prompts hold its answer nowhere, and the run asks a new question of
+        - The prompts of the run hold the group's answer as an earlier turn of the
+          conversation.
+        - The prompts do not hold the group's answer, and the run asks a new question of
           documents that the application kept from an earlier search.
 
     Args:
@@ -628,16 +657,17 @@ def _groups_left_behind(
             message_texts.append(message.text)
             if message.role == "assistant":
                 assistant_lines.add(as_one_line(message.text))
-    groups_left_behind: list[RunGroup] = []
+    groups_not_continued: list[RunGroup] = []
     for group, quotation_of_answer in quotation_by_group.items():
-        if _is_answer_an_earlier_turn(
+        is_earlier_turn = _is_answer_an_earlier_turn(
             group, quotation_of_answer, assistant_lines, run.question
-        ) or (
-            quotation_of_answer == "absent"
-            and _asks_of_kept_documents(run, group, message_texts)
+        )
+        is_absent = quotation_of_answer == "absent"
+        if is_earlier_turn or (
+            is_absent and _asks_of_kept_documents(run, group, message_texts)
         ):
-            groups_left_behind.append(group)
-    return groups_left_behind
+            groups_not_continued.append(group)
+    return groups_not_continued
 
 
 def _quotations_of_last_answers(
