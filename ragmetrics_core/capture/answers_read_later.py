@@ -28,7 +28,7 @@ from ragmetrics_core.capture.letters import Text
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
 from ragmetrics_core.capture.passages import stands_apart
 from ragmetrics_core.capture.plain_values import as_one_line
-from ragmetrics_core.capture.transcripts import quotation
+from ragmetrics_core.capture.transcripts import holds, quotation
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Sample
 
@@ -191,28 +191,32 @@ def _is_given_as_material(
 ) -> bool:
     """Return whether messages hold a sample's answer as a text to be worked on.
 
-    The answer must stand in them, and nowhere as an earlier turn of a conversation. A
-    short answer, such as "In 1874.", may stand there by chance. It counts only
+    The answer must stand in a message, and in none as an earlier turn of a conversation.
+    A short answer, such as "In 1874.", may stand there by chance. It counts in two cases:
 
-        - if its question stands in the messages as well,
-        - or if it is of the last sample, has several words, and stands by itself in a
-          line or behind a label, as in "Draft: In 1874."
+        - The question of the sample stands in the messages as well.
+        - The sample is the last one, and its answer has several words and stands by
+          itself in a line or behind a label, as in "Draft: In 1874."
 
     Args:
         sample: The sample.
         messages: The messages of a later run's prompts.
-        is_last: Whether it is the last sample of the task or thread.
+        is_last: Whether the sample is the last one of the task or thread.
     """
     answer = sample.answer or ""
     question = sample.question or ""
-    quotations = {quotation(answer, {question}, message) for message in messages}
-    stands_in_messages = bool(quotations - {"absent"})
-    if "earlier turn" in quotations or not stands_in_messages:
+    quotations = [
+        quotation(answer, questions=[question], host=message) for message in messages
+    ]
+    if "earlier turn" in quotations:
+        return False
+    if all(kind == "absent" for kind in quotations):
         return False
     if len(answer) >= DISTINCTIVE_LENGTH:
         return True
-    if any(quotation(question, (), message) != "absent" for message in messages):
+    if any(holds(question, message) for message in messages):
         return True
-    if not is_last or len(answer.split()) <= 1:
+    has_several_words = len(answer.split()) > 1
+    if not is_last or not has_several_words:
         return False
     return any(stands_apart(answer.strip(), message.raw) for message in messages)

@@ -145,11 +145,13 @@ def name_authors(root: Node) -> None:
     """Mark each document that a call of the run wrote with that call, its **author**.
 
     LlamaIndex's engine for sub-questions answers each of them by a nested engine, and
-    gives the answers as documents to the next call. Documents that a retriever found
-    get no author, even if they hold such an answer.
+    gives the answers as documents to the next call. The author of such a document is the
+    nested engine. Documents that a retriever or reranker returned get no author, even if
+    they hold such an answer.
 
-    A tool that returns the answer of an engine inside it, as a line of its text, gets
-    that text as an input document whose author is the engine.
+    A tool may return, as a line of its text, the answer of an engine inside the tool.
+    Then the tool's text becomes an input document of the tool, with the engine as its
+    author.
 
     Args:
         root: The outermost call. The calls below it are changed: nested engines become
@@ -160,17 +162,20 @@ def name_authors(root: Node) -> None:
     answer_by_call = _answers_of_nested_calls(nodes)
     if not answer_by_call:
         return
-    originals = _originals_of(nodes)
+    # what retrievers and rerankers returned: found, not written by a call
+    found_documents = _originals_of(nodes)
     for node in nodes:
         if node.kind == "tool" and node.text:
             node.input_documents = _answers_in_text_of(node, answer_by_call)
             continue
-        earlier_calls = [
-            call for call in answer_by_call if (call.ended or 0) < node.began
-        ]
+        earlier_calls = []
+        for call in answer_by_call:
+            # a call without an end counts as earlier: it has answered all the same
+            if call.ended is None or call.ended < node.began:
+                earlier_calls.append(call)
         documents = []
         for document in node.input_documents:
-            author = _author(document, earlier_calls, answer_by_call, originals)
+            author = _author(document, earlier_calls, answer_by_call, found_documents)
             documents.append(replace(document, author=author))
         node.input_documents = tuple(documents)
     # calls that returned or were given the same documents elsewhere

@@ -288,9 +288,10 @@ class BackgroundEvaluator(Generic[Run]):
     def _wait(self, timeout: float | None, *, stop: bool) -> bool:
         """Wait until all recorded runs are judged and the sinks have the results.
 
-        Nothing lingers in the queue from now on: samples are made of its runs at once,
-        and then of runs that were kept because a further run may belong to them. A sink
-        that is too slow is noted as a problem.
+        The runs in the queue are judged first, without lingering there any longer. Then
+        the samples are made and judged of runs that ``build`` kept, because a further
+        run might belong to them. At last the sinks are asked to hand on what they hold.
+        A sink that is too slow is noted as a problem.
 
         Args:
             timeout: The most seconds to wait for the judge, and once more for the
@@ -312,7 +313,7 @@ class BackgroundEvaluator(Generic[Run]):
                 self._queue = deque(
                     (at_once, make_samples) for _, make_samples in self._queue
                 )
-                # last in the queue, since a run before it may belong to a kept run
+                # behind all queued runs, since these may belong to the runs kept
                 self._put_in_queue(self._make_waiting_samples)
             self._stopped = self._stopped or stop
             self._state_changed.notify_all()

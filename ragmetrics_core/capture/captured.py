@@ -136,8 +136,9 @@ class Captured(Generic[Run]):
             nothing.
         max_samples: How many runs are kept; None for all.
         redact: The user's function that hides texts of a sample.
-        samples_that_wait: Makes the samples that still wait for a further run, and
-            forgets none.
+        samples_that_wait: Makes the samples of runs that were not made into samples
+            yet, because a further run may belong to the same question. These runs are
+            kept for the next call.
         revise_sample: Returns a sample as it is once all runs so far are known: a later
             run may have put its answer in doubt.
         as_judge: Makes a judge of a framework's own model object.
@@ -165,9 +166,10 @@ class Captured(Generic[Run]):
         self.problems = Problems() if problems is None else problems
         self.recorded = 0  # runs that were kept
         self.dropped = 0  # runs that were not, because of max_samples
-        self._n_assembled = 0  # samples made so far, dropped ones included
+        # samples made so far, with those that the user's redact= dropped
+        self._n_samples_made = 0
         self._build = build  # makes the samples of one run
-        # makes the samples of runs that still wait for a further run
+        # makes the samples of runs to whose question a further run may belong
         self._make_waiting_samples = samples_that_wait
         self._revise_sample = revise_sample
         self._as_judge = as_judge  # makes a judge of the framework's own model object
@@ -218,7 +220,7 @@ class Captured(Generic[Run]):
                 self._keep(self._revise_sample(sample))
             samples = list(self._samples)
             waiting_samples = enumerate(
-                self._make_waiting_samples(), start=self._n_assembled
+                self._make_waiting_samples(), start=self._n_samples_made
             )
             for number, sample in waiting_samples:
                 finished_sample = self._finish(sample, number)
@@ -235,8 +237,8 @@ class Captured(Generic[Run]):
     @guard_hook
     def _keep(self, sample: Sample) -> None:
         """Add a sample to those that are kept, with the user's values and redacted."""
-        finished = self._finish(sample, self._n_assembled)
-        self._n_assembled += 1
+        finished = self._finish(sample, self._n_samples_made)
+        self._n_samples_made += 1
         if finished is not None:
             self._samples.append(finished)
 

@@ -96,15 +96,15 @@ class Problems:
     Args:
         logged: Whether the first of each kind is logged; else problems are only
             counted.
-        others: Gives those who count in place of this object; if it gives none, this
-            object counts.
+        others: Returns the counters that count in place of this object, such as those
+            of all listeners; if it returns none, this object counts.
     """
 
     def __init__(
         self, *, logged: bool = True, others: Callable[[], Collection[Problems]] = tuple
     ) -> None:
         self._is_logged = logged
-        self._others = others
+        self._other_counters = others
         self._counts: Counter[str] = Counter()  # by kind
         self._lock = Lock()
 
@@ -152,18 +152,20 @@ class Problems:
     def note(self, message: str, sentence: str = "") -> None:
         """Count something that the user should know, and log the first of its kind.
 
-        If others count in place of this object, such as those who listen to a
-        framework, each of them gets the message instead. After a hundred kinds all
-        further ones are counted together: their number must not grow without end.
+        The message goes to the counters that count in place of this object, such as
+        those of the listeners to a framework. If there are any, nothing is counted here.
+
+        After a hundred kinds all further ones are counted together: their number must
+        not grow without end.
 
         Args:
             message: What is counted; equal messages are one kind.
             sentence: What is logged of it; by default the message.
         """
-        others = self._others()
-        for other in others:
-            other.note(message, sentence)
-        if others:
+        other_counters = self._other_counters()
+        if other_counters:
+            for counter in other_counters:
+                counter.note(message, sentence)
             return
         kind = message
         log_line = sentence or message

@@ -36,9 +36,10 @@ def join_trees(trees: Sequence[Tree], name: str) -> Tree:
     The joined run has
 
         - the answer of the run that answered. Of a resumed graph that is the last run;
-          of plain functions the last run whose model was shown the question;
-        - the question of the first run that the user asked. If there is none, the joined
-          run has no question of its own: ``stages`` looks for it among the calls.
+          of plain functions the last run with a call that looks like answering;
+        - the question of the first run that the user asked. If there is no such run, the
+          joined run has no question: the rules in ``question`` then look for it among
+          the calls.
 
     A single run is returned as it is.
 

@@ -120,11 +120,15 @@ class CallOrder:
         return beginnings
 
     def earliest_concurrent_begin(self, chosen: Iterable[Node]) -> dict[Node, float]:
-        """Return for each chosen call when the first chosen call began that ran with it.
+        """Return for each chosen call the earliest begin of the chosen calls beside it.
 
-        Two calls ran at the same time if they overlap in time, or if calls around them
-        do that have one parent: two branches of a parallel step. A call that ran alone
-        gets its own beginning, or that of a chosen call around it.
+        A chosen call is beside another one in three cases:
+
+            - Both overlap in time.
+            - They stand in two branches of a parallel step, and the branches overlap.
+            - One call stands inside the other.
+
+        The call itself counts, too: a call that ran alone gets its own begin.
 
         Args:
             chosen: The calls. Other calls do not count.
@@ -137,17 +141,20 @@ class CallOrder:
         chosen_calls = set(calls)
         earliest: dict[Node, float] = {}
         for call in calls:
-            path = self.calls.paths[call]
-            moments = [first_begin_beside.get(node, call.began) for node in path]
-            # the call itself, and chosen calls around it
-            moments += [node.began for node in path if node in chosen_calls]
-            earliest[call] = min(moments)
+            begins = [call.began]
+            # the call and the calls around it: the branches of parallel steps
+            for node in self.calls.paths[call]:
+                if node in first_begin_beside:  # the outermost call has no siblings
+                    begins.append(first_begin_beside[node])
+                if node in chosen_calls:
+                    begins.append(node.began)
+            earliest[call] = min(begins)
         return earliest
 
     def _first_begin_inside(self, chosen: Iterable[Node]) -> dict[Node, float]:
-        """Return for chosen calls, and calls around them, when the first chosen began.
+        """Return for each call the earliest begin of the chosen calls in its subtree.
 
-        The chosen call is the call itself, or stands inside it.
+        The call itself belongs to its subtree. Calls without a chosen call are left out.
         """
         first_begin_inside: dict[Node, float] = {}
         for call in chosen:
@@ -206,79 +213,89 @@ def _beginning_and_branches(path: Path) -> tuple[float, str]:
 def _first_begin_beside(
     siblings: Sequence[Node], first_begin_inside: Mapping[Node, float]
 ) -> dict[Node, float]:
-    """Return for each call when the first chosen call began in a sibling beside it.
+    """Return for each call the earliest begin of chosen calls in siblings beside it.
 
-    A sibling is beside a call if both ran at the same time. For a call that ran alone
-    the moment is infinite.
+    A sibling is beside a call if both overlap in time. For a call without such a sibling
+    the value is infinite.
 
     Args:
         siblings: Calls with one parent, sorted by their beginning.
-        first_begin_inside: For each of them when the first chosen call began that is
-            it or inside it.
+        first_begin_inside: For each sibling the earliest begin of the chosen calls in
+            its subtree, the sibling itself included.
     """
-    first_begin = _first_begin_in_running(siblings, first_begin_inside)
-    _lower_to_later_siblings(first_begin, siblings, first_begin_inside)
-    return first_begin
+    first_begin_beside = _first_begin_in_running(siblings, first_begin_inside)
+    _lower_to_later_siblings(first_begin_beside, siblings, first_begin_inside)
+    return first_begin_beside
 
 
 def _first_begin_in_running(
     siblings: Sequence[Node], first_begin_inside: Mapping[Node, float]
 ) -> dict[Node, float]:
-    """Return for each call the smallest moment of siblings that ran when it began.
+    """Return for each call the earliest chosen begin in siblings that ran as it began.
 
-    The moment of a sibling is its value in ``first_begin_inside``. It is infinite for a
-    call at whose beginning no sibling ran. Siblings that began earlier are kept in a
-    heap by their moments, and dropped once they have ended and come to its top.
+    These siblings began earlier and had not ended; the earliest chosen begin in a
+    sibling is its value in ``first_begin_inside``. If there was no such sibling, the
+    value for the call is infinite. Siblings that begin later are added by
+    ``_lower_to_later_siblings``.
 
     Args:
         siblings: Calls with one parent, sorted by their beginning.
-        first_begin_inside: For each of them when the first chosen call began that is
-            it or inside it.
+        first_begin_inside: For each sibling the earliest begin of the chosen calls in
+            its subtree, the sibling itself included.
     """
-    smallest_moment: dict[Node, float] = {}
-    heap: list[tuple[float, int]] = []  # moments with the index of the sibling
+    first_begin: dict[Node, float] = {}
+    # Earlier siblings, each as its value in first_begin_inside and its index: the
+    # smallest value is on top. A sibling that has ended is removed once it is on top.
+    heap: list[tuple[float, int]] = []
     for index, node in enumerate(siblings):
         while heap:
             _, index_on_top = heap[0]
             if end_of(siblings[index_on_top]) > node.began:
                 break
             heappop(heap)
-        smallest_moment[node] = inf
+        first_begin[node] = inf
         if heap:
-            smallest_moment[node], _ = heap[0]
+            first_begin[node], _ = heap[0]
         heappush(heap, (first_begin_inside[node], index))
-    return smallest_moment
+    return first_begin
 
 
 def _lower_to_later_siblings(
-    first_begin: dict[Node, float],
+    first_begin_beside: dict[Node, float],
     siblings: Sequence[Node],
     first_begin_inside: Mapping[Node, float],
 ) -> None:
-    """Lower the moment of each call to those of siblings that begin while it runs.
+    """Lower the value of each call to those of siblings that begin while the call runs.
 
-    The siblings are gone through from the latest to the earliest. A stack holds later
-    ones, the earliest on top. A sibling is removed from it once an earlier one has the
-    same or a smaller moment, since it can be nobody's smallest any more. So the moments
-    rise towards the top, and the smallest moment of all that begin before a call ends is
-    that of the lowest such sibling in the stack: bisection finds it.
+    Afterwards ``first_begin_beside[call]`` is at most ``first_begin_inside[sibling]``
+    for each later sibling that begins before the call ends.
+
+    The siblings are gone through from the latest to the earliest, with a stack of later
+    siblings, the earliest on top. A sibling on the stack is removed once an earlier one
+    with the same or a smaller value comes: the earlier one overlaps each call that the
+    removed one overlaps. So the values rise towards the top. Of the siblings that begin
+    before a call ends, the lowest one on the stack has the smallest value: bisection
+    finds it.
 
     Args:
-        first_begin: The moments of siblings that ran when each call began; they are
-            changed.
+        first_begin_beside: The values of ``_first_begin_in_running``; they are changed.
         siblings: Calls with one parent, sorted by their beginning.
-        first_begin_inside: For each of them when the first chosen call began that is
-            it or inside it.
+        first_begin_inside: For each sibling the earliest begin of the chosen calls in
+            its subtree, the sibling itself included.
     """
-    negative_beginnings: list[float] = []  # of the stack; ascending, as bisection needs
-    moments: list[float] = []  # of the stack
+    # the stack, in two lists: when each sibling began, negative so that the list rises
+    # as bisection needs, and its value in first_begin_inside
+    negative_begins: list[float] = []
+    values: list[float] = []
     for node in reversed(siblings):
         # siblings below this index begin after the call has ended
-        lowest_index = bisect_right(negative_beginnings, -end_of(node))
-        if lowest_index < len(moments):
-            first_begin[node] = min(first_begin[node], moments[lowest_index])
-        while moments and moments[-1] >= first_begin_inside[node]:
-            negative_beginnings.pop()
-            moments.pop()
-        negative_beginnings.append(-node.began)
-        moments.append(first_begin_inside[node])
+        lowest_index = bisect_right(negative_begins, -end_of(node))
+        if lowest_index < len(values):
+            first_begin_beside[node] = min(
+                first_begin_beside[node], values[lowest_index]
+            )
+        while values and values[-1] >= first_begin_inside[node]:
+            negative_begins.pop()
+            values.pop()
+        negative_begins.append(-node.began)
+        values.append(first_begin_inside[node])

@@ -69,10 +69,13 @@ def messages_up_to_question(
 
     Messages behind it are of this turn: what was found, or a tool's call. Messages
     before it are earlier turns, and a memory may hold the same question among them. So
-    the last message of the user counts for which one of two holds:
+    the messages are gone through from the last to the first. The first message of the
+    user counts that fulfils one of two:
 
-        - It is the question and nothing else, and the step was given it as a message.
-        - It holds the question, and no message of the assistant stands behind it.
+        - The message is the question and nothing else, and it is among the messages that
+          the step was given.
+        - The message holds the question, and no message of the assistant stands behind
+          it.
 
     Args:
         messages: The messages that the step returned.
@@ -88,15 +91,15 @@ def messages_up_to_question(
     lines_given = [
         as_one_line(message.text) for message in passed_on if message.role == "user"
     ]
-    is_answered = False
+    is_assistant_behind = False
     for index in reversed(range(len(messages))):
         message = messages[index]
         line = as_one_line(message.text)
         if message.role == "user":
-            was_given = line == question_line and line in lines_given
-            is_unanswered = question_line in line and not is_answered
-            if was_given or is_unanswered:
+            is_question_given = line == question_line and line in lines_given
+            holds_question = question_line in line
+            if is_question_given or (holds_question and not is_assistant_behind):
                 return list(messages[: index + 1])
         elif message.role == "assistant" and line:
-            is_answered = True
+            is_assistant_behind = True
     return list(messages)

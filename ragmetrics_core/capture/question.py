@@ -406,16 +406,20 @@ def by_a_models_query(search: _QuestionSearch) -> FoundQuestion | None:
 
 
 def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
-    """The first query that no model wrote and the answering prompt shows, best in a line by itself; else the first.
+    """The first query that no model wrote, if possible one that the answering prompt shows, best in its own line.
 
-    chziakas/Icarus, rag_openai.py: a retriever and a model are called without a chain.
+    chziakas/Icarus, rag_openai.py: the application calls a retriever and a model without
+    a chain.
+
+    A doubt is added where the user's words may be others: the run had inputs that hold
+    no question, no query is shown, or several queries are shown among other words.
     """
     queries = [query for query in search.queries if not search.calls.is_written(query)]
     if not queries:
         return None
     shown = [query for query in queries if _is_shown(query, search.calls)]
-    standing_apart = [query for query in shown if _stands_apart(query, search.calls)]
-    best_first = [*standing_apart, *shown, *queries]
+    in_own_line = [query for query in shown if _stands_apart(query, search.calls)]
+    best_first = [*in_own_line, *shown, *queries]
     question = best_first[0]
     first_query_of_all = search.queries[0]
     place = "query of the first retriever"
@@ -426,7 +430,7 @@ def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
         doubts = (_ONLY_A_QUERY,)
     elif not shown:
         doubts = (_NOT_SHOWN,)
-    elif not standing_apart and len(set(shown)) > 1:
+    elif not in_own_line and len(set(shown)) > 1:
         doubts = (_ONE_OF_SEVERAL_QUERIES,)
     return FoundQuestion(question, place, doubts)
 
@@ -524,24 +528,44 @@ def _may_be_users_words(message: str, calls: Calls) -> bool:
 
 
 def _standalone(calls: Calls, question: str | None) -> str | None:
-    """Return the one text that retrievers were asked instead of the question.
+    """Return the standalone question: what was searched for instead of the question.
 
-    None if they were asked the question itself or several texts, or if the text is too
-    long to be a question.
+    It is the rewritten question that the framework names. If the framework names none,
+    it is the only query of all searches.
+
+    Args:
+        calls: The calls of a run.
+        question: What the user asked; None if it is not known.
+
+    Returns:
+        The standalone question. None if nothing or several texts were searched for, if
+        the question itself was, or if the text is too long to be a question.
     """
-    searches: list[Node] = [*calls.retrievals, *calls.context_tool_calls]
-    names_of_searching_tools = searching_tools(calls.nodes)
-    for node in calls.nodes:
-        has_failed = node.kind == "retriever" and bool(node.error)
-        is_tool = node.kind == "tool" and node.name in names_of_searching_tools
-        if has_failed or is_tool:
-            searches.append(node)
-    queries = {node.query for node in searches if node.query}
-    queries_in_words = [query for query in queries if parse_json(query) is None]
-    standalone = calls.tree.standalone_question or None
-    if standalone is None and len(queries_in_words) == 1:
-        (standalone,) = queries_in_words
+    standalone = calls.tree.standalone_question or _only_query(calls)
     if standalone is None or len(standalone) > _LONGEST_QUERY:
         return None
     is_question = as_one_line(standalone) == as_one_line(question)
     return None if is_question else standalone
+
+
+def _only_query(calls: Calls) -> str | None:
+    """Return the query of all searches of a run; None without one, or if there are several.
+
+    A query in JSON does not count: it is the arguments of a tool, and no text that
+    could be a question.
+    """
+    searches: list[Node] = [*calls.retrievals, *calls.context_tool_calls]
+    names_of_searching_tools = searching_tools(calls.nodes)
+    for node in calls.nodes:
+        # it searched, and is not among the retrievals, since it found nothing
+        is_failed_retriever = node.kind == "retriever" and bool(node.error)
+        is_searching_tool = (
+            node.kind == "tool" and node.name in names_of_searching_tools
+        )
+        if is_failed_retriever or is_searching_tool:
+            searches.append(node)
+    queries: set[str] = set()
+    for search in searches:
+        if search.query and parse_json(search.query) is None:
+            queries.add(search.query)
+    return queries.pop() if len(queries) == 1 else None

@@ -276,6 +276,11 @@ def quotation(answer: str, questions: Collection[str], host: Text) -> Quotation:
     return min(quotations, key=QUOTATIONS.index, default="absent")
 
 
+def holds(text: str, host: Text) -> bool:
+    """Return whether a text stands in a message, by its letters and digits."""
+    return any(True for _ in _occurrences(text, host))
+
+
 def _quotation_at(
     text: str,
     start: int,
