@@ -197,13 +197,13 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
     Args:
         attributes: The attributes of the span.
         names: The dialect: for each field of a ``Reading`` the names of the attributes
-            that may hold the field. Under "mark" stands the name of the attribute that
-            tells the dialect.
+            that may hold the field. Under "mark" stands the name of the attribute by
+            which the dialect is recognised; its value tells what kind of call it is.
     """
     fields = _Fields(attributes, names)
-    # The span of a run may hold all messages of the run (its transcript), and say after
-    # how many earlier messages the run begins. The messages up to the question are what
-    # the run was given.
+    # The span of a run may hold a transcript: the messages of earlier turns, followed by
+    # those of the run. "transcript_start" is the number of messages before the run. What
+    # the run was given are the messages up to the question.
     transcript = messages_in(fields.values("transcript"))
     messages_given = _messages_up_to_question(
         transcript, fields.first_value("transcript_start")

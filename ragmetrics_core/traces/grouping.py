@@ -215,8 +215,8 @@ def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
     the line that closes what the first one opened. The caller may read other parts of
     the file between two values.
     """
-    # How the line begins that ends a value. It is empty where each line is a value:
-    # every line begins with an empty text.
+    # The bytes with which the last line of a value begins, e.g. b"}". They are b"" if
+    # each line is a value: every line starts with b"".
     closing_start = _start_of_closing_line(file)
     file.seek(0)
     length = 0  # bytes of the value so far
@@ -242,9 +242,10 @@ def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
 
 
 def _start_of_closing_line(file: BufferedReader) -> bytes:
-    """How the line begins that ends a value.
+    """Return the bytes with which the last line of a value begins.
 
-    Any line does, unless the first line of the file only opens a value.
+    They are b"", with which any line begins, unless the first line of the file only
+    opens a value.
     """
     file.seek(0)
     opening = b""
@@ -346,10 +347,10 @@ def _index_line(
 ) -> None:
     """Write the spans of a line into the index.
 
-    A row says of a span its trace, when it ended, and where its line stands. Each span
-    counts with an equal share of the line's length, so that the size of a trace is
-    known. Another table holds the traces that spans of other traces link to. Spans that
-    cannot be read are noted in ``lines.unreadable``.
+    Each row of the table ``lines`` says of a span its trace, when it ended, and where
+    its line stands. Each span counts with an equal share of the line's length, so that
+    the size of a trace is known. The table ``links`` holds the traces that spans link
+    to. Spans that cannot be read are noted in ``lines.unreadable``.
 
     Args:
         index: The index.
@@ -363,21 +364,24 @@ def _index_line(
     rows = []
     linked_traces: list[tuple[str]] = []
     for span in spans:
-        has_valid_trace = _is_text(span.trace)
-        # a span that could not be read has no id
-        if not span.id or not has_valid_trace:
+        # a trace's name may hold half a character, which no index can store
+        is_name_valid = _can_be_stored(span.trace)
+        is_unreadable = not span.id  # a span that could not be read has no id
+        if is_unreadable or not is_name_valid:
             lines.unreadable.append(UnreadableSpan(number, span.trace))
-        if not span.trace or not has_valid_trace:
+        # what names no trace belongs to none: there is nothing to index
+        has_no_trace = not span.trace
+        if has_no_trace or not is_name_valid:
             continue
         # An unreadable span of a known trace is indexed, too: ``calls_of`` finds it
         # among the spans of the trace, and takes the whole trace for unreadable.
         rows.append((span.trace, span.end, length_per_span, *place))
-        linked_traces += [(name,) for name in span.links if _is_text(name)]
+        linked_traces += [(name,) for name in span.links if _can_be_stored(name)]
     index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows)
     index.executemany("INSERT OR IGNORE INTO links VALUES (?)", linked_traces)
 
 
-def _is_text(name: str) -> bool:
+def _can_be_stored(name: str) -> bool:
     """False for a name with half a character, which JSON can hold and no index can."""
     try:
         name.encode()

@@ -49,11 +49,13 @@ def is_traced_by_haystack(span: Span) -> bool:
 
 
 def read(calls: Sequence[Call]) -> None:
-    """Bring what Haystack's spans say into the form in which all frameworks are read.
+    """Fill in what Haystack's spans say of question, documents and answer.
 
-    A **reading** is what one span says. Its kind, question, documents and answer are
-    worked out here, from what a component of Haystack was given and returned, and
-    written into the reading.
+    A **reading** is what one span says, in the form that all frameworks share. First
+    the documents, messages and answers in each reading become objects of the core, and
+    the reading gets its kind. Then the question, the documents and the answer are
+    worked out from what each component was given and returned, and written into the
+    readings.
 
     Args:
         calls: The outermost calls of the trace.
@@ -64,11 +66,11 @@ def read(calls: Sequence[Call]) -> None:
             if call.reading is not None:
                 calls_with_readings.append((call, call.reading))
     for call, reading in calls_with_readings:
-        reading.input = _with_objects(reading.input)
-        reading.output = _with_objects(reading.output)
+        reading.input = _with_core_objects(reading.input)
+        reading.output = _with_core_objects(reading.output)
         if isinstance(reading.input, str) and reading.input.startswith("{'"):
             # Python's own notation: inputs that hold a function cannot be JSON
-            reading.input = _with_objects(parse_repr(reading.input))
+            reading.input = _with_core_objects(parse_repr(reading.input))
         reading.kind = _kind(call, reading)
     trace = _Trace(calls, calls_with_readings)
     # inner calls first, because a run is read from what they say
@@ -91,11 +93,12 @@ class _Trace:
     ) -> None:
         self._outermost = calls
         readings = [reading for _, reading in calls_with_readings]
-        self._messages_brought_back = _messages_brought_back(calls_with_readings)
+        # earlier turns that a component, such as a memory, returned before the models
+        self._messages_of_memory = _messages_of_memory(calls_with_readings)
         self._models = [reading for reading in readings if reading.kind == "model"]
         # of the last component that returned answers
         self._answers = _last_answers(readings)
-        # where a component cut a document to its id, this has the whole one
+        # the whole documents: some components record only the id of a document
         self._documents_by_id = _documents_by_id(readings)
         outputs = [mapping(reading.output) for reading in readings]
         # a writer's output says how many documents it put into a store
@@ -111,9 +114,13 @@ class _Trace:
     def read(self, call: Call, reading: Reading) -> None:
         """Write into a reading what a component or run was asked, found and answered.
 
-        A run that only builds an index becomes ``ignored``. The calls inside this one
-        have been read already. Of other calls than models, retrievers, rerankers, steps
-        and the outermost run, the reading stays as it is.
+        Haystack calls the named inputs and outputs of a component **sockets**. The
+        calls inside this one have been read already.
+
+        - A model, a retriever or reranker, the outermost run and a step have a reader
+          each.
+        - A run that only builds an index becomes ``ignored``.
+        - Anything else, such as a tool, keeps its reading as it is.
         """
         inputs = dict(_sockets(reading.input))
         outputs = dict(_sockets(reading.output))
@@ -125,8 +132,8 @@ class _Trace:
             self._read_retriever(reading, inputs)
         elif is_outermost and only_builds_index:
             reading.kind = "ignored"
-        # An output that is a text has no sockets to read. If the instrumentation calls
-        # the run an agent, the text stays as its answer.
+        # A run whose output is one text has no sockets to read. It is read as a step if
+        # that is its kind. If the span calls the run an agent, its text stays the answer.
         elif is_outermost and not isinstance(reading.output, str):
             self._read_run(reading, inputs, outputs)
         elif reading.kind == "step":
@@ -156,15 +163,30 @@ class _Trace:
     def _read_run(
         self, reading: Reading, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
     ) -> None:
-        """Read an outermost call: a pipeline or an agent."""
+        """Read an outermost call, a pipeline or an agent.
+
+        The reading gets the user's question as its input, the earlier turns, and the
+        answer as its output. A run that was asked a question and called a model gets
+        the kind "agent".
+
+        Args:
+            reading: What the call's span says; it is changed.
+            inputs: What the run was given, by the names of its inputs.
+            outputs: What the run returned, by the names of its outputs.
+        """
         reading.input = _question(inputs)
         handed_in = tuple(find_instances(inputs, Message))
         reading.history = turns_before_question(
-            self._messages_brought_back or handed_in, reading.input, documents=()
+            self._messages_of_memory or handed_in,
+            reading.input,
+            documents=(),  # so no message is dropped for showing a document
         )
+        # () says that no document reached the answer; None says nothing about it
         reading.documents = () if self._ends_without_documents else None
         if not self._models:
-            reading.output = self._documents(reading.output) or None
+            # without a model the run only searched: its output is what it found
+            documents_found = self._documents(reading.output)
+            reading.output = documents_found or None
             return
         if reading.input is not None:
             reading.kind = "agent"
@@ -199,13 +221,15 @@ class _Trace:
         return tuple(documents)
 
     def _answer(self, outputs: Mapping[str, Any]) -> Any:
-        """Tell what a run answered: its answers, else the one text that it returned.
+        """Tell what a run answered: its answer objects, else the one text that it returned.
 
         Returns:
-            The text of a single answer, several answers as a tuple, or None where the
-            outputs do not tell the answer. If they show that the run ended with no
-            model's reply, the replies of all models are dropped as well, so that none
-            of them is taken for the answer.
+            - The text of the answer object, if there is one.
+            - A tuple of the answer objects, if there are several.
+            - The only text of the outputs, unless it is a verdict on another text.
+            - None otherwise. The replies of all models are dropped then, so that none
+              of them is taken for the answer. They are kept in one case: a single model
+              ran, and the outputs hold no text. Its reply may be the answer.
         """
         if len(self._answers) == 1:
             return self._answers[0].text
@@ -237,13 +261,13 @@ def _last_answers(readings: Sequence[Reading]) -> list[Answer]:
     return []
 
 
-def _messages_brought_back(
+def _messages_of_memory(
     calls_with_readings: Sequence[tuple[Call, Reading]],
 ) -> tuple[Message, ...]:
-    """The messages of earlier turns that a component of a run brought back.
+    """Return the messages of earlier turns that a component of a run, a memory, returned.
 
-    Such a component, a memory, ended before the first call of a model. Prompt builders
-    write messages themselves, which may be examples; so they do not count.
+    A memory ended before the first call of a model. Prompt builders do not count: they
+    write messages themselves, which may be examples.
 
     Returns:
         The messages of the last such component in which the user and the assistant
@@ -251,7 +275,7 @@ def _messages_brought_back(
     """
     models = [call for call, reading in calls_with_readings if reading.kind == "model"]
     first_model_began = min((call.span.start for call in models), default=0)
-    brought_back: tuple[Message, ...] = ()
+    messages_of_memory: tuple[Message, ...] = ()
     for call, reading in calls_with_readings:
         is_before_models = call.span.end <= first_model_began
         if not is_before_models or "Builder" in _component_type(call):
@@ -259,8 +283,8 @@ def _messages_brought_back(
         messages = tuple(find_instances(reading.output, Message))
         roles = {message.role for message in messages}
         if {"user", "assistant"} <= roles:
-            brought_back = messages
-    return brought_back
+            messages_of_memory = messages
+    return messages_of_memory
 
 
 def _documents_by_id(readings: Sequence[Reading]) -> dict[str | None, Document]:
@@ -331,12 +355,13 @@ def _kind(call: Call, reading: Reading) -> Kind | None:
 
     The first of these rules that applies decides:
 
-    1. An evaluator, by its name, is ignored, and so is what the span calls so.
-    2. A builder, by its name, is a step.
-    3. What was given anything and returns replies is a model, whatever the span says.
-    4. In a span of another instrumentation than Haystack's own, what the span says.
-    5. Tools and rerankers are told by their names.
-    6. What gives documents, and takes neither documents nor replies, is a retriever.
+    1. A component named "…Evaluator", or whose span says ``ignored``, is ignored.
+    2. A component named "…Builder…" is a step.
+    3. A component that has inputs and returns replies is a model.
+    4. If the span is not of Haystack's own tracing, the kind that the span says counts.
+    5. A component named "….tool" is a tool, and one named "…Ranker…" is a reranker.
+    6. A component that gives documents, and takes neither documents nor replies, is a
+       retriever.
     7. Anything else is a step.
     """
     name = _component_type(call)
@@ -349,7 +374,7 @@ def _kind(call: Call, reading: Reading) -> Kind | None:
     takes = str(attributes.get("haystack.component.input_spec", ""))
     gives = str(attributes.get("haystack.component.output_spec", ""))
     gives_replies = "replies" in mapping(reading.output) or '"replies": ' in gives
-    # whatever the instrumentation calls it
+    # whatever the span says
     if inputs and gives_replies:
         return "model"
     if not is_traced_by_haystack(call.span):
@@ -374,7 +399,7 @@ def _sockets(value: Any) -> Iterator[tuple[str, Any]]:
             yield name, entry
 
 
-def _with_objects(value: Any) -> Any:
+def _with_core_objects(value: Any) -> Any:
     """Replace messages, documents and answers in a value by objects of the core.
 
     Haystack's own tracing writes an answer as a mapping. OpenInference writes objects
@@ -382,7 +407,7 @@ def _with_objects(value: Any) -> Any:
     else stays as it is.
     """
     if isinstance(value, tuple):
-        return tuple(_with_objects(element) for element in value)
+        return tuple(_with_core_objects(element) for element in value)
     if isinstance(value, Mapping):
         # the fields that both kinds of Haystack's answers have
         is_answer = {"data", "query", "meta"} <= set(value)
@@ -391,7 +416,7 @@ def _with_objects(value: Any) -> Any:
             # An ExtractedAnswer is a passage that a reader cut out of one document. It
             # has "document", where a GeneratedAnswer has "documents".
             return Answer(text, "answers", is_extracted="documents" not in value)
-        return {key: _with_objects(entry) for key, entry in value.items()}
+        return {key: _with_core_objects(entry) for key, entry in value.items()}
     if isinstance(value, str) and _REPR_OF_OBJECT.match(value):
         return _object_of_repr(value)
     return value

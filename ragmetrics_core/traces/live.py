@@ -109,6 +109,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
         limits: Limits | None = None,
         redact: Redact | None = None,
     ) -> None:
+        """Check the settings and begin to watch; see the class for the arguments."""
         if linger_s < 0 or max_open < 1:
             raise SettingError(
                 f"linger_s must be at least 0 and max_open 1, got {linger_s} and"
@@ -118,7 +119,9 @@ class SampleProcessor(BackgroundEvaluator[int]):
         self._dialect = dialect
         self._resolve = resolve
         self._context_tools = context_tools
-        self._ending = Lock()  # held while a span that ended is entered or taken
+        # guards the ended spans: threads of the application put them in, and the
+        # thread that judges takes them out
+        self._spans_lock = Lock()
         settings = WatchSettings(
             sample_rate=sample_rate,
             max_queue=max_queue,
@@ -130,7 +133,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
             redact=redact,
         )
         super().__init__(
-            self._samples,
+            self._samples_of_trace,
             metrics,
             judge,
             settings,
@@ -164,7 +167,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
         """
         trace = span.context.trace_id
         n_let_go = 0
-        with self._ending:
+        with self._spans_lock:
             if self._stopped or is_judge_work() or trace in self._let_go_traces:
                 return
             self._open_spans.setdefault(trace, []).append(span)
@@ -179,7 +182,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
         if _is_root(span):
             is_queued = self.record(trace)
             if not is_queued:  # the queue is full, and counts the trace as lost
-                with self._ending:
+                with self._spans_lock:
                     self._let_go(trace)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
@@ -209,7 +212,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
         """
         ended_spans: list[Any] = []
         spans_by_parent = defaultdict[int, list[Any]](list)
-        with self._ending:
+        with self._spans_lock:
             for span in self._open_spans.pop(trace, ()):
                 if _is_root(span):
                     ended_spans.append(span)
@@ -224,7 +227,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
                 self._open_spans[trace] = list(waiting)
         return ended_spans
 
-    def _samples(self, trace: int) -> list[Sample]:
+    def _samples_of_trace(self, trace: int) -> list[Sample]:
         """The samples that are complete with the ended spans of a trace."""
         spans: list[Span] = []
         for ended_span in self._take_ended_spans(trace):
@@ -249,7 +252,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
         See ``flush``.
         """
         has_judged_all = super().stop(timeout)
-        with self._ending:
+        with self._spans_lock:
             n_unended = len(self._open_spans)
             self._open_spans.clear()
         self._count_lost(n_unended, _UNENDED)

@@ -109,9 +109,9 @@ def put_streams_into_chats(calls: Sequence[Call]) -> list[Call]:
     """Put the spans that write streamed answers inside the chats that they answer.
 
     A thread of LlamaIndex writes the answer of a streamed chat. If the thread begins
-    after the span of the chat has ended, its span stands beside that of the chat. It is
-    moved inside if exactly one chat without an answer asked what the model of the
-    thread was shown.
+    after the span of the chat has ended, the thread's span stands beside that of the
+    chat. The thread's span is moved inside a chat if its prompt ends with the question
+    of exactly one chat that has no answer yet.
 
     Args:
         calls: The outermost calls of a trace, as ``read`` left them.
@@ -123,7 +123,11 @@ def put_streams_into_chats(calls: Sequence[Call]) -> list[Call]:
     unanswered_chats: list[Call] = []
     for call in calls:
         if _writes_stream(call):
-            chats = [chat for chat in unanswered_chats if _is_asked_in(chat, call)]
+            chats = [
+                chat
+                for chat in unanswered_chats
+                if _prompt_ends_with_question(chat, call)
+            ]
             if len(chats) == 1:
                 chats[0].inside.append(call)
                 unanswered_chats.remove(chats[0])
@@ -149,7 +153,7 @@ def _is_unanswered(call: Call) -> bool:
     return bool(reading.query) and reading.output is None
 
 
-def _is_asked_in(chat: Call, writer: Call) -> bool:
+def _prompt_ends_with_question(chat: Call, writer: Call) -> bool:
     """Whether the question of a chat ends a prompt inside the writer of a stream.
 
     Questions of earlier turns stand in the prompt as well, and do not end it.
@@ -186,9 +190,9 @@ class _Trace:
         nodes = self._all_nodes(calls)
         # read backwards, so that of several nodes with one id the first counts
         self._nodes_by_id = {node.id: node for node in reversed(nodes) if node.text}
-        # Models are shown the metadata of a node before its text. Some spans record the
-        # text alone, and some record both; a node with both has the text alone as its
-        # first other form. By id and text alone, these are the nodes with both.
+        # Models are shown the metadata of a node before its text. Some spans record a
+        # node with both, and some record its text alone. Where both are recorded,
+        # ``node.forms[0]`` is the text alone. By (id, text alone): the node with both.
         self._nodes_with_metadata: dict[tuple[str | None, str], Document] = {}
         for node in nodes:
             if node.forms:
@@ -246,9 +250,10 @@ class _Trace:
     def read(
         self, call: Call, *, around: tuple[Call, ...], sources: tuple[Document, ...]
     ) -> None:
-        """Write into the readings of a call, and of those inside it, what they did.
+        """Fill in the reading of a call, then those of the calls inside it.
 
-        A **reading** is what one span says.
+        A **reading** is what one span says. A call without a reading is
+        passed over: only the calls inside it are read.
 
         Args:
             call: The call.
@@ -277,14 +282,14 @@ class _Trace:
         """Write into a reading what a call of its kind was given and returned.
 
         Args:
-            kind: What the call does. None for a call of which nothing is read, such as
-                a step of a workflow. Only the step in which an agent asks its model
-                tells something: the model's reply.
+            kind: What the call does. None for a step of a workflow and the like: of
+                these only ``run_agent_step`` is read, which holds the reply of an
+                agent's model.
             call: The call.
             reading: Its reading, which is changed.
             sources: The nodes that an engine around it returned as its sources.
         """
-        reading.kind = kind or "step"
+        reading.kind = kind or "step"  # the core knows no call without a kind
         reading.input = None
         reading.output = None
         if kind == "model":
@@ -304,20 +309,24 @@ class _Trace:
         """Tell what a call does: a model, retriever, tool, engine and so on.
 
         Returns:
-            None for a call that is looked through: a step of a workflow, or a call
-            whose result the call around it tells as well. ``ignored`` for what builds
-            an index or evaluates an answer.
+            - None for a call of which nothing is read: a step of a workflow, or a call
+              whose result the call around it returns as well.
+            - "ignored" for a call that builds an index or evaluates an answer.
+            - Otherwise the kind of the method, such as "retriever" for ``retrieve``.
         """
         method = self._methods[call]
         inputs = self._inputs[call]
         methods_around = {self._methods[outer] for outer in around}
         if _has(inputs, "ev"):  # an event, which steps of workflows are given
             return None
+        # a synthesizer's inner method: the call around it returns the same answer
         if method == "get_response" and methods_around & {"synthesize", "get_response"}:
             return None
+        # an ingestion pipeline is run on documents; a workflow is run on a question
         builds_index = method == "run" and _has(inputs, "documents")
         if reading.kind == "ignored" or builds_index:
             return "ignored"
+        # a model picks a tool and runs it: the call around it returns the tool's result
         if method == "predict_and_call" and around:
             return None
         # a chat engine has the same methods as a model, and is given a message
@@ -409,12 +418,14 @@ class _Trace:
             self._outputs[model] = None
 
     def _model_of_step(self, step: Call) -> Call | None:
-        """Find the call of a model in an agent's step.
+        """Find the call of a model in an agent's step, or make one.
 
-        Of several calls of models the last one that is inside of no other counts. Where
-        none was recorded, the call of the method that prepared the prompt is made one:
-        what that method returned becomes the prompt. None where there is no such call
-        either.
+        Returns:
+            - The last model call of the step that is inside of no other model call.
+            - If no model call was recorded: the last call of the method that prepared
+              the prompt. It is made to stand for the model: what the method returned
+              becomes the input of the model, its prompt.
+            - None if there is no such call either.
         """
         calls = [call for call in step.walk() if call in self._inputs]
         models = [call for call in calls if self._is_model(call)]
@@ -492,18 +503,19 @@ class _Trace:
         inputs = self._inputs[call]
         reading.query = _query(inputs)
         reading.output = _answer(self._outputs[call])
-        # calls of the kind "step" are those of synthesizers; the synthesizer
-        # "Generation" asks the model without any node
+        # Calls of the kind "step" are those of synthesizers. The synthesizer
+        # "Generation" asks the model without any node.
         is_synthesizer = reading.kind == "step"
         shows_nodes = not call.span.name.startswith("Generation.")
         if is_synthesizer and shows_nodes:
             nodes = self._nodes(mapping(inputs).get("nodes"))
             reading.input_documents = nodes or self._nodes_of_texts_given(call, sources)
         is_workflow = self._methods[call] == "run"
-        if is_workflow:  # its steps tell more than it
-            steps = [step for step in call.inside if step in self._outputs]
-            reading.query = self._question_of_workflow(call, steps)
-            reading.output = reading.output or self._last_answer(steps)
+        if is_workflow:
+            # the calls inside a workflow hold its question, and often its answer
+            inner_calls = [inner for inner in call.inside if inner in self._outputs]
+            reading.query = self._question_of_workflow(call, inner_calls)
+            reading.output = reading.output or self._last_answer(inner_calls)
         reading.input = {
             "question": reading.query,
             "chat_history": mapping(inputs).get("chat_history"),
@@ -584,10 +596,14 @@ class _Trace:
     ) -> tuple[Document, ...]:
         """Return the nodes (documents) whose texts a synthesizer was given.
 
-        Its span holds the texts without ids. The sources that the engine named are
-        likely the same nodes in the same order, so each text is compared with the
-        source at its place. If it is not that source's text, any node of the trace with
-        the text is taken, else a node without an id.
+        The span of the synthesizer holds the texts without ids. The sources that the
+        engine named are likely the same nodes in the same order. So each text is
+        compared with the source of the same index:
+
+        - It fits if it holds the source's own text. A source whose text is not known
+          fits any text that is not another node's.
+        - If it does not fit, any node of the trace with the text is taken, else a new
+          node without an id.
 
         Args:
             synthesizer: The call.
@@ -598,8 +614,8 @@ class _Trace:
         """
         texts = self._first_chunks_given(synthesizer)
         if len(texts) > len(sources):
-            # The places of the two cannot be compared. The rules of all frameworks find
-            # the retrieved node of each text later.
+            # Text and source of one index do not belong together then. A later step,
+            # common to all frameworks, finds the retrieved node of each text.
             return tuple(Document(text) for text in texts)
         nodes_by_text: dict[str, Document] = {}
         for known_node in self._nodes_by_id.values():
@@ -635,18 +651,18 @@ class _Trace:
         return tuple(map(self._as_shown, find_instances(value, Document)))
 
     def _as_shown(self, node: Document) -> Document:
-        """Return a node with the text that models are shown of it.
+        """Return a node (a document) with the text that models are shown of it.
 
-        Its metadata stand before its own text, and the own text is kept as its other
-        form. A node that was cut to its id gets the text that it has elsewhere in the
-        trace.
+        The text shown is the metadata, followed by the node's own text. ``forms`` of
+        the node returned holds its own text. If only the id of the node was recorded
+        here, text and metadata are taken from elsewhere in the trace.
         """
         score = node.score
         whole_node = node
         if not node.text:
             whole_node = self._nodes_by_id.get(node.id, node)
         metadata = _metadata_without_score(whole_node, score)
-        # another span may have recorded it with its metadata
+        # another span may have recorded the node as models are shown it
         shown_node = self._nodes_with_metadata.get(
             (whole_node.id, whole_node.text), whole_node
         )
@@ -751,12 +767,17 @@ def _describes_tool(document: Document) -> bool:
 def _method(call: Call, inputs: Any, output: Any) -> str:
     """Tell which method of LlamaIndex a call is.
 
-    Most spans are named OWNER.METHOD. Traceloop names them OWNER.task or
-    OWNER.workflow; there the keys of what went in and came out tell the method.
+    1. Most spans are named OWNER.METHOD: the method is named. ``aquery`` and the like
+       count as ``query``.
+    2. Traceloop names spans OWNER.task or OWNER.workflow. There the keys of what went
+       in and came out tell the method.
+    3. Traceloop's OWNER.workflow, without such keys, is ``run`` of a workflow, unless
+       it returned a text or nodes (documents).
+    4. Traceloop's "query" is ``retrieve`` if it returned nodes or its owner is a
+       retriever: a retriever has the same input keys as a query engine.
 
     Returns:
-        The method's name; ``query`` for ``aquery`` and the like; "" where nothing
-        tells it.
+        The method's name; "" where nothing tells it.
     """
     owner, _, name = call.span.name.rpartition(".")
     is_named = name not in ("task", "workflow")
@@ -764,14 +785,13 @@ def _method(call: Call, inputs: Any, output: Any) -> str:
         is_awaited = name.startswith("a") and name[1:] in _KINDS
         return name[1:] if is_awaited else name
     method = _method_by_keys(inputs, output)
-    # Traceloop calls any outermost call a "workflow". One that returns a text or nodes
-    # is an engine or a retriever; another one is a workflow of LlamaIndex.
+    # Traceloop calls any outermost call a "workflow": one that returns a text or nodes
+    # is an engine or a retriever
     returns_answer_or_nodes = isinstance(output, (str, tuple))
     if name == "workflow" and not method and not returns_answer_or_nodes:
         return "run"
-    # a retriever is given the same as a query engine
-    returns_nodes = isinstance(output, tuple) or owner.endswith("Retriever")
-    if method == "query" and returns_nodes:
+    is_retriever = isinstance(output, tuple) or owner.endswith("Retriever")
+    if method == "query" and is_retriever:
         return "retrieve"
     return method
 
@@ -839,12 +859,13 @@ class EvaluatorQuestions:
     def is_not_from_user(self, sample: Sample) -> bool:
         """Tell whether something else than a user asked the question of a sample.
 
-        Three others ask:
+        It is something else in three cases:
 
-        - a generator of test data; the nodes (documents) of its sample are remembered;
-        - a query over nodes that such a generator was given;
-        - an evaluator: its question is an answer that an earlier sample has. The
-          answers of all samples but those above are remembered.
+        - A generator of test data asked.
+        - All nodes (documents) of the sample were given to such a generator before. In
+          these two cases the sample's nodes are remembered.
+        - An evaluator asked: the question holds the answer of an earlier sample. In
+          this case, and if a user asked, the sample's answer is remembered.
         """
         question = as_one_line(sample.question)
         node_ids = {context.id for context in sample.retrieved or ()}
@@ -855,7 +876,8 @@ class EvaluatorQuestions:
             return True
         judged_answer = question
         if question.startswith("Question: "):
-            # an evaluator writes: Question: … Response: …; without a response it is none
+            # An evaluator writes: "Question: … Response: …". A question without the word
+            # "Response: " is no evaluator's: then the judged answer is "".
             _, _, judged_answer = question.partition(" Response: ")
         # hashes keep no text, and little memory
         is_judged = bool(judged_answer) and hash(judged_answer) in self._answers

@@ -183,12 +183,14 @@ class TraceReader:
     def _read(
         self, trace: str, spans: Sequence[Span], *, is_linked: bool
     ) -> list[Sample]:
-        """Read a trace, and return the samples that no later trace can add to.
+        """Read a trace, and return the samples that are finished with it.
 
-        A reason why the trace gives no sample is noted in any case; ``read``, which
-        calls this, removes the reason if there is a sample. A trace that only retrieved
-        gives no sample yet: it waits for a later trace that shows a model what was
-        found.
+        A trace that only retrieved gives no sample yet: it waits for a later trace that
+        shows a model what was found. It does not wait if no later trace can be told to
+        belong to it: by links between spans, or by the name of the conversation.
+
+        ``code_by_trace_without_sample`` gets the reason to report if the trace gives no
+        sample. ``read``, which calls this, removes the reason if there is a sample.
 
         Args:
             trace: The id of the trace.
@@ -202,7 +204,7 @@ class TraceReader:
         has_links = is_linked or bool(whole_trace.links)
         may_be_joined = has_links or whole_trace.conversation is not None
         if may_be_joined and only_retrieves(whole_trace):
-            # A limited number may wait. Those that waited longest are waited for no more.
+            # A limited number may wait. Those that waited longest become samples now.
             given_up = self._retrievals.add(whole_trace)
             return self._samples_of_retrievals(given_up)
         retrievals = self._retrievals.take_those_shown_in(whole_trace)
@@ -227,8 +229,10 @@ class TraceReader:
         """Make calls of the spans of a trace, and return the outermost ones.
 
         A call is a span with what it says and with the calls inside it. What the spans
-        of Haystack and LlamaIndex say is read by rules of their own. A reason why the
-        trace gives no sample is noted; it counts only if the trace gives none.
+        of Haystack and LlamaIndex say is read by rules of their own.
+
+        ``code_by_trace_without_sample`` gets the reason to report should the trace give
+        no sample. It is removed later if there is a sample.
 
         Returns:
             The calls. None for a trace of Haystack whose instrumentation does not
@@ -252,8 +256,11 @@ class TraceReader:
     def _samples_of(self, traces: Sequence[TraceOfCalls]) -> list[Sample]:
         """Make the samples of a trace, or of several that belong to one turn.
 
-        A sample that was made of several traces names them, has a warning, and is
-        inferred at best.
+        A sample that was made of several traces names them and has a warning. Its grade
+        is at most "inferred", never "exact".
+
+        Args:
+            traces: The traces that retrieved, then the one whose model answered.
         """
         samples: list[Sample] = []
         for trace in traces:

@@ -68,7 +68,7 @@ def calls_of(
             circle or too deep.
         InputError: If ``resolve`` raises.
     """
-    ordered = sorted(spans, key=_outermost_of_the_same_start)
+    ordered = sorted(spans, key=_by_start_then_longest)
     calls: dict[str, Call] = {}  # by the id of the span
     for span in ordered:
         calls[span.id] = Call(span, reading_of(span.attributes, dialect))
@@ -76,7 +76,7 @@ def calls_of(
         raise ValueError("a span cannot be read")
     roots = _put_inside_parents(calls)
     # calls in a circle, or too deep, are not reached from the roots
-    if _count_down_to_deepest(roots) < len(calls):
+    if _n_calls_within_depth(roots) < len(calls):
         raise ValueError("spans stand inside each other in a circle or too deep")
     readings = [call.reading for call in calls.values() if call.reading is not None]
     _restore_ids(readings)
@@ -97,8 +97,8 @@ def _put_inside_parents(calls: Mapping[str, Call]) -> list[Call]:
     return roots
 
 
-def _outermost_of_the_same_start(span: Span) -> tuple[int, int, str]:
-    """What sorts spans: by their start, of those that began at once the longest first."""
+def _by_start_then_longest(span: Span) -> tuple[int, int, str]:
+    """Return a sort key: spans that began first, and of these the longest, come first."""
     return span.start, -span.end, span.id
 
 
@@ -109,10 +109,10 @@ def _is_run_of_batch(call: Call, parent: Call) -> bool:
     return has_name_of_parent and is_workflow and not parent.inside
 
 
-def _count_down_to_deepest(roots: list[Call]) -> int:
-    """Count the calls from the roots down to the deepest level that is read.
+def _n_calls_within_depth(roots: list[Call]) -> int:
+    """Count the calls from the roots to the deepest level that is read (``_DEEPEST``).
 
-    Those of a circle hang on no root.
+    Calls that stand inside each other in a circle hang on no root, and do not count.
     """
     count = 0
     level = roots
@@ -128,7 +128,7 @@ def _restore_ids(readings: Sequence[Reading]) -> None:
     Other steps were given the same texts with their ids. The readings of retrievers are
     changed.
     """
-    # By text its ids, each once and in order: dictionaries whose values are not used.
+    # For each text its ids. The keys of the inner dictionary serve as an ordered set.
     ids_by_text: dict[str, dict[str, None]] = {}
     for reading in readings:
         for document in find_instances(reading.input, Document):
@@ -142,7 +142,7 @@ def _restore_ids(readings: Sequence[Reading]) -> None:
         documents = list(find_instances(reading.output, Document))
         if any(document.id is None for document in documents):
             reading.documents = _with_ids(documents, ids_by_text)
-            # where an output holds documents, these count before ``documents``
+            # documents in ``output`` would override ``documents``: they have no ids
             reading.output = None
 
 

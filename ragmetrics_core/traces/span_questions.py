@@ -37,11 +37,11 @@ _FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 
 
 def add_question(tree: Tree, reading: Reading) -> None:
-    """Write into a tree what its run was asked, and was given beside the question.
+    """Write into a tree the question of its run, the earlier turns and the documents given.
 
-    Beside the question a run may be given the earlier turns of the conversation, and
-    documents. The tree also says whether the run goes on with an interrupted one, and
-    what of all this is in doubt.
+    The tree also says whether the run goes on with an interrupted one, and what of all
+    this is in doubt. If the outermost call is a model or a retriever alone, only the
+    question is written.
 
     Args:
         tree: The calls of one run, whose outermost is the root; it is changed.
@@ -62,10 +62,10 @@ def add_question(tree: Tree, reading: Reading) -> None:
     if not tree.history:
         tree.history = history_in(reading.output, question)
     if not tree.history:
-        _tell_history_of_first_prompt(tree)
+        _add_history_of_first_prompt(tree)
     tree.doubts += handed_in.doubts
-    # A run that is given an answer beside the documents grades that answer: it answers
-    # nothing from the documents.
+    # A run whose input holds an answer beside the documents grades that answer: it
+    # answers nothing from the documents.
     is_grader = has_written(reading.input)
     if not root.input_documents and not is_grader:
         root.input_documents = tuple(documents_in(reading.input))
@@ -84,9 +84,15 @@ def _continues_a_run(inputs: Any) -> bool:
 def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
     """Find the user's question.
 
-    These places are looked through in their order: what the application named for us,
-    what went into the run, what it returned, and the first prompt where the run's span
-    says nothing at all.
+    The first of these places that holds a question gives it:
+
+    1. the metadata, in which the application may name the question;
+    2. what went into the run;
+    3. what the run returned;
+    4. the first prompt, if the run's span says nothing at all.
+
+    If the outermost call is a model or a retriever alone, only the metadata count: what
+    such a call is given need not be a user's question.
 
     Returns:
         The question, and in words where it was found; None and "" if no place has it.
@@ -97,8 +103,8 @@ def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
         return question, "metadata['ragmetrics']['question']"
     if root.kind not in ("step", "agent"):
         return None, ""
-    # Nothing is asked in the input of a run that goes on with an interrupted one. Of
-    # several texts in the input nothing tells which one is the question.
+    # A run that goes on with an interrupted one is asked nothing anew. If the input
+    # holds several texts, nothing tells which one is the question.
     if not tree.continues and not holds_several_texts(reading.input):
         question = question_in(reading.input)
         # a text such as "query='…'" is an object as Python writes it
@@ -128,7 +134,7 @@ def only_message(value: Any, *, role: str) -> str | None:
     return messages[0].text if messages[0].text.strip() else None
 
 
-def _tell_history_of_first_prompt(tree: Tree) -> None:
+def _add_history_of_first_prompt(tree: Tree) -> None:
     """Write into a tree the turns that stand before the question in its first prompt.
 
     They may be examples that a template holds, which is noted. Nothing is written in
@@ -149,23 +155,33 @@ def _tell_history_of_first_prompt(tree: Tree) -> None:
 
 
 def _history_of_first_prompt(root: Node, question: str | None) -> tuple[Turn, ...]:
-    """The turns that stand before the question in the first prompt of a run.
+    """Return the turns that stand before the question in the first prompt of a run.
 
-    Where the question is not known, the user's last message stands for it. () if the
-    question does not stand there.
+    The first prompt is that of the first call of a model.
+
+    Args:
+        root: The outermost call of the run.
+        question: What is asked; None if it is not known. The user's last message in the
+            prompt stands for it then.
+
+    Returns:
+        The turns; () if no message of the user in the prompt holds the question.
     """
-    documents = [document for node in root.walk() for document in node.documents or ()]
-    for node in root.walk():
-        if node.kind != "model":
-            continue
-        words_of_user = [
-            message.text for message in node.prompt if message.role == "user"
-        ]
-        asked = question or (words_of_user[-1] if words_of_user else "")
-        if asked and any(asked in words for words in words_of_user):
-            return turns_before_question(node.prompt, asked, documents)
+    models = [node for node in root.walk() if node.kind == "model"]
+    if not models:
         return ()
-    return ()
+    first_prompt = models[0].prompt
+    user_texts = [message.text for message in first_prompt if message.role == "user"]
+    question_in_prompt = question
+    if not question_in_prompt and user_texts:
+        question_in_prompt = user_texts[-1]
+    if not question_in_prompt:
+        return ()
+    if not any(question_in_prompt in text for text in user_texts):
+        return ()
+    # messages that only show documents of the run are no turns
+    documents = [document for node in root.walk() for document in node.documents or ()]
+    return turns_before_question(first_prompt, question_in_prompt, documents)
 
 
 def _question_of_first_prompt(root: Node) -> str | None:

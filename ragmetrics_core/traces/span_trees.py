@@ -173,8 +173,9 @@ def _are_asked_unlike(trees: Sequence[Tree]) -> bool:
 def _is_shown_answers(trees: Sequence[Tree]) -> bool:
     """Whether one run was shown the answers of others, to make one answer of them.
 
-    Such a run searches nothing itself. An answer that stands in its prompt as a message
-    of the assistant does not count: it belongs to the conversation before.
+    Such a run searches nothing itself. An answer in its prompt as a message of the
+    assistant does not count: it belongs to the conversation before. A run's own answer
+    is compared as well: it is written after the prompt, and so is not expected there.
 
     Args:
         trees: The trees of the runs.
@@ -218,8 +219,8 @@ def _session_below(call: Call) -> str | None:
 def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     """Make the tree of one turn: its calls, and what they say of the turn.
 
-    The rules of all frameworks make a sample of such a tree. What the spans do not
-    hold, and doubts about the rest, are noted in it.
+    A tree is the form in which runs of all frameworks become samples. What the spans do
+    not hold, and what is in doubt, is noted in it, and how the run ended.
 
     Args:
         call: The outermost call of the turn.
@@ -230,10 +231,12 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     tree = Tree(
         root,
         output=reading.output,
-        # runs that have the same name and conversation go on with each other
+        # a later run with the same key may resume this one, if it was interrupted
         resumption_key=None if session is None else f"{root.name}/{session}",
         conversation_id=session,
         given_fields={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
+        # ids of the traces that a sample is made of: runs that become one turn have
+        # these lists joined
         lookup_inputs=(call.span.trace,),
     )
     models = [node for node in root.walk() if node.kind == "model"]
@@ -245,6 +248,7 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)
     tree.answers = _answers(root, reading.output, synthesizers)
+    # e.g. an engine that was asked: it gives a sample even if it retrieved nothing
     tree.is_always_a_sample = _is_turn_without_retrieval(tree, reading, models)
     tree.gives_only_documents = _gives_only_documents(root, reading.output, models)
     if _shows_no_documents(reading, synthesizers):
@@ -329,9 +333,11 @@ def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
 def _add_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
     """Write into a tree how its run ended.
 
-    ``error`` says what it failed with, or that its stream was abandoned. ``complete``
-    says that it ended well. ``paused`` says that it was interrupted to ask a person, so
-    that the next run of its conversation goes on with it.
+    - ``error`` says what the run failed with, or that its stream was abandoned.
+    - ``is_complete`` says that the run has no error, and returned something or called a
+      model. The model's call is enough because a span need not hold the run's output.
+    - ``is_paused`` says that the run was interrupted to ask a person, so that the next
+      run of its conversation goes on with it.
 
     Args:
         tree: The tree, which is changed.

@@ -472,7 +472,8 @@ def _nanoseconds(value: Any) -> int:
 
     Args:
         value: A date, or its text; else a number of seconds, milliseconds or
-            nanoseconds. A date without a zone is taken for one of UTC.
+            nanoseconds. A date without a zone is taken for one of UTC. An empty text
+            gives 0.
 
     Raises:
         ValueError: If it is none of these.
@@ -485,7 +486,8 @@ def _nanoseconds(value: Any) -> int:
         microseconds = int(value.timestamp() * 1e6)
         return microseconds * 1000
     number = float(value)
-    # How large the number is tells its unit: the time is one of these decades.
+    # The time is assumed to lie in the present decades (1.7e9 seconds since 1970), so how
+    # large the number is tells its unit.
     if number > 1e17:  # nanoseconds
         return int(value)
     if number > 1e11:  # milliseconds

@@ -369,9 +369,12 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
 def messages_in(value: object) -> tuple[Message, ...]:
     """Find the messages that a model was shown, in a value of any usual form.
 
-    A text alone is the user's message. An object that is a single part of a message,
-    ``{"type": "text", …}``, is an instruction: some conventions write instructions as
-    such parts. Other values hold no message.
+    - A text alone is the user's message.
+    - A mapping that is a single part of a message, ``{"type": "text", …}``, is a system
+      message: some conventions write instructions as such parts.
+    - In any other mapping, messages are looked for under the usual names of prompts.
+    - In a tuple, all elements are looked through (lists were made tuples before).
+    - Other values hold no message.
     """
     if isinstance(value, tuple):
         return tuple(chain.from_iterable(map(messages_in, value)))
