@@ -92,7 +92,7 @@ def _compare(options: argparse.Namespace) -> int:
         InputError: If the summary of the CI job cannot be written. It is raised after
             the comparison is printed.
     """
-    # Refuses options on gates where no gate is held, and fills in their defaults.
+    # Refuses options about gates where there is no gate; else sets their defaults.
     shared.settle_gates(
         options, "--fail-on-regression", has_gate=options.fail_on_regression
     )

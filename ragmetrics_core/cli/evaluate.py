@@ -1,6 +1,6 @@
 """``ragmetrics evaluate``, which scores the rows of files.
 
-It writes the results, and holds gates against the means.
+It writes the results, and decides gates by the means.
 """
 
 import argparse
@@ -284,7 +284,7 @@ def _run(options: argparse.Namespace) -> int:
         check_page(options.report)
     budget = Budget(shared.settings_from(options, Limits))
     measured = _measure(plan, budget)
-    while measured.run.waiting:  # batches have not answered yet
+    while measured.run.has_unanswered_batches:
         # True where this has waited until the batches ended, or where so few questions
         # are left that the next pass asks them live.
         needs_another_pass = measured.run.needs_another_pass(
@@ -423,8 +423,7 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
     except KeyboardInterrupt:
         for result in run.interrupt():
             measured.take(result, writer)
-    has_unanswered_batches = bool(run.waiting)
-    if writer is not None and not has_unanswered_batches:
+    if writer is not None and not run.has_unanswered_batches:
         writer.close(_facts(plan, run))
 
 
@@ -724,7 +723,7 @@ def _gates_to_hold(gates: Sequence[str], metrics_typed: str | None) -> list[str]
     """Choose the gates of the settings file that the run holds.
 
     If ``--metrics`` was typed, gates on other metrics are dropped, each with a warning.
-    If it was not typed, all gates are held.
+    If it was not typed, all gates are decided.
 
     Args:
         gates: The gates of the file, such as "adherence=0.8".

@@ -437,7 +437,7 @@ def dry_run(
 
 
 def add_gates(parser: argparse.ArgumentParser) -> Any:
-    """Add the options that hold gates against means; returns their group."""
+    """Add the options on gates, i.e. means to reach; return their group."""
     gates = parser.add_argument_group("gates")
     help_text = (
         "e.g. adherence=0.8, or for each language adherence=0.8@metadata.language; may"
@@ -488,7 +488,7 @@ def settle_gates(options: argparse.Namespace, option: str, *, has_gate: bool) ->
         has_gate: Whether the command has a gate to decide.
 
     Raises:
-        SettingError: If such an option was typed, but no gate is held.
+        SettingError: If such an option was typed, but there is no gate.
     """
     for name, default in _DEFAULTS_OF_GATES.items():
         if name not in options:

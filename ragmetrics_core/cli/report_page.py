@@ -123,7 +123,7 @@ def _summary_and_decisions(
     """Return the numbers of a report, and what its gates decide.
 
     A run that stopped when its gates were decided keeps those decisions. Otherwise the
-    gates of ``--fail-under`` are held against the numbers.
+    gates of ``--fail-under`` are decided by the numbers.
     """
     gates = [parse_gate(text, report.metrics) for text in options.fail_under]
     keys_of_slices = {gate.by for gate in gates if gate.by}

@@ -569,18 +569,19 @@ class EncoderJudge(Judge):
     def _token_chances(
         self, pair: Pair, tokens: Any, row: int, logits: Sequence[Sequence[float]]
     ) -> _TokenChances:
-        """Return how probably each token of a pair's second text is supported.
+        """Return how probable it is that each token of a pair's second text is supported.
 
-        Tokens of blanks are left out.
+        Tokens that are only blanks are left out.
 
         Args:
             pair: The pair of texts.
             tokens: The tokens of a batch of pairs.
-            row: The pair's place in the batch.
+            row: The index of the pair in the batch.
             logits: The model's logits for each token of the pair.
 
         Returns:
-            Start, end and probability of each token; the places are in the second text.
+            Start, end and probability of each token; start and end count characters of
+            the second text.
         """
         _, hypothesis = pair
         sides = tokens.sequence_ids(row)  # 0 for the first text, 1 for the second

@@ -440,10 +440,12 @@ def _about_answer(question: Question[Any]) -> GuardQuestions:
 
 
 def _poll(parts: AnswerParts, verdicts: Sequence[GuardVerdict]) -> Asked[Poll]:
-    """Make the reply to "is the answer adherent?" of the verdicts on its claims.
+    """Make the reply to "is the answer adherent?" from the verdicts on its claims.
 
-    It is yes if all claims are held. Its weight is the probability of the weakest
-    claim. An answer without a claim abstains.
+    - Without a claim, the reply abstains.
+    - It is yes if the contexts hold every claim, and no otherwise.
+
+    The weight of the reply is the probability of the weakest claim.
 
     Args:
         parts: The claims of the answer, and its other parts.

@@ -281,7 +281,7 @@ class OwnJudge(Judge):
                 for question, answer in zip(questions, answers, strict=True)
             ]
 
-        if self._limits is None:  # the judge keeps them by itself
+        if self._limits is None:  # the judge keeps the limits of the run by itself
             return await send()
         return await self._limits.ask(questions, send)
 

@@ -29,7 +29,7 @@ _SECONDS_TO_END = 2.0
 class RowsInFlight:
     """Starts rows in input order and gives their results in input order.
 
-    Rows may end in any order. So a row that does not end keeps no other from being
+    Rows may end in any order. A row that does not end keeps no other row from being
     judged, up to ``AHEAD`` rows behind it.
 
     A row is *finished* once it is judged. It is *taken* once the run has looked at its
@@ -110,8 +110,8 @@ class RowsInFlight:
         - None: the next row is not finished, but some other row is.
 
         Args:
-            one_by_one: Whether every result must be looked at before one more row may
-                start, because that result may end the run.
+            one_by_one: Whether the run must take the result of the next row before one
+                more row may start, because that result may end the run.
             is_over: Says whether no further row shall start at all.
         """
         n_given = 0
@@ -124,7 +124,8 @@ class RowsInFlight:
             n_judged = len(self._futures_unfinished)
             has_room = may_go_ahead and n_judged < self._most_judged
             if next_row.done():
-                # Results have perhaps piled up: two are given for each row that starts.
+                # Finished rows have perhaps piled up behind a slow one. The caller takes
+                # two of their results for each row that starts.
                 if has_room and n_given >= _RESULTS_BEFORE_A_ROW:
                     return
                 n_given += 1
@@ -136,7 +137,7 @@ class RowsInFlight:
                 # As many rows are judged as may be: the end of any one makes room.
                 yield any_row_finishes
             else:
-                # No row may start before this one is taken.
+                # No row may start before this one is finished and taken.
                 yield next_row
 
     def futures_until_all_are_taken(self) -> Iterator[Future[SampleResult]]:

@@ -187,7 +187,7 @@ class Run:
         was reached, a judge that answers no more, an interrupt, samples that are only a
         part of all.
         """
-        if self.parking is not None and self.waiting:
+        if self.parking is not None and self.has_unanswered_batches:
             return self.parking.state_in_words
         if self._budget.sentence:
             return str(self._budget.sentence)
@@ -238,14 +238,16 @@ class Run:
 
         - the ``SampleResult`` of the next row in order; the caller calls ``take``;
         - None: the next row is not done, but a row behind it is, so that one more row
-          may start. One row that does not end so keeps no other from being judged.
+          may start. In this way a row that does not end keeps no other row from being
+          judged.
 
         No further row starts once the gates of the run are decided, a limit is reached,
         or a judge that never answered says that it never will.
 
         Args:
             samples: What holds the samples.
-            columns: By field of the sample, where rows have it.
+            columns: For rows, by field of the sample: the column that holds it, or a
+                function that returns it.
             on_further: Called for each row with the number of its samples less one,
                 since a row may hold several.
         """
@@ -264,8 +266,8 @@ class Run:
             if self._are_gates_decided() or self._is_over():
                 break
             self.rows.start(index, row, self.metrics)
-            # With gates to decide, any result may end the run. So each result is
-            # looked at before one more row starts, which would perhaps not be needed.
+            # With gates to decide, any result may end the run. So the run takes each
+            # result before one more row starts, which would perhaps not be needed.
             yield from self.rows.futures_until_room(
                 one_by_one=self.decider is not None, is_over=self._is_over
             )
@@ -348,8 +350,11 @@ class Run:
         self.rows.cancel()
 
     @property
-    def waiting(self) -> bool:
-        """True if batches are to answer what the run asked."""
+    def has_unanswered_batches(self) -> bool:
+        """Whether batches have not yet answered what the run asked.
+
+        False after an interrupt, and in a run without batches.
+        """
         return (
             self.parking is not None
             and bool(self.parking.batches_of_pass)
@@ -375,7 +380,7 @@ class Run:
           deadline comes first.
         - Else False: the same call goes on later.
         """
-        if self.parking is None or not self.waiting:
+        if self.parking is None or not self.has_unanswered_batches:
             return False
         if self.parking.asks_live_next:
             return True

@@ -685,8 +685,9 @@ async def _ask_in_slot(
     """
     async with judge.slots:
         judge.check_time()
-        # Where the judge's code calls ``score``, its answers already hold the cost of
-        # that. So it is counted here for the limits, and otherwise thrown away.
+        # The judge's code may call ``score``. What that costs counts toward the limits
+        # of the run (``judge.budget``). The list of these costs is thrown away, since the
+        # judge's answers hold them already.
         token = _spending_around.set(_Spending(judge.budget))
         with note_spending() as calls_made:
             has_answered = False
