@@ -507,8 +507,8 @@ def stream(
                     continue
                 result = display.add(run.take(next_result))
                 index = result.index
-                # Removed by the last statement before it is yielded: an interrupt in
-                # between still finds the result among those not taken.
+                # Removed by the last statement before the result is handed on: an
+                # interrupt before that still finds it there.
                 del run.rows.results_not_handed_on[index]
                 yield result
             if run.parking is not None:
