@@ -261,10 +261,9 @@ class _RowsCounted:
                 self.reasons.setdefault(metric.name, gap.reason)
                 continue
             self.applied.add(metric.name)
-            # A metric that is a plain function of the sample asks nothing. It may compute
-            # for long, so that a dry run does not call it.
-            is_plain_function = metric.in_thread
-            if is_plain_function:
+            # A metric that is a plain function of the sample sets ``in_thread``, because
+            # it may compute for long. It asks nothing, and a dry run does not call it.
+            if metric.in_thread:
                 continue
             lower, upper = counters_by_metric[metric.name]
             lower.carry_out(metric, row)

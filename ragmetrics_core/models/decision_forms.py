@@ -180,10 +180,10 @@ def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
     if not isinstance(answers, list):
         raise no_answers(model, "decisions")
     answer_by_name: dict[object, Any] = {}
-    for place, answer in enumerate(answers):
+    for index, answer in enumerate(answers):
         if not isinstance(answer, dict):
             continue
-        name = answer.get("name", _name(place))
+        name = answer.get("name", _name(index))
         if not isinstance(name, str) or name in answer_by_name:
             # Of two answers of one name, nobody can tell which is meant.
             raise no_answers(model, "decisions")
@@ -234,8 +234,8 @@ def _choices(
     choices: list[Choice] = []
     # In a request, a question is a list: its kind, its words, and its options, each with
     # a label.
-    for place, (kind, _, options) in enumerate(json.loads(request)["questions"]):
-        answer = answer_by_name.get(_name(place))
+    for index, (kind, _, options) in enumerate(json.loads(request)["questions"]):
+        answer = answer_by_name.get(_name(index))
         labels = [label for label, _ in options]
         if is_truncated or _is_truncated(answer):
             choices.append(Choice("the request was truncated", "length"))
