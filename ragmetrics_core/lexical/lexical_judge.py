@@ -305,10 +305,12 @@ def _judge_each_text(
     """Judge the texts that a question shows, one by one, and return its reply.
 
     Args:
-        question: It shows one text as the part ``kind``, or several as its plural.
+        question: Its part "chunk" shows one text, its part "chunks" several; or "fact"
+            and "facts".
         kind: "chunk" or "fact".
         weights: Turn the features of a text into a probability.
-        look: Gives the features of a text, and a reason in words.
+        look: Is called with a text. Returns the features of the text, and a reason in
+            words.
     """
     part = question.parts.get(f"{kind}s") or question.parts[kind]
     verdicts: list[dict[str, object]] = []
@@ -514,9 +516,10 @@ def _explain_adherence(
 ) -> str:
     """Say in words why an answer is judged as it is.
 
-    The reason says how many terms the contexts hold, which are missing, and which names
-    the contexts mention only away from the rest of their sentence. Words that only the
-    answer negates decide alone, so that the reason names nothing else.
+    - If the answer negates words that the contexts do not negate, this alone decides:
+      the reason names these words and nothing else.
+    - Else it says how many terms the contexts hold, which words are missing, and which
+      names the contexts mention only in other sentences than the rest of the sentence.
 
     Args:
         answer: The answer, taken apart into sentences and **terms**, the stems of the

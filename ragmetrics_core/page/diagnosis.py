@@ -206,9 +206,10 @@ def _side_of_half(*values: float) -> bool | None:
 def _findings_of_facts(value: float, evidence: FactMatrix) -> dict[str, Finding]:
     """Return what a search for the facts of the reference says: where do they stand?
 
-    A fact of which the judge is unsure may stand in the retrieved texts or not. So the
-    share of retrieved facts lies between a least and a most share. A finding on a share
-    is True if all its values lie above one half, False if all lie below, else None.
+    Where the judge is unsure, the retrieved texts may hold a fact or not. So the share
+    of retrieved facts lies between two values: with the surely held facts only, and with
+    those that may be held. A finding on a share is True if both values and the score lie
+    above one half, False if all of them lie below, else None.
 
     Args:
         value: The score: the share of the facts that the retrieved texts hold.

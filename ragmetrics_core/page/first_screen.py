@@ -418,9 +418,10 @@ class ScreenTally:
     ) -> str:
         """Say how sure the share of rows with a fault is.
 
-        The sentence names the 95 % range of that share among rows like these. A second
-        sentence warns of what no range covers: a judge that is wrong in the same way
-        each time.
+        The first sentence names the 95 % range of that share among rows like these, or
+        why no range is known. If more rows declined than were scored, it begins with the
+        range of the rows that decline. Another sentence warns of what no range covers: a
+        judge that is wrong in the same way each time.
 
         Args:
             losses: The groups of rows with a fault.
@@ -428,18 +429,20 @@ class ScreenTally:
             run: The facts of the run.
 
         Returns:
-            Both sentences; "" where no row was scored.
+            The sentences; "" if no row was scored and no range is known.
         """
         n_scored = self._n_rows - self._n_not_scored
         are_few_scored = n_scored < n_rows_wanted(summary)
         declined_range = ""  # of rows that decline, where these are most of the rows
         fault_ranges = ""
-        # a run that stopped once its gates were decided chose its rows by their scores
+        # A run that stopped once its gates were decided stopped because of the scores of
+        # its rows. Ranges assume a random choice of rows, so none is named then.
         if not run.decisions:
             declined_range = self._range_of_declined()
             fault_ranges = self._ranges_of_faults(losses)
         if declined_range and are_few_scored and not losses:
-            fault_ranges = ""  # a range that rests on hardly any row says nothing
+            # no row has a fault, but hardly any was scored: their range says nothing
+            fault_ranges = ""
         if not n_scored and not declined_range:
             return ""
         parts = []
@@ -450,7 +453,7 @@ class ScreenTally:
         parts += [ranges for ranges in (declined_range, fault_ranges) if ranges]
         has_range = bool(declined_range or fault_ranges)
         if not has_range:
-            # beside a range the caution about the judge says it
+            # where a range is named, ``caution_about`` says the same below
             parts.append(
                 "a judge that is wrong in the same way each time is not covered"
             )

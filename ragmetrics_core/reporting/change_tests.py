@@ -218,8 +218,8 @@ def _differences(
         results: What a metric gave for each pair of rows, in the first run and in the
             second.
         cluster_numbers: The number of each pair's cluster.
-        first_failed: The score that a row counts as which failed or was not judged in
-            the first run; None leaves its pair out.
+        first_failed: The score for a row that failed or was not judged in the first
+            run. None leaves the pair of such a row out.
         second_failed: The same for the second run.
     """
     differences = Differences(values=[], cluster_numbers=[])

@@ -381,8 +381,9 @@ class _StageToMend:
         )
         share_by_loss: dict[Loss, float] = {}
         for (loss, unit), tally in tallies.items():
-            # A passage that did not reach the model was not needed if no fact was lost.
-            # Passages that are useless or not cited count all the same.
+            # If all facts reached the model, passages that did not reach it were not
+            # needed, so their loss is harmless. Passages that reached the model and were
+            # useless or not cited count all the same.
             was_harmless = is_surely_no_fact_lost and loss in _LOSSES_OF_FACTS
             if unit == "passages" and not was_harmless:
                 share_by_loss[loss] = tally.n_lost / tally.n_held

@@ -641,7 +641,7 @@ def _rows_by_key(
 def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
     """Say in what two runs measured one metric differently, a phrase for each setting.
 
-    The phrases are empty if the numbers of both runs may be compared.
+    A further phrase counts the samples of which the second run asked other facts. There are no phrases if the numbers of both runs may be compared.
 
     Args:
         pairs: Each row as the first run has it, and as the second has it.

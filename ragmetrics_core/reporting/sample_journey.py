@@ -165,13 +165,15 @@ def journey_of(row: SampleResult) -> SampleJourney | None:
     passages = _recorded_passages(sample, why_unknown)
     useful_by_rank = _useful_by_rank(row, why_unknown)
     ranks_cited = _ranks_cited(sample, why_unknown)
-    # contexts with words that the answer uses without citing them
+    # A context's rank is its number among the contexts, from 1. Here are the contexts
+    # with words that the answer uses without citing the context.
     ranks_with_uncited_words = _ranks_with_uncited_words(sample, ranks_cited)
     sentences_by_rank = sentences_by_context_rank(row)
     judged_passages = []
     for passage in passages:
         context_rank = passage.context or _NO_RANK  # of the context that shows it
-        is_useful = None  # not known, as of all passages that the model was not shown
+        # None for not known, as for each passage that the model was not shown
+        is_useful = None
         is_cited = None
         if passage.was_shown:
             is_useful = useful_by_rank.get(context_rank)
@@ -418,9 +420,15 @@ def _facts(
 ) -> tuple[FactOnItsWay, ...]:
     """Find out what became of each fact of the reference.
 
-    The facts come from a metric that asked of each passage which facts it holds. Where
-    none did, or it asked of other texts, there are none, and ``why_unknown["facts"]``
-    gets the reason.
+    The facts come from a metric that asked of each passage which facts the passage
+    holds. Without such a metric, or if it was asked of other texts than the sample
+    holds, the result is empty.
+
+    Args:
+        row: The results of the sample.
+        sample: The sample.
+        passages: Its passages, with what became of each.
+        why_unknown: If something is not known of a fact, gets the reason, as "facts".
     """
     matrix = _fact_matrix(row)
     if matrix is None:

@@ -572,8 +572,9 @@ class ParkingStore(SqliteStore):
     ) -> None:
         """Store the answers of a batch that has ended, forget it, and log its outcome.
 
-        A batch whose answers cannot be read yet is not forgotten, and looked at again
-        later; its ``status`` in ``state`` says so then.
+        If the service has answers that cannot be read yet, the batch is not forgotten,
+        and is looked at again later. Then its ``status`` in ``state`` is changed and says
+        so.
 
         Args:
             model: The model that was asked.
@@ -581,7 +582,8 @@ class ParkingStore(SqliteStore):
             state: The batch as the service describes it.
 
         Raises:
-            BatchFailed: If it was refused or cancelled, or has no answer at all.
+            BatchFailed: If the batch was refused or cancelled, or if it was completed and
+                all its answers are gone.
         """
         token = batch.token
         status = state["status"]

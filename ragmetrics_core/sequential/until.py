@@ -380,15 +380,19 @@ class Decider:
     def _reason_to_stop(self, row: SampleResult) -> str:
         """Return the reason to take neither this row nor a later one; "" if it counts.
 
-        There are two reasons. A limit of the run may have cut off the row's results. Or
-        a row of an iterator shares its cluster with an earlier row, so that both should
-        have been judged together. For that the clusters of such rows are noted.
+        There are two reasons:
+
+        - A limit of the run has cut off the row's results.
+        - The row comes from an iterator and shares its cluster with an earlier row. Both
+          should have been judged together. To find such rows, the cluster of each row of
+          an iterator is kept.
         """
         lacks_results = any(claim.metric not in row.results for claim in self._claims)
         if row.sample is not None and lacks_results:
             return "a limit was reached"
         is_from_iterator = self.samples is None
-        # on="point" speaks of these rows only, for which clusters make no difference
+        # with on="point" gates are about the mean of these very rows, whatever clusters
+        # they are in
         do_clusters_matter = self.until.on == "interval"
         if not (is_from_iterator and do_clusters_matter):
             return ""

@@ -204,9 +204,10 @@ class SequentialGate:
         """Check the settings, and start without evidence for passing or failing.
 
         A gate tests two claims: that the mean is too low to pass, and that it is high
-        enough. The evidence against a claim grows like the winnings of a bet; if the
-        claim is true, it ever reaches 1/alpha with a probability of alpha at most. At
-        1/alpha the claim is rejected. The class's docstring explains the arguments.
+        enough. The evidence against a claim grows like the winnings of a bet against it.
+        If the claim is true, the probability that these ever reach 1/alpha is at most
+        alpha. So the claim is rejected once they do. The class's docstring explains the
+        arguments.
         """
         check_share("threshold", threshold)
         check_share("margin", margin)
@@ -229,12 +230,14 @@ class SequentialGate:
         self._evidence_to_fail = gates / alpha
         self._min_samples = min_samples
         self._min_scored = min_scored
-        # Against "the mean is at most threshold − margin": lets the gate pass.
+        # The evidence against "the mean is at most threshold − margin". With enough of
+        # it the gate passes.
         self._for_passing = _Evidence(
             threshold - margin - ROUNDING, population, largest_cluster
         )
-        # Against "the mean is at least threshold": lets the gate fail. By this claim the
-        # mean of 1 − score is at most 1 − threshold, so it is given 1 − score.
+        # The evidence against "the mean is at least threshold". With enough of it the
+        # gate fails. The claim means that the mean of 1 − score is at most 1 − threshold,
+        # so this test is given 1 − score.
         self._for_failing = _Evidence(
             1 - threshold + ROUNDING, population, largest_cluster
         )
@@ -249,8 +252,8 @@ class SequentialGate:
         """Take the next unit of the random order, and return the decision.
 
         A unit is one row, or the rows of one cluster. The score of a failed row is not
-        known. The test for passing counts it as the lowest score that it may be, the
-        test for failing as the highest: both take the case that speaks least for them.
+        known. The test for passing counts it as the lowest score that it may be, and the
+        test for failing as the highest. So neither test gains by a failed row.
 
         Args:
             scores: The unit's scores, one per row for which the metric is defined. The

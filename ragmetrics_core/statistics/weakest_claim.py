@@ -125,10 +125,10 @@ def _step(
     weights: Sequence[float],
     index: int,
 ) -> float:
-    """The change of one weight of a logistic regression, by a step of Newton's method.
+    """Return the change of one weight of a logistic regression by a Newton step.
 
-    A penalty (ridge) draws the weight to that without an effect. A step is 2 at most,
-    so that it cannot overshoot far.
+    A penalty (ridge) draws the weight to the value at which it corrects nothing. The
+    change is 2 at most in either direction, so that it cannot overshoot far.
 
     Args:
         columns: For each weight, what it is multiplied with in each answer.
