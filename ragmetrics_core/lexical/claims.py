@@ -103,7 +103,7 @@ class AnswerParts:
 
 
 def parts_of(answer: str, question: str | None = None) -> AnswerParts:
-    """Divide an answer into the parts that claim something and those that claim nothing.
+    """Divide an answer into parts that claim something and parts that claim nothing.
 
     Greetings, offers and lead-ins such as "Here are the steps:" claim nothing, and so
     does an answer that only declines. Parts without a word are left out.

@@ -350,7 +350,7 @@ def presence(fact: Passage, context: Passage) -> Features:
 
         1. the terms that the context holds, or for which it holds a word that begins
            with the same four letters;
-        2. the terms that one sentence of the context holds, the one that holds most;
+        2. the most terms that any single sentence of the context holds;
         3. the terms that the context holds exactly.
     """
     n_terms = len(fact.terms)

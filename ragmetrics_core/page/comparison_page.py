@@ -84,9 +84,10 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
 def _lost_samples_to_show(
     lost: Sequence[ChangedSample], comparison: Comparison
 ) -> list[ChangedSample]:
-    """The samples that lost most, and behind them those that the page links to.
+    """Return the samples that lost most, and then further ones that the page links to.
 
-    The first lines of the page link to three rows of each metric.
+    The first lines of the page link to three rows of each metric. These rows must be on
+    the page, even if others lost more.
     """
     linked_rows: set[int] = set()
     for metric in comparison.metrics_in_order:

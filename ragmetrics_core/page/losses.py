@@ -109,8 +109,8 @@ def _losses_by_answer(losses: Sequence[Group], all_rows: str) -> str:
 def _largest_in_words(losses: Sequence[Group]) -> str:
     """Name the largest fault with its number of rows, or several of equal size.
 
-    The next one is named as well if it may be smaller by chance alone, which McNemar's
-    test of both numbers says (``_CHANCE`` is 5 %).
+    The next smaller fault is named as well if the difference may be due to chance.
+    McNemar's test of both numbers tells (``_CHANCE`` is 5 %).
     """
     largest = equal_largest(losses)
     n_largest = _size(largest[0], losses)

@@ -101,10 +101,14 @@ def journey_cells(rows: Iterable[SampleResult]) -> dict[str, Any]:
     A journey is what became of a sample's facts from retrieval to the answer.
 
     Returns:
-        ``names`` of the columns; ``of``, the cells of each row, None for a row of which
-        nothing is known; ``titles`` of the stages; ``lost``, for each row the indices
-        of the stages that lost something of it; ``losses`` and ``remedies``, what each
-        kind of loss is called and what to do about it.
+        A mapping with these keys:
+
+        - ``names``: of the columns;
+        - ``of``: for each row its cells; None if nothing is known of the row;
+        - ``titles``: of the stages;
+        - ``lost``: for each row, the indices of the stages that lost something;
+        - ``losses``: what each kind of loss is called;
+        - ``remedies``: what to do about each kind of loss.
     """
     index_by_stage = {code: index for index, code in enumerate(STAGE_TITLES)}
     cells_by_row: list[list[Any] | None] = []

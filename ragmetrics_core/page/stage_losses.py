@@ -106,7 +106,11 @@ def journey_in_words(
 
 
 def stage_in_words(stage: StageLoss, *, has_interval: bool) -> str:
-    """Word what one stage lost, and which named steps dropped it."""
+    """Say in words how much one stage lost, and how much each named step dropped.
+
+    For example: "9 of 40 passages dropped between search and prompt (12 to 38 %), 9 by
+    reranker".
+    """
     title = ADVICE[stage.loss].title
     words = f"{stage.lost:,} of {stage.of:,} {stage.unit} {title}"
     if has_interval:

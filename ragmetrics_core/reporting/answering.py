@@ -281,7 +281,7 @@ def count_answering(
         metric: Full name of the metric of sufficiency.
         recall: Full name of the Context Recall that divides the answered.
         cluster: Which samples belong together.
-        has_intervals: False for a run that stopped for what it saw.
+        has_intervals: False for a run that stopped early because of its scores.
 
     Raises:
         SettingError: If a result of the metric says nothing of sufficiency, or no

@@ -25,8 +25,8 @@ class Changed(NamedTuple):
 def most_changed(pairs: Sequence[Pair], metric: str) -> list[Changed]:
     """Return the ten samples whose score fell most, then the ten whose score rose most.
 
-    Samples that one of the runs did not score are left out, and samples whose score did
-    not change.
+    Samples without a score in one of the runs are left out. So are samples whose score
+    did not change.
     """
     changes = []
     for before, after in pairs:

@@ -268,8 +268,8 @@ def all_in_words(decisions: Sequence[Decision], exit_code: int | None = None) ->
             explains; None outside a command.
 
     Returns:
-        The line; "" without gates, and for one gate outside a command, whose own
-        sentence says it all.
+        The line; "" without gates. Also "" for a single gate outside a command, because
+        the gate's own sentence says the same.
     """
     if not decisions:
         return ""

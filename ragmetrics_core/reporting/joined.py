@@ -19,9 +19,9 @@ def join_reports(reports: Sequence[Report], names: Sequence[str]) -> Report:
         The only report as it is; of several a new one, whose rows are numbered anew.
 
     Raises:
-        SettingError: If a metric was not measured in the same way in all of them, or a
-            run stopped when its gates were decided: the bounds that it found are those
-            of its own rows alone.
+        SettingError: If a metric was not measured in the same way in all of them. Or if
+            a run stopped when its gates were decided, because its bounds are true of its
+            own rows only.
     """
     if len(reports) == 1:
         return reports[0]
@@ -81,8 +81,8 @@ def _refuse_what_cannot_be_joined(
 ) -> None:
     """Raise ``SettingError`` for reports that one page cannot show together.
 
-    One reason is a run that stopped when its gates were decided, the other a metric
-    that two runs measured in different ways.
+    There are two kinds: a run stopped when its gates were decided, or two runs measured
+    a metric in different ways.
 
     Args:
         reports: The reports.

@@ -278,10 +278,10 @@ class _StageTally:
                 self._lost_by_name[name] += 1
 
     def stage(self, loss: Loss, unit: Unit) -> StageLoss:
-        """Say how many of the facts or passages that reached the stage it lost.
+        """Say how many facts or passages the stage lost, of those that reached it.
 
-        The share that was lost has an interval, in which the facts or passages of one
-        sample are a cluster.
+        The share of lost ones has an interval. For the interval, the facts or passages
+        of one sample are a cluster, because they are not independent.
 
         Args:
             loss: The kind of loss that the stage stands for.
@@ -295,7 +295,8 @@ class _StageTally:
             sample_numbers.extend([sample_number] * n_held)
         interval = mean_interval(lost_flags, sample_numbers)
         assert interval is not None  # noqa: S101  # at least one reached the stage
-        # the steps that dropped most first, then by name
+        # named steps of the application, such as a reranker, with how many each dropped;
+        # the steps that dropped most come first, equal ones by name
         steps = sorted(
             self._lost_by_name.items(),
             key=lambda name_and_count: (-name_and_count[1], name_and_count[0]),

@@ -69,20 +69,20 @@ _NAMES = {"T": "temperature", "prompt": "prompt version", "early_stop": "early s
 def group_of(sample: Sample | None, by: GroupBy) -> str | None:
     """Return the key of the group that a sample belongs to, as a text.
 
-    Samples are in one group exactly if their keys are equal. None for a sample without
-    a key, which stands alone: a value that is missing, or empty, is no key.
+    Samples are in one group exactly if their keys are equal. A sample without a key
+    stands alone, and None is returned: a value that is missing, or empty, is no key.
 
-    A number and the text that writes it are one key, because tables hold the one or the
-    other. 1 and True are two keys.
+    The number 1 and the text "1" are one key, because one table may hold the number and
+    another table the text. 1 and True are two keys.
 
     Args:
         sample: The sample; None for a row that is none.
         by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``); a
             callable that takes the sample; None for no groups; or ``"auto"``. With
             ``"auto"`` the key is the first of these that the sample has: the
-            conversation in its metadata or its ledger (what was recorded of the
-            conversation), the source document in its metadata, the row of several
-            answers that it comes from.
+            conversation in its metadata or in its ledger (the record of the
+            conversation), the source document in its metadata, or the row of a table
+            that holds several answers.
 
     Raises:
         SettingError: If ``by`` is empty, or a callable gives an object that has no text
@@ -122,17 +122,23 @@ def _value_in_metadata(metadata: Mapping[str, object], name: str) -> object:
 def _automatic_group(
     metadata: Mapping[str, object], conversation: str | None, row_key: str | None
 ) -> str | None:
-    """The group of a sample by what usually groups samples, as "name=key".
+    """Return the group of a sample by what usually groups samples, as "name=key".
 
-    The first of these that the sample has counts: the conversation that its metadata
-    name, the one that its ledger names, its document, or the row with several answers
-    that it comes from. None if it has none of them.
+    The first of these counts:
+
+    1. the conversation in the sample's metadata;
+    2. the conversation in its ledger, which is the record of its conversation;
+    3. the source document in its metadata;
+    4. the row of the table, where one row has several answers, each a sample.
 
     Args:
-        metadata: The sample's metadata. Names in them are compared without case and
-            signs, as names of columns are.
-        conversation: The conversation that its ledger names.
-        row_key: The row with several answers that it comes from.
+        metadata: The sample's metadata. Case, hyphens and underscores in their names do
+            not matter.
+        conversation: The conversation in the sample's ledger; None without one.
+        row_key: The key of the row with several answers; None if there is no such row.
+
+    Returns:
+        The group; None if the sample has none of the four.
     """
     named_conversation = conversation_in(metadata)
     if named_conversation is not None:
@@ -641,7 +647,8 @@ def _rows_by_key(
 def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
     """Say in what two runs measured one metric differently, a phrase for each setting.
 
-    A further phrase counts the samples of which the second run asked other facts. There are no phrases if the numbers of both runs may be compared.
+    A further phrase counts the samples of which the second run asked other facts. There
+    are no phrases if the numbers of both runs may be compared.
 
     Args:
         pairs: Each row as the first run has it, and as the second has it.

@@ -209,11 +209,11 @@ def _has_id(passage: Context, context_id: str | None) -> bool:
 
 
 def _share_shown(text: str, context_text: str, *, has_same_id: bool) -> float:
-    """The share of a passage's letters that a context shows; 0.0 if it shows none.
+    """Return the share of a passage's letters that a context shows; 0.0 if none.
 
-    The context holds the whole passage, or it consists of pieces of the passage, with
-    "…" between them. A short text stands in another one by chance, so it counts only
-    where the context has the passage's id.
+    A context shows a passage in two cases: it holds the whole passage, or it consists of
+    pieces of the passage with "…" between them. A short passage or piece may stand in a
+    context by chance. So it counts only if the context has the passage's id.
     """
     fewest_signs = 1 if has_same_id else _FEWEST_SIGNS
     if len(text) >= fewest_signs and text in context_text:

@@ -374,7 +374,13 @@ class Summary(Frozen):
 
 
 def _fold_signs(kind: str, metrics: Sequence[tuple[str, str]]) -> str:
-    """Write one line about a kind of sign, with the metrics that show it."""
+    """Write one line about a kind of warning sign, with the metrics that show it.
+
+    Args:
+        kind: The kind of sign, such as "few clusters".
+        metrics: Name of each metric that shows the sign, and the details in words, which
+            may be "". Of several metrics only the details before a semicolon are shown.
+    """
     ((first_metric, first_detail), *further_metrics) = metrics
     if not further_metrics:
         return f"{first_metric}: {kind}{f': {first_detail}' if first_detail else ''}"

@@ -417,13 +417,13 @@ class ParquetRows(Sequence[SampleResult]):
     ) -> SampleResult:
         """Make the sample and its results of a row of the file.
 
-        A row that could not be read, or that was no sample, gives a result without a
-        sample, whose ``problem`` says why.
+        A row that could not be read, or was no sample when it was judged, becomes a
+        result without a sample. Its ``problem`` says why.
 
         Raises:
-            InputError: If the row was a sample when it was judged, and by the columns
-                that the caller names it is no sample; or if its fields are not those of
-                a result.
+            InputError: If the row was a sample when it was judged, but is no sample with
+                the columns that the caller names. Or if its fields are not those of a
+                result.
         """
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))

@@ -102,8 +102,8 @@ class Scorer:
             names: Names of the table's columns.
 
         Raises:
-            SettingError: If two columns would have one name: two of the table, or one
-                of the table and one that is added.
+            SettingError: If two columns would have the same name. Either two columns of
+                the table have it, or a column of the table has the name of an added one.
         """
         pa = import_extra("pyarrow", "parquet", "scoring a table")
         metrics = [metric.name for metric in self.metrics]
@@ -132,9 +132,9 @@ class Scorer:
         Returns:
             An Arrow table with the columns of ``table``, the struct ``sample``, and a
             struct for each metric, null where the metric was not judged. In ``sample``,
-            ``problem`` says why a row is no sample, and ``unfinished`` what was paid
-            for metrics that a limit cut off. The types are the same for all rows. No
-            row is left out: one that cannot be judged says so in ``problem``.
+            ``problem`` says why a row is no sample and cannot be judged, and
+            ``unfinished`` what was paid for metrics that a limit cut off. The types are
+            the same for all rows, and no row is left out.
 
         Raises:
             JudgeUnavailable: If the judge's first call shows that it will answer

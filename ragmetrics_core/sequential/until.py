@@ -477,11 +477,11 @@ class Decider:
         return self._latest_decisions
 
     def _decision(self, claim_index: int) -> SequentialDecision:
-        """Make the decision on a claim as it stands now, with a sentence that words it.
+        """Decide a claim by the evidence so far, and say the decision in a sentence.
 
-        A claim is that a metric's mean is reached, or that it is no worse than in an
-        earlier run. The latter stays undecided if the runs turn out not to be
-        comparable.
+        A claim says that a metric's mean reaches a threshold, or that the mean is no
+        worse than in an earlier run. A claim about an earlier run stays undecided if the
+        runs turn out not to be comparable.
 
         Args:
             claim_index: The index of the claim, and of the gate that tests it.

@@ -276,8 +276,9 @@ def _is_promising(step: Step, target: float) -> bool:
 def _labels_needed(step: Step, target: float) -> int:
     """Return about how many labels of the whole run would certify a threshold.
 
-    Only labels of scores from the threshold on count. They must be so many that an exact
-    one-sided test finds their share of yes with a probability of about 80 %.
+    Only the labels of samples that reach the threshold count for the test. With the
+    number returned, an exact one-sided test at 5 % would find with a probability of about
+    80 % that their share of yes, if it stays as it is, lies above the target.
     """
     share_of_yes = step.n_yes / step.n_labels
     deviation_at_target = _Z_ALPHA * sqrt(target * (1 - target))

@@ -523,8 +523,8 @@ def measure_all(
     Each value has a 95 % bootstrap interval. Rows of different sources are never pooled.
 
     Args:
-        groups: The rows, in groups of those that are not independent, such as the rows
-            of one sample; a group has one source. Groups are counted and resampled
+        groups: The rows, in groups. Rows of one group are not independent, such as the
+            rows of one sample, and have one source. Groups are counted and resampled
             whole.
         statistics: The measures by name; each is computed on rows.
         draws: How many resamples are drawn.
