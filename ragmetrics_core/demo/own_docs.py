@@ -158,10 +158,10 @@ def _find_page(page_name: str) -> Traversable:
 
 
 def retrieve(question: str, chunks: Sequence[Context]) -> tuple[Context, ...]:
-    """The few chunks that share most words with the question, best first.
+    """Return the few chunks that share most words with the question, best first.
 
-    A shared word counts the more, the fewer chunks have it. Long chunks count less,
-    since they share words by chance. Chunks that share nothing are left out.
+    Rare words count more than words that many chunks have. Long chunks count less,
+    since they share words by chance. Chunks that share no word are left out.
     """
     terms_by_chunk = [set(content_terms(chunk.text)) for chunk in chunks]
     n_chunks_by_term: Counter[str] = Counter()

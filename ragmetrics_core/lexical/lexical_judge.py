@@ -244,8 +244,9 @@ def _reply_with_poll(
 ) -> Asked[Poll]:
     """Make the reply of one poll from the probability that the answer is adherent.
 
-    It is a yes from 0.5 on. It names the sentences that the contexts do not bear out.
-    A no names the weakest sentence where no other stands out.
+    The verdict is a yes from 0.5 on. The poll names the sentences of the answer that the
+    contexts do not support. If there are none and the verdict is a no, it names the
+    sentence with the least support.
 
     Args:
         probability: That the answer rests on its contexts.

@@ -109,7 +109,7 @@ def why_first(
     """Say how many rows the first group to mend has, and why it comes first.
 
     For example "12 rows". If the group is a stage that the recorded steps show, the
-    words begin with how much this stage lost: "9 of 40 facts not retrieved, 95 %
+    words begin with how much this stage lost: "9 of 40 facts in no retrieved text, 95 %
     interval …; in 12 rows".
 
     Args:
@@ -135,7 +135,7 @@ def why_first(
     is_stage = first_group.code in STAGE_TITLES
     if not is_stage or stage is None:
         return words
-    # "not retrieved" of "fact not retrieved": "9 of 40 facts" stands before it
+    # "in no retrieved text" of the title "fact in no retrieved text"
     what_happened = STAGE_TITLES[first_group.code].partition(" ")[2]
     loss = f"{stage.lost:,} of {stage.of:,} {stage.unit} {what_happened}"
     if has_intervals:

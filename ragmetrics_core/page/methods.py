@@ -126,8 +126,9 @@ def _definition(name: str, run: RunFacts) -> str:
 def _definition_for_kind(name: str, kind: str, settings: Mapping[str, str]) -> str:
     """Look up the definition of a metric for one kind of judge and the metric's settings.
 
-    The usual definition is that in the table of ``methods.toml`` which has the name of
-    the kind of judge. Three settings of metrics have tables of their own.
+    The file ``methods.toml`` has a table of definitions for each kind of judge. Three
+    settings of metrics have tables of their own, which come first. A metric that the
+    table lacks has one definition for all kinds.
 
     Args:
         name: Name of the metric.
@@ -156,7 +157,9 @@ def _sentences_on_origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterat
     """Yield for each metric and judge how many probabilities come from each origin.
 
     The origin of a probability is the token of a verdict, the share of polls (the same
-    question asked several times), or a model's answer to a typed question.
+    question asked several times), or a model's answer to a typed question. Left out are
+    the embedded judge, which gives no probabilities, and adherence by polls, whose
+    definition names the origin.
     """
     counts_by_metric_and_judge: dict[tuple[str, str], Counter[ProbabilityFrom]] = {}
     for row in rows:

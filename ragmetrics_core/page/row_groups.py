@@ -100,11 +100,11 @@ def group_of_row(row: SampleResult) -> str:
 
 
 def _group_without_diagnosis(row: SampleResult) -> str:
-    """The code of the group of a judged sample that no rule of diagnosis speaks of.
+    """Return the code of the group of a judged sample to which no diagnosis applies.
 
-    The first that fits: a low score, a failure of the judge, a failure of a metric's
-    own code, no loss, an answer that declined, a missing input, or metrics that are
-    undefined for another reason.
+    The first group that fits is taken: some score is low, the judge failed, a metric's
+    own code failed, all scores are good, the answer declined, an input is missing, or
+    the metrics are undefined for another reason.
     """
     results = row.results.values()
     scores = [result.value for result in results if isinstance(result, Scored)]

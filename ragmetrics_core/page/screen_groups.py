@@ -113,9 +113,9 @@ class GroupTally:
 
 
 def example_of(row: SampleResult, group: str, *, is_of_stage: bool) -> Example | None:
-    """What the first screen shows of a row as an example of its group.
+    """Make what the first screen shows of a row as an example of its group.
 
-    That is the question, and the lowest of its scores with the metric's name.
+    It shows the question, and the lowest of the row's scores with the metric's name.
 
     Args:
         row: The row.

@@ -327,15 +327,22 @@ def _sentence_on_slices(
 def _decide(
     gate: Gate, summary: Summary, on: On, min_scored: float
 ) -> tuple[Outcome, str]:
-    """Hold a gate against one summary: the outcome, and the rest of a sentence on it.
+    """Decide a gate by one summary, and say why in words.
 
-    The sentence begins with the metric's name, which the caller puts before it.
+    - If nothing was scored, the gate is failed.
+    - If the run ended early or scored too few rows, for example, it is undecided.
+    - Else the mean decides.
 
     Args:
         gate: The mean that a metric is to reach.
         summary: What was measured, on all rows or on those of a slice.
-        on: Whether the interval of the mean or the mean itself is held against it.
+        on: Whether the interval of the mean or the mean itself is compared with the
+            gate's threshold.
         min_scored: Share of the rows that must be scored, else the gate is undecided.
+
+    Returns:
+        The outcome, and the rest of a sentence. The caller puts the metric's name before
+        it.
     """
     numbers = summary[gate.metric]
     if numbers.mean is None:

@@ -110,8 +110,8 @@ def _refuse_what_cannot_be_joined(
 def _join_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
     """Join the facts of several runs to the facts of one run.
 
-    Names, files, metrics, judges and notes of all runs are listed. Times add up. A
-    version that differs is left out.
+    Names, files, metrics, judges and notes of all runs are listed. Times add up. The
+    version of the package is left out if the runs differ in it.
 
     Args:
         runs: The facts of each run.

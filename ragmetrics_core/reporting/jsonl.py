@@ -162,8 +162,8 @@ class _ReportContent:
     def _take(self, place: str, value: object) -> None:
         """Take one line: a row, or the closing line with the facts at the run's end.
 
-        Of a line that was cut off, because a process crashed while it wrote, only a
-        note is kept.
+        A line may have been cut off, because a process crashed while it wrote. Then only
+        a note is added to the facts of the run.
 
         Args:
             place: The file and line, such as "results.jsonl, line 3".
@@ -226,9 +226,9 @@ def _report_of_rows(
 def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
     """Gather what rows alone tell of the run, or the runs, that they come from.
 
-    Rows tell the judges, the models and the signature of each metric, which says how it
-    was measured. They do not tell when the run began and how long it took. If rows
-    measured a metric in several ways, its first signature counts, and a note says so.
+    Rows name the judges, the models and the signature of each metric, which says how the
+    metric was measured. They do not say when the run began or how long it took. If a
+    metric has several signatures, the first one counts, and a note says so.
     """
     judges: dict[str, None] = {}  # dictionaries of None: sets that keep the order
     models: dict[str, None] = {}

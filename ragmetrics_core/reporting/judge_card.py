@@ -202,9 +202,11 @@ def figures_of_cards(judge: str, run: RunFacts) -> dict[Signature, CardFigures]:
     A card holds figures for each question to the judge, and for each question the
     signature of the metric that asks it. A card fits if it is about the same judge with
     the same settings, and if a metric of the run has the same signature, which means
-    that it is measured in the same way. For each metric the first card counts: first
-    come the cards in the folder or file that the environment
-    variable ``RAGMETRICS_CARDS`` names, then those that ship with the package.
+    that it is measured in the same way.
+
+    For each metric the first card that fits counts. Cards in the folder or file that the
+    environment variable ``RAGMETRICS_CARDS`` names come first, then the cards that ship
+    with the package.
 
     Args:
         judge: Name of the judge.

@@ -161,7 +161,8 @@ def _contexts_of_other_texts(
 def _find_part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -> Part:
     """Find the context that shows a part of a passage, and how large the part is.
 
-    Contexts with the passage's id are preferred, then contexts that show more of it.
+    A context with the passage's id is preferred; else the context that shows most of the
+    passage.
 
     Args:
         passage: The passage.

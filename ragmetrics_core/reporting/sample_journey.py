@@ -322,11 +322,11 @@ def _showing(share: float | None) -> Showing | None:
 def _with_passages_dropped_inside(
     passages: Sequence[Passage], sample: Sample
 ) -> list[Passage]:
-    """Add a passage for each that a retriever found inside and did not hand on.
+    """Add the passages that a retriever dropped inside itself, before it returned.
 
-    A retriever may run several searches inside itself, and drop some of what they find.
-    Nothing else is known of the dropped passages. The passages that such a retriever
-    returned are marked as kept.
+    A retriever may run several searches inside itself, and return only some of the
+    passages found. Only the number of the dropped passages is known. The passages that
+    such a retriever returned are marked as kept.
     """
     notes = sample.capture
     n_dropped_by_retriever: Mapping[str, int] = {}
@@ -380,7 +380,10 @@ def _ranks_cited(sample: Sample, why_unknown: dict[str, str]) -> set[int] | None
 
 
 def _ranks_with_uncited_words(sample: Sample, ranks_cited: set[int] | None) -> set[int]:
-    """Find the contexts that hold most words of a sentence that no cited context holds.
+    """Find contexts that an answer seems to use without citing them.
+
+    The answer has a sentence most words of which stand in these contexts. No context
+    that the answer cites holds most words of that sentence.
 
     Args:
         sample: The sample, whose answer has the sentences.

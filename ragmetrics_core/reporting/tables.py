@@ -106,10 +106,10 @@ def footnotes(
 
 
 def _notes_on_intervals(summary: Summary) -> Iterator[str]:
-    """What the intervals mean, and over how many clusters each is.
+    """Say what the intervals mean, and how many clusters each interval rests on.
 
     A cluster is a group of rows that are not independent. The design effect says how
-    many times the variance of the mean grows by them.
+    many times larger the variance of the mean is because of the clusters.
     """
     interval_by_metric = {
         numbers.metric: numbers.interval

@@ -756,8 +756,8 @@ def _is_final(reply: ChatReply, *, is_same_request: bool, tries: int) -> bool:
 def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
     """Make a reply of what a batch answered to one request.
 
-    Its cost is that of a batch. A request that failed gives a reply without choices,
-    whose failure says why.
+    The cost is computed at the prices of a batch. If the request failed, the reply has no
+    choices, and its failure says why.
 
     Args:
         model: The model that was asked.

@@ -101,9 +101,14 @@ class JobLimits:
         return self._budget.remaining
 
     async def acquire(self, tokens: float) -> int | str:
-        """Wait until a call of so many tokens may leave.
+        """Wait until a call of so many tokens may be sent, and count it.
 
-        Gives its number, or why none may leave any more.
+        If its end is not reported for a long time, a timer counts the call as ended, at
+        the cost of the dearest call so far.
+
+        Returns:
+            The number of the call; or, once a limit is reached, the reason why no more
+            calls may be sent.
         """
         try:
             tokens_counted = 0.0
@@ -125,7 +130,13 @@ class JobLimits:
         self._note_end(number, usage)
 
     def _note_end(self, number: int, usage: Usage | None) -> None:
-        """Count a call as ended, once: its worker tells it, or the timer does."""
+        """Count a call as ended, unless that was done already.
+
+        Args:
+            number: The call's number.
+            usage: What the call used, as its worker reports it, or the estimate of the
+                timer if no worker does. None if nothing is known.
+        """
         if number not in self._calls_in_flight:
             return
         tokens_counted, timer = self._calls_in_flight.pop(number)

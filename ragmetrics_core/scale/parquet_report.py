@@ -704,8 +704,8 @@ class ParquetReport(Report):
     def shown(self) -> Report:
         """Return a report of a thousand rows at most, for a page.
 
-        Of more rows a thousand are drawn at random, the same ones each time, and a note
-        says that figures and diagnoses are of those.
+        If there are more rows, a thousand are drawn at random, the same ones each time. A
+        note says that figures and diagnoses are of the drawn rows.
         """
         n_rows = len(self.results)
         generator = random.Random(0)  # noqa: S311  # no secret

@@ -99,9 +99,9 @@ def _rows_looked_at(decision: SequentialDecision, progress: GateProgress) -> str
 def _what_was_not_judged(decision: SequentialDecision, progress: GateProgress) -> str:
     """Word what was not judged, as parts of a sentence with a comma before each.
 
-    The first part is how many calls stopping early has saved; if it saved none, how
-    many rows have no result. A comparison with an earlier run adds how many rows of
-    that run are not in this one. "" if there is nothing to say.
+    The first part says how many calls were saved by stopping early. If none were saved,
+    it says how many rows have no result. A comparison with an earlier run adds how many
+    rows of the earlier run are not in this run. "" if there is nothing to say.
     """
     n_rows_left = 0
     if progress.n_rows is not None:

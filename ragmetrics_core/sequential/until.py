@@ -572,7 +572,7 @@ def _settings(until: UntilDecided | Literal["decided"]) -> UntilDecided:
 def _means_to_reach(
     gates: Sequence[Gate | str] | str, metrics: Sequence[Metric]
 ) -> list[_Claim]:
-    """The claims of the gates that the caller gave: means that metrics are to reach.
+    """Make a claim of each gate that the caller gave: a mean that a metric is to reach.
 
     Args:
         gates: One gate such as "adherence=0.8", or several.

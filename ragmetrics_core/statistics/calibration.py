@@ -126,10 +126,10 @@ def _are_separated(pairs: Pairs) -> bool:
 def curve(
     pairs: Pairs, *, bins: int = 10, clusters: Sequence[int] | None = None
 ) -> list[Bin]:
-    """The calibration curve: for low to high scores, how many labels are positive.
+    """Compute the calibration curve: for low to high scores, how many labels are positive.
 
-    Rows are sorted by score and put into bins of about as many rows each. Equal scores
-    stay in one bin, so there may be fewer bins than asked for.
+    Rows are sorted by score and put into bins with about the same number of rows. Equal
+    scores stay in one bin, so there may be fewer bins than asked for.
 
     Args:
         pairs: Score and label of each row.
@@ -182,7 +182,8 @@ def _bounds_of_share(
 def calibration_error(pairs: Pairs) -> float | None:
     """How far scores are from being probabilities: the debiased calibration error.
 
-    Rows are put into bins of about as many rows, by score. In each bin the mean score is
+    Rows are sorted by score and put into bins of about equal size. In each bin the mean
+    score is
     compared with the share of positive labels. The error is the root mean square of
     these differences, less what chance alone would give.
 

@@ -169,7 +169,7 @@ def mcnemar(first_only: int, second_only: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values adjusted for having tested them all, in the order given.
+    """Adjust p-values for the number of tests, and return them in the order given.
 
     Source:
         Holm (1979), Scandinavian Journal of Statistics 6(2).

@@ -174,9 +174,9 @@ def gwet(pairs: Verdicts) -> float | None:
 def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
     """Cohen's kappa of two raters: how far they agree beyond chance.
 
-    1 is full agreement. 0 is what raters would reach who choose each category as often
-    as these, but at random. None without items, or if both chose one category
-    throughout.
+    1 is full agreement. 0 is chance: two raters who choose at random, but each category
+    as often as these, would reach it. None without items, or if both raters chose the
+    same category for all items.
 
     Args:
         pairs: For each item, what the first and what the second rater chose.
@@ -272,8 +272,8 @@ def _values_of_resamples(
 ) -> dict[str, list[float]]:
     """Compute statistics on resamples of the rows (bootstrap).
 
-    A resample is as many rows, drawn with replacement. All statistics are computed on
-    the same resamples.
+    A resample has as many rows as there are, drawn with replacement. All statistics are
+    computed on the same resamples.
 
     Args:
         rows: The rows.
@@ -595,7 +595,9 @@ def _over_sources(
     *,
     draws: int,
 ) -> Measured:
-    """The mean of a measure over the sources where it is defined, with its interval.
+    """Compute the mean of a measure over sources, with its interval.
+
+    Sources on which the measure is undefined are left out.
 
     Args:
         name: The measure's name.

@@ -391,10 +391,9 @@ def draw_order(
 ) -> list[list[int]]:
     """Draw a random order of rows that does not depend on their order in the file.
 
-    Rows are put in the order of a digest of the seed and their content. Rows of one
-    cluster stay together, as a unit; any other row is a unit by itself. Equal rows are
-    told apart by a count, else they would be one unit; which of them comes first makes
-    no difference.
+    Rows are sorted by a digest of the seed and their content. Rows of one cluster stay
+    together, as a unit; any other row is a unit by itself. Rows of equal content are
+    numbered, since they would have the same digest and become one unit.
 
     Args:
         contents: What each row says.
