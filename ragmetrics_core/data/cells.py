@@ -448,8 +448,11 @@ def read_facts(value: Any) -> list[Any] | None:
 def read_turns(value: Any) -> list[Any]:
     """Return the earlier turns of a conversation.
 
-    They come from messages, from pairs of question and answer, or from texts that take
-    turns.
+    The value is a list of one of these, or the JSON of such a list:
+
+    - messages, such as ``{"role": "user", "content": "Hello"}``,
+    - pairs of question and answer,
+    - texts, alternately of the user and of the assistant.
 
     Raises:
         RowError: For a single text, which is no history, and for a list that cannot be

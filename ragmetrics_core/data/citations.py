@@ -494,10 +494,15 @@ class _Stripped:
     def sentence_of(self, mark: Mark) -> Span:
         """Return start and end of the sentence that a mark belongs to.
 
-        A mark usually belongs to the sentence that it stands in or behind. A mark at the
-        beginning of a line belongs to the sentence that follows on this line. If the
-        answer has no sentence, the mark's own span is returned.
+        The first sentence that exists is taken:
+
+        - for a mark at the beginning of a line, the sentence that follows on this line,
+        - the sentence that the mark stands in or behind,
+        - the sentence that follows on the mark's line.
+
+        If there is none, the mark's own span is returned.
         """
+        # how many sentences begin before the mark, and how many end before it
         n_begun = bisect_left(
             self.statements, mark.start, key=lambda statement: statement.start
         )

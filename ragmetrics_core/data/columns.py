@@ -143,8 +143,8 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
     for field, names in _usual_names_for_row(row).items():
         if field in found_by_field:
             continue
-        # A column that is another field as a whole cannot be this one. Of a column with
-        # an object in it, another part may be.
+        # A column whose whole value is another field cannot hold this field, too. But a
+        # column with an object, such as "inputs", may hold several fields in its parts.
         columns_in_use = set()
         for found_value in found_by_field.values():
             is_whole_column = found_value.value is row.get(found_value.column)

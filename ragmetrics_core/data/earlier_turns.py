@@ -50,9 +50,9 @@ def before_this_turn(
 def turns_without_answer(
     history: Sequence[Turn], question: str, answer: str
 ) -> tuple[Turn, ...]:
-    """Return the turns that a judge may see who must not see the answer.
+    """Return the turns of a conversation without those that give the answer away.
 
-    Left out are:
+    They are for a judge that must not see the answer. Left out are:
 
     - this question and the replies behind it, if the history ends with them,
     - every turn that says the answer.
@@ -70,8 +70,8 @@ def turns_without_answer(
         last_user_turn = history[last_replies_start - 1]
         if _asks(last_user_turn.content, question):
             history = history[: last_replies_start - 1]
-    # Also if the history does not end with this question, its last replies may be this
-    # answer with words added. So even a short answer counts in them.
+    # Even if the history does not end with this question, its last replies may be this
+    # answer with words added. So in the last replies even a short answer is looked for.
     return tuple(
         turn
         for index, turn in enumerate(history)

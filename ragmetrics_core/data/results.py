@@ -50,9 +50,10 @@ class Signature(Frozen):
     def _of_line(cls, line: Any) -> Any:
         """Read the fields of a signature from its one-line form, as ``str`` writes it.
 
-        Bars divide the line into parts: the metric, its version, its settings, the
-        judge, and details of the judge. The name of a metric or judge may hold anything
-        but a bar. A value that is no text is returned as it is.
+        The line is ``METRIC|vVERSION|SETTING:VALUE|prompt:DIGEST|judge:NAME|DETAIL:VALUE``.
+        There may be several settings and details, and parts may be missing. The name of a
+        metric or judge may hold anything but a bar. A value that is no text is returned as
+        it is.
         """
         if not isinstance(line, str):
             return line
@@ -70,7 +71,7 @@ class Signature(Frozen):
                 fields["version"] = name.removeprefix("v")
             elif name in ("prompt", "judge") and name not in fields:
                 fields[name] = value
-            elif "judge" in fields:
+            elif "judge" in fields:  # what stands behind the judge is about the judge
                 details[name] = value
             else:
                 settings[name] = value

@@ -220,8 +220,8 @@ async def _render(question: Question[Any]) -> TypedForm:
 def typed_form(question: Question[Any]) -> TypedForm:
     """Convert a question into typed questions, which a model answers with probabilities.
 
-    How is said by ``question.decided``, the question's typed form, which a user may have
-    written. The result holds a reply instead, so that no model is asked, if
+    ``question.decided``, the typed form of the question, makes the typed questions; a user
+    may have written it. The result holds a reply instead, so that no model is asked, if
 
     - the question has no typed form (the reply is an error),
     - the texts settle it (the reply is what ``settled`` returned),
@@ -314,8 +314,10 @@ def _make_reply(
     returned, but ``JudgeUnavailable`` (the model will answer nothing) before all others.
 
     Args:
-        form: The question, with the typed questions that stand for it.
-        decisions: The model's answer to each typed question, or its error.
+        form: The question with its typed questions.
+        decisions: The model's answer to each typed question, or its error. The key is
+            the pair of two JSON texts: the texts that the typed question is about (its
+            state), and the typed question.
     """
     question = form.question
     if form.reply is not None:

@@ -169,13 +169,14 @@ def _check_header(header: Record, separator: str, path: Path) -> None:
 def _rows(
     records: Iterator[Record], columns: Sequence[str], separator: str, path: Path
 ) -> Iterator[tuple[str, dict[str, str | None] | RowError]]:
-    """Yield the place of each row, and the row or the error that says why it is none.
+    """Yield the place of each row, with the row or with the error that says what is wrong.
 
-    A record that cannot be used counts as one bad row for each of its lines, since each
-    may have been a row that an unclosed quotation mark swallowed.
+    A record that cannot be used gives a bad row for each of its lines. It may be several
+    rows: an unclosed quotation mark joins the lines behind it to one record.
     """
     row_number = 0
-    # Once a cell in quotes was seen, quotation marks are read as CSV's quoting.
+    # Once a cell in quotes was seen, each quotation mark must follow CSV's rules. Before,
+    # a mark such as that of 5" is plain text.
     file_quotes_cells = False
     for record in records:
         if _has_quoted_cell(record, separator):

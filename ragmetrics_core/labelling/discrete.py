@@ -152,7 +152,7 @@ def build_discrete(
         retriever: Any callable from question and number to documents in rank order;
             None for BM25 over the chunks.
         source: Names of the files, for the header.
-        maker: Where a model wrote the pairs; None if they were given.
+        maker: The object that had a model write the pairs; None if the caller gave them.
 
     Raises:
         InputError: If a golden answer is empty, a question stands there twice, or too

@@ -273,8 +273,12 @@ def _files_of_folder(folder: Path) -> list[Path]:
 def _names_and_texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each document in a file.
 
-    A text file is one document. In a file of rows each row is one: its text is that of
-    its contexts, joined, or its own. Only rows with the values of ``where`` are read.
+    A text file is one document. In a file of rows each row is one document: the texts of
+    the row's contexts, joined by line breaks, or the row's own text if it has no contexts.
+
+    Args:
+        path: The file.
+        where: Fields that a row must have, with their values; other rows are left out.
     """
     if path.suffix.casefold() in _TEXT_SUFFIXES:
         yield path.name, read_text(path)

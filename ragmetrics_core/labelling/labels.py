@@ -93,7 +93,7 @@ def _label(row: Any, place: str, column: str) -> Label:
     label without votes.
 
     Args:
-        row: The object on the line, or the error of a line that is none.
+        row: The object on the line; an error if the line is no object.
         place: The file and line, for messages.
         column: Name of the column with the votes, or its dotted path.
 

@@ -624,9 +624,9 @@ def _correction_of(
 def _measure_rejection(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
     """Measure how many answers are rejected by the rule that the weakest claim decides.
 
-    The rule is tried plain and with a correction for the number of claims: of many
-    claims one looks weak by chance. The correction that is tried on a source is fitted
-    on the other sources; with one source only, on that one itself.
+    The rule is tried plain, and with a correction for the number of claims: of many
+    claims, one looks weak by chance. The correction that is tried on a source is fitted
+    on the other sources. If there is only one source, it is fitted on this source.
 
     Yields:
         The share of supported and of unsupported answers that each rule rejects, as the

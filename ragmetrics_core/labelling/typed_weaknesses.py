@@ -184,8 +184,9 @@ def _with_foreign_contexts(
 ) -> Sample | None:
     """Return the row's sample with the contexts of another sample in place of its own.
 
-    The other one is the next of the same source, going round, whose contexts share no
-    text with those of the row. None if there is no such sample.
+    The other sample is of the same source, and its contexts share no text with those of
+    the row. The rows behind this row are tried first, then the rows before it. Returns
+    None if there is no such sample.
     """
     of_source = [other for other in rows if other.source == row.source]
     row_index = of_source.index(row)

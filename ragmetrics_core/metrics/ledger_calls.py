@@ -277,12 +277,13 @@ def calls_with_contexts(
 ) -> list[CallWithContexts]:
     """List the calls that searched in this turn or returned one of the contexts.
 
-    What a model wrote (kind "written") is left out.
+    Calls of kind "written", whose texts a model wrote, are left out. Each call is listed
+    with its index in the ledger and with the indices of the contexts that it returned.
     """
     if sample.ledger is None:
         return []
     calls: list[CallWithContexts] = []
-    known_pairs = ids_and_texts(sample.ledger)
+    known_pairs = ids_and_texts(sample.ledger)  # of everything that calls returned
     for number, call in enumerate(sample.ledger.calls):
         if call.kind == "written":
             continue

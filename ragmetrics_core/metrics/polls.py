@@ -382,8 +382,9 @@ def _combine_polls(
 ) -> Asked[Poll]:
     """Make polls about the whole answer out of the polls about its claims.
 
-    The first polls on all claims make the first poll on the answer, and so on. If they
-    give it no verdict, the poll counts as missing.
+    The first polls on all claims make the first poll on the answer, the second polls make
+    the second poll, and so on. If the polls on the claims give no verdict on the answer,
+    the poll on the answer counts as missing.
 
     Args:
         polls_by_claim: For each claim its polls, window by window.
@@ -404,7 +405,8 @@ def _combine_polls(
     failures: list[JudgeError] = []
     for windows in polls_by_claim.values():
         failures += _failures_over_windows(windows)
-    # One failure for each missing poll; if too few polls failed, the others were fewer.
+    # A missing poll needs a failure that says why. Where the claims' polls have too few
+    # failures, the reason is that a claim was polled less often.
     failures += [TooFewPolls("a claim was polled less often than others")] * n_missing
     return Asked(
         replies=tuple(answered),

@@ -126,10 +126,10 @@ def _short_name(name: str) -> str:
 
 
 def _full_names_by_alias() -> dict[str, str]:
-    """Return our full names of metrics, by the names that people may write.
+    """Return the full name of a metric of ours, by each name that people may write.
 
-    These are our own full and short names, and the names in other libraries, without
-    underscores. A metric that has no short name is also listed by its full name as it is.
+    People may write the full name, the short name, or a name that another library uses,
+    such as "faithfulness". Full names and names of others stand here without underscores.
     """
     resource = files("ragmetrics_core.metrics").joinpath("aliases.toml")
     aliases_by_name: dict[str, list[str]] = tomllib.loads(resource.read_text("utf-8"))
@@ -138,6 +138,7 @@ def _full_names_by_alias() -> dict[str, str]:
         for alias in (full, *aliases):
             full_name_by_alias[alias.replace("_", "")] = full
     for full in NAMED_METRICS:
+        # the full name where the last word alone would be ambiguous
         full_name_by_alias[_short_name(full)] = full
     return full_name_by_alias
 

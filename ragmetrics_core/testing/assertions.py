@@ -47,8 +47,8 @@ def assert_score(
     of it does, and is undecided otherwise.
 
     Args:
-        measured: One result, a report, or with ``until_decided`` rows, which are judged
-            until it is decided.
+        measured: One result, a report, or rows. Rows need ``until_decided``: they are
+            judged until it is decided whether the mean is high enough.
         at_least: The lowest score that is good enough, in [0, 1].
         metric: Of a report or of rows, which metric; None for all that it has, or that
             apply to a row.

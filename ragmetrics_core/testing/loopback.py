@@ -353,9 +353,9 @@ def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, 
 
     Args:
         text: The reply.
-        probability: p(1) / (p(0) + p(1)) at every token that is 0 or 1; None: 0.98 for
-            the token that is there.
-        mass: p(0) + p(1) there.
+        probability: p(1) / (p(0) + p(1)) at every token that is 0 or 1. None: the token
+            in the reply has 0.98, the other label the rest.
+        mass: p(0) + p(1) at these tokens.
     """
     entries = []
     for token in _TOKEN.findall(text):

@@ -92,6 +92,7 @@ def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
     from ragmetrics_core.engine.resolve import resolve_judge
 
     folder = _folder_of_settings(test)
+    # pytest runs the folder's code anyway, so its settings need no further trust
     settings = project_settings(folder, as_it_is=True)
     arguments: dict[str, Any] = {
         "metrics": settings.metrics,
