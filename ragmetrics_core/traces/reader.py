@@ -20,6 +20,7 @@ from ragmetrics_core.traces.dialects import (
     dialects_of,
     switches_of,
 )
+from ragmetrics_core.traces.evaluator_questions import EvaluatorQuestions
 from ragmetrics_core.traces.grouping import Lines, Source, UnreadableSpan, traces_of
 from ragmetrics_core.traces.notes import SPANS_ARE_MISSING, Code, Notes
 from ragmetrics_core.traces.separate_retrievals import (
@@ -115,7 +116,7 @@ class TraceReader:
         self._dialect = dialect
         self._resolve = resolve
         # tells apart what users ask and what evaluators of LlamaIndex ask
-        self._evaluator_questions = llamaindex.EvaluatorQuestions()
+        self._evaluator_questions = EvaluatorQuestions()
         self._traces_of_samples = _TracesOfSamples(context_tools=context_tools)
         # joins the runs that belong to one turn, and makes the sample of each turn
         self._turns: Turns[Call] = Turns(trees_of, self._traces_of_samples)

@@ -1,6 +1,6 @@
 """What the component's sockets hold, as samples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
@@ -56,21 +56,26 @@ def samples(
     _refuse_several_groups(filled)
     if answers is not None:
         samples_of_answers = [_of_answer(answer) for answer in answers]
-        return _with_references(
-            samples_of_answers, reference
-        ), _warnings_of_missing_documents(answers)
+        warnings = _warnings_of_missing_documents(answers)
+        return _with_references(samples_of_answers, reference), warnings
     has_lists = bool(filled.keys() & _FIELD_OF_LIST.keys())
-    if has_lists:
-        if reference is not None:
-            raise SettingError("with lists give ground_truth_answers, not reference")
-        rows = _rows_of_lists(filled)
-    else:
-        rows = _rows_of_replies(filled)
+    if has_lists and reference is not None:
+        raise SettingError("with lists give ground_truth_answers, not reference")
+    rows = _rows_of_lists(filled) if has_lists else _rows_of_replies(filled)
+    return _with_references(_samples_of_rows(rows), reference), []
+
+
+def _samples_of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Sample]:
+    """Make a sample of each row, which holds the fields of a sample by their names.
+
+    Raises:
+        SettingError: If a context is neither a text nor a document.
+    """
     samples_of_rows = []
     for row in rows:
         fields = {**row, "contexts": _contexts(row.get("contexts"))}
         samples_of_rows.append(Sample.model_validate(fields))
-    return _with_references(samples_of_rows, reference), []
+    return samples_of_rows
 
 
 def _refuse_several_groups(filled: Mapping[str, Any]) -> None:
