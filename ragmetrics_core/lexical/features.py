@@ -321,8 +321,8 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
     Returns:
         Three numbers:
 
-        1. the share of the terms sought that the chunk holds; sought are the terms that
-           only the answer has, or those of the question if the answer has no others;
+        1. the share of the sought terms that the chunk holds; terms of the answer that
+           are not in the question are sought, or without any the question's terms;
         2. how many bigrams of question and answer the chunk holds, on a logarithmic
            scale;
         3. the share of the chunk's first three terms that stand in question or answer,

@@ -189,8 +189,8 @@ def _answer_of(row: SampleResult) -> str:
 def _pieces_of_answers(first: str, second: str) -> tuple[list[Piece], list[Piece]]:
     """Split two answers into pieces, to mark what only one of them says.
 
-    Each piece comes with whether it stands in one of the answers only. Long answers are
-    cut and not compared: they are one piece each.
+    Each piece comes with a truth value: whether the piece stands in one of the answers
+    only. Long answers are cut and not compared: each is a single piece.
     """
     is_long = max(len(first), len(second)) > _LONGEST_DIFF
     if is_long or first == second:

@@ -267,8 +267,8 @@ def sentence_of(numbers: MetricSummary, rows: Counted) -> str:
 
     Args:
         numbers: The metric's numbers.
-        rows: How many rows there is a verdict on (``of``), and on how many it is a yes
-            (``holds``). Without any only the scored rows are counted.
+        rows: How many rows have a verdict (``of``), and how many of the verdicts are a
+            yes (``holds``). If no row has a verdict, the sentence counts the scored rows.
     """
     if not numbers.count:
         why_unscored = numbers.unscored_in_words

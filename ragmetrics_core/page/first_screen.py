@@ -563,13 +563,15 @@ class ScreenTally:
         """Word the 95 % range of the share of rows in some groups.
 
         Rows on which the judge or a metric failed belong to the denominator, but nobody
-        knows whether they belong to the groups. The low end of the range is that of the
-        interval if none of them does; the high end is that of the interval if all do.
+        knows whether they belong to the groups. So two intervals are computed, one as if
+        none of the failed rows belonged to the groups, and one as if all did. The range
+        goes from the low end of the first to the high end of the second.
 
         Args:
             codes: The codes of the groups.
-            only_bad_answers: Count only their rows without a good answer.
-            denominator: The codes of the groups of which it is a share.
+            only_bad_answers: Whether rows with a good answer do not count as rows of the
+                groups.
+            denominator: The codes of the groups whose rows are the whole.
 
         Returns:
             The range, such as "12 to 25 %"; "" if the denominator has no row.

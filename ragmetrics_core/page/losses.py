@@ -48,7 +48,10 @@ def loss_in_words(
 ) -> str:
     """Say how many rows have a fault, and which fault is the largest.
 
-    If no row has a fault, the sentence says so, or that the scored rows are too few.
+    - If no row has a fault, it says so, or that too few rows are scored to say.
+    - If only some of the rows with a fault have a good answer, ``_losses_by_answer``
+      counts both kinds.
+    - Else all of them have a good answer, or none has.
 
     Args:
         losses: The groups of rows with a fault.

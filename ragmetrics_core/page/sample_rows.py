@@ -78,7 +78,10 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
 
 
 def _title_of(row: SampleResult) -> str:
-    """Excerpt the problem of a bad row, else the first text of the sample."""
+    """Return an excerpt of a bad row's problem, or of the first text of a sample.
+
+    The first text is the question, else the answer, else the reference.
+    """
     sample = row.sample
     texts = [row.problem]
     if sample is not None:

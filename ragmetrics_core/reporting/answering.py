@@ -133,7 +133,12 @@ class Answering(Frozen):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The sentences under the table: uncertain samples, both shares, and notes."""
+        """Write the sentences under the table.
+
+        They are on uncertain samples, on both shares, on right answers, and on rows
+        without a case. A last sentence says that answers without enough contexts need
+        not be wrong.
+        """
         n_uncertain = self.cases["uncertain"]
         sentences = [
             f"{CASES_IN_WORDS['uncertain'].capitalize()}: {n_uncertain:,}, in no share.",
@@ -250,7 +255,10 @@ class AnsweringTally:
     def _share(
         self, *, right: AnsweringCase, wrong: AnsweringCase, has_interval: bool
     ) -> AnsweringShare:
-        """The share of the ``right`` case among the rows of both cases."""
+        """Compute the share of the ``right`` case among the rows of both cases.
+
+        The interval takes account of clusters, which are rows that are not independent.
+        """
         clusters_of_right = self._cluster_numbers_by_case[right]
         clusters_of_wrong = self._cluster_numbers_by_case[wrong]
         values = array("d", [1.0]) * len(clusters_of_right)

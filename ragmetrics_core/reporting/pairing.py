@@ -450,7 +450,7 @@ class Matched(Frozen):
             if row.sample is not None:
                 slice_name = group_of(row.sample, by) or slice_without_key
                 n_alone_by_slice[slice_name] += 1
-        # a slice of which no row has a partner has no pairs
+        # a slice stays without pairs if none of its rows has a partner
         pairs_by_slice: dict[str, list[Pair]] = {name: [] for name in n_alone_by_slice}
         for pair in self.pairs:
             first_key, second_key = _keys_of(pair, by)
@@ -729,9 +729,9 @@ def judges_elsewhere(
 def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
     """Collect the settings that results were measured with, each with its values.
 
-    Two runs may be compared only if these are the same. They are the parts of the
-    metric's signature, the models that replied, and how scores of cells (a fact in a
-    text) were read: from probabilities or from polls.
+    Two runs may be compared only if their settings are the same. The settings are the
+    parts of the metric's signature, the models that replied, and the score mode: whether
+    the scores of cells (a cell is one fact in one text) come from probabilities or polls.
     """
     values_by_setting: dict[str, set[str]] = {}
     for signature in {result.signature for result in results}:

@@ -348,10 +348,10 @@ class Summary(Frozen):
 
     @property
     def folded_signs(self) -> tuple[str, ...]:
-        """Signs of the run, then those of metrics, one line for each kind of sign.
+        """Return the warning signs of the run, then those of metrics, a line for each kind.
 
-        A metric's sign is "metric: kind: detail". A kind that several metrics show is
-        one line with all their details.
+        A metric's sign is a text such as "adherence: few clusters: 3, under 20". If
+        several metrics show a kind of sign, their details stand in one line.
         """
         metrics_by_kind: dict[str, list[tuple[str, str]]] = {}
         for numbers in self.metrics:
