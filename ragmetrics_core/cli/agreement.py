@@ -345,8 +345,8 @@ def _lines_on_calibration_curve(groups: Sequence[Sequence[Labelled]]) -> list[st
     them that people said yes of, and the interval of this share.
 
     Args:
-        groups: Scored and labelled rows, in groups that are not independent; a group
-            has one source.
+        groups: Scored and labelled rows. The rows of one group have one source, and
+            depend on each other, e.g. because they are about one document.
     """
     groups_by_source: dict[str, list[Sequence[Labelled]]] = {}
     for group in groups:
@@ -359,6 +359,7 @@ def _lines_on_calibration_curve(groups: Sequence[Sequence[Labelled]]) -> list[st
             for row in group:
                 pairs.append((row.score, row.is_labelled_yes))
                 group_numbers.append(group_number)
+        # Without rows that depend on each other, every group holds a single row.
         has_groups_of_one = len(groups_of_source) == len(pairs)
         method = "Wilson" if has_groups_of_one else "clustered"
         lines.append(

@@ -275,24 +275,24 @@ def _read_corpus(
     """Read the documents that a set is made of.
 
     Returns:
-        The fields that rows must have, by ``--where``; the documents of such rows; and
-        what the set records of its source.
+        Three things: the values that rows must have (``--where``), by their fields; the
+        documents of such rows; and what the set records of its source.
 
     Raises:
         SettingError: If no output is named, or a condition has another form.
     """
     shared.needs_out(options)
-    where = {}
+    value_by_field: dict[str, str] = {}
     for condition in options.where:
         field, equals, value = condition.partition("=")
         if not equals:
             raise SettingError(
                 f"--where is written FIELD=VALUE, e.g. source=wice; got {condition!r}"
             )
-        where[field] = value
-    documents = load_documents(options.corpus, where=where)
+        value_by_field[field] = value
+    documents = load_documents(options.corpus, where=value_by_field)
     source = (*options.corpus, *options.where, f"{len(documents)} documents")
-    return where, documents, source
+    return value_by_field, documents, source
 
 
 def _writing_judge(options: argparse.Namespace) -> LLMJudge:

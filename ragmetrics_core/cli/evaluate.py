@@ -310,8 +310,9 @@ def _make_plan(options: argparse.Namespace) -> _Plan:
     metric_names = [metric.name for metric in metrics]
     gates = [parse_gate(text, metric_names) for text in options.fail_under]
     stopping_rule = _stopping_rule(options)
-    # A gate such as adherence=0.8@language is held for each language by itself: ``by``
-    # is that key of the metadata. The source refuses a key that no sample has.
+    # A gate such as adherence=0.8@language is decided for each language by itself: its
+    # ``by`` is "language", a key of the metadata. The source refuses a key that no
+    # sample has.
     keys_of_slices = {gate.by for gate in gates if gate.by}
     source = Source(options, KeysSought(keys_of_slices, options.cluster))
     judge = None  # each metric's own
@@ -696,7 +697,7 @@ def settle(options: argparse.Namespace) -> None:
         if not was_typed:
             setattr(options, name, value)
     if not options.fail_under:
-        options.fail_under = _gates_to_hold(file_settings.gates, metrics_typed)
+        options.fail_under = _gates_to_decide(file_settings.gates, metrics_typed)
 
 
 def _options_of_file(file_settings: ProjectSettings) -> dict[str, Any]:
@@ -719,7 +720,7 @@ def _options_of_file(file_settings: ProjectSettings) -> dict[str, Any]:
     return options
 
 
-def _gates_to_hold(gates: Sequence[str], metrics_typed: str | None) -> list[str]:
+def _gates_to_decide(gates: Sequence[str], metrics_typed: str | None) -> list[str]:
     """Choose the gates of the settings file that the run holds.
 
     If ``--metrics`` was typed, gates on other metrics are dropped, each with a warning.

@@ -417,7 +417,8 @@ class EncoderJudge(Judge):
         answer = self._without_special_tokens(answer)
         windows = self.windows(premise, [answer])
         chances_by_window = self._outputs([(window, answer) for window in windows])
-        best_by_token: dict[tuple[int, int], float] = {}  # by where a token stands
+        # By the start and the end of each token, in characters of the answer.
+        best_by_token: dict[tuple[int, int], float] = {}
         for token_chances in chances_by_window:
             for start, end, chance in token_chances:
                 best_so_far = best_by_token.get((start, end), 0.0)
@@ -431,7 +432,8 @@ class EncoderJudge(Judge):
             end_of_previous = claim_end
             chances_in_claim: list[float] = []
             for (start, end), chance in best_by_token.items():
-                if start < claim_end and end > claim_start:
+                is_in_claim = start < claim_end and end > claim_start
+                if is_in_claim:
                     chances_in_claim.append(chance)
             if not chances_in_claim:
                 raise JudgeError(f"{self.model} read no token of a claim")
@@ -544,26 +546,26 @@ class EncoderJudge(Judge):
         """
         outputs: list[Any] = [0.0] * len(pairs)
         # A batch is padded to its longest pair, so pairs of like length are put
-        # together.
-        places_by_length = sorted(
-            range(len(pairs)), key=lambda place: _length(pairs[place])
+        # together: the indices of the pairs are sorted by the lengths of the pairs.
+        sorted_indices = sorted(
+            range(len(pairs)), key=lambda index: _length(pairs[index])
         )
         for start in range(0, len(pairs), self.batch):
-            places_of_batch = places_by_length[start : start + self.batch]
+            indices_of_batch = sorted_indices[start : start + self.batch]
             tokens = self._tokenize(
-                [pairs[place] for place in places_of_batch],
+                [pairs[index] for index in indices_of_batch],
                 padding=True,
                 return_tensors=self._tensors,
             )
             logits_of_batch = self._logits_of(tokens)
             for row, logits in enumerate(logits_of_batch):
-                place = places_of_batch[row]
+                index = indices_of_batch[row]
                 if self.kind == "tokens":
-                    outputs[place] = self._token_chances(
-                        pairs[place], tokens, row, logits
+                    outputs[index] = self._token_chances(
+                        pairs[index], tokens, row, logits
                     )
                 else:
-                    outputs[place] = round(self._probability(logits), 4)
+                    outputs[index] = round(self._probability(logits), 4)
         return outputs
 
     def _token_chances(

@@ -326,7 +326,7 @@ def _in_words(holds: bool) -> str:
 
 
 def _best(outcomes: Sequence[GuardVerdict | JudgeError]) -> GuardVerdict | JudgeError:
-    """Make one verdict of the verdicts on several windows: a yes for one is enough.
+    """Make one verdict from the verdicts on several windows: one yes is enough.
 
     - If any window gave a yes: yes.
     - Else, if a window gave an error: that error, since this window might give a yes.
@@ -574,7 +574,7 @@ def _reply_about_texts(
     *,
     is_about_several: bool,
 ) -> Asked[Any]:
-    """Make the reply to a question about facts or chunks, of the verdict on each text.
+    """Make the reply to a question about facts or chunks from the verdict on each text.
 
     Args:
         question: The question.

@@ -169,9 +169,9 @@ class LocalDecisionModel(DecisionModel):
         """
         request_fields = systemone_fields(request)
         answers: dict[str, Any] = {}
-        failure_by_place: dict[int, Choice] = {}
+        failure_by_index: dict[int, Choice] = {}
         n_tokens = 0
-        for place, (name, question) in enumerate(request_fields["questions"].items()):
+        for index, (name, question) in enumerate(request_fields["questions"].items()):
             single_request = {
                 "state": request_fields["state"],
                 "questions": {name: question},
@@ -182,11 +182,11 @@ class LocalDecisionModel(DecisionModel):
             if outcome.failure is None:
                 answers.update(outcome.answers)
             else:
-                failure_by_place[place] = outcome.failure
+                failure_by_index[index] = outcome.failure
         # one for each question; those of questions that failed are replaced below
         choices = list(systemone_choices(self.name, request, {"answers": answers}))
-        for place, failure in failure_by_place.items():
-            choices[place] = failure
+        for index, failure in failure_by_index.items():
+            choices[index] = failure
         usage = Usage(calls=1, prompt_tokens=n_tokens, cost=0.0)
         return ChatReply(tuple(choices), usage)
 

@@ -64,8 +64,8 @@ def openai_body(model: str, request: str) -> Body:
     """Return the body of a request in OpenAI's form."""
     request_data = json.loads(request)
     questions = [
-        _openai_question(_name(place), *question)
-        for place, question in enumerate(request_data["questions"])
+        _openai_question(_name(index), *question)
+        for index, question in enumerate(request_data["questions"])
     ]
     return {
         "model": model,
@@ -91,8 +91,8 @@ def systemone_fields(request: str) -> Body:
     """Return the state and the questions of a request in System One's form."""
     request_data = json.loads(request)
     questions = {
-        _name(place): _systemone_question(*question)
-        for place, question in enumerate(request_data["questions"])
+        _name(index): _systemone_question(*question)
+        for index, question in enumerate(request_data["questions"])
     }
     return {"state": request_data["state"], "questions": questions}
 
@@ -143,9 +143,9 @@ def characters_of_question(question: str, *, most: bool) -> int:
     return len(json_text({_name(0): question_in_form})) - len("{}")
 
 
-def _name(place: int) -> str:
+def _name(index: int) -> str:
     """Return the name of a question in a request, by its index from 0, e.g. q1."""
-    return f"q{place + 1}"
+    return f"q{index + 1}"
 
 
 # How replies are read
@@ -460,7 +460,7 @@ def share_usage(usage: Usage, lengths: Sequence[int]) -> list[Usage]:
     start = 0.0  # where a question begins, as a share of the length of all
     for length_until_end in accumulate(lengths):
         end = length_until_end / total_length
-        # Rounded places, not rounded shares: so the shares sum to the whole count.
+        # Rounded ends, not rounded shares: so the shares sum to the whole count.
         part_by_field = {
             name: round(count * end) - round(count * start)
             for name, count in count_by_field.items()
