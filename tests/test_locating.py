@@ -126,6 +126,20 @@ def test_a_beginning_that_stands_elsewhere_is_not_joined_to_a_text() -> None:
     assert (prompt[start:end], place.coverage) == (shown.rstrip("."), 1.0)
 
 
+@pytest.mark.parametrize("n_syllables", [60, 200])
+def test_a_text_that_repeats_itself_does_not_use_up_the_search(
+    n_syllables: int,
+) -> None:
+    # "na na …" begins anew at each syllable of the verse, which is known
+    verse = "na " * n_syllables
+    refrain = "na " * 10
+    prompt = f"{verse}\n\nRefrain:\n{refrain}\n"
+    (finding,) = locate([refrain], prompt, known=[verse]).findings
+    assert finding.extent == "whole"
+    assert finding.offsets is not None
+    assert finding.offsets[0] == prompt.index("Refrain:") + len("Refrain:\n")
+
+
 @pytest.mark.parametrize("word", ["city", "country", "Storks", "towers", "salt"])
 def test_a_word_that_the_prompt_marks_at_both_ends_is_shown(word: str) -> None:
     marked = FARO.replace(word, f"<em>{word}</em>")
@@ -653,6 +667,22 @@ def test_letters_that_agree_by_chance_behind_a_cut_are_no_part(
     shown: str, expected: str
 ) -> None:
     assert locate([CUT_OFF], shown).findings[0].text == expected
+
+
+def test_dots_of_the_text_itself_cut_nothing() -> None:
+    shown = "Porto lies on the Douro, in the north of Portugal... In"
+    text = f"{shown} summer it is dry, and hot winds blow from the east."
+    assert locate([text], shown).findings[0].text == shown
+
+
+def test_a_question_written_twice_takes_no_words_of_a_text_that_repeats_it() -> None:
+    # the question is known once; the second time, a cut chunk begins with it
+    question = "When does the ferry from Porto to Faro leave on Sunday mornings?"
+    chunk = f"{question} It leaves at nine, and takes all day. Bread is sold on board."
+    prompt = f"{question}\n\nContext: {question} It leaves"
+    (finding,) = locate([chunk], prompt, known=[question]).findings
+    assert finding.extent == "beginning"
+    assert finding.offsets == (prompt.rindex(question), len(prompt))
 
 
 def test_offsets_point_at_the_text_in_its_message() -> None:
