@@ -546,6 +546,21 @@ def test_earlier_turns_come_with_what_is_shown_of_them_now() -> None:
     assert [context.text for context in sample.contexts] == [PORTO]
 
 
+def test_a_text_found_once_more_and_shown_once_is_a_context_of_this_turn() -> None:
+    clock = Clock()
+    tree = made(
+        clock,
+        retriever(clock, P, E),
+        model(clock, asked(f"{PORTO}\n{EVORA}")),
+        answers=SAYS,
+        earlier_calls=(EvidenceCall(kind="retrieval", items=(P.context(),)),),
+        turn_number=2,
+        conversation_id="c",
+    )
+    (sample,) = samples_of(tree)
+    assert [context.text for context in sample.contexts] == [PORTO, EVORA]
+
+
 def turn_of(
     clock: Clock, question: str, *docs: Document, said: str = ANSWER, **fields: Any
 ) -> Tree:

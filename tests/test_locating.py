@@ -669,6 +669,18 @@ def test_letters_that_agree_by_chance_behind_a_cut_are_no_part(
     assert locate([CUT_OFF], shown).findings[0].text == expected
 
 
+@pytest.mark.parametrize(
+    ("prompt", "outcome"),
+    [
+        ("He said\n...\nand left.", "shown"),
+        ("He said ...\nand left.", "unknown"),
+        ("He said\n... and left.", "unknown"),
+    ],
+)
+def test_dots_need_a_mark_on_both_sides(prompt: str, outcome: str) -> None:
+    assert locate(["..."], prompt).findings[0].outcome == outcome
+
+
 def test_dots_of_the_text_itself_cut_nothing() -> None:
     shown = "Porto lies on the Douro, in the north of Portugal... In"
     text = f"{shown} summer it is dry, and hot winds blow from the east."

@@ -29,6 +29,7 @@ FROM_0 = {"0": (0,), "1": (1,), "2": (2,)}
 # How a prompt is written, and what some labels must mean; None: nothing.
 LABELS: dict[str, tuple[str, dict[str, tuple[int, ...] | None]]] = {
     "in brackets": ("[{n}] {text}", {**NUMBERS, "4": None}),
+    "in lenticular brackets": ("【{file}】\n{text}", {"a.pdf": (0, 2), "b.pdf": (1,)}),
     "a word and a number": ("Source {n}:\n{text}", {**NUMBERS}),
     "in German": ("[Dokument {n}] {file}\n{text}", {**NUMBERS, "a.pdf": (0, 2)}),
     "with a title": ("[Source {n}: {file} | 2020]\n{text}", {**NUMBERS, "b.pdf": (1,)}),
