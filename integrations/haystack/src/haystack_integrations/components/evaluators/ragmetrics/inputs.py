@@ -1,6 +1,6 @@
 """What the component's sockets hold, as samples."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
@@ -61,16 +61,23 @@ def samples(
     has_lists = bool(filled.keys() & _FIELD_OF_LIST.keys())
     if has_lists and reference is not None:
         raise SettingError("with lists give ground_truth_answers, not reference")
-    rows = _rows_of_lists(filled) if has_lists else _rows_of_replies(filled)
-    return _with_references(_samples_of_rows(rows), reference), []
+    samples_of_rows = _samples_of_rows(filled, has_lists=has_lists)
+    return _with_references(samples_of_rows, reference), []
 
 
-def _samples_of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Sample]:
-    """Make a sample of each row, which holds the fields of a sample by their names.
+def _samples_of_rows(filled: Mapping[str, Any], *, has_lists: bool) -> list[Sample]:
+    """Make samples of inputs that are no answer objects of Haystack.
+
+    Args:
+        filled: The inputs that were given, by their names.
+        has_lists: Whether they are lists with an element for each answer; else they are
+            one query with its documents and replies.
 
     Raises:
-        SettingError: If a context is neither a text nor a document.
+        SettingError: If a context is neither a text nor a document, or lists differ in
+            length.
     """
+    rows = _rows_of_lists(filled) if has_lists else _rows_of_replies(filled)
     samples_of_rows = []
     for row in rows:
         fields = {**row, "contexts": _contexts(row.get("contexts"))}
