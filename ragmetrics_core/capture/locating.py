@@ -664,15 +664,11 @@ def _short_that_stand_apart(
     """
     whole = [occurrence for occurrence in occurrences if occurrence.is_whole]
     whole.sort(key=lambda occurrence: occurrence.begins_at)
-    short_occurrences: list[Occurrence] = []
-    ends_of_texts: set[int] = set()
-    starts_of_texts: set[int] = set()
-    for occurrence in whole:
-        if occurrence.sought_text.is_short:
-            short_occurrences.append(occurrence)
-        else:
-            ends_of_texts.add(occurrence.spans[-1].prompt_end)
-            starts_of_texts.add(occurrence.spans[0].prompt_start)
+    short_occurrences = [each for each in whole if each.sought_text.is_short]
+    long_occurrences = [each for each in whole if not each.sought_text.is_short]
+    # the loops below add those of short texts
+    starts_of_texts = {each.spans[0].prompt_start for each in long_occurrences}
+    ends_of_texts = {each.spans[-1].prompt_end for each in long_occurrences}
     # from left to right: where one text is apart on its left, the text that begins at
     # its end may be as well
     apart_on_the_left = []

@@ -53,7 +53,8 @@ class SoughtText:
         candidate_indexes: The indexes of the candidates with these letters.
         n_known_texts: How many known texts have these letters. They stand in the prompt
             for another reason, such as being the question.
-        n_tries_left: At how many more places it may be compared with the prompt.
+        n_tries_left: At how many more places it may be compared with the prompt. 0 if
+            it stands in too many places: then it is looked for no longer.
         occurrences: Where it was found to stand, in the order found.
         why_not_shown: Outcome and reason if it is not shown. None if there is no more
             to say than that it was not found.
