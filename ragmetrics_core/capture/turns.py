@@ -281,9 +281,10 @@ class Turns(Generic[Run]):
         The run is joined with the runs that it resumes, or else with the auxiliary runs
         that wrote its question. The joined run becomes a sample, and a turn of its
         conversation. If its answer may replace the answer of an earlier sample, that
-        sample is put in doubt.
+        sample is put in doubt. Where the run gives no sample, as a router does, its
+        question is noted.
 
-        Three kinds of runs become no sample now. In the order of the branches:
+        Three kinds of runs wait or are kept. In the order of the branches:
 
             - A graph stopped before its tools: it waits for the run that resumes it.
             - The run is kept for other runs, as a search alone is. The samples returned
@@ -301,6 +302,7 @@ class Turns(Generic[Run]):
             return self._let_wait(tree.resumption_key, runs_of_turn)
         has_failed = bool(tree.error or tree.root.error)
         resumes_none = len(runs_of_turn) == 1
+        # no other run completes a run that failed, or that resumes others
         if resumes_none and not has_failed:
             samples_of_others = self._keep_for_other_runs(tree, calls)
             if samples_of_others is not None:  # the run was kept
