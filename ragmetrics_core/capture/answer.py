@@ -154,9 +154,10 @@ class _AnswerSearch:
         return self.calls.filter_by_question(self.turn.question, likely_calls)
 
     def last_answer_shown_to(self, reader: Node) -> Node | None:
-        """Find the last earlier call whose answer stands in the prompt of a call.
+        """Find the last earlier model call whose answer stands in the prompt of ``reader``.
 
-        The reply must look like an answer; a label such as "relevant" does not.
+        The reply of the earlier call must look like an answer; a label such as
+        "relevant" does not.
 
         Args:
             reader: The call whose prompt is searched. Results of tools in the prompt
@@ -179,7 +180,9 @@ class _AnswerSearch:
             # an agent that runs inside a tool answers to the tool, not to the reader
             if tools_of(paths[call]) != tools_around_reader:
                 continue
-            # a synthesizer asks several models in one step, each with documents
+            # A synthesizer makes several calls in one step, each with some of the
+            # documents. The earlier replies of the reader's own step are drafts of the
+            # reader's answer, so they do not count.
             if step is not None and step in paths[call]:
                 continue
             is_shown = self.calls.replies[call].line in prompt
@@ -248,15 +251,15 @@ def by_the_framework(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
 
 
 def by_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
-    """A model's text that stands in the output; of several one whose call was shown documents, else the question.
+    """A model's text that stands in the output.
 
     lalashiwoya/Chatbot_Design_with_LangGraph, api/nodes/retrieve.py: the state keeps a
     list of generations.
 
-    Of several texts in the output, the call of each is ranked by three things in this
-    order: whether it was shown documents, whether its prompt holds the question, and
-    whether its reply looks most like an answer. The last call of the best rank is
-    taken, with a doubt if another one may have answered.
+    If the output holds several texts of models, their calls are ranked. A call that was
+    shown documents is preferred; then a call whose prompt holds the question; then a
+    call whose reply looks like an answer. The last call of the best rank is taken, with
+    a doubt if another call may have answered.
     """
     calls_in_output = search.calls_in_output
     if not calls_in_output:
@@ -279,14 +282,15 @@ def by_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     place = "a model call whose text occurs in the outputs"
     answer = Answer(search.calls.replies[call].answer, place)
     if has_several_texts:
-        # There is no doubt if one call alone was shown documents, it wrote the last
-        # text, and its prompt holds the question.
-        is_only_and_last = calls_with_documents == [calls_in_output[-1]]
-        calls_with_both = search.calls.filter_by_question(
+        # There is no doubt if the last call alone was shown documents, and its prompt
+        # holds the question as well.
+        only_last_has_documents = calls_with_documents == [calls_in_output[-1]]
+        calls_with_documents_and_question = search.calls.filter_by_question(
             search.turn.question, calls_with_documents
         )
-        if not is_only_and_last or not calls_with_both:
+        if not only_last_has_documents or not calls_with_documents_and_question:
             return (FoundAnswer(answer, call, (_SEVERAL_TEXTS,)),)
+    # adds the doubts that one text alone may raise, such as that it may be a verdict
     return (_with_doubts(search, answer, call),)
 
 
@@ -318,11 +322,12 @@ def by_the_last_reply(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
 
 
 def by_a_structure_that_is_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
-    """The structure that a model wrote, such as a decision, where the run returned just that.
+    """The mapping that a model wrote, if the run returned just this mapping.
 
     langchain-ai/langchain, docs/docs/how_to/output_parser_json.ipynb: a parser makes a
-    mapping of the reply, and the chain returns it. The rules before this one pass over
-    ``{"route": "search"}``: in the middle of a run it only says how the run goes on.
+    mapping of the reply, and the chain returns it. The earlier rules skip a decision
+    such as ``{"route": "search"}``, since in the middle of a run it is no answer. This
+    rule accepts a decision that is the output of the run.
     """
     output = search.tree.output
     returned = [output, *output.values()] if isinstance(output, Mapping) else [output]
@@ -421,15 +426,21 @@ def by_nobody(attribution: _Attribution) -> FoundAnswer | None:
 
 
 def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | None:
-    """The text that the last model was shown, where that model only judged it or wrote further questions about it.
+    """Take the earlier answer that the last model call only judged or asked questions about.
 
-    A run that ends in a verdict on its answer, or in further questions: no public
-    application is known that does.
+    A run may end with a verdict such as "yes", or with further questions to the user.
+    Then the answer is the reply that the last call was shown.
+
+    Returns:
+        The earlier answer. It has no doubt if its text is in the output too, or if the
+        last call clearly did not answer and the earlier call was shown documents. None
+        if the last call wrote an answer itself, or was shown no earlier answer.
     """
     search = attribution.search
     replies = search.calls.replies
     last_writer = attribution.answer.writing_call
     if last_writer is None:
+        # the last call whose reply equals the text that the framework gives
         last_writer = next(iter(attribution.calls_of_equal_text), None)
     if last_writer is None:
         return None
@@ -445,9 +456,9 @@ def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | Non
     answer = Answer(replies[judged_call].answer, place)
     if judged_call in search.calls_in_output:
         return FoundAnswer(answer, judged_call)
-    # questions without numbers may be an answer, too
-    is_clear = reply.is_verdict or reply.lists_questions
-    if is_clear and search.with_documents_shown([judged_call]):
+    # several questions without numbers may be an answer that asks the user back
+    is_no_answer = reply.is_verdict or reply.lists_questions
+    if is_no_answer and search.with_documents_shown([judged_call]):
         return FoundAnswer(answer, judged_call)
     return FoundAnswer(answer, judged_call, (_JUDGED,))
 

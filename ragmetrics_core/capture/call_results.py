@@ -83,8 +83,9 @@ class CallResults:
     ) -> list[CallResult]:
         """Return the results that the ledger lists, in the order of the ledger.
 
-        Left out is a text that a model wrote and that the ledger has already: as the
-        answer, or among the texts of earlier turns.
+        A text that a model wrote is left out if the ledger has the same text already,
+        as the answer or in an earlier turn. It is kept if a tool returned it and the
+        agent's model was called after the tool, so that this model may have read it.
 
         Args:
             answer: The answer of this turn; None if there is none.
@@ -98,9 +99,9 @@ class CallResults:
                 known_lines.update(as_one_line(context.text) for context in call.items)
         results = []
         for result in self.all_results:
-            repeats_known_text = as_one_line(result.text) in known_lines
             is_of_model = result.kind == "written"
-            if is_of_model and repeats_known_text and not self._may_be_read(result):
+            is_repetition = is_of_model and as_one_line(result.text) in known_lines
+            if is_repetition and not self._was_perhaps_read_by_agent(result):
                 continue
             results.append(result)
         for step, documents in documents_of_steps.items():
@@ -114,8 +115,8 @@ class CallResults:
     ) -> tuple[Document, ...] | None:
         """Return the retrieved documents, each once, in the order of their searches.
 
-        Of searches that ran at the same time comes first the search whose documents the
-        answer was shown first.
+        Searches that ran at the same time are sorted by which of them has the first
+        document in the prompt.
 
         Args:
             shown_keys: The keys of the documents shown, in the order of the prompt.
@@ -128,7 +129,8 @@ class CallResults:
         documents_by_call = {**self.calls.retrievals, **(documents_of_steps or {})}
         if not documents_by_call:
             return None
-        # the identity of a document is its id, whatever became of its text
+        # The identity of a document is its id: a document that a second search returns
+        # with another text is the same document, and the first text counts.
         document_by_identity: dict[DocumentKey, Document] = {}
         texts: set[str] = set()
         for call in self._sort_retrievals(documents_by_call, shown_keys):
@@ -152,9 +154,9 @@ class CallResults:
     ) -> list[Node]:
         """Sort retrieving calls by the time at which they began.
 
-        Calls that ran at the same time count as begun together. Of these comes first
-        the call whose documents were shown first, else the one that the ledger lists
-        first.
+        Calls that ran at the same time count as begun together. They are sorted by
+        which call has the first document in the prompt, then by the order of the
+        turn's calls (``CallOrder``).
 
         Args:
             documents_by_call: The documents of each call.
@@ -258,7 +260,7 @@ class CallResults:
                 keys.add(document.key)
         return frozenset(keys)
 
-    def _may_be_read(self, result: CallResult) -> bool:
+    def _was_perhaps_read_by_agent(self, result: CallResult) -> bool:
         """Whether an agent's model may have read a text that a tool returned.
 
         It may if it was called after the tool. False for a text that no tool returned.
@@ -395,15 +397,16 @@ class CallResults:
         elif tool.ended is not None:
             text = tool.text if (tool.text or "").strip() else None
             kind = self._kind_of_text(tool, text)
-            # of '{"answer": "It fell."}' the reply of the model inside the tool is kept
+            # A model inside the tool replied "It fell.", and the tool returned
+            # '{"answer": "It fell."}': then the text of the result is the reply alone.
             reply = repeated_reply(tool)
             yield CallResult(kind, tool, text=reply or text)
             _, *inner_calls = tool.walk()
             found_inside: list[Document] = []
             for inner_call in inner_calls:
                 found_inside += inner_call.documents or ()
-            # calls inside the tool list their documents themselves
-            documents = _new_documents(tool.documents, found_inside)
+            # calls inside the tool have results of their own, with their documents
+            documents = _new_documents(tool.documents, before=found_inside)
             if documents:
                 yield CallResult("retrieval", tool, documents)
 
@@ -475,10 +478,11 @@ def _answer_of_sub_run(agent: Node, above: Path) -> Iterator[CallResult]:
 def _new_documents(
     documents: Sequence[Document] | None, before: Iterable[Document] = ()
 ) -> tuple[Document, ...]:
-    """Return the documents that were not there before and that no call of the run wrote.
+    """Return the documents that were not there before and that no model call wrote.
 
-    Documents are the same if they have the same id or the same text. An id counts where
-    it names one document alone (``shared_ids``).
+    A document was there before if one of ``before`` has the same identity or the same
+    text. The identity is the id, or text and metadata where several documents share an
+    id.
 
     Args:
         documents: The documents; None counts as none.
@@ -492,7 +496,8 @@ def _new_documents(
     new_documents = []
     for document in documents or ():
         is_of_model = document.author is not None
-        has_known_id = document.identity in known_identities
-        if not is_of_model and not has_known_id and document.text not in known_texts:
+        has_known_identity = document.identity in known_identities
+        is_known = has_known_identity or document.text in known_texts
+        if not is_of_model and not is_known:
             new_documents.append(document)
     return tuple(new_documents)

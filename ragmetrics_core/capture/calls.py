@@ -696,10 +696,12 @@ class Calls:
     def _texts_of_models(self) -> ModelTexts:
         """Collect what the run's models wrote, to tell it from what was found.
 
-        Answers of models and of sub-agents are kept with the time of their end, since a
-        document can repeat only what was written before. Queries, verdicts and routes
-        are kept without a time. They are never sought alone: an engine hands on its
-        answer as "Sub question: …  Response: …", with the query beside the answer.
+        - ``replies``: answers of models and of sub-agents, each with the time at which
+          its call ended. A document can repeat only a text that was written before.
+        - ``queries``: queries, verdicts, routes and the question, without a time. They
+          only help to recognise a text that holds a query beside an answer: "Sub
+          question: …  Response: …". A query alone makes no text a model's.
+        - ``originals``: the texts that retrievers and tools found.
         """
         answers: list[tuple[float, str]] = []
         steering_texts = [node.query for node in self.nodes if node.query]

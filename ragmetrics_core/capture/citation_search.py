@@ -260,8 +260,11 @@ class CitationSearch:
         no annotator is looked for.
         """
         call = self.found_answer.writing_call
-        has_own_sources = self.reply is not None and _sources_of(self.reply) is not None
-        if call is None or has_own_sources or not self.text.strip():
+        # an empty list of sources is a statement as well: the answer rests on none
+        says_its_sources = (
+            self.reply is not None and _sources_of(self.reply) is not None
+        )
+        if call is None or says_its_sources or not self.text.strip():
             return None
         for later in self.calls.models:
             if later is call or later.began < end_of(call):
@@ -303,11 +306,11 @@ class CitationSearch:
 
     @cached_property
     def names(self) -> dict[str, tuple[int, ...]]:
-        """By each file name, title or address in the answer the contexts that carry it.
+        """The names in the answer, each with the indexes of the contexts that have it.
 
-        The names come from the metadata of the contexts. Of a path the last part counts
-        as well. A title of one word is left out, since it may be any word of a
-        sentence.
+        A name is a file name, title or address from the metadata of a context; the last
+        part of a path is a name as well. A title of one word is left out, since it may
+        be any word of a sentence.
         """
         indexes_by_name: dict[str, list[int]] = {}
         for index, context in enumerate(self.answer_evidence.contexts.items):
@@ -387,11 +390,13 @@ class CitationSearch:
     def _labels_of_contexts(self, prompts: Sequence[str]) -> Labels:
         """Read the labels of the contexts from the lines around them.
 
-        If these give no numbers, a number directly before each text counts. "1." counts
-        only if the answer cites by numbers: it may be the number of a mere list.
+        If these lines hold no numbers, a number directly before each text counts. "1."
+        counts only if the answer cites by numbers: it may be the number of a mere list.
         """
         labels = labels_in(prompts, self.context_texts)
-        if labels.ambiguous_numbers or any(_numbers_of(labels)):
+        has_numbers = any(True for _ in _numbers_of(labels))
+        # an ambiguous number stands above several texts: the lines number them, too
+        if has_numbers or labels.ambiguous_numbers:
             return labels
         cites_by_numbers = bool(marks_in(self.text) or self.sources)
         index_by_number = numbering_in(

@@ -94,7 +94,17 @@ class _UnknownMeaning(Exception):
 def cited_by(
     turn: Turn, found_answer: FoundAnswer, answer_evidence: AnswerEvidence
 ) -> CitationsFound:
-    """Find out what an answer cites.
+    """Find out what an answer cites, by the first rule that finds citations.
+
+    There are three outcomes:
+
+    - A rule found citations: these are returned.
+    - A rule found that the answer cites nothing, and no rule before it met a mark or
+      source of unknown meaning: ``citations`` is ().
+    - A rule met a mark or source of unknown meaning, and no other rule found citations:
+      ``citations`` is None, with the first reason.
+
+    Where no rule applies, ``_without_marks`` decides between the last two.
 
     Args:
         turn: The question, and the calls that were made for it.
@@ -102,7 +112,7 @@ def cited_by(
         answer_evidence: What the answer could rest on.
     """
     if found_answer.text is None:
-        return CitationsFound()
+        return CitationsFound(citations=None)
     search = CitationSearch(turn, found_answer, answer_evidence)
     why_unknown = ""
     for rule in (_by_the_provider, _by_marks, _by_a_structured_reply):
@@ -117,9 +127,9 @@ def cited_by(
             return CitationsFound(_with_marks_of_the_prompt(citations, search))
         if citations:
             return CitationsFound(citations)
-        says_it_cites_nothing = citations is not None
-        if says_it_cites_nothing and not why_unknown:
-            return CitationsFound(())
+        cites_nothing = citations is not None
+        if cites_nothing and not why_unknown:
+            return CitationsFound(citations=())
     if why_unknown:
         return CitationsFound(None, why_unknown)
     return _without_marks(search)
@@ -156,12 +166,15 @@ def _by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
     OpenAI, annotations of a message: each names an address or a file, and the part of
     the text that it is cited for.
 
+    A source means the contexts that have its address or file name. Its quote, if it has
+    one, tells which of several; without such a name, the context that holds the quote.
+
     Returns:
         The citations; None without attached sources. An empty list counts as none:
         providers send one with every answer.
 
     Raises:
-        _UnknownMeaning: If no context is the text of such a source.
+        _UnknownMeaning: If no context has a source's name or holds its quote.
     """
     call = search.found_answer.writing_call
     message = None if call is None else call.reply
@@ -277,8 +290,8 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     prompt shows "Source 1:" above each text, and the answer says "[1]".
 
     Returns:
-        The citations. Of an answer without marks, what the framework says it cites, else
-        None.
+        The citations; for an answer without marks the sources that the framework calls
+        cited. None if there are neither, and for an answer that is JSON.
 
     Raises:
         _UnknownMeaning: If the application changed the marks, if a mark may mean
@@ -287,12 +300,14 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     if parse_json(search.text) is not None:
         return None  # brackets of JSON are lists
     numbering = search.numbering
+    # the answer, with "(report.pdf)" written as "[report.pdf]", which is a mark
     text = search.text_with_file_marks
     marks = marks_in(text, numbering)
     if not marks:
         return _by_the_framework(search)
+    # where the model's own words stand in the answer
     spans = search.spans_of_the_model
-    if spans is None:
+    if spans is None:  # the application edited these words
         raise _UnknownMeaning(_CHANGED)
     citations = []
     for mark, citation in zip(marks, citations_of_marks(text, numbering), strict=True):
@@ -346,18 +361,22 @@ def _narrowed_to_page(
 
 
 def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
-    """Return what the framework says that an answer cites whose marks cannot be read.
+    """Return the sources that the framework calls cited, each for the whole answer.
 
-    Each source counts for all of the answer. Where the prompt gives numbers, these say
-    what a source's label means, and not the framework's own.
+    This is for an answer without marks that can be read. A source is looked up by its
+    label: in the labels of the prompt, else in the framework's own numbers.
+
+    Returns:
+        The citations; None if the framework calls no source cited.
 
     Raises:
-        _UnknownMeaning: If a label has no known meaning.
+        _UnknownMeaning: If a label stands in neither.
     """
     sources = search.found_answer.answer.cited_sources or ()
     cited_sources = [source for source in sources if source.is_cited]
     if not cited_sources:
         return None
+    # where both have a label, the prompt's meaning replaces the framework's
     numbering = {**search.framework_numbering, **search.labels.indexes_by_label}
     citations = []
     for source in cited_sources:

@@ -169,10 +169,14 @@ def by_the_users_place(search: ContextSearch) -> Contexts | None:
 
 
 def by_the_prompt(search: ContextSearch) -> Contexts | None:
-    """The documents whose text stands in the prompts of the answering call and of the calls whose replies it was shown.
+    """Return the documents that stand in the prompt of the answering call.
 
     langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was retrieved is
     put into the prompt.
+
+    The prompts of earlier calls count as well, if the answering call was shown their
+    replies. A document is cut to the words that were shown. Each doubt has a grade, the
+    best that the sample can then have, and a warning that says why.
     """
     call = search.found_answer.writing_call
     shown = search.shown
@@ -182,8 +186,8 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
     n_from_elsewhere = _count_passages_from_elsewhere(search, call, contexts)
     doubts = list(_doubts_of_prompt(search, shown, contexts, n_from_elsewhere))
     evidence_from: EvidenceFrom = "prompt"
-    # Where all that is shown are whole texts of tools that the user named, each text
-    # may hold several documents that nobody has divided.
+    # The user may name a tool in ``context_tools`` whose text counts as one document.
+    # If only such texts are shown, each may hold several documents, not divided.
     tool_texts = {node.text for node in search.calls.context_tool_calls}
     texts_shown = {document.text for document, _ in shown.shown_documents.values()}
     if texts_shown <= tool_texts:
@@ -287,8 +291,8 @@ def _count_passages_from_elsewhere(
         known_texts += document.texts
     for node in calls.nodes:
         if end_of(node) <= call.began:
-            known_texts.append(node.text or "")
-            known_texts.append(text_of(node))
+            known_texts.append(node.text or "")  # what a tool or agent returned
+            known_texts.append(text_of(node))  # what a model replied
     for earlier_call in search.tree.earlier_calls:
         known_texts += [item.text for item in earlier_call.items]
     context_texts = [context.text for context in contexts]
@@ -314,10 +318,13 @@ def by_a_cleared_prompt(search: ContextSearch) -> Contexts | None:
 
 
 def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
-    """No contexts, where only calls that judge or route were shown documents, and the answering call none.
+    """Return empty contexts if documents were shown only to earlier calls that judge or route.
 
     NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: no document is
     relevant, and the model is told that nothing was found.
+
+    None, so that the next rule decides, if the answering call was shown documents or
+    words of some, or if no judging call before it was shown any.
     """
     call = search.found_answer.writing_call
     shown = search.shown
@@ -330,7 +337,8 @@ def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
     for judging_call in judging_calls:
         if end_of(judging_call) > call.began:
             continue
-        # a nested engine may answer its own question in a word, which is no verdict
+        # The reply "yes" inside a nested engine may be the engine's own answer, which
+        # is no verdict. The path leads from the root of the run to the call itself.
         callers_below_root = search.calls.paths[judging_call][1:-1]
         if any(caller.kind == "agent" for caller in callers_below_root):
             continue
@@ -471,10 +479,11 @@ def contexts_of(search: ContextSearch) -> Contexts:
 
 
 def _with_doubt_of_provider(search: ContextSearch, contexts: Contexts) -> Contexts:
-    """Add a doubt where a model's provider searched for a call that the answer did not use.
+    """Add a doubt where a model's provider may have shown texts that no prompt holds.
 
-    The provider may show what it found to later calls of the same conversation, too,
-    and no prompt says so. Then contexts may be missing.
+    A provider searches while it serves one model call. It may show what it found to
+    later calls of the same conversation as well, and no prompt says so. So contexts may
+    be missing where it searched for a call that is no call of the answer.
     """
     shown = search.shown
     if shown is None or contexts.evidence_from == "named":
@@ -486,8 +495,8 @@ def _with_doubt_of_provider(search: ContextSearch, contexts: Contexts) -> Contex
     for node in search.calls.nodes:
         if not node.by_provider:
             continue
-        # a provider's search stands directly below the model's call that it served
-        *_, served_call, _ = search.calls.paths[node]
+        # a provider's search stands directly below the model call that it served
+        served_call = search.calls.paths[node][-2]
         is_of_the_answer = served_call in shown.calls
         if not is_of_the_answer and not _is_in_prompts(node, prompts):
             hidden_searches.append(node)
@@ -527,19 +536,21 @@ def _with_doubt_of_imagined_documents(calls: Calls, contexts: Contexts) -> Conte
 
 
 def _lines_written_inside(retriever: Node) -> set[str]:
-    """The documents of a retriever that a model inside it wrote, each in one line.
+    """Return those texts among a retriever's documents that a model inside it made up.
 
-    A model that began after a search inside the retriever had found something does not
-    count: it may have shortened what was found.
+    Such a document equals the reply of a model call that began before any search inside
+    the retriever had ended. A later model call may have shortened what was found.
+
+    Returns:
+        The texts, each in one line.
     """
     _, *inner_calls = retriever.walk()
     ends_of_searches = [end_of(node) for node in inner_calls if node.documents]
-    first_found = min(ends_of_searches, default=float("inf"))
-    reply_lines = {
-        as_one_line(node.reply.text)
-        for node in inner_calls
-        if node.reply is not None and node.began < first_found
-    }
+    end_of_first_search = min(ends_of_searches, default=float("inf"))
+    reply_lines = set()
+    for node in inner_calls:
+        if node.reply is not None and node.began < end_of_first_search:
+            reply_lines.add(as_one_line(node.reply.text))
     lines = {as_one_line(document.text) for document in retriever.documents or ()}
     return lines & reply_lines
 
@@ -560,7 +571,8 @@ def _contexts_of_list(
 ) -> Contexts:
     """Make contexts of a list of documents, where no prompt tells that they were shown.
 
-    The contexts are *inferred*, with a warning that says why.
+    The contexts are *inferred*. A warning says why: there is no prompt or no answer to
+    compare, or the prompt holds no words, or too few words, of the documents.
 
     Args:
         search: What the rules of the contexts look at.
@@ -575,14 +587,14 @@ def _contexts_of_list(
     if search.found_answer.writing_call is None and search.tree.gives_only_documents:
         # a pipeline that only searches: another run may answer from the documents
         evidence_from = "retrieved_only"
-    # no call that answered is known, or it gave no answer
-    warning = _NO_PROMPT.format(place)
-    if search.shown is not None and search.found_answer.text is not None:
-        keys = {document.key for document in documents}
-        if keys.isdisjoint(search.shown.keys_with_some_words):
-            warning = _UNSEEN  # the prompt holds no words of any document
-        else:
-            warning = _UNTOLD  # it holds some words, too few to tell which documents
+    keys = {document.key for document in documents}
+    if search.shown is None or search.found_answer.text is None:
+        # no call that answered is known, or it gave no answer
+        warning = _NO_PROMPT.format(place)
+    elif keys.isdisjoint(search.shown.keys_with_some_words):
+        warning = _UNSEEN  # the prompt holds no words of any document
+    else:
+        warning = _UNTOLD  # it holds some words, too few to tell which documents
     return Contexts(
         tuple(document.context() for document in documents),
         tuple(document.key for document in documents),

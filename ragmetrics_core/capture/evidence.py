@@ -90,6 +90,9 @@ def evidence(
 ) -> AnswerEvidence:
     """Find what one answer of a turn could rest on.
 
+    That is: its contexts, the documents that were retrieved, and the ledger. The ledger
+    lists what each search and tool returned, and which of it the answering model saw.
+
     Args:
         turn: The question, and the calls that were made for it.
         found_answer: The answer, and the call that wrote it.
@@ -111,9 +114,12 @@ def evidence(
         entries = (entry_of_named_contexts(contexts.items, turn.tree.root),)
         contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
 
+    # tools that returned a text; ``to_name`` are those of which the user has to say
+    # whether the text is evidence
     tools = tools_of_text(contexts, entries, turn.calls)
     if contexts.evidence_from is None and tools.with_text:
-        # a tool's text is the only evidence, and nobody divided it into contexts
+        # A tool's text is the only evidence. It may hold several results, and nobody
+        # divided it into contexts.
         contexts = replace(contexts, evidence_from="undivided")
     return AnswerEvidence(
         contexts=contexts,
@@ -136,6 +142,9 @@ def _ledger_entries(
     retrieved: Retrieved,
 ) -> tuple[tuple[LedgerEntry, ...], tuple[EvidenceCall, ...]]:
     """Make the ledger's entries of one answer.
+
+    The ledger lists what each search and tool returned, in this turn and in earlier
+    turns, and which items of it the answering model saw.
 
     Args:
         search: The turn, the answer, and what its searches and tools returned.

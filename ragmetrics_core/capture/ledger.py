@@ -50,6 +50,8 @@ def _evidence_call(
     tools = tools_of(turn.calls.paths[node])
     name: str | None = None
     if node.by_provider:
+        # OpenAI's own "web_search": the model's provider ran it, so no tool of the
+        # application stands around it
         name = node.name
     elif tools:
         name = tools[-1].name  # the innermost tool around the call

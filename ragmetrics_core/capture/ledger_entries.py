@@ -99,8 +99,8 @@ class ShownToAnswer:
         documents: list[Document] = []
         for result in results:
             documents += result.documents
-        # A context counts for one document only if no other document fits better, so
-        # that all documents are matched at once.
+        # Each context goes to the document that fits it best. So the documents of all
+        # results are matched together.
         context_keys = context_keys_of(documents, self.contexts)
         n_documents_before = 0
         for result in results:
@@ -152,8 +152,9 @@ class ShownToAnswer:
         texts_shown = context_texts | self._texts_made_into_contexts(results)
         if not texts_to_seek:
             return texts_shown
-        known = [*self.known, *context_texts]
-        located = locate(texts_to_seek, self.prompts or (), known=known)
+        # a place in the prompts that one of these texts takes counts for no sought text
+        texts_already_placed = [*self.known, *context_texts]
+        located = locate(texts_to_seek, self.prompts or (), known=texts_already_placed)
         for finding in located.findings:
             if finding.coverage >= _SHARE_SHOWN:
                 texts_shown.add(texts_to_seek[finding.candidate_index])
@@ -163,8 +164,8 @@ class ShownToAnswer:
         """Find the texts of tools from which a step made contexts.
 
         LangGraph's CRAG puts what its web search returned into documents, and the
-        prompt shows these documents. What the prompt shows counts for the documents, so
-        that the tool's text is not found there as well. It was shown nevertheless.
+        prompt shows these documents. The search of the prompts credits the words to the
+        documents, so that the tool's text would wrongly look as if it was not shown.
 
         Args:
             results: What searches and tools returned.

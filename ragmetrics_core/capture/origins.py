@@ -185,8 +185,9 @@ def match_contexts(
 
     Args:
         documents: The documents.
-        contexts: The contexts, each by the key of the document of which it was made:
-            its id and text.
+        contexts: The contexts, each by the key (id and text) of the document of which
+            it was made. It may show a document with another key as well: one with the
+            same id, or with words of the context.
 
     Returns:
         The context of each document, the contexts of no document, and the contexts that
@@ -198,7 +199,8 @@ def match_contexts(
     for document, key in zip(documents, context_keys, strict=True):
         if key is None or key == document.key:
             continue
-        # a context of another key was matched by its id or by its words
+        # The keys differ, so that the context was matched by its id or by its words.
+        # If it has none of the document's words, it was the id alone.
         context_text = contexts[key].text
         holds_document = document.text in context_text
         if not holds_document and not derives_from(context_text, [document]):

@@ -184,8 +184,8 @@ def _add_rewriting_steps_of_contexts(
     Args:
         notes: The notes so far, one for each retrieved document.
         matched_contexts: Which context shows which document.
-        rewriting_steps: For the key of each context that a step rewrote the name of the
-            step.
+        rewriting_steps: The names of the steps that rewrote contexts, each by the key of
+            the context.
     """
     new_notes: list[PassageNote] = []
     for note, key in zip(notes, matched_contexts.context_keys, strict=True):
@@ -280,7 +280,8 @@ def _kept_by_steps(
         return True, rank_kept, None
     dropper = _first_that_dropped(index, steps_that_took)
     if dropper is None:
-        # each step that took it returned it, and a later step was not given it
+        # Each step that took the document returned it, but the last step did not get
+        # it. So it was dropped between two steps, and no known step dropped it.
         return False, None, None
     if dropper.returns_unknown_texts:
         # one of these texts may be this document in other words

@@ -50,7 +50,7 @@ class ProviderCall:
             text is known.
         text: What a tool that does not search returned.
         n_without_text: How many sources it named without their whole text.
-        remedy: What the user can do so that the provider returns these texts, in words.
+        remedy: Advice for the user: how to make the provider return these texts.
         error: What it failed with.
         source_names: What its sources are called.
     """
@@ -72,7 +72,7 @@ class CallBeingRead:
 
     Attributes:
         name: The tool's name.
-        remedy: What the user can do so that the provider returns texts, in words.
+        remedy: Advice for the user: how to make the provider return whole texts.
         searches: Whether it searches.
         queries: What it was asked.
         documents: What it found, with texts.
@@ -120,9 +120,15 @@ class CallBeingRead:
                 return
 
     def add_results(self, items: Iterable[object]) -> None:
-        """Add the items of a list of results: documents, or sources without a text.
+        """Add the items of a list of results.
 
-        An item with only a snippet of its page counts as both.
+        - An item with a text becomes a document.
+        - An item with only a snippet of its page becomes a document with the snippet,
+          and is also counted as a source without its whole text.
+        - Any other item is a source without a text.
+
+        ``remedy``, the advice for the user, is replaced where the items tell a better
+        one: the last item that does so decides.
         """
         self.is_answered = True
         for item in items:
@@ -164,7 +170,11 @@ class CallBeingRead:
             self.outputs.append(text)
 
     def frozen(self) -> ProviderCall:
-        """Return the call as it was read, as a frozen value."""
+        """Return the call as it was read, as a frozen value.
+
+        Its ``documents`` are those that were read; () for a search that surely found
+        nothing; None where no text is known.
+        """
         if self.error:
             return ProviderCall(self.name, self.searches, self.query, error=self.error)
         n_without_text = len(self.addresses) + self.n_nameless
@@ -172,9 +182,10 @@ class CallBeingRead:
             # The reply tells only that the call ran. So the model was shown something.
             n_without_text = 1
         documents: tuple[Document, ...] | None = tuple(self.documents)
-        is_empty_search = self.searches and self.is_answered and not n_without_text
-        if not self.documents and not is_empty_search:
-            documents = None  # no text is known
+        # the reply holds the result of the search, and there is nothing in it
+        surely_found_nothing = self.searches and not n_without_text
+        if not documents and not surely_found_nothing:
+            documents = None
         return ProviderCall(
             self.name,
             self.searches,

@@ -101,19 +101,22 @@ def annotations_of_grounding(
 ) -> Iterator[Annotation]:
     """Yield an annotation for each chunk that Gemini names for a part of its reply.
 
-    Gemini counts the beginnings and ends of the parts in bytes. A chunk that is missing
-    or has no name is an unknown source, and is named by its index: "grounding chunk 3".
+    A chunk is one of Gemini's sources. A chunk without a name, or whose index is not in
+    the metadata, is an unknown source, which gets its index as a name: "grounding chunk
+    3". Gemini counts in bytes of the reply; the annotation counts in characters.
 
     Args:
         grounding: The grounding metadata.
         chunks: Its sources, each as the object that names it.
         reply: The text of the reply.
     """
-    letters = reply.encode(errors="replace")
+    reply_bytes = reply.encode(errors="replace")
     for support in objects_in(field_of(grounding, "grounding_supports")):
         segment = inner_object(support, "segment")
-        start = _place_in_characters(letters, field_of(segment, "start_index") or 0)
-        end = _place_in_characters(letters, field_of(segment, "end_index"))
+        # Gemini leaves out a start of 0
+        start_in_bytes = field_of(segment, "start_index") or 0
+        start = _place_in_characters(reply_bytes, start_in_bytes)
+        end = _place_in_characters(reply_bytes, field_of(segment, "end_index"))
         chunk_indexes = field_of(support, "grounding_chunk_indices")
         if not is_list(chunk_indexes):
             continue
@@ -122,7 +125,7 @@ def annotations_of_grounding(
             if is_place(chunk_index) and chunk_index < len(chunks):
                 names = names_of_source(chunks[chunk_index])
             if not names:
-                # the chunk has no name, or does not stand in the reply
+                # the chunk has no name, or the metadata has no chunk of this index
                 number = chunk_index if is_place(chunk_index) else ""
                 names = (f"grounding chunk {number}",)
             yield Annotation(start, end, names)

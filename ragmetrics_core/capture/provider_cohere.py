@@ -47,7 +47,7 @@ def documents_of_cohere(place: Fields) -> CohereDocuments | None:
     """Read the documents and citations of a reply.
 
     Args:
-        place: A mapping of the reply.
+        place: The message, its metadata, or the provider's whole response.
 
     Returns:
         What the reply tells; None for a reply of another provider.
@@ -65,7 +65,8 @@ def documents_of_cohere(place: Fields) -> CohereDocuments | None:
         return None
     document_by_id = _documents_by_id(listed, citations)
     annotations = list(_annotations_of(citations, document_by_id))
-    # such an annotation has the text of its source as quote, and its id as name
+    # An annotation has the text of the cited document as quote and its id as name; a
+    # document whose text the reply does not tell has no quote.
     ids_without_text: list[str] = []
     for annotation in annotations:
         if annotation.quote is None:

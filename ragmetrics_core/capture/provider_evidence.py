@@ -95,10 +95,11 @@ def _node(provider_call: ProviderCall, call: Node) -> Node:
 
 
 def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[ProviderCall]:
-    """Yield the calls of a reply, with quotes as the documents of sources without a text.
+    """Yield the provider's calls of a reply, with documents made of quoted passages.
 
-    The quotes of one source become one document of the search that names the source.
-    Quotes of sources that no search names become the documents of one further call.
+    A source whose text is unknown gets one document, made of the passages that the reply
+    quotes from it. The document is added to the search that names the source. Sources
+    that no search names become the documents of one further call.
 
     Args:
         call: The call of the model.
@@ -124,6 +125,7 @@ def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[Provid
         yield ProviderCall(
             _CITED,
             documents=tuple(quoted_elsewhere),
+            # of each source only the quoted passages are known, not the whole text
             n_without_text=len(quoted_elsewhere),
             remedy=UNKNOWN_DOCUMENT,
         )

@@ -208,8 +208,10 @@ class _ReplyBeingRead:
             depth: How many levels of blocks inside it are read.
         """
         kind = block.get("type")
-        if not isinstance(kind, str) or kind.startswith(_SEARCHES_FOR_TOOLS):
+        if not isinstance(kind, str):
             return
+        if kind.startswith(_SEARCHES_FOR_TOOLS):
+            return  # the model looked for tools to use, and found no documents
         read_block_of_kind = _READERS.get(kind)
         if read_block_of_kind is not None:
             read_block_of_kind(self, block)
@@ -288,7 +290,10 @@ class _ReplyBeingRead:
         self.call(block.get("item_id"), name, remedy)
 
     def read_tool(self, block: Fields) -> None:
-        """Read a tool that OpenAI ran and that is no search of its own: code, MCP."""
+        """Read a tool that OpenAI ran, other than its searches: code, or a tool of MCP.
+
+        Its remedy is the advice for the user where the reply does not hold its output.
+        """
         is_code = block.get("type") == "code_interpreter_call"
         name = _name_of_tool(block) or ("code_interpreter" if is_code else "mcp")
         remedy = remedies.OPENAI_CODE if is_code else remedies.ANY_PROVIDER
@@ -302,17 +307,19 @@ class _ReplyBeingRead:
             call.error = as_text(block["error"]) or "the tool failed"
 
     def read_tool_request(self, block: Fields) -> None:
-        """Read a model's request for a tool of its provider; the result has a block of its own.
+        """Read a model's request for a tool of its provider, into a call with its queries.
 
-        The tool becomes a call, with what it was asked. A tool that only searches for
-        other tools does not: its id is kept, so that its result is passed over.
+        The result comes in another block. A tool that only searches for other tools
+        makes no call: its id is kept, so that its result is passed over.
         """
         kind = str(block.get("type"))
         name = _name_of_tool(block) or _UNNAMED
         if name.startswith(_SEARCHES_FOR_TOOLS):
             self.ids_of_tool_searches.add(str(block.get("id")))
             return
-        call = self.call(block.get("id"), name, remedies.remedy_of_tool(name, kind))
+        # advice for the user on how to make this tool's texts known
+        remedy = remedies.remedy_of_tool(name, kind)
+        call = self.call(block.get("id"), name, remedy)
         # a tool of a remote server returns a text, whatever its name
         is_of_remote_server = (
             kind == "mcp_tool_use" or block.get("name") == "remote_mcp"
@@ -382,13 +389,18 @@ class _ReplyBeingRead:
     # Beside the blocks
 
     def read_grounding(self, grounding: Fields) -> None:
-        """Read the grounding metadata of Gemini."""
+        """Read the grounding metadata of Gemini, into a search and its annotations.
+
+        The metadata hold the queries, the sources that were found ("chunks"), and which
+        part of the reply rests on which chunk. Nothing is read without queries and
+        chunks.
+        """
         listed_chunks = field_of(grounding, "grounding_chunks")
-        # Parts of the reply name a chunk by its number, so that each keeps its place.
-        chunks = [
-            next(objects_in([chunk]), {})
-            for chunk in (listed_chunks if is_list(listed_chunks) else ())
-        ]
+        # The reply's parts name a chunk by its index. So a chunk that is no object
+        # becomes {}, and the indexes behind it stay right.
+        chunks: list[Fields] = []
+        for chunk in listed_chunks if is_list(listed_chunks) else ():
+            chunks.append(next(objects_in([chunk]), {}))
         queries = [
             *words_in(field_of(grounding, "web_search_queries")),
             *words_in(field_of(grounding, "retrieval_queries")),
@@ -408,7 +420,12 @@ class _ReplyBeingRead:
             self._add_annotation(annotation)
 
     def read_documents_of_cohere(self, place: Fields) -> None:
-        """Read the documents that a model of Cohere was given, and what it cites of them."""
+        """Read the documents that a model of Cohere was given, and what it cites of them.
+
+        The documents become one call, which is no search: the model was given them. A
+        document without a text is noted by its id. There is a doubt where the reply
+        lists only the documents that it cites: the model may have been given more.
+        """
         cohere = documents_of_cohere(place)
         if cohere is None:
             return

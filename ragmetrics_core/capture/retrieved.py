@@ -68,16 +68,17 @@ def retrieved_of(
         call_results: What the searches and tools of the turn returned.
     """
     context_by_key = contexts.by_key
+    # what steps found that searched without the framework's knowledge
     by_step = call_results.documents_of_steps(context_by_key)
-    # contexts that the user named have numbers for keys, which are no documents' keys
+    # a context that the user named has a number as its key, and not a document's key
     shown_keys = () if contexts.evidence_from == "named" else contexts.keys
     documents = call_results.documents_retrieved(shown_keys, by_step)
     documents_by_search = {**turn.calls.retrievals, **by_step}
 
     # which context shows which document
     matched_contexts = match_contexts(documents or (), context_by_key)
-    # A context of no document, or of another wording than its document, may have been
-    # rewritten by a step.
+    # A step may have rewritten a context that matches no document, or that matches one
+    # by the id alone and has another text.
     keys_perhaps_rewritten = [
         *matched_contexts.unmatched_keys,
         *matched_contexts.keys_matched_by_id_alone,

@@ -91,8 +91,8 @@ def changes_of(nodes: Sequence[Node]) -> list[DocumentChange]:
         nodes: The calls of the run.
 
     Returns:
-        One change for each such call that returned documents or passed some on, in the
-        order in which the calls ended.
+        One change for each step, agent or reranker that returned documents or passed
+        some on, in the order in which the calls ended.
     """
     changes = []
     for node in sorted(nodes, key=end_of):
@@ -103,6 +103,8 @@ def changes_of(nodes: Sequence[Node]) -> list[DocumentChange]:
         is_filter = _is_filter(node, dropped, added, nodes)
         returned = node.documents or ()
         if is_filter:
+            # ``node.documents`` of a step leaves out what it only handed on, and a
+            # filter only hands on some of the documents that it was given
             returned = node.documents_passed_on
         change = DocumentChange(
             node=node,
@@ -179,6 +181,8 @@ def _is_filter(
 
 def _dropped_and_added(step: Node) -> tuple[list[Document], list[Document]]:
     """Compare the documents that a step took and those that it returned, by their texts.
+
+    Documents that the step only handed on count as returned.
 
     Returns:
         The documents that it took and did not return, and the documents that it

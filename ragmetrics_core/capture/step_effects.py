@@ -80,6 +80,10 @@ def effects_of(
 ) -> StepEffects:
     """Find out what steps and retrievers did to the retrieved documents.
 
+    It tells three things: what each reranker and filter before the answer kept, what
+    each retriever kept of what searches inside it found, and which step may have
+    rewritten which retrieved document.
+
     Args:
         changes: What the steps of the run made of their documents.
         calls: The calls of the run.
@@ -97,14 +101,16 @@ def effects_of(
         matched = match_documents(found_inside, retriever.documents or ())
         retriever_effects.append(_retriever_effect(retriever, matched))
 
+    # For the index of a retrieved document, the name of the first step that may have
+    # rewritten it: the step dropped it and returned other documents.
     writer_by_index: dict[int, str] = {}
     steps_with_documents = set(calls.steps_with_documents)
     for change in changes:
         is_writer = change.replaces_documents and change.node in steps_with_documents
         if not is_writer:
             continue
-        # which retrieved documents the step may have rewritten
         dropped = match_documents(retrieved, change.dropped)
+        # for each retrieved document the key of the dropped document that equals it
         for index, dropped_key in enumerate(dropped.later_keys):
             if dropped_key is not None:
                 writer_by_index.setdefault(index, change.node.name)
@@ -128,10 +134,11 @@ class _StepBeforeAnswer:
 def _steps_before_answer(
     changes: Sequence[DocumentChange], calls: Calls, answering_call: Node | None
 ) -> list[_StepBeforeAnswer]:
-    """List the rerankers and filters that ended between the searches and the answer.
+    """List the rerankers and filters that ended before the answering call began.
 
     Args:
-        changes: What the steps of the run made of their documents, in their order.
+        changes: For each step of the run the documents that it was given and those that
+            it returned, in the order of the steps.
         calls: The calls of the run.
         answering_call: The call that wrote the answer; None if it is unknown. Then all
             rerankers and filters count.
@@ -148,7 +155,7 @@ def _steps_before_answer(
         if any(caller.kind == "retriever" for caller in callers):
             continue  # the retriever around it tells what it returned
         if node in calls.retrievals:
-            continue  # its documents count as found by it
+            continue  # it counts as a search itself, which found its documents
         taken = change.taken or _documents_found_before(node, calls)
         steps.append(_StepBeforeAnswer(change, taken))
     return steps

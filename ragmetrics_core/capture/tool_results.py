@@ -131,7 +131,8 @@ def _is_argument_in_frame(tool: Node, nodes: Iterable[Node]) -> bool:
     """Whether a tool's text is few fixed words that end with an argument chosen by a model.
 
     An example is "Reflection recorded: I should search for the bridge." The fixed words
-    may take up half of the text and must hold no number: else they tell something.
+    may take up half of the text. A number at their beginning is allowed, as a count;
+    with a number anywhere else they tell something.
 
     Args:
         tool: The tool.
@@ -150,6 +151,7 @@ def _is_argument_in_frame(tool: Node, nodes: Iterable[Node]) -> bool:
         # 'Results for "bridge": It fell …' repeats a query, and then tells something
         return False
     frame = text_without_arguments.replace(argument_sign, "")
+    # "3 notes recorded: …" begins with a count
     frame = frame.lstrip("0123456789 ")
     holds_number = any(map(str.isdigit, frame))
     return 2 * len(frame) <= len(text) and not holds_number

@@ -92,7 +92,8 @@ def _tools_beside_contexts(
 ) -> tuple[Node, ...]:
     """Find the calls of tools whose text may be evidence, though no context holds it.
 
-    A text that a model wrote is none: its entry is of the kind "written", not "tool".
+    A text that a model wrote is no evidence: its entry is of the kind "written", not
+    "tool".
 
     Args:
         contexts: The contexts of the answer.
@@ -104,7 +105,8 @@ def _tools_beside_contexts(
         if entry.result.kind == "tool" and entry.result.text is not None
     ]
     if contexts.evidence_from is None:
-        # without contexts every tool's text may be evidence
+        # There are no contexts. Then every tool's text may be evidence, whether or not
+        # the prompts are known to show it.
         return tuple(entry.result.call for entry in entries_with_text)
     if contexts.evidence_from == "named":
         return ()  # the user said which texts are the contexts

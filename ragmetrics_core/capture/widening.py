@@ -21,10 +21,11 @@ def with_widened_texts(
     context_keys: Sequence[DocumentKey | None],
     contexts: Mapping[DocumentKey, Context],
 ) -> tuple[Document, ...] | None:
-    """Return the retrieved documents, with the wide text where a step widened one.
+    """Return the retrieved documents, with longer texts where a step widened a document.
 
-    A context is wide if it holds a document and is longer, by a passage at least, than
-    all its documents together. Its first document is then given the context's text.
+    A step may replace a sentence by the page around it. The first document of a context
+    gets the context's text if the context holds this document and has at least
+    ``SHORTEST`` letters more than all its documents together.
 
     Args:
         retrieved: The documents, in their order; None where these are unknown.
