@@ -154,7 +154,7 @@ class _AnswerSearch:
         return self.calls.filter_by_question(self.turn.question, likely_calls)
 
     def last_answer_shown_to(self, reader: Node) -> Node | None:
-        """Find the last earlier model call whose answer stands in the prompt of ``reader``.
+        """Find the last earlier model call whose answer stands in a reader's prompt.
 
         The reply of the earlier call must look like an answer; a label such as
         "relevant" does not.
@@ -426,7 +426,7 @@ def by_nobody(attribution: _Attribution) -> FoundAnswer | None:
 
 
 def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | None:
-    """Take the earlier answer that the last model call only judged or asked questions about.
+    """Take the earlier answer, if the last model call only judged it or asked about it.
 
     A run may end with a verdict such as "yes", or with further questions to the user.
     Then the answer is the reply that the last call was shown.

@@ -318,7 +318,7 @@ def by_a_cleared_prompt(search: ContextSearch) -> Contexts | None:
 
 
 def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
-    """Return empty contexts if documents were shown only to earlier calls that judge or route.
+    """Return empty contexts if only earlier calls that judge were shown documents.
 
     NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: no document is
     relevant, and the model is told that nothing was found.

@@ -184,8 +184,8 @@ def _add_rewriting_steps_of_contexts(
     Args:
         notes: The notes so far, one for each retrieved document.
         matched_contexts: Which context shows which document.
-        rewriting_steps: The names of the steps that rewrote contexts, each by the key of
-            the context.
+        rewriting_steps: The names of the steps that rewrote contexts, each by the key
+            of the context.
     """
     new_notes: list[PassageNote] = []
     for note, key in zip(notes, matched_contexts.context_keys, strict=True):

@@ -97,8 +97,8 @@ def _node(provider_call: ProviderCall, call: Node) -> Node:
 def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[ProviderCall]:
     """Yield the provider's calls of a reply, with documents made of quoted passages.
 
-    A source whose text is unknown gets one document, made of the passages that the reply
-    quotes from it. The document is added to the search that names the source. Sources
+    A source whose text is unknown gets one document, made of the passages that the
+    reply quotes from it. The document is added to the search that names the source. Sources
     that no search names become the documents of one further call.
 
     Args:

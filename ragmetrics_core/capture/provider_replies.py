@@ -307,7 +307,7 @@ class _ReplyBeingRead:
             call.error = as_text(block["error"]) or "the tool failed"
 
     def read_tool_request(self, block: Fields) -> None:
-        """Read a model's request for a tool of its provider, into a call with its queries.
+        """Read a model's request for a tool of its provider, into a call with queries.
 
         The result comes in another block. A tool that only searches for other tools
         makes no call: its id is kept, so that its result is passed over.
@@ -420,7 +420,7 @@ class _ReplyBeingRead:
             self._add_annotation(annotation)
 
     def read_documents_of_cohere(self, place: Fields) -> None:
-        """Read the documents that a model of Cohere was given, and what it cites of them.
+        """Read the documents that a model of Cohere was given, and what it cites.
 
         The documents become one call, which is no search: the model was given them. A
         document without a text is noted by its id. There is a doubt where the reply

@@ -21,7 +21,7 @@ def with_widened_texts(
     context_keys: Sequence[DocumentKey | None],
     contexts: Mapping[DocumentKey, Context],
 ) -> tuple[Document, ...] | None:
-    """Return the retrieved documents, with longer texts where a step widened a document.
+    """Return the retrieved documents, with longer texts where a step widened them.
 
     A step may replace a sentence by the page around it. The first document of a context
     gets the context's text if the context holds this document and has at least
