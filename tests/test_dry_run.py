@@ -135,6 +135,17 @@ def test_controls_are_counted() -> None:
     assert count(ALL, metric, samples=samples).low.calls == 1 + 2 * 3 + 1 * 2
 
 
+class PolledInThread(ContextAdherence):
+    """Computes for long beside what it asks."""
+
+    in_thread = True
+
+
+def test_a_metric_that_runs_in_a_thread_of_its_own_counts_its_calls() -> None:
+    found = count(ALL, PolledInThread(cause=False))
+    assert (found.low.calls, found.high.calls) == (1, 1)
+
+
 def test_what_is_undefined_costs_nothing() -> None:
     found = count(
         ALL, ContextUtilization(), samples=[Sample(question="q"), RowError("no row")]

@@ -21,7 +21,7 @@ from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import POOL
 from ragmetrics_core.engine.scoring import prepare_metric, signature_with_judge
 from ragmetrics_core.judging.judge import Judge, check_judge
-from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.metrics.metric import FunctionMetric, Metric
 from ragmetrics_core.reporting.gates import Gate, UntilDecided
 from ragmetrics_core.statistics.stopping import samples_needed
 
@@ -261,9 +261,9 @@ class _RowsCounted:
                 self.reasons.setdefault(metric.name, gap.reason)
                 continue
             self.applied.add(metric.name)
-            # A metric that is a plain function of the sample sets ``in_thread``, because
-            # it may compute for long. It asks nothing, and a dry run does not call it.
-            if metric.in_thread:
+            # ``@metric`` on a function without ``yield``: it asks nothing, and it may
+            # compute for long, so a dry run does not call it.
+            if isinstance(metric, FunctionMetric) and metric.in_thread:
                 continue
             lower, upper = counters_by_metric[metric.name]
             lower.carry_out(metric, row)
