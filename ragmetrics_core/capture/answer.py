@@ -426,10 +426,10 @@ def by_nobody(attribution: _Attribution) -> FoundAnswer | None:
 
 
 def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | None:
-    """Take the earlier answer, if the last model call only judged it or asked about it.
+    """The earlier reply that the last call was shown, if that call only judged it or asked further questions.
 
-    A run may end with a verdict such as "yes", or with further questions to the user.
-    Then the answer is the reply that the last call was shown.
+    A run that ends in a verdict on its answer, or in further questions: no public
+    application is known that does. The verdict may be "yes".
 
     Returns:
         The earlier answer. It has no doubt if its text is in the output too, or if the

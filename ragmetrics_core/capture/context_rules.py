@@ -169,7 +169,7 @@ def by_the_users_place(search: ContextSearch) -> Contexts | None:
 
 
 def by_the_prompt(search: ContextSearch) -> Contexts | None:
-    """Return the documents that stand in the prompt of the answering call.
+    """The documents whose text stands in the prompt of the answering call.
 
     langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was retrieved is
     put into the prompt.
@@ -318,7 +318,7 @@ def by_a_cleared_prompt(search: ContextSearch) -> Contexts | None:
 
 
 def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
-    """Return empty contexts if only earlier calls that judge were shown documents.
+    """No contexts, if documents were shown only to earlier calls that judge or route.
 
     NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: no document is
     relevant, and the model is told that nothing was found.

@@ -75,8 +75,8 @@ def passages_of(
         documents_by_search: What each search brought, in the order of the calls.
         effects: What steps and retrievers did to the documents.
         matched_contexts: Which context shows which document.
-        rewriting_steps: For the key of each context that a step rewrote the name of the
-            step.
+        rewriting_steps: The names of the steps that rewrote contexts, each by the key
+            of the context.
         contexts: The contexts, each by the key of the document of which it was made.
         evidence_from: What tells the contexts; None if there are none.
         shown: What the answering call was shown; None where no prompt says so.
@@ -104,11 +104,11 @@ def passages_of(
     if evidence_from == "none_found":
         # the framework says that no document reached the model
         notes = [note.model_copy(update={"share": 0.0}) for note in notes]
-    warnings: list[str] = []
+    warnings = _warnings_of_contexts(
+        matched_contexts.unmatched_keys, rewriting_steps, len(contexts)
+    )
     if evidence_from == "prompt":
-        warnings += _warnings_of_hidden_documents(notes)
-    unmatched_keys = matched_contexts.unmatched_keys
-    warnings += _warnings_of_contexts(unmatched_keys, rewriting_steps, len(contexts))
+        warnings = [*_warnings_of_hidden_documents(notes), *warnings]
     return Passages(tuple(notes), n_dropped_by_name, tuple(warnings))
 
 
