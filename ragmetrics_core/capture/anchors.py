@@ -276,7 +276,8 @@ class OccurrenceSearch:
 
         A candidate is a text that the caller asks for. Where a candidate stands whole,
         nothing more need be looked for inside of it: the pass jumps to its end. Before
-        the jump it still looks at 16 places, because other texts may begin there.
+        the jump it still looks at 16 places or more, because other texts may begin
+        there.
         """
         prompt = self.prompt.letters
         # an anchor of 16 bytes cannot begin here or later
@@ -286,10 +287,12 @@ class OccurrenceSearch:
         skip_from = 0
         skip_to = 0
         while True:
+            # ``end_of_places`` if no further anchor stands there, also after a jump beyond
             place = self._next_anchor(place, end_of_places)
             if place == end_of_places:
                 return
             anchor = prompt[place : place + ANCHOR_LENGTH]
+            # texts whose beginning the anchor is; 0 if no candidate stands here whole
             end_of_candidate = self._note_texts_beginning(place, anchor)
             is_outside_of_candidates = place >= skip_to
             if is_outside_of_candidates:
@@ -298,6 +301,7 @@ class OccurrenceSearch:
             # Stop short of the end: a text that begins in the candidate's last bytes
             # may go on behind it. Without a candidate ``skip_to`` stays as it is.
             skip_to = max(skip_to, end_of_candidate - self.shortest_size)
+            # texts of which the anchor is any piece: a part of them may stand here
             self._compare_texts_with(anchor, place)
             place += self._stride
             if skip_from <= place < skip_to:

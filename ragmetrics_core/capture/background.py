@@ -409,6 +409,7 @@ class BackgroundEvaluator(Generic[Run]):
         with self._state_changed:
             results = self._uncounted_results
             self._uncounted_results = deque()
+            # 0 if the first run of the queue may start now; None if none waits
             if self._seconds_until_start == 0:
                 _, make_samples = self._queue.popleft()
                 self._n_in_flight += 1

@@ -192,12 +192,14 @@ class CallResults:
                 made.
 
         Returns:
-            For each such step the documents that it found: the contexts that no other
-            call returned, and further documents that were not made of known ones.
+            For each such step the documents that it found: the documents of contexts
+            that no other call returned, and its further documents, unless they are
+            pieces or unions of documents that another call returned.
         """
         known_documents: list[Document] = []
         for result in self.all_results:
             known_documents += result.documents
+        # keys of the contexts that no known call returned
         missing_keys = set(keys_of_unmatched_contexts(known_documents, contexts))
         documents_by_step: dict[Node, tuple[Document, ...]] = {}
         if not missing_keys:

@@ -434,13 +434,14 @@ class Calls:
     def _form_of_reply(self, call: Node) -> int:
         """Tell the form of a call's reply, by how much it looks like an answer.
 
-        A JSON object is told by its keys, also where it holds a query that was searched
-        for later.
-
         Returns:
-            - ``NO_ANSWER`` for an empty reply, a call of a tool that ran, or a query;
+            - ``NO_ANSWER`` for an empty reply, a call of a tool that ran, or a query
+              that was searched for later;
             - ``LABEL`` for a word or two, or JSON that is no object;
-            - ``STRUCTURED`` for a JSON object with a field for the answer;
+            - for a JSON object the form that its keys tell, even if the application
+              searched for the object later: ``STRUCTURED`` if a key names an answer of
+              more than a word or two, ``NO_ANSWER`` for a verdict or a route, else
+              ``LABEL``;
             - ``FREE_TEXT`` for any other text.
         """
         reply = call.reply

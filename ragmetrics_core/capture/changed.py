@@ -42,8 +42,9 @@ class ChangedTexts:
     def may_hold(self, raw: str) -> bool:
         """Whether most words of a text stand near each other in the free passages.
 
-        Words are compared by their stems, their first letters. A text of few words is
-        not looked for.
+        The free passages are those of the prompt where no text was located. Words are
+        compared by their stems, their first letters. A text of few words is not looked
+        for.
         """
         if not self._word_numbers_by_stem:
             return False
@@ -56,6 +57,7 @@ class ChangedTexts:
             word_numbers = self._word_numbers_by_stem.get(stem, [])
             for word_number in word_numbers[:_MOST_PLACES]:
                 places.append((word_number, stem))
+        # in words: one and a half times as many as the text has
         width = _WIDTH_IN_TEXTS * len(stems_of_text)
         n_near = _most_within(sorted(places), width=width)
         return n_near >= _SHARE_OF_STEMS * len(different_stems)

@@ -243,15 +243,16 @@ def _ranks_quoted_by_assistant(
     quote, and not a document that was put into the prompt.
 
     Args:
-        search: What the rules of the contexts look at.
+        search: The search for the contexts; its turn says which texts, such as the
+            history, are known to stand in prompts.
         shown: What the answering call was shown.
-        contexts: The contexts that it was shown.
+        contexts: The contexts that the answering call was shown.
 
     Returns:
         Ranks among the contexts, from 1.
     """
-    # the history and other texts that are known to stand in prompts raise no doubt:
-    # they were set apart before the documents were located
+    # Answers of the known history are skipped: the history was left out of the prompt
+    # before the documents were located, so that no context was found in it.
     known_lines = {as_one_line(text) for text in search.turn.texts_besides_documents}
     letters_of_answers: list[bytes] = []
     for call in shown.calls:
@@ -669,13 +670,14 @@ def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
 def _is_cleared(calls: Calls, call: Node) -> bool:
     """Whether all tool results that earlier prompts showed are missing from a call's prompt.
 
-    The prompt must still hold messages of tools, such as "[cleared]": a prompt without
-    any such message may be of a step that never showed them.
+    False for a prompt without any message of a tool: it may be of a step that never
+    showed results of tools. A prompt whose results were cleared still holds messages
+    such as "[cleared]".
     """
     # An agent inside a tool has prompts of its own, which do not count here.
     calls_in_no_tool = []
     for node, path in calls.paths.items():
-        callers = path[:-1]
+        callers = path[:-1]  # a path ends with the call itself
         if not any(caller.kind == "tool" for caller in callers):
             calls_in_no_tool.append(node)
     if call not in calls_in_no_tool:

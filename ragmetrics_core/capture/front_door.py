@@ -286,12 +286,15 @@ class FrontDoor(Generic[Run]):
             metrics,
             self.as_judge(judge),
             settings,
-            # of runs that wait for a further run; called when somebody waits for results
+            # makes the samples of runs that are held back because a further run may
+            # belong to their turn; called when somebody waits for results
             make_waiting_samples=turns.finish,
             problems=turns.problems,
             # called when it stops: the listener below is there by then
             on_stop=lambda: self.listeners.remove(listener),
         )
+        # ``everywhere``: runs of the whole process; ``data``: whether the user's settings look
+        # up values in what a run was given and returned
         listener = Listener(
             turns.problems, watcher.record, everywhere=True, data=overrides.needs_data
         )

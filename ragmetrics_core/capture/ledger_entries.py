@@ -92,6 +92,9 @@ class ShownToAnswer:
     ) -> Iterator[LedgerEntry]:
         """Yield the ledger's entry for each result of this turn, in the words that were shown.
 
+        A document that a context shows is replaced by the context: the prompt may show
+        only a part of the document, or the document in other words.
+
         Args:
             results: What the calls of this turn returned.
             texts_shown: The texts of tools and earlier turns that the answer was shown.
@@ -100,7 +103,8 @@ class ShownToAnswer:
         for result in results:
             documents += result.documents
         # Each context goes to the document that fits it best. So the documents of all
-        # results are matched together.
+        # results are matched together. This is a key for each document: the key of the
+        # context that shows it, None if no context does.
         context_keys = context_keys_of(documents, self.contexts)
         n_documents_before = 0
         for result in results:
@@ -194,7 +198,7 @@ class ShownToAnswer:
     def _entry_of_documents(
         self, result: CallResult, context_keys: Sequence[DocumentKey | None]
     ) -> LedgerEntry:
-        """Make the entry of a result with documents, in the words that were shown of them.
+        """Make the entry of a result with documents, each as the prompt showed it.
 
         Args:
             result: The result.
@@ -209,7 +213,9 @@ class ShownToAnswer:
             if context_key is not None:
                 indexes_shown.append(index)
         if self.prompts is None and not indexes_shown:
-            # no call is known that answered, so that nobody knows what it was shown
+            # The call that answered is not known, so that only the contexts tell what
+            # was shown. They show none of the documents: whether a prompt showed them
+            # is unknown (None), unlike () for "none was shown".
             return LedgerEntry(result, tuple(items), shown=None)
         return LedgerEntry(result, tuple(items), tuple(indexes_shown))
 

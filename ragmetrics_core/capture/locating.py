@@ -127,29 +127,31 @@ class _Competition:
     def result(self) -> LocateResult:
         """Decide what the prompt shows of each candidate.
 
-        1. Texts of 32 bytes and more compete for the bytes of the prompt. Shorter texts
-           compete with them where they stand apart from other words.
-        2. The other places of short texts are decided one text after the other, the
-           longest first: their words may be a part of any sentence.
+        1. Texts of 32 bytes and more compete for the bytes of the prompt. Short texts,
+           of fewer bytes, compete with them where they stand apart from other words.
+        2. The other places of short texts, where letters touch them, are decided one
+           text after the other, the longest first: the words of a short text may be a
+           part of any sentence.
         3. Parts that fit several candidates alike are divided among them.
         """
-        # texts of 16 or 18 bytes and more; still shorter ones have no anchor
+        # Texts of 16 or 18 bytes and more. Still shorter texts have no anchor: they are
+        # looked for in step 2.
         occurrences = list(self.search.occurrences_found_by_anchors())
         standing_apart = _short_that_stand_apart(occurrences, self.prompt)
         competing: list[Occurrence] = []
-        among_letters: dict[SoughtText, list[Occurrence]] = defaultdict(list)
+        not_apart: dict[SoughtText, list[Occurrence]] = defaultdict(list)
         for occurrence in occurrences:
             sought_text = occurrence.sought_text
             if not sought_text.is_short or occurrence in standing_apart:
                 competing.append(occurrence)
             else:
-                among_letters[sought_text].append(occurrence)
+                not_apart[sought_text].append(occurrence)
         self._accept_the_best(competing)
         longest_first = sorted(self.sought_texts, key=lambda sought: -sought.size)
         for sought_text in longest_first:
             is_blank = not sought_text.text.raw.strip()
             if sought_text.is_short and not is_blank:
-                self._decide_short_text(sought_text, among_letters[sought_text])
+                self._decide_short_text(sought_text, not_apart[sought_text])
         occurrence_of = self._occurrences_of_candidates()
         self._share_parts(occurrence_of)
         findings = self._findings(occurrence_of)
@@ -284,25 +286,30 @@ class _Competition:
         return message_index not in earlier_messages
 
     def _decide_short_text(
-        self, sought_text: SoughtText, among_letters: Iterable[Occurrence]
+        self, sought_text: SoughtText, not_apart: Iterable[Occurrence]
     ) -> None:
         """Decide at which of its places a text of fewer than 32 bytes counts as shown.
 
         Each place at which its letters stand is one of these:
         - Another text has taken its bytes: the place does not count.
-        - The text stands by itself: the place counts. No letter may touch the text; one
-          of fewer than 16 bytes needs a mark on both sides, such as a quote.
+        - The text stands by itself: the place counts. No letter may touch the text. A
+          very short text, of fewer than 16 bytes, needs a mark on both sides, such as
+          a quote.
         - The text is very short, and stands inside a word: the place does not count.
-        - The text stands in a sentence: the place counts if a known text of these
-          words, such as the question, has no place yet. Otherwise nobody can tell
-          whether a candidate stands there: the candidate is *unknown*.
+        - The text stands in a sentence. The same words may be both a known text, such
+          as the question, and a candidate: the place counts if the known text has no
+          place yet. Otherwise nobody can tell whether a candidate stands there, and
+          the text is *unknown*.
 
         A text that stands in too many places is *unknown* as well: then the search has
         set its ``n_tries_left`` to 0.
 
+        ``why_not_shown`` is the reason for a candidate that gets no place at all. A
+        place that counts goes before it.
+
         Args:
-            sought_text: The text.
-            among_letters: Where the search by anchors found it, touching other letters.
+            sought_text: The text. Places that count are added to its ``occurrences``.
+            not_apart: Where the search by anchors found it, touching other letters.
                 A text too short for an anchor is looked for here.
         """
         is_very_short = sought_text.size < _VERY_SHORT
@@ -310,7 +317,7 @@ class _Competition:
         border_needed = Border.MARK if is_very_short else Border.GAP
         is_covered = False
         in_sentences: list[Occurrence] = []
-        for occurrence, left, right in self._with_borders(sought_text, among_letters):
+        for occurrence, left, right in self._with_borders(sought_text, not_apart):
             touches_letter = Border.LETTER in (left, right)
             has_mark = Border.MARK in (left, right)
             if self._is_covered(occurrence):
@@ -318,7 +325,9 @@ class _Competition:
             elif left >= border_needed and right >= border_needed:
                 self._accept_short(occurrence)
             elif is_very_short and touches_letter and not has_mark:
-                continue  # inside a word, as "art" in "party"
+                # inside a word, as "art" in "party"; with a mark on one side, as in
+                # "art"s, it may be the whole text, so that nobody can tell
+                continue
             else:
                 in_sentences.append(occurrence)
         for occurrence in in_sentences:
@@ -335,19 +344,18 @@ class _Competition:
             sought_text.why_not_shown = "not shown", reason
 
     def _with_borders(
-        self, sought_text: SoughtText, among_letters: Iterable[Occurrence]
+        self, sought_text: SoughtText, not_apart: Iterable[Occurrence]
     ) -> Iterable[tuple[Occurrence, Border, Border]]:
         """Return where a short text stands, with what stands on its left and right.
 
         Args:
             sought_text: The text.
-            among_letters: Where the pass over the prompt found it, touching letters.
+            not_apart: Where the pass over the prompt found it, touching letters.
         """
         was_found_by_pass = sought_text.size >= self.search.shortest_size
         if was_found_by_pass:
             return [
-                (occurrence, Border.LETTER, Border.LETTER)
-                for occurrence in among_letters
+                (occurrence, Border.LETTER, Border.LETTER) for occurrence in not_apart
             ]
         return occurrences_of_short_text(sought_text, self.prompt)
 

@@ -188,7 +188,8 @@ def add_run(runs: list[list[EqualSpan]], run: list[EqualSpan]) -> None:
         if _length_and_density(last_run) >= _length_and_density(run):
             run = clip_spans(run, prompt_start=last_run[-1].prompt_end)
             break
-        # cut the last run instead, and look at the one before it
+        # Cut the last run instead. If nothing is left of it, the loop goes on with the
+        # run before it.
         runs.pop()
         shortened_run = clip_spans(last_run, prompt_end=run[0].prompt_start)
         if shortened_run:

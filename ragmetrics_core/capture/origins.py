@@ -109,6 +109,9 @@ def _keys_of_most_text(
     texts = list(text_by_key.values())
     document_texts = [document.text for document in documents]
     found_keys: list[DocumentKey | None] = [None] * len(documents)
+    # A finding has two indexes: of the candidate, in the first list, and of the message
+    # that holds it, in the second list. Coverage is the share of the candidate that
+    # stands there.
     # a text may hold most of a document: several documents were merged
     for finding in locate(document_texts, texts).findings:
         document_index = finding.candidate_index

@@ -320,7 +320,8 @@ class _ReplyBeingRead:
         # advice for the user on how to make this tool's texts known
         remedy = remedies.remedy_of_tool(name, kind)
         call = self.call(block.get("id"), name, remedy)
-        # a tool of a remote server returns a text, whatever its name
+        # A tool of a remote server returns a text, which is no result of a search, even
+        # if the tool is named "search".
         is_of_remote_server = (
             kind == "mcp_tool_use" or block.get("name") == "remote_mcp"
         )
@@ -328,6 +329,7 @@ class _ReplyBeingRead:
         arguments = block.get("input", block.get("args"))
         if isinstance(arguments, Mapping):
             call.add_queries(arguments)
+            # no argument is a query: all arguments together say what the tool was asked
             if not call.searches and not call.queries:
                 call.queries.append(as_json(arguments))
 
@@ -433,6 +435,7 @@ class _ReplyBeingRead:
             self._add_annotation(annotation)
         if not cohere.documents and not cohere.ids_without_text:
             return  # it cites only the outputs of tools of the application
+        # the call of this key; made here, unless another place of the reply made it
         call = self.call("documents of Cohere", "documents")
         if call.is_answered:  # the same documents were read in another place
             return
@@ -440,7 +443,7 @@ class _ReplyBeingRead:
         call.is_answered = True
         call.documents += cohere.documents
         for source_id in cohere.ids_without_text:
-            call.add_address((source_id,))
+            call.add_address((source_id,))  # a document without a text: only its id
         if not cohere.lists_all_documents:
             self.doubts.append(remedies.COHERE_CITED)
 

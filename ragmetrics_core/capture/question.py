@@ -406,13 +406,14 @@ def by_a_models_query(search: _QuestionSearch) -> FoundQuestion | None:
 
 
 def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
-    """The first query that no model wrote, if possible one that the answering prompt shows, best in its own line.
+    """The first query that no model wrote: if possible a line of the answering prompt, else shown there, else any.
 
     chziakas/Icarus, rag_openai.py: the application calls a retriever and a model without
     a chain.
 
-    A doubt is added where the user's words may be others: the run had inputs that hold
-    no question, no query is shown, or several queries are shown among other words.
+    The user may have asked in other words than the query. A doubt is added where that
+    is likely: the run had inputs that hold no question, the prompt shows no query, or
+    it shows several queries, all of them among other words.
     """
     queries = [query for query in search.queries if not search.calls.is_written(query)]
     if not queries:

@@ -145,6 +145,9 @@ def _borders_in(
 
     The number of a list's line, as in "3. text", sets the text off like a quote does.
 
+    There are two ways to count: ``start`` and ``end`` count only the letters of the
+    message, all other offsets its characters. ``gap_at`` leads from one to the other.
+
     Args:
         message: The message that shows the text.
         start: Where the text begins, counted in the letters of the message.
@@ -153,8 +156,8 @@ def _borders_in(
             and ends, counted in the characters of the message as written. Its ``start``
             and ``end`` are equal. None for a text with letters.
     """
-    # A gap is the characters between two letters. The offsets of both gaps count
-    # characters: left gap, text, right gap.
+    # A gap is the characters between two letters: left gap, text, right gap. Its
+    # offsets count characters.
     left_gap_start, text_start = message.gap_at(start)
     text_end, right_gap_end = message.gap_at(end)
     if literal_offsets:

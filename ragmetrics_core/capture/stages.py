@@ -196,6 +196,7 @@ def _findings(
         yield "exact", words
     for words in (*tree.doubts, *turn.found_question.doubts):
         yield "inferred", words
+    # the conversation was recognised by the text of an earlier turn, not by an id
     if tree.conversation_place in BY_WORDS:
         yield "inferred", _TOLD_BY_WORDS.format(tree.conversation_place)
     for words in answer_evidence.warnings:

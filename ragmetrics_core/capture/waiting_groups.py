@@ -193,10 +193,11 @@ class WaitingGroups:
 
         The cases are tried in this order:
 
-            1. The retrieval is a call of a reranker by hand: it was given documents that
+            1. The application called a reranker itself, and gave it documents that
                groups found. These groups and the group of the writer become one. Its
-               sibling searches are noted: searches nearby that found the same documents,
-               and that no model read.
+               sibling searches are noted: further searches of the same question, whose
+               results no model read. They are recognised by finding the same documents
+               at about the same time.
             2. The run that wrote the query is in a group.
             3. The run that wrote the query was shown the first query of a group, and
                the query is a new one: a further search for that group's question.
@@ -257,10 +258,12 @@ class WaitingGroups:
             1. Groups that the run does not continue are left out. An application with a
                memory shows the answer of an earlier question as an earlier turn of the
                conversation. If nobody speaks after that answer ("assistant's last
-               words"), it may as well be a draft to be revised: its group gets a doubt.
+               words"), the answer may be a draft that the run revises. The group is
+               left out all the same, and gets a doubt.
             2. The groups that the run was shown become one, and the run joins it.
-            3. Sibling searches are noted: searches nearby that found the documents that
-               the run was shown, and that no model read.
+            3. Sibling searches are noted: further searches of the same question, whose
+               results no model read. They are recognised by finding documents that the
+               run was shown, at about the same time.
             4. The group gets a doubt if the prompts show an answer of it right behind
                its question ("after its question"), and none of its documents. The run
                may revise that answer, or be a turn of its own.

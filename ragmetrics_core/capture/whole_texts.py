@@ -52,7 +52,11 @@ class WholeTexts:
     """
 
     def __init__(self, prompt: bytes, texts: Sequence[bytes], *, stride: int) -> None:
-        """Group the texts into families, and look up each family by its anchors."""
+        """Group the texts into families, and list each family under its anchors.
+
+        A family is the texts that begin with the same 16 bytes. An anchor is a piece of
+        16 bytes at or near the beginning of these texts.
+        """
         self._prompt = prompt
         self._stride = stride
         # how many bytes may still be compared: a hostile prompt ends the search
@@ -62,7 +66,8 @@ class WholeTexts:
         for family in _families_of(texts):
             for text_index in family.wanted_indexes:
                 self._family_by_text_index[text_index] = family
-            # with a stride of 3, one of the offsets 0, 1 and 2 is met in the prompt
+            # The prompt is looked at every ``stride`` bytes. With a stride of 3, that
+            # meets the anchor at offset 0, 1 or 2, wherever the text begins.
             for offset_in_text, anchor in family.first_anchors(n_anchors=stride):
                 families = self.families_by_anchor.setdefault(anchor, [])
                 families.append((offset_in_text, family))

@@ -267,7 +267,7 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
     """Yield each trace with its spans, in the order in which they ended.
 
     Args:
-        lines: Where the spans stand; ``unreadable`` then says which lines hold none.
+        lines: Where the spans stand. Its ``unreadable`` is filled on the way.
 
     Returns:
         The id of a trace, its spans, and whether spans of another trace link to it.

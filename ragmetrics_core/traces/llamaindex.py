@@ -588,7 +588,7 @@ class _Trace:
         engine named are likely the same nodes in the same order. So each text is
         compared with the source of the same index:
 
-        - It fits if it holds the source's own text. A source whose text is not known
+        - The text fits if it holds the source's own text. A source whose text is not known
           fits any text that is not another node's.
         - If it does not fit, any node of the trace with the text is taken, else a new
           node without an id.

@@ -144,9 +144,9 @@ def _n_characters(messages: Sequence[Message]) -> int:
 def _fill_retriever(node: Node, reading: Reading) -> None:
     """Write into a retriever's node what it was asked, was given and found.
 
-    Its documents are those in its output, else those that its span lists. Without any
-    they are () if the span lists none or has an output, which says that nothing was
-    found; else they are None, since nothing is known.
+    Its documents are those in its output, else those of the span's list. They are (),
+    nothing was found, if the list is empty, or if there is no list but an output. They
+    are None, nothing is known, if there is neither.
     """
     node.query = reading.query or question_in(reading.input)
     node.input_documents = reading.input_documents or tuple(

@@ -414,9 +414,9 @@ def parse_objects(value: Any, *, any_object: bool = False, depth: int = _DEPTH) 
 
     Args:
         value: The plain value.
-        any_object: Whether any text that has the form of an object is one; else only
-            messages, scored nodes, and the value of the key "ev", under which steps of
-            workflows are given their event.
+        any_object: If true, each text that has the form of an object is parsed. If
+            false, only messages and scored nodes are, and anything under the key "ev",
+            by which steps of workflows are given their event.
         depth: Levels of the value that are parsed.
     """
     if isinstance(value, str):

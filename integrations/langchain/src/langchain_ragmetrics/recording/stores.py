@@ -84,8 +84,9 @@ class StoreSearches:
     def _wrapper_of(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a search method of a class of stores so that we are told what it returns.
 
-        A search that a retriever or another search makes is not told: what is around it
-        says what was found. The wrapper is async if the method is.
+        A search that a retriever or another search makes inside itself is not reported:
+        the retriever or the outer search is reported instead. The wrapper is async if
+        the method is.
         """
 
         @functools.wraps(method)

@@ -126,6 +126,7 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     named_answers: list[Answer] = []
     if isinstance(where.answer_from, str):
         named_answers = replies_of(calls, where.answer_from)
+    # in a run that failed, only what the user names counts as an answer
     run_answers = named_answers or ([] if run.error else answers(calls))
     if where.build is not None:
         # ``build``, the user's function, makes all samples of the run from one tree
@@ -134,8 +135,9 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     if not answer_trees:
         answer_trees = [_tree(calls, None, where)]
     if named_answers:
-        # The core looks up ``answer_from`` in ``lookup_inputs``, where it would find all
-        # named answers again. So the name is removed there: each tree keeps its answer.
+        # ``lookup_inputs`` is what the run was given. The core looks up ``answer_from``
+        # there, and would find all named answers again. So the name is removed there:
+        # each tree keeps its answer.
         for tree in answer_trees:
             tree.lookup_inputs = tuple(
                 _without(place, where.answer_from) for place in tree.lookup_inputs
@@ -162,9 +164,11 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     The documents behind the answer come from one of three places:
 
     - Usually the answer, or the call that wrote it, names them.
-    - Without an answer they are the documents that reached the last model.
-    - They are the documents of the run's output if the run ended with a search, or if
-      nothing tells what the answer was made of.
+    - Without an answer they are the documents that reached the last model through the
+      pipeline: they flowed to it ("flow documents").
+    - The documents of the run's output replace them in two cases: the run ended with a
+      search and no answer, or an answer has no source: no call wrote it, and it
+      carries no documents.
 
     Args:
         calls: The calls of the run.
@@ -188,7 +192,7 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
         if is_search or _has_no_source(answer, answering_call):
             tree.flow_place, tree.flow_documents = document_lists[-1]
             if answer is not None:
-                # None, unlike (), makes the core take the documents of the tree
+                # None makes the core take the flow documents; () would mean none
                 answer = replace(answer, documents=None)
     tree.answers = () if answer is None else (answer,)
     return tree

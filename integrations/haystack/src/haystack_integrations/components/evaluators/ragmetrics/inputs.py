@@ -218,9 +218,10 @@ def _warnings_of_missing_documents(
 ) -> list[str]:
     """Warn if documents look as if some had been left out of an answer.
 
-    An ``AnswerBuilder`` may keep only the documents that the answer cites. That shows
-    if all that are there are marked as referenced, or if their numbers, which count
-    from 1, have gaps. That the last ones are missing cannot be seen.
+    An ``AnswerBuilder`` may keep only the documents that the answer cites. There are
+    two signs of this: all documents of an answer are marked as referenced, or their
+    numbers, which count from 1, have gaps. If only the last documents were left out,
+    the numbers have no gap.
 
     Returns:
         The warning; empty if nothing looks left out.

@@ -230,6 +230,7 @@ def observe(response: Streamed, on_end: OnEnd, while_fetching: WhileFetching) ->
             continue
         # A generator that is dropped before its first piece runs none of its code. This
         # calls on_end for it, and also, without effect, after a stream that was read.
+        # When the process exits, on_end is not called.
         weakref.finalize(wrapper, on_end, "", GeneratorExit()).atexit = False
         setattr(response, name, wrapper)
 

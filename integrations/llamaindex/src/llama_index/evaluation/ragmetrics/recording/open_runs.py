@@ -181,7 +181,8 @@ def call_of_same_model(outer: SpanRecord, prompt: tuple[Message, ...]) -> Node |
         return node
     if not outer.calls_of_runs:
         return None
-    # A span may stand in several runs, which have the same calls here: one is enough.
+    # Pairs of a run and the call around the new span in that run. A span may stand in
+    # several runs. Their calls have the same children, so that one pair is enough.
     _, parent = outer.calls_of_runs[0]
     if not parent.children:
         return None

@@ -531,10 +531,10 @@ class Recorder:
     def on_store_search(self, result: VectorStoreQueryResult) -> None:
         """Record what a vector store found, if the application searched without a retriever.
 
-        A retriever reports by itself what it finds. Searches by what only prepares or
-        remembers, such as the building of an index, are left out as well. If the
-        application searches outside of all runs, only the fact is kept, by which the
-        next call of a model gets a doubt.
+        A retriever reports by itself what it finds. A search that the framework makes
+        to prepare, check or remember, such as to build an index or to read a memory, is
+        left out as well. If the application searches outside of all runs, only the fact
+        is kept: by it the next call of a model gets a doubt.
 
         Args:
             result: The store's result. It may name ids alone, whose texts are unknown.
@@ -543,6 +543,8 @@ class Recorder:
         is_of_retriever = (
             record.kind == "retrieve" or "retrieve" in record.kinds_of_path
         )
+        # the class that prepares, checks or remembers, if one of its methods is among
+        # the callers; None if the application searches
         is_preparation = called_by() is not None
         if record is IGNORED or is_of_retriever or is_preparation:
             return
@@ -676,9 +678,9 @@ class Recorder:
     ) -> None:
         """Note that the engine of a chat has written a streamed answer to its end.
 
-        Nothing is done for a span that wrote no answer. The chat itself may not have
-        returned yet, so the answer is noted in each run of the span. A run that waits
-        for the answer may end now.
+        Nothing is done for a span that wrote no answer. The chat may return this
+        response only later. Until then each run of the span keeps the answer by the
+        identity of the response. A run that waits for the answer may end now.
 
         Args:
             id_: The id of the span that wrote.

@@ -192,7 +192,8 @@ def _copy_history(
     - If the application hands in a ``chat_history`` with messages, these are the turns,
       and the conversation has no name.
     - If it hands an empty ``chat_history`` to a chat engine, a new conversation begins
-      in the engine's memory: there are no turns, and the memory gets a new name.
+      in the engine's memory: there are no turns, and the memory gets a new name. A
+      ``CondenseQuestionChatEngine`` ignores an empty one, and reads its memory.
     - Else the turns are those that a memory keeps, and the conversation has the
       memory's name.
 

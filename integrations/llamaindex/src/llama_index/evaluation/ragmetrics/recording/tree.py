@@ -573,7 +573,9 @@ def _documents_of_generator(run: Run) -> tuple[Document, ...] | None:
     Returns:
         - The documents.
         - Empty if the last synthesizer was handed none, or shows its model none.
-        - None if the run does not tell.
+          Earlier synthesizers only supply texts.
+        - None if the result names no source, or only blank ones and answers of nested
+          engines.
     """
     synthesizers = _synthesizers(run)
     if synthesizers:
