@@ -264,7 +264,7 @@ def _start_of_closing_line(file: BufferedReader) -> bytes:
 
 
 def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
-    """Yield each trace with its spans, in the order in which they ended.
+    """Yield each trace with its spans; traces that ended first come first.
 
     Args:
         lines: Where the spans stand. Its ``unreadable`` is filled on the way.

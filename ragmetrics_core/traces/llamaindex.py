@@ -247,7 +247,8 @@ class _Trace:
             call: The call.
             around: The calls around it, the outermost first. Calls whose kind is None,
                 such as steps of workflows, are not among them.
-            sources: The nodes that an engine around it returned as its sources.
+            sources: The nodes that an engine around it returned as its sources. Sources
+                that the call itself returned replace them.
         """
         reading = call.reading
         if reading is not None and call in self._inputs:
@@ -618,7 +619,7 @@ class _Trace:
         return tuple(nodes) or sources
 
     def _first_chunks_given(self, synthesizer: Call) -> tuple[str, ...]:
-        """The texts given to the first call of a synthesizer that was given any."""
+        """Return the texts of a synthesizer, or of the first call inside that has any."""
         for call in synthesizer.walk():
             chunks = self._chunks_given(call)
             if chunks:
