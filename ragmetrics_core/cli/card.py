@@ -458,13 +458,12 @@ def _samples_with_probabilities(
 ) -> list[LabelledSample]:
     """Have a judge score samples; return the samples that got a score.
 
-    A band, the range of scores in which the judge is unsure, is then chosen by them.
-
-    The first sample is judged alone. It shows whether the judge gives probabilities;
-    without them, the other samples would be paid for in vain.
+    The caller then chooses a band by these scores: the range in which the judge is
+    unsure. That needs probabilities. So the first sample is judged alone: if the judge
+    gives no probability for it, the other samples are not paid for in vain.
 
     Raises:
-        SettingError: If a verdict comes without a probability, or nothing is scored.
+        SettingError: If the judge gives no probability, or nothing is scored.
     """
     [metric] = _metrics_asking(samples, options)
     scored_samples: list[LabelledSample] = []
@@ -473,8 +472,8 @@ def _samples_with_probabilities(
             if not sample.verdicts:
                 continue
             scored_samples.append(sample)
-            # A judge that gives a probability also states a verdict (yes or no). Where
-            # no probability was given, ``row.verdict`` is None.
+            # A verdict (yes or no) is recorded only together with a probability. So None
+            # shows that the score does not come from a probability.
             lacks_probability = any(row.verdict is None for row in sample.verdicts)
             if lacks_probability and not options.dry_run:
                 raise _error_without_probabilities(metric.name)

@@ -408,12 +408,12 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
             completed while batches have not answered. None if no file was asked for.
     """
     run = measured.run
-    # A run that stops once its gates are decided takes the rows in a random order, so
-    # it needs their number. (The decider ends it; other runs have none.)
+    # A run that stops once its gates are decided has a decider. It takes the rows in a
+    # random order, so their number is needed.
     must_count = run.decider is not None
     rows = plan.source.count_samples(always=must_count)
-    # Where the files hold results of a run that ended early, this says why it ended:
-    # the rows here are then only a part of its samples. Else it is "".
+    # If an input file holds the results of an earlier run that ended early, its rows are
+    # only a part of that run's samples, and this says why that run ended. Else it is "".
     run.why_part = plan.source.why_part
     results = stream(run, rows, progress=plan.options.progress, columns={})
     try:

@@ -183,12 +183,14 @@ def _refuse_if_used(
 def _refuse_to_overwrite(options: argparse.Namespace) -> None:
     """Refuse an output (``--out``) that would replace what a person wrote or reviewed.
 
-    A command says by ``replaces`` which existing file it may replace: a file that begins
-    with this mark, as the command's own outputs do. None: no existing file at all. A
-    command without ``replaces`` is not checked.
+    The option ``replaces`` of a command is a mark that stands in the first bytes of the
+    command's own outputs. A file that holds the mark there may be replaced, unless people
+    have reviewed it. With None no file may be replaced. A command without the option is
+    not checked. An empty file may always be replaced.
 
     Raises:
-        InputError: If another file stands there, or the name is that of a table.
+        InputError: If a file stands there that may not be replaced, or the name is that
+            of a table.
     """
     path: Path | None = getattr(options, "out", None)
     if path is None:

@@ -158,19 +158,20 @@ def numbering_of_column(
     """Read from a table's column which context each label means.
 
     The column gives each label an id of a context, or the index of a context, counted
-    from 0:
+    from 0. Which of the two it gives is decided by the values:
 
-    - All values are numbers, and none of them is the id of a context: they are indices.
-    - Otherwise the values are ids. A label whose id no context has is left out: a mark
-      with this label points to nothing.
+    - All are numbers, and none is the id of a context: they are indices.
+    - All are numbers, and only some are ids of contexts: unknown, because the others may
+      be indices.
+    - In all other cases they are ids. If every context has an id, a label whose id no
+      context has is left out: a mark with this label points to nothing.
 
-    The numbering is unknown if
+    The numbering is also unknown if
 
     - a label has two values, as ``{"1": "a", "[1]": "b"}``,
-    - an id belongs to several contexts, or may belong to a context without an id,
-    - all values are numbers, and only some of them are ids of contexts: the others may be
-      indices,
-    - an index is too high, or the indices may count from 1 instead of 0.
+    - an index is too high, or the indices may count from 1 instead of 0,
+    - several contexts have the id that a label names,
+    - no context has the id that a label names, and a context without an id may be meant.
 
     Args:
         context_by_label: For each label the id or the index of a context.

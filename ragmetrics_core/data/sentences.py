@@ -102,7 +102,7 @@ def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
     Returns:
         Sentences without surrounding white space; [] for a blank text.
     """
-    text = join_lines(text, ends)
+    text = join_lines(text, ends)  # keeps the length, so the indices in `ends` hold
     sentences: list[str] = []
     start = 0
     for end_sign in _WHOLE_BREAK.finditer(text):
@@ -124,17 +124,18 @@ def _stands_in_sentence(end_sign: re.Match[str], text: str, start: int) -> bool:
         start: Where the current sentence begins.
     """
     if end_sign[0] in ("...]", "…]"):
-        # "It fell [...] in May.": the bracket holds only dots for words left out, and the
-        # sentence goes on. "It fell [and rose...]": the bracket may end the sentence.
+        # "It fell [...] in May.": the bracket holds nothing but the dots, which stand
+        # for words left out, and the sentence goes on. So "[" stands right before them.
+        # "It fell [and rose...]": the bracket holds words, and ends the sentence.
         return text.endswith("[", start, end_sign.start())
     if end_sign[0] != ".":
         return False  # "!" and "?" always end a sentence
     end = end_sign.end()
     if _LETTER_AFTER_A_NOUN.search(text, max(start, end - _LONGEST_NAME), end):
-        return False  # "It has vitamin C." ends; "C. Darwin", a title below, does not
+        return False  # "It has vitamin C." ends here
     abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
     if _TITLE.search(text, abbreviation_start, end):
-        return True  # "Dr. Smith", "C. Darwin": no title and no initial ends a sentence
+        return True  # "Dr. Smith"; also an initial, as in "C. Darwin"
     if not _SHORTENED.search(text, abbreviation_start, end):
         return False  # an ordinary word
     # "Fig. 3" and "etc. and" go on; "lions, tigers etc. They" does not

@@ -474,6 +474,7 @@ def _poll(parts: AnswerParts, verdicts: Sequence[GuardVerdict]) -> Asked[Poll]:
     return Asked(
         (poll,),
         weights=_weight_of_weakest(probabilities),
+        # into how many windows too long documents were divided; () if undivided
         windows=(n_windows,) if n_windows > 1 else (),
     )
 

@@ -318,8 +318,9 @@ class OwnJudge(Judge):
     async def _carry_out(self, call: Callable[[], object]) -> Any:
         """Call a method of the judge on an event loop where it holds up nobody.
 
-        A judge that calls models awaits their replies, so it runs on the loop where all
-        calls are made. A user's judge without models may compute for long, e.g. with
+        Three kinds of judges run on the main loop, where all calls are made: judges of
+        ours, judges that name their models, and judges with a session of their own. None
+        of them holds up the loop for long. Any other judge may, e.g. if it computes with
         torch. So it runs on a second loop, which such judges share.
 
         Args:
@@ -328,19 +329,20 @@ class OwnJudge(Judge):
         Raises:
             JudgeError: What the judge raised; ``JudgeCrashed`` if that is no
                 ``JudgeError``.
-            SettingError: What a judge of ours says of a question.
+            SettingError: If a judge of ours raises it, e.g. for a question that it
+                cannot answer.
         """
-        # a judge with a session of its own calls models through that session
+        # Such a judge overrides ``session``, and calls models through it.
         has_session = type(self._judge).session is not Judge.session
-        holds_up_nobody = is_ours(self._judge) or bool(self.models) or has_session
+        runs_on_main_loop = is_ours(self._judge) or bool(self.models) or has_session
         try:
-            if holds_up_nobody:
+            if runs_on_main_loop:
                 return await self._await(call)
             return await asyncio.wrap_future(submit_users_code(self._await(call)))
         except JudgeError:
             raise
         except RagMetricsError as error:
-            if is_ours(self._judge):  # its sentence says who is at fault
+            if is_ours(self._judge):  # the error already names the cause
                 raise
             raise self._crash(error) from error
         except asyncio.CancelledError as error:

@@ -87,12 +87,13 @@ class Rounds:
         finally:
             if plan in self._waiting_plans:
                 self._waiting_plans.remove(plan)
-            # A plan that stopped waiting has cancelled its future. If all plans of the
-            # round have, nobody needs the answers.
-            somebody_waits = any(
+            # ``round`` and ``task`` of a plan are set when its round is sent. A plan that
+            # stopped waiting has cancelled its future. If all plans of the round have,
+            # nobody needs the answers.
+            has_plan_not_cancelled = any(
                 not plan_of_round.answers.cancelled() for plan_of_round in plan.round
             )
-            if plan.task is not None and not somebody_waits:
+            if plan.task is not None and not has_plan_not_cancelled:
                 plan.task.cancel()
 
     def _forget_plan(self, plan: asyncio.Task[Any]) -> None:

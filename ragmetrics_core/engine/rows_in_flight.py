@@ -110,8 +110,9 @@ class RowsInFlight:
         - None: the next row is not finished, but some other row is.
 
         Args:
-            one_by_one: Whether the run must take the result of the next row before one
-                more row may start, because that result may end the run.
+            one_by_one: Whether the result of the next row may end the run. If so, there
+                are never more rows started and not taken than may be judged at a time.
+                If not, there may be up to ``AHEAD`` of them behind a slow next row.
             is_over: Says whether no further row shall start at all.
         """
         n_given = 0
@@ -125,7 +126,7 @@ class RowsInFlight:
             has_room = may_go_ahead and n_judged < self._most_judged
             if next_row.done():
                 # Finished rows have perhaps piled up behind a slow one. The caller takes
-                # two of their results for each row that starts.
+                # two of their results for each row that starts, so that the pile shrinks.
                 if has_room and n_given >= _RESULTS_BEFORE_A_ROW:
                     return
                 n_given += 1

@@ -48,6 +48,7 @@ class ModelJudge(Judge):
         self._check_number("attempts", least=1)
         self._check_number("replicate", least=0)
         if self.timeout is not None:
+            # any finite number above 0
             check_number(
                 f"{type(self).__name__}(timeout=)",
                 self.timeout,
@@ -57,13 +58,15 @@ class ModelJudge(Judge):
             )
         self.name = self.model.name
         self.models = (self.model,)
+        # Has this judge's settings; the session of a run is derived from it.
         self._session = Session(
             self.model,
             attempts=self.attempts,
             timeout=self.timeout,
             replicate=self.replicate,
         )
-        # the session of a run; None in a judge that belongs to no run
+        # The session of the run that this judge answers for, with the run's store and
+        # budget. None in the judge that the user made: a run works with a copy of it.
         self._run_session: Session | None = None
 
     def _check_number(self, name: str, *, least: int) -> None:

@@ -42,7 +42,7 @@ _SIGNS_AROUND = " \t\r\n\"'`,:;{}[]"
 # The full-width digits, as models write them in Chinese or Japanese, and the plain
 # ones.
 _PLAIN_DIGITS = {0xFF10: "0", 0xFF11: "1"}
-# Matches where a label ends. The token may run on into the next field.
+# Matches where a label ends. Signs may follow in its token, but no word or number.
 _END_OF_LABEL = re.compile(r"[\s\"'`,:;}\]]*+(?![\w.+-])")
 _KEY = re.compile(r"\s*([\w-]+)")
 # By so much endpoints round probabilities up.
@@ -220,16 +220,18 @@ def _label_of_text(
 
     Quotes, spaces and full-width digits do not matter. These texts stand for a label:
 
-    - the label, also if the text runs on into the next field (``1, "reason``),
-    - a word for the label 0 or 1, such as ``true``,
-    - the beginning of a label, if no other label begins so.
+    - The label itself, also with signs behind it: ``1, "`` stands for 1.
+    - A word for the label 0 or 1: ``true`` stands for 1.
+    - The beginning of a label, if no other label begins so: ``sup`` stands for
+      "supported".
 
     Args:
         text: The text of the token that the model wrote, or of an alternative to this
             token.
-        before_label: What stands before the label in the token that the model wrote: of
-            the token ``": 1`` it is ``": ``. If it has a letter, as in ``is 1``, only an
-            alternative with the same beginning, such as ``is 0``, stands for a label.
+        before_label: What stands before the label in the token that the model wrote. In
+            the token ``": 1`` this is ``": ``. If it has a letter, ``text`` must begin
+            with it: beside the token ``is 1``, the alternative ``is 0`` stands for 0,
+            and the alternative ``0`` for no label.
         labels: The labels.
     """
     # The signs before a label may differ: ``"1`` and `` 1`` are the same label.
@@ -240,6 +242,7 @@ def _label_of_text(
     plain_text = rest.translate(_PLAIN_DIGITS).lstrip(_SIGNS_AROUND).casefold()
     for label in labels:
         name = str(label).casefold()
+        # The label must end there: "12" does not stand for the label 1.
         if plain_text.startswith(name) and _END_OF_LABEL.match(plain_text, len(name)):
             return label
     word = plain_text.rstrip(_SIGNS_AROUND)

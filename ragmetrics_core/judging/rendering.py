@@ -53,10 +53,11 @@ _INVISIBLE = re.compile(
 def tag_digits(texts: Sequence[str]) -> str:
     """Return eight hexadecimal digits that none of these texts contains.
 
-    The tags around the texts end in them, so that no text can close its tag. They come
-    from a digest of the first text; if a text holds them, from a digest with a number
-    added (a salt). Digits count however they are written: in the other case,
-    full-width, with invisible signs between them, or as character references.
+    The tags around the texts end in these digits, so that no text can close its tag.
+    The digits come from a digest of the first text. If a text holds them, they come from
+    a digest with a number added (a salt). A text holds digits however it writes them: in
+    upper or lower case, full-width, with invisible signs between them, or as character
+    references.
     """
     first_text = texts[0] if texts else ""
     digest = hashlib.sha256(first_text.encode())
@@ -65,7 +66,8 @@ def tag_digits(texts: Sequence[str]) -> str:
     readings = list(chain.from_iterable(map(_forms_as_read, texts)))
     if not any(digits in reading for reading in readings):
         return digits
-    # A hostile text may hold the digits of many salts: each is looked up in a set.
+    # A hostile text may hold the digits of many salts. So every run of eight digits in
+    # the texts is collected once, overlapping runs too; then each salt is a quick look-up.
     digits_in_texts: set[str] = set()
     for reading in readings:
         matches = _DIGITS_IN_TEXT.finditer(reading)

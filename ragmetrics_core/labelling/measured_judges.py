@@ -703,7 +703,8 @@ def _outcomes(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Obser
     """
     rows_again = judge_samples(ask, metric, rows, again=True)
     for row, row_again in zip(rows, rows_again, strict=True):
-        # "scored", "undefined" or "failed"; the code of one that declined is "abstained"
+        # The status is "scored", "undefined" or "failed". A judge that declined gives
+        # "undefined" with the code "abstained", which counts as "abstained" only.
         outcome = getattr(row.result, "status", "")
         if getattr(row.result, "code", "") == "abstained":
             outcome = "abstained"

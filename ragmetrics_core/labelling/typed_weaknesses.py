@@ -547,6 +547,7 @@ def _judge_padded_texts(
     for row in rows:
         first_row_by_source.setdefault(row.source, row)
     first_rows = list(first_row_by_source.values())
+    # asks about the padded text, once for each sample
     padded_metric = _probing(metric, _probes_about_padded_text, most_probes=1)
     samples = [row.sample for row in first_rows]
     results = ask_again(padded_metric, samples, _NO_REPETITION)
@@ -554,7 +555,8 @@ def _judge_padded_texts(
     for row, result in zip(first_rows, results, strict=True):
         evidence = getattr(result, "evidence", None)
         if isinstance(evidence, ProbeEvidence) and evidence.chances:
-            # the probabilities in the answer to the one request; None: it was refused
+            # ``chances`` has one entry for each probe: the probabilities that the judge
+            # answered with, or None if it gave no answer. Here it has a single entry.
             is_answered = evidence.chances[0] is not None
             answered.append((row.source, float(is_answered)))
     return answered

@@ -281,9 +281,9 @@ def adherence(
         3. the mean over its sentences: of each, the share of its terms that the nearest
            context sentence holds;
         4. the least ``Match.overlap_at_name`` of its sentences. For a sentence with a
-           name this is the share of its other words that the contexts hold together
-           with the name. It is low if the contexts hold the name in one sentence and
-           the other words in another;
+           name it is high if one context sentence holds the name and the other terms of
+           the sentence. It is low if one context sentence holds the name, and another
+           one the other terms. It is 1.0 for a sentence without a name;
         5. the share of its names that stand in the contexts.
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))

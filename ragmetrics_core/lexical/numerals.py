@@ -42,7 +42,7 @@ def normalise_number(token: str) -> str:
     """Write a number so that equal numbers are equal texts.
 
     It has ASCII digits, a point before the fraction, no separators of groups, and no
-    zeros that change nothing.
+    zeros that change nothing. As an exception, a number of zeros only keeps them all.
 
     Args:
         token: Digits with points and commas between them.
@@ -58,8 +58,8 @@ def normalise_number(token: str) -> str:
     if has_fraction:
         number = number.rstrip("0").rstrip(".")
     is_zero = number.strip("0") == ""  # "00" stays as it is
-    begins_with_fraction = number[1:2] == "."  # the zero of "0.5" stays
-    if is_zero or begins_with_fraction:
+    has_one_digit_before_point = number[1:2] == "."  # the zero of "0.5" stays
+    if is_zero or has_one_digit_before_point:
         return number
     return number.lstrip("0")
 

@@ -400,7 +400,9 @@ class CitationQuality(Metric):
         read = self._citations_of(sample)
         if read.why_unknown:
             return self.undefined(read.why_unknown)
-        # None here: no citations were found, and the contexts have no numbers to cite.
+        # The citations are an empty tuple if the answer could cite and does not. They are
+        # None if it has no marks and the contexts no numbers: nothing says whether it
+        # was to cite. With ``required`` this counts as an answer that does not cite.
         if read.citations is None and not self.required:
             return self.undefined(
                 f"{sample.citations_unknown}; where answers have to cite, set"

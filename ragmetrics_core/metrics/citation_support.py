@@ -426,9 +426,11 @@ class SupportOfStatement:
         if isinstance(reply, NotAnswered):
             return reply
         weights = reply.weights
-        if not weights:  # no probabilities: the share of polls that say yes
-            label_probability = self._weigh(of_each=True)
-            weights = weights_by_share(reply.replies, label_probability)
+        # A weight is the probability that a text supports the statement. A judge without
+        # probabilities was asked several times: the share of its replies that say yes.
+        if not weights:
+            wanted_probability = self._weigh(of_each=True)
+            weights = weights_by_share(reply.replies, wanted_probability)
         return frozenset(
             text
             for text, weight in zip(passages, weights, strict=True)

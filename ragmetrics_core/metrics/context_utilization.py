@@ -405,7 +405,8 @@ class ContextUtilization(Metric):
             label_field = None
         weigh = None
         if self.relevance == "probability":
-            # asks for the probability of "useful" in each verdict of the reply
+            # Asks for the probability of "useful" in each verdict of the reply. In a list
+            # a verdict is named by its field "label" (``cell_key``).
             weigh = LabelProbability(
                 "useful", cell_key=label_field, fallback_polls=self.polls
             )
@@ -416,13 +417,14 @@ class ContextUtilization(Metric):
                 "answer": Part("Answer", answer or ""),
                 part_name: chunk_part,
             },
-            instructions=self.instructions()[0],
+            instructions=self.instructions()[0],  # this metric has only one prompt
             # one verdict or a list of verdicts, each a grade or useful (yes or no)
             Reply=_REPLIES[self._form],
             weigh=weigh,
             # if the chunks are too long for the judge, they are judged in pieces
             split=Split(part_name, verdict_field),
-            # the form for judges that only answer with probabilities
+            # How to ask a judge that answers typed questions with nothing but
+            # probabilities. None with a template of the user's.
             decided=self._decided,
             example=_examples,
         )

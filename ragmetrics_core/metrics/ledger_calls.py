@@ -88,7 +88,8 @@ def groups_of_texts(sample: Sample) -> Groups:
     context_by_rank = _context_by_rank(sample.contexts, without=only_written)
     contexts = list(context_by_rank.values())
     evidence, earlier = _evidence_by_turn(ledger, ledger_texts, contexts)
-    # Texts that are no contexts are ranked behind the last context.
+    # The evidence begins with the contexts, which have ranks already. Its further texts,
+    # and then the earlier texts, are ranked behind the last context.
     n_beside_contexts = len(evidence) - len(contexts) + len(earlier)
     ranks_behind_contexts = _numbers_behind(len(sample.contexts), n_beside_contexts)
     return Groups(

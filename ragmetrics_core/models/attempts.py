@@ -369,8 +369,9 @@ class Attempts:
                 f"{self.model.name} sent no reply within {self.timeout:g} s"
             ) from None
         except errors.ContextWindowExceeded as error:
-            # ``where`` is the model's name, in an error that says the lengths of request
-            # and window ("" in others); ``tokens`` is the length of the request.
+            # Only an error that says lengths has the model's name as ``where`` (else it
+            # is ""). ``tokens`` is the length of the request, None if unknown. The error
+            # is raised unchanged unless nothing but this length is missing.
             says_lengths = bool(error.where)
             if not says_lengths or error.tokens is not None:
                 raise

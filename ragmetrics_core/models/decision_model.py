@@ -141,6 +141,9 @@ class ServedDecisionModel(DecisionModel):
         has_key = api_key is not None or api_key_env is not None
         endpoint = provider_endpoint(self.provider, api_base, has_key=has_key)
         address = self._with_version(endpoint.address or self.provider.address)
+        # Without an address of the user's, "systemone/typesafe/jev-1.13.0" means a model of
+        # the provider Typesafe, which knows it as "jev-1.13.0". At the user's own address
+        # the name is sent as it is.
         self.model = self._name_at_endpoint(
             model_name, is_address_given=api_base is not None
         )

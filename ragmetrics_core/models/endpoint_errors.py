@@ -476,7 +476,8 @@ def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
         if isinstance(symbol, str) and _is_documented(symbol):
             symbols.append(symbol)
     symbols += _PARAMETERS.findall(text)
-    # "n" alone would be found in any text, so it needs quotes or the word before it
+    # "n" alone would be found in any text. It counts only in quotes, or behind the word
+    # "param" or "parameter".
     if _ABOUT_N.search(text):
         symbols.append("param n")
     return tuple(dict.fromkeys(symbols))

@@ -212,7 +212,8 @@ class Fitting:
             return ChatReply((), failures=(rejection,) * request.n)
 
         lacking_before = lacking(self._model, self.found_missing)
-        # The features that the request leaves out; the calls below may add to them.
+        # The features that the request leaves out. Both methods below add to this set
+        # what they find missing.
         left_out = set(lacking_before)
         progress = _Progress(request, send, list(range(request.n)))
         await self._ask(progress, left_out)
@@ -222,8 +223,10 @@ class Fitting:
                 await self._ask_with_less(progress, left_out)
         if progress.is_rejected:
             self._remember_rejection(key, progress.failures[0])
-            # To leave out more features did not help: they are not reported as missing.
+            # The request was rejected even with less. So the features left out beyond
+            # those known before are not reported as missing.
             left_out &= lacking_before
+        # An endpoint that does not know log-probabilities may ignore the wish for them.
         elif "logprobs" not in left_out and _lacks_logprobs(request, progress.choices):
             self.found_missing.add("logprobs")
             left_out.add("logprobs")
@@ -318,7 +321,8 @@ class Fitting:
         Args:
             progress: The request, and its replies so far.
             left_out: The features that the request must not use. If the endpoint sends
-                fewer replies than asked for, it counts as lacking ``n``, which is added.
+                fewer replies than asked for, it lacks ``n``: then ``n`` is added to this
+                set.
             is_trial: Whether to test by one call whether the endpoint takes the
                 request. Where each reply has a call of its own, the first call is then
                 sent alone, and the others only if it does not fail.
@@ -339,7 +343,8 @@ class Fitting:
             await progress.call(request_for_one, progress.missing_indices[0])
             # Without a failure the reply is there, and its index no longer missing.
             if progress.failures:
-                # The failure of this call stands for each of the missing replies.
+                # Here it holds the failure of this one call. The failure stands for each
+                # of the missing replies, so it is repeated.
                 progress.failures *= len(progress.missing_indices)
                 return
         calls = [

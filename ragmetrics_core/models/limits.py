@@ -221,7 +221,7 @@ class Budget:
         seconds = None if remaining is None else remaining + grace
         try:
             async with asyncio.timeout(seconds) as timeout:
-                # An interruption lets each of these timeouts end.
+                # An interruption makes each timeout noted here end after its grace.
                 self._grace_by_timeout[timeout] = grace
                 try:
                     yield
@@ -231,7 +231,10 @@ class Budget:
             if not timeout.expired():  # the block itself raised the TimeoutError
                 raise
             if self.interrupted and self.reached is not None:
+                # ``reached`` says what ended the run: the interruption, or a limit
+                # that was reached before it.
                 raise self.reached.with_traceback(None) from None
+            # Otherwise the deadline has passed; ``expire`` notes that it ends the run.
             raise self.expire().with_traceback(None) from None
 
     def interrupt(self) -> None:
@@ -556,8 +559,11 @@ class RateLimiter:
     ) -> None:
         """Begin with empty buckets, or share those of the file that the budget names.
 
+        A bucket is a meter of requests or of tokens. Each call fills it, and time empties
+        it; a call waits while the bucket is full.
+
         Args:
-            budget: The run's budget, whose limits per minute count.
+            budget: The run's budget, which holds the limits per minute.
             model: What names the model and its endpoint.
             clock: Gives the time in seconds; None for the budget's. Processes that
                 share a file need one clock, so with a file it is the time of day.
@@ -572,7 +578,7 @@ class RateLimiter:
         self._clock = clock
         # The buckets of this process; used where there is no file that can be written.
         self._levels: _Levels = {}
-        # Held by the call that asks whether it may leave; the other calls wait for it.
+        # Held by the call that checks whether it may be sent now; others wait for it.
         self._turn = asyncio.Lock()
         # Estimated tokens of the next reply.
         self._reply_tokens = _FIRST_REPLY_TOKENS

@@ -279,6 +279,7 @@ class Session:
         n_characters = sum(len(message.content) for message in request.messages)
         # A reply has the same key whether or not the schema was sent with its request.
         make_keys = partial(self._keys, request, schema, polls, first_poll)
+        # The keys are digests: those of a long request are made in a thread.
         keys = await compute_beside_loop(make_keys, size=n_characters)
 
         request_with_schema = request
@@ -297,6 +298,7 @@ class Session:
             usage += await self._repair_all(
                 request_with_schema, keys, outcomes, results, read_all
             )
+        # Good results pass unchanged; errors say what to do.
         explained = [explain_error(result, self.model, request) for result in results]
         return Answers(tuple(explained), usage)
 
@@ -341,9 +343,12 @@ class Session:
     ) -> tuple[T | errors.JudgeError, Usage]:
         """Ask again for a reply that cannot be used, twice at most.
 
-        A usable reply takes the place of the unusable reply in the store. If the new
-        replies are unusable too, the store is told that its reply cannot be used. If a
-        call fails, the store stays as it is.
+        - A usable reply ends this. It takes the place of the unusable reply in the store.
+        - A reply that was read and cannot be used is asked for again. After the second
+          one the store is told that its reply cannot be used.
+        - A refusal to answer, or a call that brings nothing to read, ends this early: the
+          store is told the same.
+        - A call that fails ends this early. The store stays as it is.
 
         Args:
             request: The request that brought the reply.
@@ -368,7 +373,7 @@ class Session:
             outcome, cost = await self._ask_once_more(request, key, problem, n_repairs)
             usage += cost
             if isinstance(outcome, errors.UnusableReply):
-                # The call brought nothing to read, e.g. a reply without choices.
+                # The call itself brought nothing to read, e.g. a reply without choices.
                 problem = outcome
                 break
             if isinstance(outcome, errors.JudgeError):

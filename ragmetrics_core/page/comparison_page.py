@@ -64,6 +64,7 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     those that won.
     """
     metrics = comparison.metrics_in_order
+    # those that changed most, from the largest loss to the largest gain
     changed_samples = _changed_samples(comparison, metrics)
     lost = [sample for sample in changed_samples if sample.has_lost]
     won = [sample for sample in changed_samples if not sample.has_lost]
@@ -74,10 +75,13 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
         "wordings": WORDINGS,
         "drawn_changes": drawn_changes,
         "axis_limit": _axis_limit(comparison, drawn_changes),
+        # of all samples; `lost` has only some of them
         "n_lost": _count_lost(comparison, metrics),
+        # beside those that lost most, the rows that the page links to
         "lost": _lost_samples_to_show(lost, comparison),
         "won": won[:_MOST_SAMPLES],
     }
+    # () for no scripts
     write_html(path, "comparison.html.j2", (), data)
 
 

@@ -164,9 +164,15 @@ def _holds(condition: Mapping[str, Finding], findings: Mapping[str, Finding]) ->
 def _findings_of_result(result: MetricResult) -> dict[str, Finding]:
     """Return what one metric's result says on the subjects that rules ask for.
 
-    The subjects depend on the kind of evidence, see the branches. A finding is True,
-    False, or None if it is uncertain. A finding that rests on a score is uncertain if
-    the range in which the score may lie holds one half.
+    A finding is True, False, or None if it is uncertain. A finding that rests on a score
+    is uncertain if the range in which the score may lie holds one half. The subjects
+    depend on the kind of evidence:
+
+    - abstained: the answer declines.
+    - adherent: the contexts support the answer.
+    - over_declined: the answer declines although the contexts suffice.
+    - matching: the answer matches the reference.
+    - Those of facts and of chunks are told by the two functions called for them.
     """
     if isinstance(result, Undefined):
         # without a score, only an answer that declines says something

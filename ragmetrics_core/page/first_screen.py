@@ -253,7 +253,8 @@ class ScreenTally:
         # A run that stopped once its gates were decided stopped because of the scores of
         # its rows. Intervals assume a random choice of rows, so none are shown then.
         has_intervals = not run.decisions
-        # codes of the groups whose unscored rows come before rows with a low score
+        # Codes of the groups whose rows without a score are listed before rows with a low
+        # score: something went wrong there, which is worse than a low score.
         unscored_first = self._groups_with_unscored_rows_first(losses)
         highest_mean_by_metric = {
             numbers.metric: self._counts_by_metric[numbers.metric].highest_mean
@@ -264,7 +265,8 @@ class ScreenTally:
             origin=_origin(run),
             verdicts=self._verdicts(decisions),
             outcome=_outcome(decisions),
-            together=all_in_words(decisions, exit_code),
+            together=all_in_words(decisions, exit_code),  # all gates in one line
+            # the largest fault, and how sure its share is
             loss=self._verdict_on_losses(losses, summary),
             how_sure=self._how_sure(losses, summary, run),
             warnings=self._warnings(
@@ -277,12 +279,15 @@ class ScreenTally:
             sentences=_sentences(self._counts_by_metric, summary),
             highest=highest_mean_by_metric,
             journey=journey,
+            # what each stage of the journey lost, in words
             lost_on_the_way=journey_in_words(
                 journey,
                 has_intervals=has_intervals,
                 are_drawn=self._n_rows < summary.rows,
             ),
             unscored_first=unscored_first,
+            # whether the application answered or declined, where contexts were enough
+            # and where they were not
             answering=self._all_answering(has_intervals=has_intervals),
         )
 

@@ -105,17 +105,19 @@ def _test_change(
         metric: Name of the metric.
         part: The pairs of rows, all or those of a slice.
         cluster: Which samples belong together.
-        margin: A difference that matters; how many pairs would find it is computed.
+        margin: The least difference that matters. If it is above 0, the change also says
+            how many pairs would show such a difference.
 
     Returns:
-        The change without its verdict, which depends on how much else is tested. If no
-        pair has two scores, the change holds the outcomes, and p-values of how many
-        rows declined or failed.
+        The change without its verdict, which the caller gives: it depends on how many
+        changes are tested together. If no pair has two scores, the change holds only the
+        counts of outcomes, and the p-values of their changes.
     """
     results = _results(part.pairs, metric)
     cluster_numbers = _cluster_numbers(part.pairs, cluster)
     differences = _differences(results, cluster_numbers)
     change = _change_of_outcomes(metric, part, results)
+    # the p-values of the changes in how many rows declined, and how many failed
     change = change.model_copy(update=p_of_shifts(results))
     if not differences.values:
         return change

@@ -310,7 +310,7 @@ def _sentence_on_slices(
     reasons_of_others = []
     for slice_value, (outcome, reason) in decided_by_slice.items():
         if outcome != "passed":
-            # a reason is made to follow the metric's name, so it begins with a blank
+            # A reason elsewhere follows the metric's name, so it begins with " " or ": ".
             reasons_of_others.append(f" {slice_value}: {reason.lstrip(': ')}")
     n_slices = len(decided_by_slice)
     n_others = len(reasons_of_others)

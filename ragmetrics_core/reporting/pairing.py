@@ -373,8 +373,13 @@ def _names_of_groups(
 ) -> list[str | None]:
     """Name each pair's group after its least key; None for a pair without a key.
 
-    The representative of a group depends on the order of the pairs, its least key does
-    not.
+    A pair is a sample in both runs. Pairs whose keys were joined are one group, which
+    has one of these keys as its representative. The representative depends on the order
+    of the pairs, the least key does not.
+
+    Args:
+        key_of_pairs: The run key of each pair, i.e. a run and a key in it.
+        groups: The joined run keys.
     """
     name_by_representative: dict[_RunKey, str] = {}
     for run_key in key_of_pairs:

@@ -29,8 +29,8 @@ def parts_shown(
 
     The first of these contexts shows the passage:
 
-    1. a context of the same text, which shows one passage only: where two contexts have
-       the text of three equal passages, two of the passages are shown;
+    1. a context of the same text. Each such context is used for one passage only: of
+       three equal passages with two contexts of their text, one is not shown;
     2. a context that holds the whole passage among other text;
     3. a context that is a part of the passage.
 
@@ -49,7 +49,8 @@ def parts_shown(
         - (None, 0.0): no context shows it.
     """
     context_texts = [_plain(context.text) for context in contexts]
-    # contexts by their text, without those that show a passage already
+    # Indices of contexts by their text. ``_choose_equal`` removes the index of a context
+    # that shows a passage; a list may thus become empty.
     free_indices_by_text: dict[str, list[int]] = {}
     for index, text in enumerate(context_texts):
         free_indices_by_text.setdefault(text, []).append(index)

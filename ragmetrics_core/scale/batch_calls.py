@@ -158,9 +158,9 @@ async def _call_until_it_succeeds(
     if makes_batch:
         # After other faults a batch may have been made, and a second one is paid, too.
         passing_errors = (errors.RateLimited, errors.Unreachable)
-        # After SETTLED_SECONDS, other runs take the batch for one that was never made, and
-        # make it again. So pretend to have started earlier: the attempts end that much
-        # sooner, well before.
+        # If a batch is not there after SETTLED_SECONDS, other runs take it for one that was
+        # never made, and make it again. The attempts of this run must have ended by then.
+        # So a start half that time ago is pretended, and they end that much sooner.
         started -= SETTLED_SECONDS / 2
     for n_failed in count(1):
         try:

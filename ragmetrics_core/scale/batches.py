@@ -475,8 +475,10 @@ class ParkingStore(SqliteStore):
             if model is None:
                 self._leave_alone(batch)
                 continue
+            # tells the user if the batch was made with the API key of another variable
             self._log_key_of_other_variable(model, batch)
             state = await self._state_of(model, batch)
+            # without an id the service does not list the batch (yet)
             is_going = bool(state["id"]) and state["status"] not in ENDED
             if cancel and is_going:
                 state = await batch_calls.cancel_batch(model, str(state["id"]))

@@ -415,7 +415,7 @@ class ParquetRows(Sequence[SampleResult]):
     def _result_of_row(
         self, index: int, row: dict[str, Any] | RowError
     ) -> SampleResult:
-        """Make the sample and its results of a row of the file.
+        """Make a sample and its results from a row of the file.
 
         A row that could not be read, or was no sample when it was judged, becomes a
         result without a sample. Its ``problem`` says why.
@@ -428,10 +428,12 @@ class ParquetRows(Sequence[SampleResult]):
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
         inputs = {name: row[name] for name in self._inputs}
-        facts = row["sample"]
+        # why the row was no sample when it was judged (None if it was one), and what was
+        # paid for its unfinished metrics
+        state_when_judged = row["sample"]
         sample: Sample | None = None
         try:
-            if not facts["problem"]:
+            if not state_when_judged["problem"]:
                 sample = Sample.from_row(inputs, **self._columns)
         except RowError as error:
             raise InputError(
@@ -447,8 +449,8 @@ class ParquetRows(Sequence[SampleResult]):
             "index": index,
             "sample": sample,
             "results": results,
-            "unfinished": facts["unfinished"],
-            "problem": facts["problem"] or "",
+            "unfinished": state_when_judged["unfinished"],
+            "problem": state_when_judged["problem"] or "",
         }
         return validate_data(SampleResult, fields, f"{self._path}, row {index}")
 

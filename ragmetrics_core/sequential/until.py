@@ -145,6 +145,9 @@ class Decider:
           rows judged so far.
         - A unit is the rows that a gate takes at once: those of one cluster, or one row
           where rows are independent.
+
+        The rows come later, as a list, which is judged in a random order, or from an
+        iterator.
         """
         self.until = _settings(until)
         self._claims = _means_to_reach(gates, metrics)
@@ -155,8 +158,9 @@ class Decider:
         # What is known of the rows before they are judged.
         self.samples: list[Sample | None] | None = None
         self._is_iterator = False
-        self._partners = Partners()  # rows of the earlier run for rows of this one
-        self._texts: list[str] = []  # of each row of a list
+        # For a row of this run, the same sample's row in the earlier run.
+        self._partners = Partners()
+        self._texts: list[str] = []  # of each row; empty for an iterator
         # How many rows of the list were drawn, and will be judged unless the run stops.
         self._n_reachable = 0
         # How many rows each unit has, in order; empty for an iterator.
@@ -173,7 +177,8 @@ class Decider:
         self._stop_reason = ""  # why no more rows count
         self._gates = self._new_gates()
         self._latest_decisions: tuple[SequentialDecision, ...] = ()
-        self._n_rows_at_latest = -1  # rows that were judged when these were made
+        # How many rows were judged when the latest decisions were made.
+        self._n_rows_at_latest = -1
 
     def _new_gates(
         self, *, rows: int = 1, largest_cluster: int = 1

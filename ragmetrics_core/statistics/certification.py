@@ -124,18 +124,17 @@ def fewest_labels(target: float, wrong: int = 0) -> int:
 def certify(
     labelled: Sequence[tuple[float, bool]], scores: Sequence[float], target: float
 ) -> Certified:
-    """Find the lowest threshold from which on scores are surely right often enough.
+    """Find the lowest threshold whose precision surely reaches the target.
 
     The precision of a threshold is the share of yes among the samples whose scores
     reach it. Thresholds are tested from the strictest down, each at 5 %, until one
     fails. So with a probability of 95 % no threshold is certified whose precision is
     below the target.
 
-    The first threshold tested is not the strictest of all, which has too few labels
-    above it to pass. It is the strictest that would pass with two wrong labels. If none
-    has enough labels for that, it is the strictest that would pass with one wrong label,
-    and else the strictest that would pass with none. This choice depends on the scores
-    only, not on what the labels say.
+    The strictest threshold of all has too few labels above it to pass. So the tests begin
+    at the strictest threshold with enough labels to pass although two of them are no. If
+    no threshold has so many, one label may be no, and else none. This choice depends on
+    the scores only, not on what the labels say.
 
     Args:
         labelled: Score and label of samples drawn at random from the run.
@@ -241,10 +240,11 @@ def _index_of_first_test(steps: Sequence[Step], n_labels: int, target: float) ->
 def _plan(
     steps: Sequence[Step], n_labels: int, target: float
 ) -> tuple[Step | None, int | None]:
-    """Plan how many labels could certify a threshold, where none is certified yet.
+    """Plan how many labels could certify a threshold; so far none is certified.
 
     Args:
-        steps: The scores of the run as thresholds, with the labels that reach them.
+        steps: One for each score of the run as a threshold. It counts the labels, and the
+            yes among them, of the samples that score at least that much.
         n_labels: How many labels there are so far.
         target: The precision to certify.
 

@@ -84,7 +84,8 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     This is prediction-powered inference (PPI). If the samples without a label score
     lower on average than those with one, the estimate is lower than the mean of the
     labels. The better the scores agree with the labels, the more weight this correction
-    has. The weight for a label is estimated on labels of other clusters.
+    has. The weights are cross-fitted: the weight of a label's score is estimated on
+    labels of other clusters.
 
     Args:
         labels: Labels of samples that were drawn at random.
@@ -132,6 +133,7 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
         label_values, scores.values, weight_by_label, fmean(unlabelled.values)
     )
     mean = min(1.0, max(0.0, fmean(corrected)))
+    # ``_interval`` adds the two extra labels
     interval = _interval(
         mean, Scores(corrected, scores.cluster_numbers), unlabelled, mean_weight
     )
@@ -302,10 +304,21 @@ def _weight_without(
     scores: Sequence[float],
     divisor: float,
 ) -> float:
-    """The weight of the scores, in [0, 1], estimated on the samples outside of a fold.
+    """Estimate, on the samples outside of a fold, how strongly scores correct labels.
 
-    It is the covariance of their labels and scores over ``divisor``; 0 for fewer than
-    two samples.
+    A label is corrected by this weight times how far its score lies above the mean score
+    of the unlabelled samples.
+
+    Args:
+        left_out_fold: The fold whose labels get the weight.
+        fold_of_samples: The fold of each labelled sample.
+        labels: The label of each.
+        scores: The score of each.
+        divisor: The variance of the scores, times 1 + labelled / unlabelled samples.
+
+    Returns:
+        The covariance of labels and scores divided by ``divisor``, cut to [0, 1]; 0 for
+        fewer than two samples.
     """
     labels_used = []
     scores_used = []

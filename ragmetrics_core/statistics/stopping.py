@@ -259,7 +259,7 @@ class SequentialGate:
             scores: The unit's scores, one per row for which the metric is defined. The
                 score of a failed row is a range, or None for 0 to 1.
             undefined: How many further rows it has, for which the metric is undefined.
-                A unit without scores counts as one row in any case.
+                A unit counts as one row at least, even if it has no scores.
 
         Raises:
             InputError: If a score is not in [0, 1], the unit has more rows than the

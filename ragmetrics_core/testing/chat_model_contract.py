@@ -422,6 +422,6 @@ class ChatModelContract:
         answer = self.using(
             lambda model: LLMJudge(model).answer(question), server.base_url
         )
-        assert isinstance(answer.reply, Asked)
+        assert isinstance(answer.reply, Asked)  # the judge answered: it holds the polls
         assert len(answer.reply.replies) == 5
         assert answer.usage.calls == len(server.requests)

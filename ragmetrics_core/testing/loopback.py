@@ -93,6 +93,8 @@ class LoopbackServer:
 
     def __init__(
         self,
+        # gets the body of a request, and returns the text of all its choices, or a list
+        # with a text for each choice, or fields of a choice that replace the usual ones
         reply: Callable[[Body], str | list[str] | Body] = lambda _: (
             '{"reason": "", "verdict": "yes"}'
         ),
@@ -101,7 +103,8 @@ class LoopbackServer:
         logprobs: Support = True,
         json_schema: Support = True,
         temperature: Support = True,
-        probability: float | None = 0.9,  # of the label 1, in log-probabilities
+        # Of the label 1, in log-probabilities. None: the label in the reply has 0.98.
+        probability: float | None = 0.9,
         mass: float = 0.995,  # the probability of the labels 0 and 1 together
         latency: float = 0.0,
         # gets a request's number, from 0, and returns what goes wrong with it
