@@ -42,7 +42,7 @@ def normalise_number(token: str) -> str:
     """Write a number so that equal numbers are equal texts.
 
     It has ASCII digits, a point before the fraction, no separators of groups, and no
-    zeros that change nothing. As an exception, a number of zeros only keeps them all.
+    zeros that change nothing. As an exception, "00" stays as it is.
 
     Args:
         token: Digits with points and commas between them.
