@@ -20,10 +20,12 @@ from ragmetrics_core.data import (
     Cell,
     Citation,
     Context,
+    EvidenceCall,
     Fact,
     FactMatrix,
     JudgedChunk,
     JudgedChunks,
+    Ledger,
     MetricResult,
     PassageNote,
     SampleResult,
@@ -718,3 +720,201 @@ def test_only_what_the_answer_says_asks_for_a_citation(name: str) -> None:
     found = evaluate(rows, metrics=metrics, judge="lexical").journey()
     assert found.mend == expected
     assert ("Not all of these need a citation" in found.sentence) == bool(expected)
+
+
+# A fact that no retrieved text holds may stand in a text that nobody asked about
+
+
+LIGHT = "The lighthouse was opened on 4 May 1874"
+OPENED = f"{LIGHT} by the mayor of the town."
+ASKED_OF_TOOL = (
+    'tool web returned text without documents; if that was searched for, make it contexts by context_tools={"web"};'
+    " if not, name there the tools that do search"
+)
+
+
+def call(kind: Any, *texts: str, **fields: Any) -> EvidenceCall:
+    return EvidenceCall(kind=kind, items=texts, **fields)
+
+
+def followed_fact(fact: str = f"{LIGHT}.", **fields: Any) -> SampleJourney:
+    """The journey of a sample whose one retrieved text is shown, and does not hold a fact."""
+    verdicts = Scored(
+        metric="retrieval_accuracy",
+        value=0.0,
+        reason="",
+        evidence=FactMatrix(
+            facts=(Fact(text=fact),), cells=((Cell(probability=0.1),),)
+        ),
+    )
+    fields.setdefault("retrieved", TEXTS[:1])
+    fields.setdefault("contexts", TEXTS[:1])
+    fields.setdefault("capture", noted(PassageNote(context=0, share=1.0)))
+    return followed(verdicts, **fields)
+
+
+NOTE = PassageNote(context=0, share=1.0)
+SEARCHED = call("retrieval", TEXTS[0], shown=(0,), turn=2)
+
+
+def in_ledger(*calls: EvidenceCall, **fields: Any) -> dict[str, Any]:
+    return {"ledger": Ledger(turn=2, calls=(SEARCHED, *calls)), **fields}
+
+
+def warned(*warnings: str, grade: Any = "incomplete", **fields: Any) -> dict[str, Any]:
+    notes = noted(NOTE, warnings=warnings, **fields)
+    return {"capture": notes.model_copy(update={"grade": grade})}
+
+
+OF_TOOL = warned(ASKED_OF_TOOL, grade="inferred")
+MAY_HOLD: dict[str, tuple[dict[str, Any], str]] = {
+    "the text of a tool": (
+        in_ledger(
+            call("tool", TEXTS[1], name="web", shown=(0,), turn=2),
+            **OF_TOOL,
+        ),
+        'context_tools={"web"}',
+    ),
+    "a tool's text of which nobody knows whether it was shown": (
+        in_ledger(call("tool", OPENED, name="web", turn=2), **OF_TOOL),
+        'context_tools={"web"}',
+    ),
+    "a short text of a tool": (
+        in_ledger(call("tool", "[(1874,)]", name="sql", shown=(0,), turn=2)),
+        "short text",
+    ),
+    "a tool's text that was not shown, and states it": (
+        in_ledger(call("tool", OPENED, name="web", shown=(), turn=2)),
+        "was not shown it",
+    ),
+    "an earlier turn": (
+        in_ledger(call("retrieval", TEXTS[1], shown=(0,), turn=1)),
+        "earlier turns",
+    ),
+    "an earlier turn that may be shown": (
+        in_ledger(call("retrieval", OPENED, turn=1)),
+        "earlier turns",
+    ),
+    "a document that was handed in": (
+        in_ledger(call("given", TEXTS[1], shown=(0,), turn=2)),
+        "not among the retrieved",
+    ),
+    "a context that was not retrieved": (
+        {"contexts": TEXTS[:2]},
+        "not among the retrieved",
+    ),
+    "a provider's files": (
+        warned(
+            "the text of 2 retrieved documents was not recorded", "set include=[...]"
+        ),
+        "found: set include=[...]",
+    ),
+    "documents known by their ids": (
+        warned(
+            "the text of 1 retrieved documents was not recorded",
+            other=(Context(text="", id="a"),),
+        ),
+        "resolve=",
+    ),
+    "a model that searches unseen": (
+        warned(
+            "the model could search by x, and the framework hands on nothing of what"
+            " it found; let a tool of the application search",
+            grade="inferred",
+        ),
+        "let a tool of the application search",
+    ),
+    "missing spans": (warned("spans of the trace are missing"), "spans of the trace"),
+}
+
+
+@pytest.mark.parametrize("name", MAY_HOLD)
+def test_a_fact_that_may_stand_in_a_text_nobody_asked_about_is_unknown(
+    name: str,
+) -> None:
+    fields, reason = MAY_HOLD[name]
+    found = followed_fact(**fields)
+    assert [(fact.lost, fact.known) for fact in found.facts] == [(None, False)]
+    assert reason in found.unknown["facts"]
+    assert first_to_mend([found]) is None
+
+
+STATED_AND_SHOWN: dict[str, dict[str, Any]] = {
+    "by a tool": in_ledger(
+        call("tool", OPENED, name="web", shown=(0,), turn=2), **OF_TOOL
+    ),
+    "in an earlier turn": in_ledger(
+        call("retrieval", TEXTS[1], OPENED, shown=(1,), turn=1)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STATED_AND_SHOWN)
+def test_a_fact_that_a_shown_text_states_was_shown(name: str) -> None:
+    found = followed_fact(**STATED_AND_SHOWN[name])
+    assert [(fact.lost, fact.known) for fact in found.facts] == [(None, True)]
+    assert "facts" not in found.unknown
+
+
+LOOKED_AT: dict[str, dict[str, Any]] = {
+    "a run that was recorded whole": in_ledger(),
+    "the words that were shown of a retrieved text": {
+        "retrieved": [TEXTS[0]],
+        "contexts": [f"{TEXTS[0][:30]}…{TEXTS[0][40:]}"],
+        "ledger": Ledger(
+            calls=(call("retrieval", f"{TEXTS[0][:30]}…{TEXTS[0][40:]}", shown=(0,)),)
+        ),
+    },
+    "an earlier turn found the same": in_ledger(
+        call("retrieval", TEXTS[0], shown=(0,), turn=1)
+    ),
+    "an earlier turn that is not shown any more": in_ledger(
+        call("retrieval", OPENED, shown=(), turn=1)
+    ),
+    "a short sum": in_ledger(call("tool", "42", name="sum", shown=(0,), turn=2)),
+    "a tool that the user did not name": in_ledger(
+        call("tool", TEXTS[1], name="sum", shown=(0,), turn=2)
+    ),
+    "what a model wrote": in_ledger(call("written", OPENED, shown=(0,), turn=2)),
+    "a run that only retrieved": {
+        **warned("no answer was found: the run only retrieved, or gave none"),
+        "answer": None,
+    },
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_a_fact_is_in_no_retrieved_text_if_every_text_was_looked_at(name: str) -> None:
+    found = followed_fact(**LOOKED_AT[name])
+    (fact,) = found.facts
+    assert (fact.lost, fact.known) == ("not_retrieved", True)
+    assert first_to_mend([found]) == "not_retrieved"
+
+
+def test_contexts_beside_text_that_nobody_asked_about_do_not_tell_what_is_missing() -> (
+    None
+):
+    fields = in_ledger(call("retrieval", TEXTS[1], shown=(0,), turn=1))
+    found = followed_fact(retrieved=None, **fields)
+    assert [fact.known for fact in found.facts] == [False]
+    assert "earlier turns" in found.unknown["facts"]
+
+
+def test_a_search_whose_texts_were_not_recorded_is_no_missing_search() -> None:
+    lacking = followed(
+        **warned("the text of 1 retrieved documents was not recorded", "set include=")
+    )
+    assert "set include=" in lacking.unknown["retrieved"]
+    in_vain = followed(
+        capture=CaptureNotes(grade="exact", evidence_from="none_found"),
+        ledger=Ledger(calls=(call("retrieval", name="web_search"),)),
+    )
+    assert "a search was recorded" in in_vain.unknown["retrieved"]
+
+
+def test_a_caution_does_not_ask_for_facts_that_were_asked_about() -> None:
+    notes = noted(PassageNote(context=0, share=1.0), dropped_inside={"Compression": 3})
+    dropped = row(matrix([0.1]), retrieved=TEXTS[:1], contexts=TEXTS[:1], capture=notes)
+    caution = journey([dropped]).caution
+    assert "of some facts it is unknown" in caution
+    assert "let RetrievalAccuracy ask" not in caution

@@ -1,5 +1,7 @@
 """What to do where a provider names sources and returns no texts, in words."""
 
+from ragmetrics_core.data.unread import HANDS_ON_NOTHING
+
 _OWN_TOOL = "or let a tool of the application search, which returns its texts"
 
 OPENAI_FILES = (
@@ -44,13 +46,13 @@ ANY_PROVIDER = (
 )
 
 _HANDED_ON_NOTHING = (
-    "the model could search by {}, and the framework hands on nothing of what it found;"
+    f"the model could search by {{}}, and {HANDS_ON_NOTHING};"
     " let a tool of the application search, or say where the contexts are by"
     " contexts_from"
 )
 _SEARCHES_BY_ITSELF = (
-    "the model {} searches by itself, and the framework hands on nothing of what it"
-    " found; let a tool of the application search, or say where the contexts are by"
+    f"the model {{}} searches by itself, and {HANDS_ON_NOTHING};"
+    " let a tool of the application search, or say where the contexts are by"
     " contexts_from"
 )
 

@@ -26,14 +26,11 @@ from ragmetrics_core.capture.shared_ids import mark_shared_ids
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.capture.tree_checks import check_tree
 from ragmetrics_core.data import CaptureNotes, Context, Grade, Ledger, Sample
+from ragmetrics_core.data.unread import SEARCHES_NOT_ENDED, TEXTS_NOT_RECORDED
 
 _GRADES_FROM_BEST: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
 _NO_OVERRIDES = Overrides()
 
-_UNREAD = "the text of {} retrieved documents was not recorded"
-_UNENDED = (
-    "searches that had not ended when the run did: {}; what they found is not known"
-)
 _TOLD_BY_WORDS = (
     "which conversation this turn goes on with is told by words alone, and so are its"
     " history and earlier calls: {}"
@@ -205,9 +202,9 @@ def _findings(
     for words in answer_doubts:
         yield "inferred", words
     if calls.n_without_text:
-        yield "incomplete", _UNREAD.format(calls.n_without_text)
+        yield "incomplete", TEXTS_NOT_RECORDED.format(calls.n_without_text)
     if calls.n_searches_without_end:
-        yield "incomplete", _UNENDED.format(calls.n_searches_without_end)
+        yield "incomplete", SEARCHES_NOT_ENDED.format(calls.n_searches_without_end)
     for words in calls.remarks:
         yield "inferred", words
     if turn.error:

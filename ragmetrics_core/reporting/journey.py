@@ -38,6 +38,10 @@ _BY_PASSAGES = (
     "It is not known whether what was lost was needed: for that give references, or"
     " facts, and let RetrievalAccuracy ask."
 )
+_FACTS_ARE_UNKNOWN = (
+    "It is not known whether what was lost was needed: of some facts it is unknown what"
+    " became of them."
+)
 _NOT_ALL_NEED_CITATIONS = (
     "Not all of these need a citation: an answer need not cite two passages that say the"
     " same, nor what it leaves out."
@@ -155,7 +159,9 @@ class Journey:
             return ""
         if self.mend == "not_cited":
             return _NOT_ALL_NEED_CITATIONS
-        return "" if self._knows_every_fact else _BY_PASSAGES
+        if self._knows_every_fact:
+            return ""
+        return _FACTS_ARE_UNKNOWN if self.facts else _BY_PASSAGES
 
     @property
     def _knows_every_fact(self) -> bool:

@@ -16,12 +16,14 @@ from ragmetrics_core.data import (
     SampleResult,
 )
 from ragmetrics_core.data.citations import UNREAD_FORM, cited_statements, may_name_more
+from ragmetrics_core.data.unread import why_texts_are_unread
 from ragmetrics_core.reporting.passage_matching import (
     holds_most,
     parts_shown,
     sentences_by_context_rank,
     words_of,
 )
+from ragmetrics_core.reporting.unasked_texts import TextsBesideJudged
 
 Loss = Literal[
     "not_retrieved",
@@ -41,10 +43,17 @@ WHOLE = 0.98
 _NOT_RETRIEVED = (
     "what was retrieved was not recorded: give the column retrieved, or capture the run"
 )
+_NO_PROMPT_TELLS = (
+    "no recorded prompt holds a retrieved text, so that no prompt tells what the model"
+    " was shown; see whether the prompt has a place for the contexts"
+)
 _REWRITTEN = (
     "{} gave documents in other words than those that it took, so that it is not known"
     " what became of each"
 )
+_JUDGE_DOES_NOT_TELL = "of some passages the judge or the prompt does not tell"
+# Losses of a fact that none of the texts holds that a metric asked about.
+_LOSSES_BY_ABSENCE: tuple[Loss, ...] = ("not_retrieved", "missing")
 _NO_RANK = 0  # of a passage that no context shows; ranks begin with 1
 # How contexts must be known for it to be known what was shown.
 _SEEN_IN_PROMPT = ("prompt", "undivided", "named")
@@ -244,9 +253,27 @@ def _why_retrieval_unknown(sample: Sample) -> str:
     notes = sample.capture
     if notes is not None and notes.evidence_from == "undivided":
         return "a tool returned one text, which nobody divided into passages"
+    unread = why_texts_are_unread(sample)
+    if unread:
+        return f"what was found was not recorded: {unread}"
+    if _has_searched_in_vain(sample):
+        return "a search was recorded, and it brought no text"
     if notes is not None and notes.grade is not None:
         return "the run recorded no search"
     return _NOT_RETRIEVED
+
+
+def _has_searched_in_vain(sample: Sample) -> bool:
+    """Whether the ledger has searches of this turn, and none of them brought a text."""
+    ledger = sample.ledger
+    if ledger is None:
+        return False
+    searches = [
+        call
+        for call in ledger.calls
+        if call.kind == "retrieval" and call.turn == ledger.turn
+    ]
+    return bool(searches) and not any(search.items for search in searches)
 
 
 def _why_showing_unknown(sample: Sample) -> str:
@@ -267,7 +294,7 @@ def _why_prompt_unknown(sample: Sample) -> str:
     if notes.evidence_from == "none_found":
         return ""
     if notes.evidence_from not in _SEEN_IN_PROMPT:
-        return "no prompt tells what the model was shown"
+        return _NO_PROMPT_TELLS
     return ""
 
 
@@ -445,12 +472,18 @@ def _facts(
             "facts were judged over other texts than the sample holds"
         )
         return ()
-    facts = [
-        _fact(number, cells, sample, passages)
-        for number, cells in enumerate(matrix.cells, start=1)
-    ]
-    if not all(fact.known for fact in facts):
-        why_unknown["facts"] = _why_facts_are_unknown(sample, passages)
+    ranks_in_retrieved = {passage.context or _NO_RANK for passage in passages}
+    other_texts = TextsBesideJudged(sample, ranks_in_retrieved)
+    facts: list[FactOnItsWay] = []
+    for fact, cells in zip(matrix.facts, matrix.cells, strict=True):
+        number = len(facts) + 1
+        followed = _fact(number, fact.text, cells, sample, passages, other_texts)
+        if not followed.known and "facts" not in why_unknown:
+            why_may_be_found = _why_it_may_be_found(
+                fact.text, sample, passages, other_texts
+            )
+            why_unknown["facts"] = why_may_be_found or _JUDGE_DOES_NOT_TELL
+        facts.append(followed)
     return tuple(facts)
 
 
@@ -463,7 +496,12 @@ def _fact_matrix(row: SampleResult) -> FactMatrix | None:
 
 
 def _fact(
-    number: int, cells: Sequence[Cell], sample: Sample, passages: Sequence[Passage]
+    number: int,
+    text: str,
+    cells: Sequence[Cell],
+    sample: Sample,
+    passages: Sequence[Passage],
+    other_texts: TextsBesideJudged,
 ) -> FactOnItsWay:
     """Find out at which stage one fact was lost, if it was, by the judge's verdicts.
 
@@ -472,10 +510,12 @@ def _fact(
 
     Args:
         number: The fact's number, from 1.
+        text: The fact in words.
         cells: For each retrieved passage, whether it holds the fact. If the retrieved
             passages are not known, the same for each context.
         sample: The sample.
         passages: The passages of the sample, with what became of each.
+        other_texts: Texts that the run may have found, and no metric asked about.
     """
     ranks_of_holders = tuple(
         rank for rank, cell in enumerate(cells, start=1) if cell.covered
@@ -487,22 +527,31 @@ def _fact(
     else:
         holders = [passage for passage in passages if passage.rank in ranks_of_holders]
         fate = _fate_of_retrieved(holders, is_judged_on_all)
-        # "not retrieved" is unproven if a search found texts that nobody judged
-        may_be_in_unjudged = _why_it_may_be_found(sample, passages) != ""
-        if fate.lost == "not_retrieved" and may_be_in_unjudged:
+    if fate.lost is not None and other_texts.show(text):
+        fate = _SHOWN
+    elif fate.lost in _LOSSES_BY_ABSENCE:
+        # it is unproven if a text was found that nobody asked about
+        if _why_it_may_be_found(text, sample, passages, other_texts):
             fate = _UNKNOWN_FATE
     return FactOnItsWay(number, fate.lost, fate.is_known, ranks_of_holders)
 
 
-def _why_facts_are_unknown(sample: Sample, passages: Sequence[Passage]) -> str:
-    """Why it is not known of some fact what became of it."""
-    return _why_it_may_be_found(sample, passages) or (
-        "of some passages the judge or the prompt does not tell"
-    )
+def _why_it_may_be_found(
+    fact: str,
+    sample: Sample,
+    passages: Sequence[Passage],
+    other_texts: TextsBesideJudged,
+) -> str:
+    """Why a fact that is in no text that was asked about may have been found.
 
+    Returns "" if it was not found: every text that could have brought it was asked about.
 
-def _why_it_may_be_found(sample: Sample, passages: Sequence[Passage]) -> str:
-    """Why a fact that is in no retrieved text may have been found; "" if it was not."""
+    Args:
+        fact: The fact in words.
+        sample: The sample.
+        passages: Its passages, with what became of each.
+        other_texts: Texts that the run may have found, and no metric asked about.
+    """
     droppers = _droppers_inside(passages)
     if droppers:
         return (
@@ -515,7 +564,7 @@ def _why_it_may_be_found(sample: Sample, passages: Sequence[Passage]) -> str:
             f"{rewriters[0]} gave documents in other words than those that it took, and"
             " nobody asked which facts stand in either"
         )
-    return ""
+    return other_texts.why_may_hold(fact)
 
 
 def _rewriters(sample: Sample) -> list[str]:

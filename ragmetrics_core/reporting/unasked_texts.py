@@ -1,0 +1,187 @@
+"""Texts in which a fact may stand although no metric asked whether they hold it.
+
+RetrievalAccuracy asks about the retrieved texts of a sample, or about its contexts where
+these are all that is known. A fact that none of them holds may still have been found: by
+a tool that returns plain text, in an earlier turn of the conversation, or by a search
+whose texts were not recorded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ragmetrics_core.data import Context, EvidenceCall, Sample
+from ragmetrics_core.data.undivided import how_to_name_tools
+from ragmetrics_core.data.unread import why_texts_are_unread
+from ragmetrics_core.reporting.passage_matching import words_of
+
+# A fact of fewer signs stands in a text by chance. A text of fewer signs, such as
+# "42", holds a fact only if both have a number or a longer word in common.
+_FEWEST_SIGNS = 32
+_CUT_SIGN = "…"  # between parts of a cut context, as capturing writes it
+_WORD = re.compile(r"\w+")
+
+_EARLIER_TURNS = (
+    "the model may have been shown evidence of earlier turns, and nobody asked whether"
+    " it holds the facts; look at the ledger's calls of these turns"
+)
+_NOT_RETRIEVED = (
+    "the model was shown texts that are not among the retrieved ones, and nobody asked"
+    " whether they hold the facts"
+)
+_SHORT_TEXTS = (
+    "a tool returned a short text, and nobody asked whether it holds the facts"
+)
+_HIDDEN_TEXTS = (
+    "a tool returned a text that states a fact, and the model was not shown it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UnaskedText:
+    """A text that no metric asked about.
+
+    Attributes:
+        text: The text.
+        was_shown: Whether the model was shown it; None if that is not known.
+        why_unasked: In words, why a fact may stand in it, and what to do.
+    """
+
+    text: str
+    was_shown: bool | None
+    why_unasked: str
+
+    def states(self, fact: str) -> bool:
+        """Whether the fact stands in the text word by word."""
+        if len(fact) < _FEWEST_SIGNS:
+            return False
+        return _spaced_words(fact) in _spaced_words(self.text)
+
+    def may_hold(self, fact: str) -> bool:
+        """Whether the fact may stand in the text, in these words or in others.
+
+        A text that was not shown counts only if it states the fact: most such texts
+        were left out for good reason.
+        """
+        if self.was_shown is False:
+            return self.states(fact)
+        if len(self.text) >= _FEWEST_SIGNS:
+            return True
+        return not set(words_of(fact)).isdisjoint(words_of(self.text))
+
+
+class TextsBesideJudged:
+    """What the run of a sample may have found beside the texts that a metric asked about.
+
+    Args:
+        sample: The sample.
+        ranks_in_retrieved: The ranks of the contexts that show retrieved passages, so
+            that the passages were asked about in their place.
+    """
+
+    def __init__(self, sample: Sample, ranks_in_retrieved: set[int]) -> None:
+        self._sample = sample
+        self._ranks_in_retrieved = ranks_in_retrieved
+
+    @cached_property
+    def _texts(self) -> Sequence[UnaskedText]:
+        return tuple(_unasked_texts(self._sample, self._ranks_in_retrieved))
+
+    def show(self, fact: str) -> bool:
+        """Whether a text beside those asked about was shown, and states the fact."""
+        return any(text.was_shown and text.states(fact) for text in self._texts)
+
+    def why_may_hold(self, fact: str) -> str:
+        """Say why a fact may stand in a text that nobody asked about; "" if in none."""
+        unread = why_texts_are_unread(self._sample)
+        if unread:
+            return f"nobody looked into all that was found: {unread}"
+        for text in self._texts:
+            if text.may_hold(fact):
+                return text.why_unasked
+        return ""
+
+
+def _unasked_texts(
+    sample: Sample, ranks_in_retrieved: set[int]
+) -> Iterator[UnaskedText]:
+    """Yield the texts of a sample that no metric asked about: contexts, then the ledger's."""
+    asked = _AskedTexts(sample.contexts)
+    if sample.retrieved is not None:
+        asked = _AskedTexts(sample.retrieved)
+        for rank, context in enumerate(sample.contexts, start=1):
+            if rank not in ranks_in_retrieved and not asked.cover(context):
+                yield UnaskedText(context.text, True, _NOT_RETRIEVED)
+    ledger = sample.ledger
+    if ledger is None:
+        return
+    for call in ledger.calls:
+        if call.kind == "written":
+            continue  # the words of a model are no evidence
+        for index, item in enumerate(call.items):
+            was_shown = None if call.shown is None else index in call.shown
+            if call.turn < ledger.turn:
+                if was_shown is not False and not asked.cover(item):
+                    yield UnaskedText(item.text, was_shown, _EARLIER_TURNS)
+            elif call.kind == "tool":
+                why_unasked = _why_tool_is_unasked(sample, call, item, was_shown)
+                if why_unasked and not asked.cover(item):
+                    yield UnaskedText(item.text, was_shown, why_unasked)
+            elif not asked.cover(item) and item.id not in asked.ids:
+                # of a retrieved document the ledger may have the words as shown
+                yield UnaskedText(item.text, was_shown, _NOT_RETRIEVED)
+
+
+def _why_tool_is_unasked(
+    sample: Sample, call: EvidenceCall, item: Context, was_shown: bool | None
+) -> str:
+    """Say why the text of a tool of this turn may hold a fact; "" if it does not count.
+
+    It does not count if it is long and was shown, and the capture does not ask the user
+    to name the tool: the user has named the tools that search, and this one is not
+    among them, or a step made contexts of its text.
+    """
+    if was_shown is False:
+        return _HIDDEN_TEXTS
+    if call.name and _asks_to_name(sample, call.name):
+        return how_to_name_tools([call.name])
+    return _SHORT_TEXTS if len(item.text) < _FEWEST_SIGNS else ""
+
+
+def _asks_to_name(sample: Sample, tool: str) -> bool:
+    """Whether a warning of the capture asks if a tool searches."""
+    warnings = () if sample.capture is None else sample.capture.warnings
+    setting = how_to_name_tools([tool]).partition("{")[0].rpartition(" by ")[2]
+    return any(setting in warning and f'"{tool}"' in warning for warning in warnings)
+
+
+class _AskedTexts:
+    """The texts that a metric asked about, of which each is known to hold a fact or not.
+
+    Attributes:
+        ids: Their ids, as far as they have some.
+    """
+
+    def __init__(self, contexts: Sequence[Context]) -> None:
+        self._texts = [_letters(context.text) for context in contexts]
+        self.ids = {context.id for context in contexts if context.id is not None}
+
+    def cover(self, context: Context) -> bool:
+        """Whether all parts of a text stand in texts that were asked about."""
+        parts = [_letters(part) for part in context.text.split(_CUT_SIGN)]
+        return all(
+            any(letters in text for text in self._texts) for letters in parts if letters
+        )
+
+
+def _letters(text: str) -> str:
+    """The letters and digits of a text, which other white space and marks leave equal."""
+    return "".join(filter(str.isalnum, text))
+
+
+def _spaced_words(text: str) -> str:
+    """The words of a text with single blanks between and around them."""
+    return f" {' '.join(_WORD.findall(text.lower()))} "
