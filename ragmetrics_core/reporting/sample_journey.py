@@ -529,10 +529,11 @@ def _fact(
         fate = _fate_of_retrieved(holders, is_judged_on_all)
     if fate.lost is not None and other_texts.show(text):
         fate = _SHOWN
-    elif fate.lost in _LOSSES_BY_ABSENCE:
-        # it is unproven if a text was found that nobody asked about
-        if _why_it_may_be_found(text, sample, passages, other_texts):
-            fate = _UNKNOWN_FATE
+    elif fate.lost in _LOSSES_BY_ABSENCE and _why_it_may_be_found(
+        text, sample, passages, other_texts
+    ):
+        # the absence is unproven: a text was found that nobody asked about
+        fate = _UNKNOWN_FATE
     return FactOnItsWay(number, fate.lost, fate.is_known, ranks_of_holders)
 
 

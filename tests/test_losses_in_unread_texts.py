@@ -1,0 +1,187 @@
+"""A fact that stands in a text which no metric was asked about is not told as not retrieved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain_core.documents import Document
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, ToolCall
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnablePassthrough
+from langchain_core.tools import tool
+from langchain_ragmetrics import capture
+from langgraph.checkpoint.memory import InMemorySaver
+
+from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core.reporting.sample_journey import FactOnItsWay, journey_of
+
+QUESTION = "When was the Velm bridge opened?"
+REFERENCE = "The Velm bridge was opened in May of 1874."
+ANSWER = "It was opened in May of 1874."
+FACT = (
+    "The Velm bridge was opened in May of 1874 by the mayor, after years of quarrels."
+)
+NOISE = (
+    "Bridges are built of stone, of iron or of wood, and some of them carry a railway."
+)
+SHOWN = [FactOnItsWay(1, lost=None, known=True)]
+UNKNOWN = [FactOnItsWay(1, lost=None, known=False)]
+NOT_RETRIEVED = [FactOnItsWay(1, lost="not_retrieved", known=True)]
+
+
+class Says(GenericFakeChatModel):
+    def bind_tools(self, tools: Any, **_: Any) -> Any:
+        return self
+
+
+class FindsNoise(BaseRetriever):
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any
+    ) -> list[Document]:
+        return [Document(NOISE, id="d1")]
+
+
+@tool
+def search_web(query: str) -> str:
+    """Search the web."""
+    return (
+        FACT
+        if "bridge" in query
+        else "The Velm is a river of the north that ends in a wide lake."
+    )
+
+
+@tool(response_format="content_and_artifact")
+def search_docs(query: str) -> Any:
+    """Search the documents."""
+    text = FACT if "mayor" in query else NOISE
+    return text, [Document(text)]
+
+
+def judged(sample: Sample) -> Report:
+    asked = sample.model_copy(update={"reference": (REFERENCE,)})
+    return evaluate([asked], metrics=["accuracy"], judge="lexical")
+
+
+def facts_and_reason(sample: Sample) -> tuple[list[FactOnItsWay], str]:
+    report = judged(sample)
+    followed = journey_of(report.results[0])
+    assert followed is not None
+    facts = list(followed.facts)
+    loss = report.journey().mend
+    assert (loss == "not_retrieved") == (facts == NOT_RETRIEVED)
+    return facts, followed.unknown.get("facts", "")
+
+
+def calls(*asked: tuple[str, str]) -> AIMessage:
+    return AIMessage(
+        "",
+        tool_calls=[
+            ToolCall(name=name, args={"query": query}, id=f"{name}-{query}")
+            for name, query in asked
+        ],
+    )
+
+
+def agent_with_two_tools(query: str, **settings: Any) -> Sample:
+    messages: Iterator[AIMessage] = iter(
+        [calls(("search_docs", "x"), ("search_web", query)), AIMessage(ANSWER)]
+    )
+    agent = create_agent(Says(messages=messages), [search_docs, search_web])
+    with capture(**settings) as captured:
+        agent.invoke({"messages": [("user", QUESTION)]})
+    (sample,) = captured.samples
+    return sample
+
+
+def second_turn(first_query: str) -> Sample:
+    messages: Iterator[AIMessage] = iter(
+        [
+            calls(("search_docs", first_query)),
+            AIMessage("The mayor."),
+            calls(("search_docs", "second")),
+            AIMessage(ANSWER),
+        ]
+    )
+    agent = create_agent(
+        Says(messages=messages), [search_docs], checkpointer=InMemorySaver()
+    )
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    with capture() as captured:
+        for question in ("Who opened it?", QUESTION):
+            agent.invoke({"messages": [("user", question)]}, thread)
+    _, second = captured.samples
+    return second
+
+
+def chain_of(reply: AIMessage) -> Sample:
+    chain = (
+        {
+            "context": FindsNoise() | (lambda found: found[0].page_content),
+            "question": RunnablePassthrough(),
+        }
+        | ChatPromptTemplate.from_template("{context}\n\nQuestion: {question}")
+        | Says(messages=iter([reply]))
+    )
+    with capture() as captured:
+        chain.invoke(QUESTION)
+    (sample,) = captured.samples
+    return sample
+
+
+def reply_of_openai(*blocks: Any) -> AIMessage:
+    """A reply of the Responses API as LangChain hands it on."""
+    return AIMessage(
+        [*blocks, {"type": "text", "text": ANSWER}],
+        response_metadata={"model_provider": "openai"},
+    )
+
+
+WEB = {
+    "type": "web_search_call",
+    "id": "w",
+    "status": "completed",
+    "action": {"type": "search", "query": "bridge"},
+}
+FILES = {
+    "type": "file_search_call",
+    "id": "f",
+    "status": "completed",
+    "queries": ["bridge"],
+    "results": None,
+}
+
+
+def test_a_fact_in_the_text_of_a_tool_was_shown() -> None:
+    assert facts_and_reason(agent_with_two_tools("bridge")) == (SHOWN, "")
+
+
+def test_a_tool_that_may_have_brought_the_fact_is_named() -> None:
+    facts, reason = facts_and_reason(agent_with_two_tools("other"))
+    assert facts == UNKNOWN
+    assert 'context_tools={"search_web"}' in reason
+
+
+def test_a_fact_of_an_earlier_turn_was_shown() -> None:
+    assert facts_and_reason(second_turn("mayor")) == (SHOWN, "")
+
+
+def test_an_earlier_turn_that_found_the_same_text_leaves_no_doubt() -> None:
+    assert facts_and_reason(second_turn("first")) == (NOT_RETRIEVED, "")
+
+
+def test_what_the_models_provider_searched_leaves_a_fact_unknown() -> None:
+    facts, reason = facts_and_reason(chain_of(reply_of_openai(WEB)))
+    assert facts == UNKNOWN
+    assert "let a tool of the application search" in reason
+    facts, reason = facts_and_reason(chain_of(reply_of_openai(FILES)))
+    assert facts == UNKNOWN
+    assert "file_search_call.results" in reason
+
+
+def test_without_a_search_of_the_provider_the_fact_was_not_retrieved() -> None:
+    assert facts_and_reason(chain_of(reply_of_openai())) == (NOT_RETRIEVED, "")
