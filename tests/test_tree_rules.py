@@ -2374,6 +2374,32 @@ def test_the_first_query_is_that_of_the_retriever_and_not_of_what_is_around_it()
     assert sample.question == "city on the Douro"
 
 
+@pytest.mark.parametrize(
+    ("shown", "place"),
+    [
+        ("", "first query that no model wrote"),
+        ("city on the Douro", "query that the answering prompt shows"),
+    ],
+)
+def test_where_a_query_stands_that_is_the_question_is_said_as_it_is(
+    shown: str, place: str
+) -> None:
+    c = Clock()
+    run = tree(
+        c,
+        model(c, "Think of something to look up.", "Porto in the north of Portugal"),
+        retriever(c, DOCS[0], query="Porto in the north of Portugal"),
+        retriever(c, *DOCS[1:], query="city on the Douro"),
+        model(c, f"{PORTO}\n{FARO}\n{EVORA}\n{shown}"),
+        answers=SAYS,
+        question=None,
+    )
+    (sample,) = samples_of(run)
+    assert sample.question == "city on the Douro"
+    assert sample.capture is not None
+    assert sample.capture.provenance["question"] == place
+
+
 @pytest.mark.parametrize("holds_it", [False, True])
 def test_a_message_that_holds_a_query_is_no_question(holds_it: bool) -> None:
     """A model wrote the query; the last message of the user asks, or is a template around that query."""

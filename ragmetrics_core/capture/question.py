@@ -422,10 +422,14 @@ def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
     in_own_line = [query for query in shown if _stands_apart(query, search.calls)]
     best_first = [*in_own_line, *shown, *queries]
     question = best_first[0]
-    first_query_of_all = search.queries[0]
     place = "query of the first retriever"
-    if question != first_query_of_all:
-        place = "query that the answering prompt shows"
+    if question != search.queries[0]:
+        # Either the prompt shows it, or a model wrote the queries before it.
+        place = (
+            "query that the answering prompt shows"
+            if shown
+            else "first query that no model wrote"
+        )
     doubts: tuple[str, ...] = ()
     if _has_inputs(search.tree):
         doubts = (_ONLY_A_QUERY,)
