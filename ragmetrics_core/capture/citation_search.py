@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.calls import Calls, Reply, end_of, texts_not_of_models
 from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.plain_values import as_one_line
-from ragmetrics_core.capture.prompt_labels import Labels, labels_in
-from ragmetrics_core.capture.prompt_numbers import numbering_in
+from ragmetrics_core.capture.prompt_labels import IN_BRACKETS, Labels, labels_in
+from ragmetrics_core.capture.prompt_numbers import (
+    numbering_in,
+    numbers_by_kind_in,
+)
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.structured_sources import sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data.citations import places_of
-from ragmetrics_core.data.marks import marks_in
+from ragmetrics_core.data.mark_patterns import LOOKBACK, SOURCE_WORD
+from ragmetrics_core.data.marks import Mark, marks_in
 
 _OPENING = 200  # signs of a text by which it is found in a prompt
 # Where the contexts come from one of these, nothing else was shown to the model.
@@ -47,6 +51,11 @@ _FILE_OR_ADDRESS = re.compile(r"\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+")
 # Several words of which the first begins with a capital: "Bridge book", no "May 1874".
 _TITLE = re.compile(r"[^\W\d_a-zß-öø-ÿ][^\W\d_]*(?:[\s,'’&–-]+[^\W\d_]+)+")
 _AROUND_NAME = " \t\"'“”„‘’`*"
+
+# "according to document [1]"
+_WORD_BEFORE_A_MARK = re.compile(
+    rf"(?<![^\W\d_]){SOURCE_WORD}[ \t#:]*\Z", re.IGNORECASE
+)
 
 # How a line that labels a text with a number begins: "[1]", "Source 1", "1.".
 _IN_BRACKETS = r"^[ \t#>*\-]*\[0*{}\]"
@@ -214,6 +223,23 @@ class CitationSearch:
                     indexes.update(places_of(label, self.numbering))
         return indexes
 
+    def kind_of_mark(self, mark: Mark, labels: Labels) -> str:
+        """Return of which kind the numbers of a mark are; see ``kind_of_number``.
+
+        "" for "document [1]" where the prompt numbers documents, too: the mark may mean
+        the number in brackets, or that of a document.
+
+        Args:
+            mark: A mark of the answer.
+            labels: The labels of the prompt.
+        """
+        before = self.text[max(0, mark.start - LOOKBACK) : mark.start]
+        if _WORD_BEFORE_A_MARK.search(before):
+            kinds_before = {kind for kind, _ in numbers_by_kind_in(f"{before}1")}
+            if kinds_before & labels.indexes_by_kind.keys():
+                return ""
+        return kind_of_number(self.text[mark.start : mark.end])
+
     # The calls and the contexts
 
     @property
@@ -379,13 +405,22 @@ class CitationSearch:
         labels = self._labels_of_contexts(prompts)
         earlier = labels_in(prompts, self._texts_of_earlier_turns(prompts))
         earlier_numbers = set(_numbers_of(earlier)) | earlier.ambiguous_numbers
-        used_twice = earlier_numbers & labels.indexes_by_label.keys()
+        numbers_of_labels = set(labels.indexes_by_label)
+        for indexes_by_number in earlier.indexes_by_kind.values():
+            earlier_numbers.update(indexes_by_number)
+        for indexes_by_number in labels.indexes_by_kind.values():
+            numbers_of_labels.update(indexes_by_number)
+        used_twice = earlier_numbers & numbers_of_labels
         indexes_by_label = {
             label: indexes
             for label, indexes in labels.indexes_by_label.items()
             if label not in used_twice
         }
-        return Labels(indexes_by_label, labels.ambiguous_numbers | used_twice)
+        return replace(
+            labels,
+            indexes_by_label=indexes_by_label,
+            ambiguous_numbers=labels.ambiguous_numbers | used_twice,
+        )
 
     def _labels_of_contexts(self, prompts: Sequence[str]) -> Labels:
         """Read the labels of the contexts from the lines around them.
@@ -426,6 +461,20 @@ class CitationSearch:
 def _numbers_of(labels: Labels) -> Iterator[str]:
     """Yield those of some labels that are numbers."""
     return (label for label in labels.indexes_by_label if label.isdigit())
+
+
+def kind_of_number(name: str) -> str:
+    """Return of which kind the numbers in an answer's name of a source are.
+
+    Returns:
+        The word before them, such as ``source``; ``IN_BRACKETS`` for a bracket without
+        such a word; "" if there are several words, or neither word nor bracket.
+    """
+    kinds = {kind for kind, _ in numbers_by_kind_in(name)}
+    if len(kinds) == 1:
+        return kinds.pop()
+    is_bare = not kinds and name.lstrip().startswith(("[", "［", "〔", "【"))
+    return IN_BRACKETS if is_bare else ""
 
 
 def _is_telling_name(name: str) -> bool:

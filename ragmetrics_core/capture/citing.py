@@ -23,6 +23,7 @@ from ragmetrics_core.capture.citation_search import (
     PART_OF_NAME,
     CitationSearch,
     has_number,
+    kind_of_number,
     last_part,
 )
 from ragmetrics_core.capture.cited_sources import (
@@ -56,6 +57,10 @@ _LONGEST_LABEL = 80
 _PAGE = re.compile(r"\b(?:pp?\.?|pages?:?|s\.|seite:?)\s*([0-9]{1,5})\b", re.IGNORECASE)
 _NO_MEANING = "the prompt does not tell which context {} means"
 _SEVERAL = "the prompt shows several texts under {}"
+_TWO_NUMBERINGS = (
+    "the prompt numbers its passages in two ways, and which of them {} means is not"
+    " known"
+)
 _SHOWN_ELSEWHERE = "the prompt shows something under {} that is none of the contexts"
 _NAMED_IN_WORDS = (
     "the answer names a document in round brackets, which may cite it and may not"
@@ -123,8 +128,6 @@ def cited_by(
             # a later rule may still tell; if none does, the first reason is given
             why_unknown = why_unknown or str(reason)
             continue
-        if citations and rule is _by_the_provider:
-            return CitationsFound(_with_marks_of_the_prompt(citations, search))
         if citations:
             return CitationsFound(citations)
         cites_nothing = citations is not None
@@ -174,7 +177,8 @@ def _by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
         providers send one with every answer.
 
     Raises:
-        _UnknownMeaning: If no context has a source's name or holds its quote.
+        _UnknownMeaning: If no context has a source's name or holds its quote, or if the
+            answer also has marks whose numbers may mean one context or another.
     """
     call = search.found_answer.writing_call
     message = None if call is None else call.reply
@@ -189,7 +193,7 @@ def _by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
         start, end = _span_in_answer(source, message.text, search.text)
         indexes = _indexes_of_provided_source(source, quoted_index, search)
         citations.append(Citation(start=start, end=end, contexts=indexes))
-    return tuple(dict.fromkeys(citations))
+    return _with_marks_of_the_prompt(tuple(dict.fromkeys(citations)), search)
 
 
 def _with_marks_of_the_prompt(
@@ -203,6 +207,9 @@ def _with_marks_of_the_prompt(
     Args:
         citations: The provider's citations.
         search: What the rules look at.
+
+    Raises:
+        _UnknownMeaning: If a number may mean one context or another.
     """
     provided_texts: set[str] = set()
     for node in search.calls.nodes:
@@ -214,21 +221,25 @@ def _with_marks_of_the_prompt(
         if text not in provided_texts:
             own_texts.append(text)
             context_index_of_own_text.append(context_index)
-    numbering: dict[str, tuple[int, ...]] = {}
-    own_labels = labels_in(search.prompts, own_texts)
-    for label, own_indexes in own_labels.indexes_by_label.items():
-        if label.isdigit():
-            numbering[label] = tuple(
-                context_index_of_own_text[own_index] for own_index in own_indexes
-            )
+    labels = labels_in(search.prompts, own_texts).with_indexes(
+        context_index_of_own_text
+    )
+    numbering = {
+        label: indexes
+        for label, indexes in labels.indexes_by_label.items()
+        if label.isdigit()
+    }
     if not numbering:
         return tuple(citations)
-    citations_by_number = [
-        citation
-        for citation in citations_of_marks(search.text, numbering)
-        if citation.contexts
-    ]
-    return tuple(dict.fromkeys([*citations, *citations_by_number]))
+    marks = marks_in(search.text, numbering)
+    citations_of_numbers = []
+    for mark, citation in zip(
+        marks, citations_of_marks(search.text, numbering), strict=True
+    ):
+        of_kind = _by_kinds_of_numbers(mark, citation, labels, search)
+        if of_kind.contexts:
+            citations_of_numbers.append(of_kind)
+    return tuple(dict.fromkeys([*citations, *citations_of_numbers]))
 
 
 def _indexes_of_provided_source(
@@ -315,6 +326,7 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
         is_of_model = any(start <= mark.start < end for start, end in spans)
         if is_of_model:
             _refuse_unknown_labels(mark, search)
+            citation = _by_kinds_of_numbers(mark, citation, search.labels, search)
             citations.append(_narrowed_to_page(mark, citation, search))
     if not citations:
         return None
@@ -334,12 +346,67 @@ def _refuse_unknown_labels(mark: Mark, search: CitationSearch) -> None:
             the author's own words.
     """
     numbering = search.numbering
+    kind = search.kind_of_mark(mark, search.labels)
     for label in mark.labels:
-        if label in numbering:
+        if label in numbering or _indexes_of_number(label, kind, search.labels):
             continue
         _refuse_if_perhaps_shown(label, search, search.labels, search.prompts)
         if not is_like_labels(label, numbering):
             raise _UnknownMeaning(_NO_MEANING.format("a source that it names"))
+
+
+def _by_kinds_of_numbers(
+    mark: Mark, citation: Citation, labels: Labels, search: CitationSearch
+) -> Citation:
+    """Return the citation of a mark as the kind of its numbers tells their meaning.
+
+    Under "[1] Source 3:" and "[3] Source 1:", the mark "[Source 1]" means the second
+    text, and "[1]" the first. Where the prompt has one numbering, the citation is kept.
+
+    Args:
+        mark: The mark.
+        citation: The citation as the first number of each line tells it.
+        labels: The labels of the prompt.
+        search: What the rules look at.
+
+    Raises:
+        _UnknownMeaning: If a number may mean one context or another.
+    """
+    if not labels.indexes_by_kind:
+        return citation
+    kind = search.kind_of_mark(mark, labels)
+    indexes: list[int] = []
+    dangling: list[str] = []
+    for label in mark.labels:
+        indexes_of_label = _indexes_of_number(label, kind, labels)
+        if not indexes_of_label and label in citation.dangling:
+            dangling.append(label)
+        indexes += indexes_of_label or places_of(label, search.numbering)
+    return citation.model_copy(
+        update={
+            "contexts": tuple(dict.fromkeys(indexes)),
+            "dangling": tuple(dangling),
+        }
+    )
+
+
+def _indexes_of_number(label: str, kind: str, labels: Labels) -> tuple[int, ...]:
+    """Find the contexts that a number means under a prompt's two numberings.
+
+    Args:
+        label: The label; () is returned unless it is a number.
+        kind: Its kind, such as ``source``.
+        labels: The labels of the prompt; () is returned if they have one numbering.
+
+    Raises:
+        _UnknownMeaning: If it may mean one context or another.
+    """
+    if not label.isdigit() or not labels.indexes_by_kind:
+        return ()
+    indexes = labels.indexes_of_number(label, kind)
+    if indexes is None:
+        raise _UnknownMeaning(_TWO_NUMBERINGS.format(_as_mark(label)))
+    return indexes
 
 
 def _narrowed_to_page(
@@ -380,7 +447,10 @@ def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
     numbering = {**search.framework_numbering, **search.labels.indexes_by_label}
     citations = []
     for source in cited_sources:
-        indexes = places_of(source.label or "", numbering)
+        label = source.label or ""
+        # the framework does not say what stood before the number
+        indexes = _indexes_of_number(label, "", search.labels)
+        indexes = indexes or places_of(label, numbering)
         if not indexes:
             raise _UnknownMeaning(_NO_MEANING.format(f"[{source.label}]"))
         citations.append(Citation(start=0, end=len(search.text), contexts=indexes))
@@ -479,9 +549,16 @@ def _indexes_by_id(
     """Find the contexts that an id means: a label of the prompt, else an id or name.
 
     A number that is no label is never compared with ids: it may count something else.
+
+    Raises:
+        _UnknownMeaning: If the prompt has two numberings, and a number may mean one
+            context or another.
     """
     name = source_id.strip()
     plain_name = plain_label(source_id)  # "[2]" and "Source 2" are 2
+    numbered = _indexes_of_number(plain_name, kind_of_number(name), labels)
+    if numbered:
+        return numbered
     for label in (name, plain_name):
         indexes = places_of(label, labels.indexes_by_label)
         if indexes:

@@ -16,8 +16,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ragmetrics_core.capture.prompt_numbers import numbers_by_kind_in
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD
 from ragmetrics_core.data.marks import plain_label
+
+IN_BRACKETS = "[]"
+"""The kind of a number that stands in brackets, as a kind beside "source" or "chunk"."""
 
 _OPENING = 200  # characters of a context by which it is found in a prompt
 _CLOSING = 80  # characters by which its end is found
@@ -78,10 +82,72 @@ class Labels:
         indexes_by_label: By a label: the indexes of the contexts under it.
         ambiguous_numbers: Numbers that stand above several contexts: nobody can tell
             which of them an answer means.
+        indexes_by_kind: The meanings of numbers where lines number the contexts in two
+            ways, as ``[1] Source 3:`` does. By a kind, such as ``source``: the indexes
+            of the contexts by the numbers of this kind. The kind of a number in
+            brackets is ``IN_BRACKETS``. Empty where there is one numbering.
     """
 
     indexes_by_label: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     ambiguous_numbers: frozenset[str] = frozenset()
+    indexes_by_kind: Mapping[str, Mapping[str, tuple[int, ...]]] = field(
+        default_factory=dict
+    )
+
+    def with_indexes(self, new_indexes: Sequence[int]) -> "Labels":
+        """Return the labels with other indexes of the same contexts.
+
+        Args:
+            new_indexes: For each index in these labels, the one to put in its place.
+        """
+        indexes_by_kind = {
+            kind: _with_indexes(indexes_by_number, new_indexes)
+            for kind, indexes_by_number in self.indexes_by_kind.items()
+        }
+        return replace(
+            self,
+            indexes_by_label=_with_indexes(self.indexes_by_label, new_indexes),
+            indexes_by_kind=indexes_by_kind,
+        )
+
+    def indexes_of_number(self, number: str, kind: str) -> tuple[int, ...] | None:
+        """Return the contexts that an answer means by a number of some kind.
+
+        "[Source 1]" means the 1 behind the word "Source", and "[1]" that in brackets.
+        Where no line has a number of this kind, all numberings must agree.
+
+        Args:
+            number: The number.
+            kind: ``IN_BRACKETS``, or a word such as ``source``; "" if nobody can tell.
+
+        Returns:
+            The indexes; () if no line has the number, or if it is ambiguous; None if it
+            may mean one context or another.
+        """
+        if number in self.ambiguous_numbers:
+            return ()
+        meanings = set()
+        for indexes_by_number in self.indexes_by_kind.values():
+            meanings.add(indexes_by_number.get(number, ()))
+        indexes_of_label = self.indexes_by_label.get(number, ())
+        meanings.add(indexes_of_label)
+        meanings.discard(())
+        if not meanings:
+            return ()
+        if kind in self.indexes_by_kind:
+            indexes = self.indexes_by_kind[kind].get(number, ())
+            return indexes if len(indexes) == 1 else None
+        return indexes_of_label if meanings == {indexes_of_label} else None
+
+
+def _with_indexes(
+    indexes_by_label: Mapping[str, tuple[int, ...]], new_indexes: Sequence[int]
+) -> dict[str, tuple[int, ...]]:
+    """Return labels with other indexes of the same contexts."""
+    return {
+        label: tuple(new_indexes[index] for index in indexes)
+        for label, indexes in indexes_by_label.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +160,15 @@ class _LabelLine:
         names: What the line may call the text, such as ``report.pdf``; no numbers.
         number: The number that it gives the text; None if it gives none.
         is_heading: Whether nothing stands behind its colon, as in ``Context:``.
+        numbers_by_kind: All its numbers that stand behind a word or in brackets, each
+            with its kind (see ``Labels``).
     """
 
     shape: str
     names: tuple[str, ...]
     number: str | None = None
     is_heading: bool = False
+    numbers_by_kind: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +218,7 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
             if _numbers_of(lines_around):
                 # under "[1]", a "Source 7:" inside of the context is no second number
                 own_lines = [_without_number(line) for line in own_lines]
+                own_lines = _without_kinds_of(lines_around, own_lines)
             lines_by_context[block.context_index] += [*lines_around, *own_lines]
     indexes_by_name = _indexes_by_name(lines_by_context)
     numbers_by_context = {
@@ -158,7 +228,39 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
     if indexes_by_number is None:
         all_numbers = frozenset(itertools.chain(*numbers_by_context.values()))
         return Labels(indexes_by_name, ambiguous_numbers=all_numbers)
-    return Labels({**indexes_by_name, **indexes_by_number})
+    return Labels(
+        {**indexes_by_name, **indexes_by_number},
+        indexes_by_kind=_indexes_by_kind(lines_by_context, indexes_by_number),
+    )
+
+
+def _indexes_by_kind(
+    lines_by_context: Mapping[int, Iterable[_LabelLine]],
+    indexes_by_number: Mapping[str, tuple[int, ...]],
+) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Return the indexes of the contexts by the kinds of numbers and the numbers.
+
+    Empty where each number means the same as in the one numbering.
+
+    Args:
+        lines_by_context: The lines that label each context.
+        indexes_by_number: What the first number of each line means.
+    """
+    sets_by_kind: dict[str, dict[str, set[int]]] = {}
+    for index, lines in lines_by_context.items():
+        for line in lines:
+            for kind, number in line.numbers_by_kind:
+                sets_by_number = sets_by_kind.setdefault(kind, {})
+                sets_by_number.setdefault(number, set()).add(index)
+    indexes_by_kind: dict[str, dict[str, tuple[int, ...]]] = {}
+    has_second_numbering = False
+    for kind, sets_by_number in sets_by_kind.items():
+        indexes_by_kind[kind] = {}
+        for number, indexes in sets_by_number.items():
+            indexes_by_kind[kind][number] = tuple(sorted(indexes))
+            if indexes_by_number.get(number) != tuple(sorted(indexes)):
+                has_second_numbering = True
+    return indexes_by_kind if has_second_numbering else {}
 
 
 def _indexes_by_name(
@@ -195,8 +297,29 @@ def _indexes_by_number(
 
 
 def _without_number(line: _LabelLine) -> _LabelLine:
-    """Return the line with its names alone."""
-    return _LabelLine(line.shape, line.names)
+    """Return the line without the number that it gives the text.
+
+    Its numbers of kinds stay: they tell that there is a second numbering.
+    """
+    return replace(line, number=None, is_heading=False)
+
+
+def _without_kinds_of(
+    lines_around: Iterable[_LabelLine], own_lines: Iterable[_LabelLine]
+) -> list[_LabelLine]:
+    """Return a text's own lines without numbers of the kinds that lines around it have."""
+    kinds_around: set[str] = set()
+    for line in lines_around:
+        kinds_around.update(kind for kind, _ in line.numbers_by_kind)
+    lines = []
+    for line in own_lines:
+        other_kinds = [
+            (kind, number)
+            for kind, number in line.numbers_by_kind
+            if kind not in kinds_around
+        ]
+        lines.append(replace(line, numbers_by_kind=tuple(other_kinds)))
+    return lines
 
 
 def _own_lines(text: str) -> list[_LabelLine]:
@@ -213,7 +336,12 @@ def _own_lines(text: str) -> list[_LabelLine]:
     own_lines = []
     for line in label_lines:
         is_in_brackets = line.shape.startswith("[")
-        own_lines.append(_without_number(line) if is_in_brackets else line)
+        if is_in_brackets:
+            own_lines.append(_LabelLine(line.shape, line.names))
+            continue
+        # "Source 1: as document 2 says" is a label and then what the text says
+        first_numbers = line.numbers_by_kind[:1] if line.number is not None else ()
+        own_lines.append(replace(line, numbers_by_kind=first_numbers))
     return own_lines
 
 
@@ -545,7 +673,8 @@ def _label_line(raw: str) -> _LabelLine | None:
     for read in readers:
         label_line = read(line)
         if label_line is not None:
-            return label_line
+            numbers = (*label_line.numbers_by_kind, *numbers_by_kind_in(line))
+            return replace(label_line, numbers_by_kind=numbers)
     return None
 
 
@@ -593,7 +722,8 @@ def _line_of_brackets(line: str) -> _LabelLine | None:
     # same words before the first: "[1]" for "[a.pdf]", "[1]page" for "Page [3]".
     shape = f"[{len(matches)}]{_shape_of(before_first)}"
     names = _names([*texts_in_brackets, text_beside_brackets])
-    return _LabelLine(shape, names, number)
+    numbers_by_kind = () if number is None else ((IN_BRACKETS, number),)
+    return _LabelLine(shape, names, number, numbers_by_kind=numbers_by_kind)
 
 
 def _line_of_number(line: str) -> _LabelLine | None:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from ragmetrics_core.data.mark_patterns import SOURCE_WORD
+
 _OPENING = 200  # characters of a context by which it is found in a prompt
 _LONGEST_LABEL = 120
 # A label may stand up to three lines above its context. Lines between them name a title.
@@ -20,6 +22,20 @@ _LABEL = re.compile(
 _ITEM_NUMBER = re.compile(r"[ \t]*(?P<word>[0-9]{1,4})[.):][ \t]*")
 # "Title: Bridges"
 _FIELD_LINE = re.compile(r"[\w ]{1,40}:.*")
+# A number behind a word for a source: "Chunk 1", "Source ID: 3", "document[2]".
+_NUMBER_BEHIND_A_WORD = re.compile(
+    rf"""(?<![^\W\d_])(?P<word>{SOURCE_WORD})
+    [ \t_\-]?(?:(?:ids?|index|no|numbers?|nr)\b\.?)?
+    [\s"':=\#(\[]*(?P<number>[0-9]{{1,4}})(?![\w.]*\w)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# Words that mean the same kind of source.
+_KIND_OF_WORD = {
+    "doc": "document",
+    "ref": "reference",
+    "dokumente": "dokument",
+    "quellen": "quelle",
+}
 # What a context begins with where the application wrote its number into it.
 _OWN_NUMBER = re.compile(
     rf"(?:\[(?P<bracket>[0-9]{{1,4}})\]|{_NAME}[ \t]*#?(?P<word>[0-9]{{1,4}})[:.)])",
@@ -64,6 +80,24 @@ def numbering_in(
     return index_by_number or None
 
 
+def numbers_by_kind_in(line: str) -> list[tuple[str, str]]:
+    """List the numbers of a line that stand behind words such as "Source" or "Chunk".
+
+    Returns:
+        Pairs of a kind and a number. The kind is the word in lower case and singular.
+
+    Examples:
+        >>> numbers_by_kind_in("Chunk 1 of document 3:")
+        [('chunk', '1'), ('document', '3')]
+    """
+    pairs = []
+    for match in _NUMBER_BEHIND_A_WORD.finditer(line):
+        word = match["word"].lower().removesuffix("s")
+        kind = _KIND_OF_WORD.get(word, word)
+        pairs.append((kind, str(int(match["number"]))))
+    return pairs
+
+
 def _opening(text: str) -> str:
     """Return the first characters of a context; parts of it are divided by ``…``."""
     first_part = text.partition("…")[0].strip()
@@ -105,7 +139,10 @@ def _number_at(prompt: str, start: int, opening: str, *, lists: bool) -> str | N
         if label is None and lists:
             label = _ITEM_NUMBER.fullmatch(line)
         if label is not None:
-            return _digits(label)
+            number = _digits(label)
+            other_numbers = {other for _, other in numbers_by_kind_in(line)} - {number}
+            # "Source 1 (Document 3):" has two numbers, and nobody can tell which counts
+            return None if other_numbers else number
     own_number = _OWN_NUMBER.match(opening)
     return None if own_number is None else _digits(own_number)
 

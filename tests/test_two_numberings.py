@@ -1,0 +1,188 @@
+"""Prompts that number each passage twice, as ``[1] Source 3: …``: what a mark then means."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_tree_rules import (
+    EVORA,
+    FARO,
+    PORTO,
+    QUESTION,
+    Clock,
+    model,
+    retriever,
+    tree,
+)
+
+from ragmetrics_core import Sample
+from ragmetrics_core.capture import Answer, Document, Message, samples_of
+from ragmetrics_core.capture.prompt_numbers import numbering_in
+from ragmetrics_core.capture.tree import CitedSource
+
+TEXTS = (PORTO, FARO, EVORA)
+REASON = "numbers its passages in two ways"
+# a label with a number in brackets and one behind a word, and marks of that word
+BRACKETED = (
+    ("[{}] Source {}: ", ("[Source {}]", "(source {})", "[sources {}]")),
+    ("[{}] Document #{}\n", ("[Document {}]", "(Doc {})", "[document no {}]")),
+    ("[{}] report.pdf, chunk {}: ", ("[Chunk {}]", "[chunk: {}]")),
+    ("[{}]: (result {}) ", ("[Result {}]", "(Result {})")),
+    ("**[{}]** Passage {}\n", ("[Passage {}]",)),
+)
+# a label with two words, and a mark of each
+WORDED = (
+    ("Chunk {} of document {}: ", "[Chunk {}]", "[Document {}]"),
+    ("Result {} (Document {}): ", "(Result {})", "(Document {})"),
+    ("Document {}, passage {}\n", "[Doc {}]", "[Passage {}]"),
+    ('<document id="{}" source="{}">', "[Document {}]", "[Source {}]"),
+)
+ORDERS = st.permutations((1, 2, 3))
+
+
+def prompt_of(label: str, second_numbers: list[int]) -> str:
+    """Number the texts from 1 on, and each with a second number as well."""
+    passages = [
+        label.format(number, second) + text
+        for number, (second, text) in enumerate(
+            zip(second_numbers, TEXTS, strict=True), start=1
+        )
+    ]
+    return "\n\n".join(["Answer the question.", *passages, f"Question: {QUESTION}"])
+
+
+def sample_of(prompt: str, reply: str | Message, says: str | None = None) -> Sample:
+    """The sample of a run whose answer is its model's reply, or what ``says`` holds."""
+    clock = Clock()
+    found = [Document(text=text, id=f"d{at}") for at, text in enumerate(TEXTS)]
+    text = reply if isinstance(reply, str) else reply.text
+    made = tree(
+        clock,
+        retriever(clock, *found),
+        model(clock, prompt, reply),
+        answers=(Answer(says or text),),
+    )
+    (sample,) = samples_of(made)
+    return sample
+
+
+def cited(sample: Sample) -> list[tuple[int, ...]]:
+    assert sample.citations is not None, sample.citations_unknown
+    assert not any(citation.dangling for citation in sample.citations)
+    return [citation.contexts for citation in sample.citations]
+
+
+def assert_in_two_ways(sample: Sample) -> None:
+    assert sample.citations is None
+    assert REASON in (sample.citations_unknown or "")
+
+
+@given(st.sampled_from(BRACKETED), ORDERS, st.integers(1, 3))
+def test_no_second_numbering_changes_what_a_bracketed_number_means(
+    form: tuple[str, tuple[str, ...]], second_numbers: list[int], number: int
+) -> None:
+    label, _ = form
+    sample = sample_of(prompt_of(label, second_numbers), f"Faro is there [{number}].")
+    assert cited(sample) == [(number - 1,)]
+
+
+@given(st.sampled_from(BRACKETED), ORDERS, st.integers(1, 3), st.integers(0, 2))
+def test_a_mark_that_names_its_kind_means_the_number_behind_that_word(
+    form: tuple[str, tuple[str, ...]],
+    second_numbers: list[int],
+    number: int,
+    which_mark: int,
+) -> None:
+    label, marks = form
+    mark = marks[which_mark % len(marks)].format(number)
+    sample = sample_of(prompt_of(label, second_numbers), f"Faro is there {mark}.")
+    assert cited(sample) == [(second_numbers.index(number),)]
+
+
+@given(st.sampled_from(WORDED), ORDERS, st.integers(1, 3))
+def test_of_two_words_each_mark_means_its_own_and_a_bare_number_none(
+    form: tuple[str, str, str], second_numbers: list[int], number: int
+) -> None:
+    label, first_mark, second_mark = form
+    prompt = prompt_of(label, second_numbers)
+    answer = (
+        f"It is {first_mark.format(number)}. So it is {second_mark.format(number)}."
+    )
+    place = second_numbers.index(number)
+    assert cited(sample_of(prompt, answer)) == [(number - 1,), (place,)]
+    bare = sample_of(prompt, f"Faro is there [{number}].")
+    if place == number - 1:  # both say the same of this number
+        assert cited(bare) == [(place,)]
+    else:
+        assert_in_two_ways(bare)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["[Source 1]", "(Excerpt 1)", "document [1]", "Document [3]", "(Document 9)"],
+)
+def test_a_mark_of_another_word_or_number_is_unknown_where_numbers_differ(
+    mark: str,
+) -> None:
+    prompt = prompt_of("[{}] Document {}: ", [3, 9, 1])
+    sample = sample_of(prompt, f"Faro is there {mark}.")
+    if mark == "(Document 9)":  # the prompt has a ninth document, and no [9]
+        assert cited(sample) == [(1,)]
+    else:
+        assert_in_two_ways(sample)
+
+
+def test_a_number_of_one_numbering_alone_is_not_one_that_the_model_made_up() -> None:
+    prompt = prompt_of("Chunk {} of document {}: ", [11, 12, 13])
+    assert_in_two_ways(sample_of(prompt, "Faro is there [12]."))
+    assert_in_two_ways(sample_of(prompt, "Faro is there [Document 2]."))
+    (citation,) = sample_of(prompt, "Faro is there [40].").citations or ()
+    assert citation.dangling == ("40",)
+
+
+def test_several_texts_of_one_document_are_not_told_apart_by_its_number() -> None:
+    prompt = prompt_of("[{}] Document {}: ", [3, 3, 1])
+    assert cited(sample_of(prompt, "Faro is there [3].")) == [(2,)]
+    assert_in_two_ways(sample_of(prompt, "Faro is there [Document 3]."))
+
+
+def test_a_structured_reply_with_a_bare_number_is_unknown() -> None:
+    prompt = prompt_of("[{}] Source {}: ", [3, 2, 1])
+    for source, expected in (("Source 1", 2), (2, 1), (1, None)):
+        reply = json.dumps({"answer": "Faro is there.", "citations": [source]})
+        sample = sample_of(prompt, reply, says="Faro is there.")
+        if expected is None:
+            assert_in_two_ways(sample)
+        else:
+            assert cited(sample) == [(expected,)]
+
+
+def test_numbers_beside_a_source_of_the_provider_mean_their_kind() -> None:
+    prompt = prompt_of("[{}] Source {}: ", [3, 2, 1])
+    source = CitedSource(names=("d0",))
+    reply = Message("assistant", "Faro is there [Source 1].", cited_sources=(source,))
+    assert cited(sample_of(prompt, reply)) == [(0,), (2,)]
+    prompt = prompt_of("Chunk {} of source {}: ", [3, 2, 1])
+    reply = Message("assistant", "Faro is there [1].", cited_sources=(source,))
+    assert_in_two_ways(sample_of(prompt, reply))
+
+
+@pytest.mark.parametrize(
+    ("label", "mark"),
+    [
+        ("[{}] Source {}: ", "[Source 2]"),
+        ("Source {} (document {}): ", "[2]"),
+        ("[{}] results of 20{}\n", "[Source 2]"),
+    ],
+)
+def test_two_numbers_that_agree_are_one_numbering(label: str, mark: str) -> None:
+    prompt = prompt_of(label, [1, 2, 3])
+    assert cited(sample_of(prompt, f"Faro is there {mark}.")) == [(1,)]
+
+
+def test_a_label_with_two_numbers_gives_none_to_the_reader_of_single_labels() -> None:
+    prompt = f"Source 1 (Document 2):\n{PORTO}\nSource 2 (Document 1):\n{FARO}"
+    assert numbering_in([prompt], [PORTO, FARO]) is None
