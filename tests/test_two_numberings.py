@@ -20,6 +20,7 @@ from test_tree_rules import (
 
 from ragmetrics_core import Sample
 from ragmetrics_core.capture import Answer, Document, Message, samples_of
+from ragmetrics_core.capture.prompt_labels import Labels, labels_in
 from ragmetrics_core.capture.prompt_numbers import numbering_in
 from ragmetrics_core.capture.tree import CitedSource
 
@@ -139,6 +140,7 @@ def test_a_number_of_one_numbering_alone_is_not_one_that_the_model_made_up() -> 
     prompt = prompt_of("Chunk {} of document {}: ", [11, 12, 13])
     assert_in_two_ways(sample_of(prompt, "Faro is there [12]."))
     assert_in_two_ways(sample_of(prompt, "Faro is there [Document 2]."))
+    assert cited(sample_of(prompt, "Faro is there [Document 12].")) == [(1,)]
     (citation,) = sample_of(prompt, "Faro is there [40].").citations or ()
     assert citation.dangling == ("40",)
 
@@ -186,3 +188,48 @@ def test_two_numbers_that_agree_are_one_numbering(label: str, mark: str) -> None
 def test_a_label_with_two_numbers_gives_none_to_the_reader_of_single_labels() -> None:
     prompt = f"Source 1 (Document 2):\n{PORTO}\nSource 2 (Document 1):\n{FARO}"
     assert numbering_in([prompt], [PORTO, FARO]) is None
+
+
+def test_a_number_that_the_framework_calls_cited_is_of_no_known_kind() -> None:
+    prompt = prompt_of("[{}] Source {}: ", [3, 2, 1])
+    for label, expected in (("2", 1), ("1", None)):
+        clock = Clock()
+        found = [Document(text=text, id=f"d{at}") for at, text in enumerate(TEXTS)]
+        source = CitedSource(id="d0", label=label)
+        made = tree(
+            clock,
+            retriever(clock, *found),
+            model(clock, prompt, "Faro is there."),
+            answers=(Answer("Faro is there.", cited_sources=(source,)),),
+        )
+        (sample,) = samples_of(made)
+        if expected is None:
+            assert_in_two_ways(sample)
+        else:
+            assert cited(sample) == [(expected,)]
+
+
+@pytest.mark.parametrize(
+    ("label", "texts"),
+    [
+        # the number outside goes before one of the same word inside of the text
+        ("Source {}:\n", ("Source 2: It is old.\nYes.", "Source 1: It fell.\nYes.")),
+        # what a text says behind its own number is no label
+        (
+            "",
+            ("Source 1: As document 2 says.\nYes.", "Source 2: See document 1.\nYes."),
+        ),
+    ],
+)
+def test_words_of_a_text_are_no_second_numbering(
+    label: str, texts: tuple[str, ...]
+) -> None:
+    shown = [label.format(number) + text for number, text in enumerate(texts, 1)]
+    labels = labels_in(["\n\n".join(["Answer.", *shown])], texts)
+    assert not labels.indexes_by_kind
+    assert [labels.indexes_by_label[number] for number in "12"] == [(0,), (1,)]
+
+
+def test_a_number_of_several_turns_has_no_kind_that_tells_its_meaning() -> None:
+    labels = Labels({}, frozenset({"1"}), {"source": {"1": (0,)}})
+    assert labels.indexes_of_number("1", "source") == ()
