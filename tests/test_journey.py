@@ -791,6 +791,34 @@ MAY_HOLD: dict[str, tuple[dict[str, Any], str]] = {
         in_ledger(call("retrieval", TEXTS[1], shown=(0,), turn=1)),
         "earlier turns",
     ),
+    "an earlier turn whose store gives the same id": (
+        {
+            "retrieved": [Context(text=TEXTS[0], id="a")],
+            "ledger": Ledger(
+                turn=2,
+                calls=(
+                    EvidenceCall(
+                        kind="retrieval",
+                        items=(Context(text=TEXTS[1], id="a"),),
+                        shown=(0,),
+                    ),
+                ),
+            ),
+        },
+        "earlier turns",
+    ),
+    "a short fact that stands in a tool's text": (
+        in_ledger(
+            call("tool", OPENED, name="web", shown=(0,), turn=2),
+            fact="1874",
+            **OF_TOOL,
+        ),
+        'context_tools={"web"}',
+    ),
+    "an id of which no warning tells": (
+        {"capture": noted(NOTE, other=(Context(text="", id="a"),))},
+        "resolve=",
+    ),
     "an earlier turn that may be shown": (
         in_ledger(call("retrieval", OPENED, turn=1)),
         "earlier turns",
@@ -863,6 +891,19 @@ LOOKED_AT: dict[str, dict[str, Any]] = {
         "contexts": [f"{TEXTS[0][:30]}…{TEXTS[0][40:]}"],
         "ledger": Ledger(
             calls=(call("retrieval", f"{TEXTS[0][:30]}…{TEXTS[0][40:]}", shown=(0,)),)
+        ),
+    },
+    "other words of a retrieved document, as a prompt shows it": {
+        "retrieved": [Context(text=TEXTS[0], id="a")],
+        "contexts": [f"Source 1, by a guide:\n{TEXTS[0]}"],
+        "ledger": Ledger(
+            calls=(
+                EvidenceCall(
+                    kind="retrieval",
+                    items=(Context(text=f"Source 1, by a guide: {TEXTS[0]}", id="a"),),
+                    shown=(0,),
+                ),
+            ),
         ),
     },
     "an earlier turn found the same": in_ledger(

@@ -108,31 +108,51 @@ class TextsBesideJudged:
 def _unasked_texts(
     sample: Sample, ranks_in_retrieved: set[int]
 ) -> Iterator[UnaskedText]:
-    """Yield the texts of a sample that no metric asked about: contexts, then the ledger's."""
-    asked = _AskedTexts(sample.contexts)
+    """Yield the texts of a sample that no metric asked about: contexts, then the ledger's.
+
+    Args:
+        sample: The sample.
+        ranks_in_retrieved: The ranks of the contexts that show retrieved passages.
+    """
+    asked_texts = _AskedTexts(sample.contexts)
     if sample.retrieved is not None:
-        asked = _AskedTexts(sample.retrieved)
+        asked_texts = _AskedTexts(sample.retrieved)
         for rank, context in enumerate(sample.contexts, start=1):
-            if rank not in ranks_in_retrieved and not asked.cover(context):
+            if rank not in ranks_in_retrieved and not asked_texts.cover(context):
                 yield UnaskedText(context.text, True, _NOT_RETRIEVED)
-    ledger = sample.ledger
-    if ledger is None:
+    if sample.ledger is None:
         return
-    for call in ledger.calls:
-        if call.kind == "written":
-            continue  # the words of a model are no evidence
+    for call in sample.ledger.calls:
         for index, item in enumerate(call.items):
             was_shown = None if call.shown is None else index in call.shown
-            if call.turn < ledger.turn:
-                if was_shown is not False and not asked.cover(item):
-                    yield UnaskedText(item.text, was_shown, _EARLIER_TURNS)
-            elif call.kind == "tool":
-                why_unasked = _why_tool_is_unasked(sample, call, item, was_shown)
-                if why_unasked and not asked.cover(item):
-                    yield UnaskedText(item.text, was_shown, why_unasked)
-            elif not asked.cover(item) and item.id not in asked.ids:
-                # of a retrieved document the ledger may have the words as shown
-                yield UnaskedText(item.text, was_shown, _NOT_RETRIEVED)
+            # of a document of this turn the ledger may have other words than the search
+            # found: those that were shown
+            is_of_this_turn = call.turn == sample.ledger.turn
+            is_asked_by_id = is_of_this_turn and item.id in asked_texts.ids
+            why_unasked = _why_item_counts(sample, call, item, was_shown)
+            if why_unasked and not is_asked_by_id and not asked_texts.cover(item):
+                yield UnaskedText(item.text, was_shown, why_unasked)
+
+
+def _why_item_counts(
+    sample: Sample, call: EvidenceCall, item: Context, was_shown: bool | None
+) -> str:
+    """Say why a fact may stand in what a call of the ledger brought; "" if in none.
+
+    Args:
+        sample: The sample, which has the ledger.
+        call: The call.
+        item: One of the texts that it brought.
+        was_shown: Whether the model was shown that text; None if that is not known.
+    """
+    if call.kind == "written":
+        return ""  # the words of a model are no evidence
+    turn = 1 if sample.ledger is None else sample.ledger.turn
+    if call.turn < turn:
+        return "" if was_shown is False else _EARLIER_TURNS
+    if call.kind == "tool":
+        return _why_tool_is_unasked(sample, call, item, was_shown)
+    return _NOT_RETRIEVED
 
 
 def _why_tool_is_unasked(
