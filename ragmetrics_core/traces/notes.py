@@ -1,5 +1,6 @@
 """What a reading of traces could not make samples of, and what mends that."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,9 @@ Code = Literal[
     "unreadable",
 ]
 # what an incomplete sample lacks
-Gap = Literal["texts", "spans", "attributes", "end", "answer", "evidence"]
+Gap = Literal[
+    "texts", "spans", "attributes", "lengths", "end", "answer", "sources", "evidence"
+]
 
 # What readers write into the warnings of a sample. The gap is told by these words.
 SPANS_ARE_MISSING = (
@@ -29,7 +32,15 @@ ATTRIBUTES_DROPPED = (
     "{} spans lack attributes or events, dropped at the limit of the SDK: raise"
     " OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT and OTEL_SPAN_EVENT_COUNT_LIMIT"
 )
+VALUES_CUT = (
+    "values of {} spans were cut at a limit: raise the attribute length limit"
+    " (OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT, or max_attribute_length of SpanLimits)"
+)
+VALUES_WERE_CUT = VALUES_CUT.partition(":")[0].removeprefix("values of {}")
 _ATTRIBUTES_WERE_DROPPED = ATTRIBUTES_DROPPED.partition(",")[0].removeprefix("{}")
+
+# Capture's warning of sources, such as those that a model's provider found.
+_WITHOUT_TEXT = re.compile(r"the text of \d+ retrieved documents was not recorded")
 
 _MOST_TOOLS = 5  # that are named in a sentence
 # what to do, by the reason or the gap
@@ -63,10 +74,19 @@ _MENDS_SAMPLE: Mapping[Gap, str] = {
         "attributes or events were dropped at the SDK's limit: raise"
         " OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT and OTEL_SPAN_EVENT_COUNT_LIMIT"
     ),
+    "lengths": (
+        "values were cut at a limit of the SDK, and what stood behind the cut is"
+        " unknown: raise the attribute length limit (OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT,"
+        " or max_attribute_length of SpanLimits)"
+    ),
     "end": "the run failed or was abandoned; nothing mends that",
     "answer": (
         "no answer was recorded. If it stands in another trace, put a span around both,"
         " or name their conversation on both (session.id)"
+    ),
+    "sources": (
+        "texts that were retrieved were not recorded; the warnings of the samples say"
+        " what returns them"
     ),
     "evidence": "what the model was shown was not recorded",
 }
@@ -178,8 +198,12 @@ def _gap_of(sample: Sample) -> Gap | None:
         return "spans"
     if any(_ATTRIBUTES_WERE_DROPPED in warning for warning in notes.warnings):
         return "attributes"
+    if any(VALUES_WERE_CUT in warning for warning in notes.warnings):
+        return "lengths"
     if sample.error is not None:
         return "end"
     if sample.answer is None:
         return "answer"
+    if any(_WITHOUT_TEXT.fullmatch(warning) for warning in notes.warnings):
+        return "sources"
     return "evidence"

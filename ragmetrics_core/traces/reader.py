@@ -14,6 +14,7 @@ from typing import Any, Literal
 from ragmetrics_core.capture import InputError, Overrides, RowError, Turns
 from ragmetrics_core.data import Sample
 from ragmetrics_core.traces import haystack, llamaindex
+from ragmetrics_core.traces.cut_values import forget_losses_behind_cuts
 from ragmetrics_core.traces.dialects import (
     DIALECTS,
     Reading,
@@ -159,14 +160,14 @@ class TraceReader:
                 self._turns.finish_trace()
             return []
         self._remove_reasons_of(samples)
-        return samples
+        return list(map(forget_losses_behind_cuts, samples))
 
     def finish(self) -> list[Sample]:
         """Return the samples of all that waits for a later trace, and forget it."""
         samples = self._samples_of_retrievals(self._retrievals.take_all())
         samples += self._turns.finish()
         self._remove_reasons_of(samples)
-        return samples
+        return list(map(forget_losses_behind_cuts, samples))
 
     def forget_traces(self) -> None:
         """Forget which traces were read: a process that never ends has no end of them."""

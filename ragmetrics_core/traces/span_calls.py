@@ -12,6 +12,7 @@ from itertools import chain
 from ragmetrics_core.capture.plain_values import find_instances
 from ragmetrics_core.capture.tree import Document
 from ragmetrics_core.data import InputError
+from ragmetrics_core.traces.cut_values import cut_spans_of
 from ragmetrics_core.traces.dialects import Reading, reading_of
 from ragmetrics_core.traces.spans import Span
 
@@ -37,11 +38,13 @@ class Call:
         span: The span.
         reading: What it says; None if it bears no known mark.
         inside: The calls inside it, in the order in which they began.
+        is_cut: Whether values of the span were cut at a limit of their length.
     """
 
     span: Span
     reading: Reading | None
     inside: list[Call] = field(default_factory=list)
+    is_cut: bool = False
 
     def walk(self) -> Iterator[Call]:
         """Yield the call and all below it, in the order in which they began."""
@@ -70,8 +73,11 @@ def calls_of(
     """
     ordered = sorted(spans, key=_by_start_then_longest)
     calls: dict[str, Call] = {}  # by the id of the span
+    ids_of_cut_spans = cut_spans_of(ordered)
     for span in ordered:
-        calls[span.id] = Call(span, reading_of(span.attributes, dialect))
+        is_cut = span.id in ids_of_cut_spans
+        reading = reading_of(span.attributes, dialect)
+        calls[span.id] = Call(span, reading, is_cut=is_cut)
     if "" in calls:  # a span that cannot be read has no id
         raise ValueError("a span cannot be read")
     roots = _put_inside_parents(calls)

@@ -15,7 +15,8 @@ from ragmetrics_core.capture.passages import is_contained_in
 from ragmetrics_core.capture.plain_values import question_in
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, Tree
 from ragmetrics_core.traces.dialects import Reading, session_of
-from ragmetrics_core.traces.notes import ATTRIBUTES_DROPPED
+from ragmetrics_core.traces.notes import ATTRIBUTES_DROPPED, VALUES_CUT
+from ragmetrics_core.traces.provider_searches import add_provider_searches
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.span_nodes import node_of
 from ragmetrics_core.traces.span_questions import (
@@ -242,6 +243,7 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     models = [node for node in root.walk() if node.kind == "model"]
     synthesizers = [node for node in root.walk() if _is_synthesizer(node)]
     _restore_reply_of_stream(call, models, reading.output)
+    add_provider_searches(root, call)
     add_question(tree, reading)
     name_authors(root)
     _ignore_choices_of_indices(root, synthesizers)
@@ -323,11 +325,14 @@ def _take_out_documents_without_text(root: Node) -> list[str | None]:
 def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
     """Write into a tree what of its documents and prompts the spans do not hold."""
     ids_without_text = _take_out_documents_without_text(tree.root)
-    cut_spans = [inner for inner in call.walk() if inner.span.dropped > 0]
+    incomplete_spans = [inner for inner in call.walk() if inner.span.dropped > 0]
+    cut_spans = [inner for inner in call.walk() if inner.is_cut]
     tree.documents_without_text = tuple(Document("", name) for name in ids_without_text)
-    tree.n_without_text = len(ids_without_text) + len(cut_spans)
+    tree.n_without_text = len(ids_without_text) + len(incomplete_spans)
+    if incomplete_spans:
+        tree.warnings += (ATTRIBUTES_DROPPED.format(len(incomplete_spans)),)
     if cut_spans:
-        tree.warnings = (ATTRIBUTES_DROPPED.format(len(cut_spans)),)
+        tree.warnings += (VALUES_CUT.format(len(cut_spans)),)
 
 
 def _add_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:

@@ -78,7 +78,7 @@ def plain(value: object) -> Any:
     _refuse_deep_value(value)
     if not isinstance(value, str):
         return _plain(value, _DEPTH)
-    decoded = _decode(value)
+    decoded = decode(value)
     if decoded is None:
         decoded = value
     return _plain(decoded, _DEPTH - 1)
@@ -114,10 +114,13 @@ def mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _decode(value: object) -> Any:
+def decode(value: object) -> Any:
     """What a text of JSON stands for; None for any other text.
 
     A value that is no text is returned as it is.
+
+    Raises:
+        NestedTooDeeply: If the text is nested more than 100 levels deep.
     """
     if not isinstance(value, str):
         return value
@@ -178,7 +181,7 @@ def recorded_document(
         score: Its score. Where this is no number, a score among the metadata counts.
         metadata: A mapping, or one as JSON. Anything else counts for none.
     """
-    fields = mapping(_decode(metadata))
+    fields = mapping(decode(metadata))
     metadata_by_name = {str(key): value for key, value in fields.items()}
     first_number = None
     candidates = [score, *map(metadata_by_name.get, SCORE_KEYS)]
@@ -229,7 +232,7 @@ def _node_as_shown(node: Mapping[str, Any], score: object) -> Document:
         node: The fields of the node.
         score: Its score, as recorded beside it.
     """
-    metadata = _decode(node.get("metadata")) or {}
+    metadata = decode(node.get("metadata")) or {}
     text = str(node.get("text") or "")
     lines = _metadata_as_shown(node, metadata)
     shown_text = text
@@ -363,7 +366,7 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
     function = mapping(fields.get("function")) or fields
     name = function.get("name") or function.get("tool_name") or ""
     arguments = _first_of(function, ("args", "arguments", "input"))
-    return ToolCall(str(name), mapping(_decode(arguments)), fields.get("id"))
+    return ToolCall(str(name), mapping(decode(arguments)), fields.get("id"))
 
 
 def messages_in(value: object) -> tuple[Message, ...]:

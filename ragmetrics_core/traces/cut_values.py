@@ -1,0 +1,100 @@
+"""Tells by the lengths of recorded values that an SDK cut them at a limit. Pure.
+
+An SDK of OpenTelemetry cuts each text at its limit of attribute length, and leaves no
+count of that.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ragmetrics_core.data import PassageNote, Sample, json_value
+from ragmetrics_core.traces.notes import VALUES_WERE_CUT
+from ragmetrics_core.traces.spans import Span
+
+_SHORTEST_LIMIT = 64  # shorter texts have one length by chance
+_JSON_BEGINS = ("{", "[")
+_FEWEST_CUT = 2  # unlike values of the greatest length
+# what capture says of documents that it did not find in the prompt
+_NOT_SHOWN = "retrieved documents were not shown to the model"
+
+
+def cut_spans_of(spans: Sequence[Span]) -> set[str]:
+    """Find the spans of a trace of which values were cut at a limit of their length.
+
+    Values that were cut end at the greatest length of all. They were cut where several
+    unlike values have this length. A value of this length that is whole JSON was not
+    cut, so that there is no limit here.
+
+    Args:
+        spans: The spans of one trace.
+
+    Returns:
+        The ids of the spans; empty where nothing was cut.
+    """
+    greatest = max(map(len, _texts_of(spans)), default=0)
+    if greatest < _SHORTEST_LIMIT:
+        return set()
+    longest_texts = {text for text in _texts_of(spans) if len(text) == greatest}
+    if len(longest_texts) < _FEWEST_CUT or any(map(_is_whole_json, longest_texts)):
+        return set()
+    ids = set()
+    for span in spans:
+        if not longest_texts.isdisjoint(_texts_of([span])):
+            ids.add(span.id)
+    return ids
+
+
+def forget_losses_behind_cuts(sample: Sample) -> Sample:
+    """Make unknown what a sample of cut values says of lost passages.
+
+    A passage that is not found may stand behind the cut, in the prompt or in what a step
+    returned. So it is not known whether a step dropped it, or whether the model was
+    shown it. Such a sample is *incomplete*; any other is returned as it is.
+    """
+    notes = sample.capture
+    if notes is None or not any(VALUES_WERE_CUT in words for words in notes.warnings):
+        return sample
+    passages = notes.passages
+    if passages is not None:
+        passages = tuple(map(_without_loss, passages))
+    warnings = tuple(words for words in notes.warnings if _NOT_SHOWN not in words)
+    changes = {"grade": "incomplete", "passages": passages, "warnings": warnings}
+    return sample.model_copy(update={"capture": notes.model_copy(update=changes)})
+
+
+def _without_loss(note: PassageNote) -> PassageNote:
+    """The note of a passage, where a loss that it tells becomes unknown."""
+    changes: dict[str, None] = {}
+    if note.share is not None and note.share < 1:
+        changes["share"] = None
+    if note.kept is False:
+        changes |= {"kept": None, "dropped_by": None}
+    return note.model_copy(update=changes)
+
+
+def _texts_of(spans: Sequence[Span]) -> Iterator[str]:
+    """Yield the texts that spans recorded, also those that stand in lists."""
+    for span in spans:
+        for value in span.attributes.values():
+            yield from _texts_in(value)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield the text that a value is, or the texts of a list."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for element in value:
+            if isinstance(element, str):
+                yield element
+
+
+def _is_whole_json(text: str) -> bool:
+    """Whether a text is a whole list or object of JSON."""
+    if not text.startswith(_JSON_BEGINS):
+        return False
+    try:
+        json_value(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

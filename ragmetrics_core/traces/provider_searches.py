@@ -1,0 +1,280 @@
+"""What a model's provider searched while the model answered, read from spans. Pure.
+
+Instrumentations write a model's reply as JSON, in the form of the framework or of the
+provider. The capture of adapters reads these forms; here they are looked up in the
+attributes of spans.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from ragmetrics_core.capture import (
+    Message,
+    ProviderEvidence,
+    add_provider_evidence,
+    evidence_in_reply,
+)
+from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.provider_calls import ProviderCall
+from ragmetrics_core.capture.tree import Node
+from ragmetrics_core.data.messages import text_of_content, unwrap_message
+from ragmetrics_core.traces.dialects import DIALECTS
+from ragmetrics_core.traces.span_calls import Call
+from ragmetrics_core.traces.values import decode, plain, replies_in
+
+# Words of which one stands in every reply that tells of a provider's search or tool.
+_MAY_TELL = re.compile(
+    r"_call\b|_tool_|_use\b|_result\b|citation|annotations|[gG]rounding|references?\b"
+    r"|search_results|executed_tools|documents|built_in_tool|server_tool|_tools\b"
+)
+# What says by itself that a provider searched, be the rest readable or not: the type of
+# a block, as JSON or as the whole value of an attribute; or Gemini's list of sources.
+_KINDS_OF_SEARCHES = (
+    r"(?:web_search_call|file_search_call|server_tool_use|server_tool_call"
+    r"|web_search_tool_result|web_fetch_tool_result|url_citation|file_citation"
+    r"|web_search_result_location)"
+)
+_SAYS_THAT_IT_SEARCHED = re.compile(
+    rf'"type":\s*"{_KINDS_OF_SEARCHES}"|\A(?:web|file)_search_call\Z'
+    r'|"grounding_?[cC]hunks":\s*\[\s*\{'
+)
+# Fields of a reply that hold what the model wrote for tools or as data: a field
+# "citations" in there is the application's own.
+_WRITTEN_BY_MODEL = (
+    "args",
+    "arguments",
+    "function_call",
+    "input",
+    "invalid_tool_calls",
+    "parsed",
+    "tool_calls",
+    "tools",
+)
+# Fields beside the content under which frameworks keep more of a provider's reply.
+_BESIDE_CONTENT = ("additional_kwargs", "response_metadata", "meta", "raw", "message")
+_DEEPEST = 10  # lists and objects in each other that are looked into
+_UNREADABLE = (
+    "the model's provider searched; its results are not in the trace, or were recorded in"
+    " a form that is not read"
+)
+_UNREADABLE_SEARCH = ProviderEvidence(
+    (ProviderCall("provider's search", n_without_text=1, remedy=_UNREADABLE),)
+)
+# By what the node of a span is told: its name, when it began and when it ended.
+_SpanKey = tuple[str, float, float | None]
+
+
+@dataclass(frozen=True)
+class _Reply:
+    """A reply of a model, as a span recorded it.
+
+    Attributes:
+        text: What the model said; "" where the text cannot be read.
+        evidence: What its provider searched and found.
+    """
+
+    text: str
+    evidence: ProviderEvidence
+
+
+def add_provider_searches(root: Node, call: Call) -> None:
+    """Add to the models of a turn what their providers searched while they answered.
+
+    The searches become calls below the model, as for an adapter. The reply of a model is
+    looked up in its own span first. Traceloop does not write it there: then the steps
+    around are looked through for a message with the same text.
+
+    Args:
+        root: The outermost call of the turn as a node; its models are changed.
+        call: The same call with the spans inside it.
+    """
+    own_replies: dict[_SpanKey, _Reply] = {}
+    other_replies: list[_Reply] = []
+    for inner in call.walk():
+        span = inner.span
+        if inner.reading is None:
+            continue
+        if inner.reading.kind == "model":
+            reply = _reply_of_model(inner)
+            if reply is not None:
+                own_replies[span.name, span.start, span.end] = reply
+        else:
+            other_replies += _messages_of_step(inner)
+    if own_replies or other_replies:
+        _add_to_models(root, own_replies, other_replies)
+
+
+def _add_to_models(
+    node: Node,
+    own_replies: Mapping[_SpanKey, _Reply],
+    other_replies: Sequence[_Reply],
+) -> None:
+    """Add the searches to the outermost models at or below a node.
+
+    A model inside a model is the same call, recorded by two instrumentations: where the
+    outer one has the searches, the inner one is passed over.
+    """
+    if node.kind == "model" and node.reply is not None and not node.error:
+        reply = own_replies.get((node.name, node.began, node.ended))
+        if reply is None:
+            reply = _reply_with_text(node.reply.text, other_replies)
+        if reply is not None:
+            if reply.text:
+                # the text whose places the provider's citations name
+                node.reply = Message("assistant", reply.text, node.reply.tool_calls)
+            add_provider_evidence(node, reply.evidence)
+            return
+    for child in node.children:
+        _add_to_models(child, own_replies, other_replies)
+
+
+def _reply_with_text(text: str, replies: Sequence[_Reply]) -> _Reply | None:
+    """The first reply whose letters are those of a text; None if there is none."""
+    letters = letters_of(text)
+    for reply in replies:
+        if letters and letters_of(reply.text) == letters:
+            return reply
+    return None
+
+
+def _reply_of_model(call: Call) -> _Reply | None:
+    """The reply in a model's span that tells of searches; None if it tells of none.
+
+    Where it says that the provider searched, and cannot be read, the search counts as
+    one whose texts are unknown.
+    """
+    reading = call.reading
+    texts_said = {reply.text for reply in reading.replies} if reading else set()
+    # an answer that is JSON itself is the model's text, and no reply of a provider
+    recorded = []
+    for value in _output_values(call):
+        if not isinstance(value, str) or value not in texts_said:
+            recorded.append(value)
+    for value in recorded:
+        for fields in _objects_in(_decoded(value)):
+            reply = _reply_in(fields)
+            if reply is not None:
+                return reply
+    if any(map(_says_that_it_searched, recorded)):
+        return _Reply("", _UNREADABLE_SEARCH)
+    return None
+
+
+def _says_that_it_searched(value: Any) -> bool:
+    """Whether a recorded value says that the provider searched, be it readable or not.
+
+    JSON that was cut before its end is looked through as text.
+    """
+    decoded = _decoded(value)
+    if decoded is None:
+        return isinstance(value, str) and bool(_SAYS_THAT_IT_SEARCHED.search(value))
+    kinds = (str(fields.get("type")) for fields in _objects_in(decoded))
+    return any(re.fullmatch(_KINDS_OF_SEARCHES, kind) for kind in kinds)
+
+
+def _messages_of_step(call: Call) -> Iterator[_Reply]:
+    """Yield the messages of models in a step's span that tell of searches."""
+    for value in (*_values(call, "input"), *_values(call, "output")):
+        for fields in _objects_in(_decoded(value)):
+            message = plain(dict(fields))
+            if isinstance(message, Message) and message.role == "assistant":
+                reply = _reply_in(fields)
+                if reply is not None:
+                    yield reply
+
+
+def _output_values(call: Call) -> list[Any]:
+    """The values of the attributes in which a span records what a model replied."""
+    return [*_values(call, "output"), *_values(call, "replies")]
+
+
+def _values(call: Call, field_name: str) -> Iterator[Any]:
+    """Yield the values of the attributes that hold a field, in any dialect.
+
+    A name of the table that ends with a dot stands for all attributes that begin so.
+    """
+    attributes = call.span.attributes
+    names: dict[str, None] = {}
+    for dialect in DIALECTS.values():
+        for name in dialect.get(field_name, ()):
+            names[name] = None
+    for name in names:
+        if name.endswith("."):
+            for key, value in attributes.items():
+                if key.startswith(name):
+                    yield value
+        elif name in attributes:
+            yield attributes[name]
+
+
+def _decoded(value: Any) -> Any:
+    """What a recorded value holds, where it may tell of a search; else None."""
+    if isinstance(value, str) and _MAY_TELL.search(value) is None:
+        return None
+    return decode(value)
+
+
+def _objects_in(value: Any, depth: int = _DEEPEST) -> Iterator[Mapping[str, Any]]:
+    """Yield the JSON objects in a value, each before those inside it.
+
+    What the model wrote for tools, or as data, is left out.
+    """
+    if not depth:
+        return
+    if isinstance(value, Mapping):
+        yield value
+        for key, entry in value.items():
+            if key not in _WRITTEN_BY_MODEL:
+                yield from _objects_in(entry, depth - 1)
+    elif isinstance(value, (list, tuple)):
+        yield from chain.from_iterable(
+            _objects_in(element, depth - 1) for element in value
+        )
+
+
+def _reply_in(value: Mapping[str, Any]) -> _Reply | None:
+    """Read a JSON object as a reply; None if it tells of no search of a provider."""
+    _, fields = unwrap_message(value)
+    if isinstance(fields.get("parts"), list):
+        fields = {**fields, "content": [_block_of(part) for part in fields["parts"]]}
+    beside_content = [fields.get(name) for name in _BESIDE_CONTENT]
+    text = _text_of(value)
+    evidence = evidence_in_reply({"content": text}, fields, *beside_content)
+    return _Reply(text, evidence) if evidence else None
+
+
+def _text_of(value: Mapping[str, Any]) -> str:
+    """What the model says in a reply; "" where that cannot be read."""
+    replies = replies_in(plain(dict(value)))
+    return "".join(reply.text for reply in replies)
+
+
+def _block_of(part: Any) -> Any:
+    """A part of a message of OpenTelemetry's conventions as a block of a provider.
+
+    A part of another form is returned as it is.
+    """
+    if not isinstance(part, Mapping):
+        return part
+    match part.get("type"):
+        case "text":
+            return {"type": "text", "text": text_of_content(part)}
+        case "server_tool_call":
+            return {**part, "args": part.get("server_tool_call")}
+        case "server_tool_call_response":
+            returned = part.get("server_tool_call_response")
+            name = part.get("name") or "server"
+            if isinstance(returned, Mapping):
+                name = returned.get("type") or name
+                returned = returned.get("results", returned)
+            return {
+                "type": f"{name}_tool_result",
+                "tool_use_id": part.get("id"),
+                "content": returned,
+            }
+    return part

@@ -1,0 +1,210 @@
+"""What a model's provider searched is read from spans, or the sample says that it is not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from spans_by_hand import ANSWER, GATE, MILL, PROMPT, QUESTION, Told, otlp, span
+
+from ragmetrics_core import Sample
+from ragmetrics_core.traces import samples_from_spans
+
+TOWER = "The tower was built in 1577."
+ADDRESS = "https://example.org/gate"
+CITED = {"type": "url_citation", "url": ADDRESS, "title": "Gate"}
+PLACED = {**CITED, "start_index": 0, "end_index": len(ANSWER)}
+WEB = {"type": "web_search_call", "id": "w", "action": {"query": "gate"}}
+FOUND = {"file_id": "f1", "filename": "tower.txt", "score": 0.9, "text": TOWER}
+FILES: dict[str, Any] = {"type": "file_search_call", "id": "f", "queries": ["gate"]}
+SAID = {"type": "text", "text": ANSWER, "annotations": []}
+
+
+def message_of_langchain(*blocks: Told) -> Told:
+    path = ["langchain", "schema", "messages", "AIMessage"]
+    fields = {"content": list(blocks), "type": "ai", "tool_calls": []}
+    return {"lc": 1, "type": "constructor", "id": path, "kwargs": fields}
+
+
+def langchain(*blocks: Told) -> str:
+    """A reply as LangChain writes it, which OpenInference and MLflow record."""
+    message = message_of_langchain(*blocks)
+    return json.dumps({"generations": [[{"text": ANSWER, "message": message}]]})
+
+
+def openai(*blocks: Told) -> str:
+    """A response of OpenAI's client, as OpenInference records it."""
+    said = {"type": "message", "role": "assistant", "content": [SAID]}
+    return json.dumps({"object": "response", "output": [*blocks, said], "tools": []})
+
+
+def anthropic() -> str:
+    """A message of Anthropic's client whose search returned an encrypted text."""
+    result = {"type": "web_search_result", "url": ADDRESS, "encrypted_content": "x"}
+    asked = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    returned = {"type": "web_search_tool_result", "tool_use_id": "s"}
+    content = [asked, {**returned, "content": [result]}, SAID]
+    return json.dumps({"type": "message", "role": "assistant", "content": content})
+
+
+def gemini() -> str:
+    """A response of Google's client that names the pages that were found."""
+    chunks = [{"web": {"uri": ADDRESS, "title": "Gate"}}]
+    said = {"role": "model", "parts": [{"text": ANSWER}]}
+    grounding = {"web_search_queries": ["gate"], "grounding_chunks": chunks}
+    return json.dumps(
+        {"candidates": [{"content": said, "grounding_metadata": grounding}]}
+    )
+
+
+def trace(output: str, *, retrieves: bool = True, answer: str = ANSWER) -> list[Told]:
+    """A chain whose model's span has an output, by OpenInference."""
+    kind = "openinference__span__kind"
+    found = {"retrieval.documents.0.document.content": GATE}
+    asked = {"input__value": QUESTION, "output__value": answer}
+    chain = span("chain", "", 1, 90, **{kind: "CHAIN"}, **asked)
+    search = span("search", "chain", 2, 3, **{kind: "RETRIEVER"}, **found)
+    shown = {
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": PROMPT.replace(MILL, ""),
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": answer,
+        "output.value": output,
+    }
+    model = span("model", "chain", 4, 80, **{kind: "LLM"}, **shown)
+    return [chain, search, model] if retrieves else [chain, model]
+
+
+def sample_of(*spans: Told) -> Sample:
+    (sample,) = samples_from_spans([otlp(*spans)])
+    return sample
+
+
+def grade_of(sample: Sample) -> str | None:
+    assert sample.capture is not None
+    return sample.capture.grade
+
+
+OUTPUTS = {
+    "web, LangChain": langchain(WEB, {**SAID, "annotations": [PLACED]}),
+    "annotations alone, LangChain": langchain({**SAID, "annotations": [PLACED]}),
+    "files without texts, LangChain": langchain(FILES, SAID),
+    "web, OpenAI": openai(WEB),
+    "files without texts, OpenAI": openai(FILES),
+    "web, Anthropic": anthropic(),
+    "web, Gemini": gemini(),
+    "cut before its end": langchain(WEB, SAID)[:-40],
+}
+
+
+@pytest.mark.parametrize("retrieves", [True, False], ids=["retriever", "alone"])
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_a_search_of_the_provider_without_texts_is_incomplete(
+    name: str, retrieves: bool
+) -> None:
+    samples = samples_from_spans([otlp(*trace(OUTPUTS[name], retrieves=retrieves))])
+    (sample,) = samples
+    assert grade_of(sample) == "incomplete"
+    assert [context.text for context in sample.contexts] == [GATE][:retrieves]
+    assert sample.answer == ANSWER
+    assert samples.notes.without_sample == []
+    assert "no span records documents" not in " ".join(samples.notes.sentences)
+    assert samples.notes.incomplete == {"sources": 1}
+
+
+def test_a_search_that_cannot_be_read_is_said() -> None:
+    sample = sample_of(*trace(OUTPUTS["cut before its end"]))
+    assert sample.capture is not None
+    warnings = " ".join(sample.capture.warnings)
+    assert "the model's provider searched; its results are not in the trace" in warnings
+
+
+@pytest.mark.parametrize("retrieves", [True, False], ids=["retriever", "alone"])
+@pytest.mark.parametrize("form", [langchain, openai])
+def test_texts_that_the_provider_found_are_contexts(form: Any, retrieves: bool) -> None:
+    output = form({**FILES, "results": [FOUND]}, *[SAID][: form is langchain])
+    sample = sample_of(*trace(output, retrieves=retrieves))
+    own_texts = [GATE] if retrieves else []
+    assert [context.text for context in sample.contexts] == [*own_texts, TOWER]
+    assert grade_of(sample) == "exact"
+
+
+def test_traceloop_writes_the_reply_only_into_the_step_behind_the_model() -> None:
+    blocks = [{**FILES, "results": [FOUND]}, SAID]
+    given = {"inputs": message_of_langchain(*blocks), "tags": [], "kwargs": {}}
+    prompt = [{"role": "user", "parts": [{"type": "text", "content": PROMPT}]}]
+    said = [{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}]
+    spans = [
+        span(
+            *("chain.workflow", "", 1, 90),
+            traceloop__span__kind="workflow",
+            traceloop__entity__input=json.dumps({"inputs": QUESTION, "kwargs": {}}),
+            traceloop__entity__output=json.dumps({"outputs": ANSWER, "kwargs": {}}),
+        ),
+        span(
+            *("model", "chain.workflow", 4, 50),
+            gen_ai__operation__name="chat",
+            gen_ai__input__messages=json.dumps(prompt),
+            gen_ai__output__messages=json.dumps(said),
+        ),
+        span(
+            *("parser.task", "chain.workflow", 51, 60),
+            traceloop__span__kind="task",
+            traceloop__entity__input=json.dumps(given),
+            traceloop__entity__output=json.dumps({"outputs": ANSWER, "kwargs": {}}),
+        ),
+    ]
+    sample = sample_of(*spans)
+    assert [context.text for context in sample.contexts] == [TOWER]
+
+
+def test_parts_of_opentelemetry_tell_a_search() -> None:
+    call = {"type": "web_search", "query": "gate"}
+    results = {"type": "web_search", "results": [{"url": ADDRESS}]}
+    parts: list[Told] = [
+        {"type": "server_tool_call", "id": "w", "name": "web_search"},
+        {"type": "server_tool_call_response", "id": "w"},
+        {"type": "text", "content": ANSWER},
+    ]
+    parts[0] |= {"server_tool_call": call}
+    parts[1] |= {"server_tool_call_response": results}
+    asked = [{"role": "user", "parts": [{"type": "text", "content": QUESTION}]}]
+    chat = span(
+        "chat",
+        gen_ai__operation__name="chat",
+        gen_ai__input__messages=json.dumps(asked),
+        gen_ai__output__messages=json.dumps([{"role": "assistant", "parts": parts}]),
+    )
+    sample = sample_of(chat)
+    assert grade_of(sample) == "incomplete"
+    assert sample.ledger is None or sample.ledger.calls == ()
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        ANSWER,
+        langchain(SAID),
+        json.dumps({"usage": {"server_tool_use": None}, "content": ANSWER}),
+        json.dumps({"role": "assistant", "content": 'Look for "web_search_call".'}),
+    ],
+    ids=["text", "LangChain", "use counted", "words of the answer"],
+)
+def test_a_model_whose_provider_searched_nothing_stays_exact(output: str) -> None:
+    sample = sample_of(*trace(output))
+    assert grade_of(sample) == "exact"
+    assert [context.text for context in sample.contexts] == [GATE]
+
+
+def test_an_answer_that_is_json_with_citations_is_the_models_own_text() -> None:
+    answer = json.dumps({"answer": ANSWER, "citations": [CITED]})
+    assert grade_of(sample_of(*trace(answer, answer=answer))) == "exact"
+
+
+def test_citations_that_a_model_writes_for_a_tool_are_its_own() -> None:
+    written = {"name": "reply", "args": {"citations": [CITED]}, "id": "t"}
+    message = message_of_langchain(SAID)
+    message["kwargs"]["tool_calls"] = [written]
+    output = json.dumps({"generations": [[{"text": ANSWER, "message": message}]]})
+    assert grade_of(sample_of(*trace(output))) == "exact"
