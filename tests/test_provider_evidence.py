@@ -834,6 +834,20 @@ def test_what_was_found_is_put_below_a_call_once() -> None:
     assert [message.role for message in model.prompt] == ["user", "tool"]
 
 
+def test_a_second_copy_of_a_reply_names_the_provider_s_sources_too() -> None:
+    model = call_of_model()
+    citation = {"type": "file_citation", "filename": "a.txt", "index": 3}
+    evidence = evidence_in_reply(
+        {"content": [file_search([found_file(FACT)])], "annotations": [citation]}
+    )
+    for _ in range(2):  # LlamaIndex hands on a reply in an event and as a result
+        model.reply = Message("assistant", ANSWER)
+        add_provider_evidence(model, evidence)
+        sources = model.reply.cited_sources or ()
+        assert ["a.txt" in source.names for source in sources] == [True]
+    assert len(model.children) == 1
+
+
 def test_what_an_earlier_call_found_may_have_been_shown_again() -> None:
     evidence = evidence_in_reply({"content": [file_search([found_file(FACT)])]})
     first, second = call_of_model(), call_of_model()

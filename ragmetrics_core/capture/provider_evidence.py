@@ -39,9 +39,14 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     the call gets a remark that says so.
 
     Args:
-        call: The call of the model, with its prompt; it is changed, once.
+        call: The call of the model, with its prompt. It is changed once; only the
+            sources are given to each new copy of its reply.
         evidence: What its reply tells.
     """
+    # a framework may hand on one reply twice, and the second copy replaces the first
+    if call.reply is not None and evidence.annotations:
+        sources = tuple(map(_cited_source, evidence.annotations))
+        call.reply = replace(call.reply, cited_sources=sources)
     if any(child.by_provider for child in call.children):
         return  # it was changed before
     calls = list(_with_cited_words(call, evidence))
@@ -57,9 +62,6 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
                 remarks.append(searches_by_itself(model))
                 break
     call.remarks = (*call.remarks, *remarks)
-    if call.reply is not None and evidence.annotations:
-        sources = tuple(map(_cited_source, evidence.annotations))
-        call.reply = replace(call.reply, cited_sources=sources)
 
 
 def _cited_source(annotation: Annotation) -> CitedSource:

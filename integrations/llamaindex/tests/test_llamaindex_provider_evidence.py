@@ -353,6 +353,16 @@ def test_the_llm_of_openai(
     openai = pytest.importorskip("llama_index.llms.openai")
     httpx = pytest.importorskip("httpx")
     whole = response(file_search(text))
+    for block in whole["output"]:
+        for part in block.get("content") or ():
+            part["annotations"] = [
+                {
+                    "type": "file_citation",
+                    "index": len(ANSWER),
+                    "file_id": "file-1",
+                    "filename": "a.txt",
+                }
+            ]
 
     def answer(request: Any) -> Any:
         if b'"stream":true' not in request.content.replace(b" ", b""):
@@ -407,6 +417,10 @@ def test_the_llm_of_openai(
     assert sample.capture.grade == grade
     assert [context.text for context in sample.contexts] == contexts
     assert text is not None or SWITCH in " ".join(sample.capture.warnings)
+    if text is not None:  # the reply comes twice, in an event and as the span's result
+        assert [one.contexts for one in sample.citations or ()] == [(0,)]
+    else:
+        assert "whose text it does not return" in (sample.citations_unknown or "")
 
 
 # Law: whatever stands in these places, the run is recorded as without it or hedged
