@@ -84,6 +84,12 @@ def test_nothing_is_said_of_a_cut_where_nothing_was_cut() -> None:
     assert sentences == []
 
 
+def test_short_texts_of_one_length_are_no_sign() -> None:
+    sample, sentences = read(cut(spans_with_passages(), 50))
+    assert sample.capture is not None
+    assert "raise" not in " ".join([*sentences, *sample.capture.warnings])
+
+
 def test_one_long_text_that_stands_in_several_spans_is_not_cut() -> None:
     chain, search, model = openinference()
     chain["attributes"].append(text_attribute("metadata.prompt", PROMPT))

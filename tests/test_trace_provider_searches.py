@@ -208,3 +208,24 @@ def test_citations_that_a_model_writes_for_a_tool_are_its_own() -> None:
     message["kwargs"]["tool_calls"] = [written]
     output = json.dumps({"generations": [[{"text": ANSWER, "message": message}]]})
     assert grade_of(sample_of(*trace(output))) == "exact"
+
+
+def test_a_reply_that_openinference_splits_at_the_search_is_read_whole() -> None:
+    """It writes OpenAI's search as a first message, which has no text."""
+    chain, search, model = trace(openai({**FILES, "results": [FOUND]}))
+    split = {
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.id": "f",
+        "llm.output_messages.1.message.role": "assistant",
+        "llm.output_messages.1.message.content": ANSWER,
+    }
+    others = [
+        attribute
+        for attribute in model["attributes"]
+        if "output_messages" not in attribute["key"]
+    ]
+    for key, text in split.items():
+        others.append({"key": key, "value": {"stringValue": text}})
+    sample = sample_of(chain, search, {**model, "attributes": others})
+    assert grade_of(sample) == "exact"
+    assert [context.text for context in sample.contexts] == [GATE, TOWER]
