@@ -23,6 +23,9 @@ from ragmetrics_core.data.marks import plain_label
 IN_BRACKETS = "[]"
 """The kind of a number that stands in brackets, as a kind beside "source" or "chunk"."""
 
+CHUNK = "chunk"
+"""The kind of a number that counts the pieces of one document."""
+
 _OPENING = 200  # characters of a context by which it is found in a prompt
 _CLOSING = 80  # characters by which its end is found
 _REGION = 800  # characters before the first and behind the last context
@@ -127,8 +130,10 @@ class Labels:
         if number in self.ambiguous_numbers:
             return ()
         meanings = set()
-        for indexes_by_number in self.indexes_by_kind.values():
-            meanings.add(indexes_by_number.get(number, ()))
+        for other_kind, indexes_by_number in self.indexes_by_kind.items():
+            # "[1] report.pdf (chunk 3)": nobody cites the third chunk by a mere 3
+            if other_kind != CHUNK:
+                meanings.add(indexes_by_number.get(number, ()))
         indexes_of_label = self.indexes_by_label.get(number, ())
         meanings.add(indexes_of_label)
         meanings.discard(())
@@ -240,7 +245,9 @@ def _indexes_by_kind(
 ) -> dict[str, dict[str, tuple[int, ...]]]:
     """Return the indexes of the contexts by the kinds of numbers and the numbers.
 
-    Empty where each number means the same as in the one numbering.
+    A kind counts where it numbers each context that has a number: in
+    ``[1] Comments on Document 2`` the 2 belongs to a title. Empty where each number
+    means the same as in the one numbering.
 
     Args:
         lines_by_context: The lines that label each context.
@@ -252,9 +259,12 @@ def _indexes_by_kind(
             for kind, number in line.numbers_by_kind:
                 sets_by_number = sets_by_kind.setdefault(kind, {})
                 sets_by_number.setdefault(number, set()).add(index)
+    numbered = set(itertools.chain(*indexes_by_number.values()))
     indexes_by_kind: dict[str, dict[str, tuple[int, ...]]] = {}
     has_second_numbering = False
     for kind, sets_by_number in sets_by_kind.items():
+        if not numbered <= set().union(*sets_by_number.values()):
+            continue
         indexes_by_kind[kind] = {}
         for number, indexes in sets_by_number.items():
             indexes_by_kind[kind][number] = tuple(sorted(indexes))

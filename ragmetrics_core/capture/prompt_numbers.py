@@ -140,7 +140,11 @@ def _number_at(prompt: str, start: int, opening: str, *, lists: bool) -> str | N
             label = _ITEM_NUMBER.fullmatch(line)
         if label is not None:
             number = _digits(label)
-            other_numbers = {other for _, other in numbers_by_kind_in(line)} - {number}
+            other_numbers = {
+                other
+                for kind, other in numbers_by_kind_in(line)
+                if kind != "chunk" and other != number
+            }
             # "Source 1 (Document 3):" has two numbers, and nobody can tell which counts
             return None if other_numbers else number
     own_number = _OWN_NUMBER.match(opening)

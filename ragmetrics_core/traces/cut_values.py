@@ -4,6 +4,7 @@ An SDK of OpenTelemetry cuts each text at its limit of attribute length, and lea
 count of that.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from ragmetrics_core.traces.spans import Span
 
 _SHORTEST_LIMIT = 64  # shorter texts have one length by chance
 _JSON_BEGINS = ("{", "[")
+# JSON and no text that begins with a bracket, such as "[1] The bridge"
+_SURE_JSON_BEGINS = re.compile(r'\s*(?:\{\s*"|\[\s*[\[{"])')
 _FEWEST_CUT = 2  # unlike values of the greatest length
 # what capture says of documents that it did not find in the prompt
 _NOT_SHOWN = "retrieved documents were not shown to the model"
@@ -22,8 +25,10 @@ def cut_spans_of(spans: Sequence[Span]) -> set[str]:
     """Find the spans of a trace of which values were cut at a limit of their length.
 
     Values that were cut end at the greatest length of all. They were cut where several
-    unlike values have this length. A value of this length that is whole JSON was not
-    cut, so that there is no limit here.
+    unlike values have this length, and one of them is JSON that breaks off. Plain texts
+    alone are no sign: a splitter makes chunks of one length, and a template prompts of
+    one length. A value of this length that is whole JSON was not cut, so that there is
+    no limit here.
 
     Args:
         spans: The spans of one trace.
@@ -36,6 +41,8 @@ def cut_spans_of(spans: Sequence[Span]) -> set[str]:
         return set()
     longest_texts = {text for text in _texts_of(spans) if len(text) == greatest}
     if len(longest_texts) < _FEWEST_CUT or any(map(_is_whole_json, longest_texts)):
+        return set()
+    if not any(map(_SURE_JSON_BEGINS.match, longest_texts)):
         return set()
     ids = set()
     for span in spans:
