@@ -109,6 +109,18 @@ def test_whole_json_and_short_texts_of_one_length_are_not_cut(length: int) -> No
     assert grade_of(sample) == "exact"
 
 
+@pytest.mark.parametrize("begins", ["", "[1] ", "{note} "])
+def test_chunks_of_one_length_that_are_the_longest_texts_are_not_cut(
+    begins: str,
+) -> None:
+    """A splitter makes them; no text here is JSON that breaks off."""
+    spans = spans_with_passages()
+    for letter in "ab":
+        chunk = begins + letter * 3000
+        spans[0]["attributes"].append(text_attribute(letter, chunk))
+    assert grade_of(read(spans)[0]) == "exact"
+
+
 def test_texts_of_one_length_that_are_not_the_longest_are_not_cut() -> None:
     spans = spans_with_passages()
     for letter in "ab":

@@ -233,3 +233,23 @@ def test_words_of_a_text_are_no_second_numbering(
 def test_a_number_of_several_turns_has_no_kind_that_tells_its_meaning() -> None:
     labels = Labels({}, frozenset({"1"}), {"source": {"1": (0,)}})
     assert labels.indexes_of_number("1", "source") == ()
+
+
+@pytest.mark.parametrize("mark", ["[Document 2]", "[Source 2]", "(Document 2)", "[2]"])
+@pytest.mark.parametrize("title", ["Comments on Document 2", "Source 2 of the river"])
+def test_a_number_in_one_title_is_no_second_numbering(title: str, mark: str) -> None:
+    titles = (title, "The gates", "Bones")
+    passages = [
+        f"[{number}] {name}: {text}"
+        for number, (name, text) in enumerate(zip(titles, TEXTS, strict=True), start=1)
+    ]
+    prompt = "\n\n".join(["Answer.", *passages, f"Question: {QUESTION}"])
+    assert cited(sample_of(prompt, f"It is in Faro {mark}.")) == [(1,)]
+
+
+@given(ORDERS)
+def test_the_number_of_a_chunk_leaves_the_number_of_its_source_known(
+    chunks: list[int],
+) -> None:
+    prompt = prompt_of("Source {}: report.pdf (chunk {})\n", chunks)
+    assert cited(sample_of(prompt, "It is in Faro [2].")) == [(1,)]
