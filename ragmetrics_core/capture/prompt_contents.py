@@ -12,7 +12,7 @@ own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -535,47 +535,42 @@ class PromptContents:
             if earlier_call is call or end_of(earlier_call) > call.began:
                 continue
             for text in self._texts_written_by(earlier_call):
-                is_entry = self._is_a_list_entry(earlier_call, text, message_texts)
+                is_entry = self._is_repeated_in(
+                    earlier_call, text, message_texts, is_an_entry_of
+                )
                 if (
                     len(text) >= DISTINCTIVE_LENGTH
                     or as_one_line(text) in tool_results
-                    or self._is_a_short_answer(earlier_call, text, message_texts)
+                    or self._is_repeated_in(
+                        earlier_call, text, message_texts, stands_apart
+                    )
                     or is_entry
                 ):
                     replies.append(_EarlierReply(earlier_call, text, is_entry))
         return replies
 
-    def _is_a_short_answer(
-        self, call: Node, text: str, message_texts: Sequence[str]
+    def _is_repeated_in(
+        self,
+        call: Node,
+        text: str,
+        message_texts: Sequence[str],
+        stands_in: Callable[[str, str], bool],
     ) -> bool:
-        """Whether a reply of a few words stands apart in a prompt, as an answer does.
+        """Whether a reply of a few words stands in a prompt as an answer or a note does.
 
-        A verdict, such as "yes" of a grader, is no answer.
+        A verdict, such as "yes" of a grader, is neither.
 
         Args:
             call: The call that replied.
             text: What it wrote.
             message_texts: The messages of the prompt of a later call.
+            stands_in: Tells of a text and a message whether the text stands there as it
+                should: ``stands_apart``, as an answer does, or ``is_an_entry_of`` a
+                list, as a note of a document is.
         """
         if self.calls.replies[call].is_verdict or not text.strip():
             return False
-        return any(stands_apart(text.strip(), message) for message in message_texts)
-
-    def _is_a_list_entry(
-        self, call: Node, text: str, message_texts: Sequence[str]
-    ) -> bool:
-        """Whether a reply is an entry of a list in a prompt, as a note of a document is.
-
-        A verdict, such as "yes" of a grader, is no note.
-
-        Args:
-            call: The call that replied.
-            text: What it wrote.
-            message_texts: The messages of the prompt of a later call.
-        """
-        if self.calls.replies[call].is_verdict or not text.strip():
-            return False
-        return any(is_an_entry_of(text.strip(), message) for message in message_texts)
+        return any(stands_in(text.strip(), message) for message in message_texts)
 
     def _texts_written_by(self, call: Node) -> list[str]:
         """Return what a call wrote: its text, and the texts of its structured output."""

@@ -16,15 +16,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ragmetrics_core.capture.prompt_numbers import numbers_by_kind_in
+from ragmetrics_core.capture.prompt_numbers import CHUNK, numbers_by_kind_in
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD
 from ragmetrics_core.data.marks import plain_label
 
 IN_BRACKETS = "[]"
 """The kind of a number that stands in brackets, as a kind beside "source" or "chunk"."""
-
-CHUNK = "chunk"
-"""The kind of a number that counts the pieces of one document."""
 
 _OPENING = 200  # characters of a context by which it is found in a prompt
 _CLOSING = 80  # characters by which its end is found
@@ -263,7 +260,7 @@ def _indexes_by_kind(
     indexes_by_kind: dict[str, dict[str, tuple[int, ...]]] = {}
     has_second_numbering = False
     for kind, sets_by_number in sets_by_kind.items():
-        if not numbered <= set().union(*sets_by_number.values()):
+        if not numbered.issubset(itertools.chain(*sets_by_number.values())):
             continue
         indexes_by_kind[kind] = {}
         for number, indexes in sets_by_number.items():

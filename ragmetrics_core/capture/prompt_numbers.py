@@ -5,6 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD
 
+CHUNK = "chunk"
+"""The kind of a number that counts the pieces of one document."""
+
 _OPENING = 200  # characters of a context by which it is found in a prompt
 _LONGEST_LABEL = 120
 # A label may stand up to three lines above its context. Lines between them name a title.
@@ -143,7 +146,7 @@ def _number_at(prompt: str, start: int, opening: str, *, lists: bool) -> str | N
             other_numbers = {
                 other
                 for kind, other in numbers_by_kind_in(line)
-                if kind != "chunk" and other != number
+                if kind != CHUNK and other != number
             }
             # "Source 1 (Document 3):" has two numbers, and nobody can tell which counts
             return None if other_numbers else number
