@@ -190,6 +190,13 @@ def test_a_label_with_two_numbers_gives_none_to_the_reader_of_single_labels() ->
     assert numbering_in([prompt], [PORTO, FARO]) is None
 
 
+def test_the_number_of_a_chunk_is_no_second_number_for_the_reader_of_single_labels() -> (
+    None
+):
+    prompt = f"Source 1 (chunk 7):\n{PORTO}\nSource 2 (chunk 1):\n{FARO}"
+    assert numbering_in([prompt], [PORTO, FARO]) == {"1": 0, "2": 1}
+
+
 def test_a_number_that_the_framework_calls_cited_is_of_no_known_kind() -> None:
     prompt = prompt_of("[{}] Source {}: ", [3, 2, 1])
     for label, expected in (("2", 1), ("1", None)):
