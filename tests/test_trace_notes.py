@@ -107,6 +107,37 @@ def test_a_tool_that_is_named_gives_contexts_as_under_capture() -> None:
         list(samples_from_spans([], context_tools="search_knowledge"))
 
 
+@pytest.mark.parametrize(
+    ("context_tools", "contexts", "kind"),
+    [(None, [], "tool"), ({"search_knowledge"}, [FOUND], "retrieval")],
+    ids=["no tool named", "the tool named"],
+)
+def test_an_agent_whose_own_span_says_what_its_model_answered_is_a_sample(
+    context_tools: set[str] | None, contexts: list[str], kind: str
+) -> None:
+    run, tool, _ = agent()
+    read = samples_from_spans([otlp(run, tool)], context_tools=context_tools)
+    (sample,) = read
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert [context.text for context in sample.contexts] == contexts
+    assert sample.capture is not None
+    # no prompt tells what the model was shown
+    assert sample.capture.grade == "inferred"
+    assert sample.ledger is not None
+    assert [call.kind for call in sample.ledger.calls] == [kind]
+    assert read.notes.without_sample == []
+
+
+def test_an_agent_without_a_tool_a_model_or_an_answer_is_no_sample() -> None:
+    run, tool, _ = agent()
+    name = "gen_ai.output.messages"
+    inputs = [one for one in run["attributes"] if one["key"] != name]
+    for spans in ([run], [tool], [{**run, "attributes": inputs}, tool]):
+        read = samples_from_spans([otlp(*spans)])
+        assert list(read) == []
+        assert read.notes.without_sample == [("a" * 32, "no_retrieval")]
+
+
 def test_the_processor_knows_the_tools_that_are_named() -> None:
     processor = SampleProcessor(
         [], keep=True, linger_s=0, context_tools={"search_knowledge"}

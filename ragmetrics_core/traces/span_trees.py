@@ -393,11 +393,16 @@ def _is_turn_without_retrieval(
     """Whether a run is a turn even if it retrieved nothing.
 
     It is one if it is an engine or workflow of LlamaIndex or Haystack that was asked,
-    or if models answered after a tool was called.
+    or if models answered and a tool was called. Where no call of a model was recorded,
+    the run's own span must say that a model answered: it holds a message of one. Its
+    output alone may be anything.
     """
     if tree.root.kind == "agent":
         return bool(models) or reading.query is not None
-    has_reply = bool(models) and models[-1].reply is not None
+    if models:
+        has_reply = models[-1].reply is not None
+    else:
+        has_reply = any(reply.text for reply in reading.replies)
     is_answered = bool(tree.answers) or (reading.says_nothing and has_reply)
     if tree.root.kind != "step" or not has_reply or not is_answered:
         return False
