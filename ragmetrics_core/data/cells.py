@@ -11,11 +11,11 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ragmetrics_core.data.blank import is_present
 from ragmetrics_core.data.errors import NotJson, RowError
 from ragmetrics_core.data.files import json_value
-from ragmetrics_core.data.frozen import is_blank
 from ragmetrics_core.data.messages import ROLES, text_of_content, unwrap_message
-from ragmetrics_core.data.number_values import is_number
+from ragmetrics_core.data.number_values import is_number, plain_data
 from ragmetrics_core.data.sample import Context, Turn
 
 # LangChain (page_content, under kwargs if serialised), Haystack (content), LlamaIndex
@@ -79,61 +79,39 @@ _FIELDS_OF_SEVERAL_TEXTS = ("contexts", "retrieved", "facts", "history")
 _WORDS_FOR_NOTHING = ("nan", "none", "null", "na", "n/a", "#n/a", "<na>", "\\n", "nat")
 
 
-def is_present(value: Any) -> bool:
-    """False for None, NaN, pandas' NA and NaT, and texts that show nothing.
-
-    True for an empty list: it says that nothing was retrieved.
-    """
-    value = plain_data(value)
-    if isinstance(value, str):
-        return not is_blank(value)
-    # pandas is not imported here, so its types are known by their names
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return False
-    is_nan = isinstance(value, float) and math.isnan(value)
-    return not is_nan
-
-
 def is_filled(value: Any, field: str) -> bool:
     """Tell whether a cell holds something for a field of a sample.
 
-    In a column of several texts also what tables write for nothing is nothing, such as
-    ``None`` or ``[nan]``.
+    In a column of several texts also what tables write for nothing is nothing: a word
+    such as ``None``, alone, in brackets (``[nan]``), or as the only element of a list.
     """
-    if not is_present(value):
-        return False
-    return field not in _FIELDS_OF_SEVERAL_TEXTS or not _means_nothing(value)
+    cell = value
+    if field in _FIELDS_OF_SEVERAL_TEXTS:
+        cell = _only_element(value)
+        if isinstance(cell, str) and _is_word_for_nothing(cell):
+            return False
+    return is_present(cell)
 
 
-def _means_nothing(value: Any) -> bool:
-    """Tell whether a cell holds a word for nothing, such as ``None``.
+def _only_element(value: Any) -> Any:
+    """Return the element of a list of one, or of the JSON of such a list.
 
-    The word stands alone, in brackets (``[nan]``), or as the only element of a list.
+    Every other value is returned as it is.
     """
-    # "None", or "[nan]", which is no valid JSON
-    if isinstance(value, str):
-        text = value.strip()
-        opening = text[:1]
-        # ``_CLOSING`` has the closing bracket for each opening one
-        if opening in _CLOSING and text[-1:] == _CLOSING[opening]:
-            text = text[1:-1].strip()
-        if text.casefold() in _WORDS_FOR_NOTHING:
-            return True
-    # else a list with one element, or the JSON of one: ["None"], '["None"]', [None]
-    list_in_cell = data_in(value)
-    if not isinstance(list_in_cell, (list, tuple)) or len(list_in_cell) != 1:
-        return False
-    (only_element,) = list_in_cell
-    if not is_present(only_element):
-        return True
-    if not isinstance(only_element, str):
-        return False
-    return only_element.strip().casefold() in _WORDS_FOR_NOTHING
+    elements = data_in(value)
+    if isinstance(elements, (list, tuple)) and len(elements) == 1:
+        return elements[0]
+    return value
 
 
-def plain_data(value: Any) -> Any:
-    """Arrays and scalars of numpy as lists and numbers; everything else as it is."""
-    return value.tolist() if hasattr(value, "tolist") else value
+def _is_word_for_nothing(text: str) -> bool:
+    """Tell whether a text is a word such as ``None``, perhaps in brackets."""
+    word = text.strip()
+    opening = word[:1]
+    # "[nan]", which is no valid JSON; ``_CLOSING`` has the bracket for each opening one
+    if opening in _CLOSING and word[-1:] == _CLOSING[opening]:
+        word = word[1:-1].strip()
+    return word.casefold() in _WORDS_FOR_NOTHING
 
 
 def number_as_text(value: Any) -> Any:

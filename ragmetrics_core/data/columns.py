@@ -22,7 +22,6 @@ from ragmetrics_core.data.cells import (
     is_filled,
     looks_like_list,
     number_as_text,
-    plain_data,
 )
 from ragmetrics_core.data.citations import is_citations
 from ragmetrics_core.data.errors import (
@@ -33,6 +32,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.messages import said_messages
 from ragmetrics_core.data.nearest import did_you_mean, names_in_words, plain_name
+from ragmetrics_core.data.number_values import plain_data
 from ragmetrics_core.data.numberings import is_numbering, without_missing_labels
 from ragmetrics_core.data.sample import Context
 

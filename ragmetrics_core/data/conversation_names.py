@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ragmetrics_core.data.cells import data_in, is_present
+from ragmetrics_core.data.blank import is_present
+from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.nearest import plain_name
 
 # The first name that a sample has counts. A session comes last: at LangSmith it is the

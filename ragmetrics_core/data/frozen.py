@@ -10,11 +10,11 @@ from inspect import Parameter, Signature, signature
 from math import isfinite
 from threading import RLock
 from typing import Annotated, Any, cast, get_type_hints
-from unicodedata import category
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
+from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.errors import SettingError
 
 # Fields of evidence, questions and metrics that hold symbols of ours; their other texts
@@ -272,19 +272,6 @@ def replace_surrogates(value: object) -> object:
 def sendable_text(text: str) -> str:
     """Replace what no endpoint accepts: NUL and lone surrogates."""
     return str(replace_surrogates(text)).replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-def is_blank(text: str) -> bool:
-    """Return True for a text that shows nothing.
-
-    Such a text is empty, white space, or signs without a shape, such as a byte order
-    mark.
-    """
-    for character in text:
-        has_no_shape = category(character) in ("Cf", "Cc")
-        if not character.isspace() and not has_no_shape:
-            return False
-    return True
 
 
 def none_if_blank(value: object) -> object:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 
+from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.frozen import is_blank
 
 SHIPPED_METRICS = (
     "context_utilization",

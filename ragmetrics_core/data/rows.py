@@ -11,13 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from ragmetrics_core.data import cells
-from ragmetrics_core.data.cells import (
-    data_in,
-    is_filled,
-    is_present,
-    number_as_text,
-    plain_data,
-)
+from ragmetrics_core.data.blank import is_present
+from ragmetrics_core.data.cells import data_in, is_filled, number_as_text
 from ragmetrics_core.data.citations import is_citations, read_citations
 from ragmetrics_core.data.column_arguments import Columns
 from ragmetrics_core.data.columns import (
@@ -31,6 +26,7 @@ from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.marks import may_cite
 from ragmetrics_core.data.nearest import did_you_mean, plain_name
+from ragmetrics_core.data.number_values import plain_data
 from ragmetrics_core.data.numberings import (
     NumberingRead,
     is_numbering,

@@ -15,19 +15,13 @@ from pydantic import (
     model_validator,
 )
 
+from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.citations import Citation, why_unknown
 from ragmetrics_core.data.column_arguments import Fields
 from ragmetrics_core.data.display import table
 from ragmetrics_core.data.earlier_turns import before_this_turn
 from ragmetrics_core.data.errors import RowError
-from ragmetrics_core.data.frozen import (
-    Frozen,
-    OptionalText,
-    Share,
-    Text,
-    is_blank,
-    none_if_blank,
-)
+from ragmetrics_core.data.frozen import Frozen, OptionalText, Share, Text, none_if_blank
 
 
 class Context(Frozen):

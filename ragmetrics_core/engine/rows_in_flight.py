@@ -69,7 +69,8 @@ class RowsInFlight:
         self, index: int, row: Sample | RowError, metrics: Sequence[Metric]
     ) -> None:
         """Start judging the next row."""
-        future = submit(self._judge(index, row, metrics))
+        judging = self._judge(index, row, metrics)
+        future = submit(judging)
         self._futures_unfinished.add(future)
         self._futures_not_taken.append(future)
         future.add_done_callback(self._note_end)

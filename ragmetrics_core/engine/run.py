@@ -253,7 +253,13 @@ class Run:
         """
         self._note_part(samples)
         rows = warn_of_doubles(iterate_samples(samples, columns, on_further=on_further))
-        numbered_rows = self._rows_in_order(rows, is_listed=isinstance(samples, Sized))
+        # The rows with their index in the input, in the order of judging.
+        numbered_rows: Iterator[tuple[int, Sample | RowError]] = enumerate(rows)
+        if self.decider is not None:
+            # Judges the rows of a list in a random order, so that the run may end after
+            # any of them. An iterator keeps its order.
+            is_listed = isinstance(samples, Sized)
+            numbered_rows = self.decider.rows_in_order(rows, listed=is_listed)
         self.rows.results_not_handed_on.clear()
         # Some metrics compare a sample with others: they are given the first samples.
         first_rows = list(islice(numbered_rows, POOL))
@@ -272,22 +278,6 @@ class Run:
                 one_by_one=self.decider is not None, is_over=self._is_over
             )
         yield from self.rows.futures_until_all_are_taken()
-
-    def _rows_in_order(
-        self, rows: Iterable[Sample | RowError], *, is_listed: bool
-    ) -> Iterator[tuple[int, Sample | RowError]]:
-        """Return the rows with their index in the input, in the order of judging.
-
-        That is the order of the input. Only a run until its gates are decided judges
-        the rows of a list in a random order, so that it may end after any of them.
-
-        Args:
-            rows: The rows, in the order of the input.
-            is_listed: Whether they come from a list; an iterator keeps its order.
-        """
-        if self.decider is None:
-            return enumerate(rows)
-        return self.decider.rows_in_order(rows, listed=is_listed)
 
     def _are_gates_decided(self) -> bool:
         return self.decider is not None and self.decider.done

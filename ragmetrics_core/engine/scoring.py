@@ -20,7 +20,6 @@ from ragmetrics_core.data import (
     Failed,
     NotAnswered,
     Sample,
-    Scored,
     Signature,
     Undefined,
     Usage,
@@ -32,7 +31,7 @@ from ragmetrics_core.engine.own_judge import judge_in_run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.rounds import Rounds
 from ragmetrics_core.judging.judge import Judge, check_answer, check_judge
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, checked_outcome
 from ragmetrics_core.models.fitting import gather_all
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import resolve_store
@@ -465,27 +464,7 @@ async def _carry_out_plan(
     finally:
         if not isinstance(questions_or_end, StopIteration):
             _end_early(metric, plan)
-    return _checked_outcome(metric, questions_or_end.value)
-
-
-def _checked_outcome(metric: Metric, outcome: object) -> Outcome:
-    """Return what the plan of a metric returned, if it is a valid outcome.
-
-    A score outside of [0, 1] becomes a failure.
-
-    Raises:
-        SettingError: If it is no outcome.
-    """
-    if not isinstance(outcome, (Scored, Undefined, Failed)):
-        raise errors.SettingError(
-            "a plan must return what self.scored(...), self.undefined(...) or"
-            f" self.failed(...) give, got {type(outcome).__name__}"
-        )
-    if isinstance(outcome, Scored) and not 0 <= outcome.value <= 1:
-        # The plan changed a score by ``model_copy``, which validates nothing. When the
-        # score is made again, its value is checked.
-        return metric.scored(outcome.value, outcome.reason, outcome.evidence)
-    return outcome
+    return checked_outcome(metric, questions_or_end.value)
 
 
 async def _compute_beside_loop(

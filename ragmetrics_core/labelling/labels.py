@@ -15,10 +15,9 @@ from ragmetrics_core.data import (
     number_as_text,
     open_text,
 )
-from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.frozen import replace_surrogates
-from ragmetrics_core.data.number_values import is_number
+from ragmetrics_core.data.number_values import is_number, plain_data
 from ragmetrics_core.reporting.pairing import (
     GroupBy,
     KeysSought,

@@ -22,7 +22,7 @@ from ragmetrics_core.data import (
     SilentData,
     ask,
 )
-from ragmetrics_core.data.cells import plain_data
+from ragmetrics_core.data.number_values import plain_data
 from ragmetrics_core.data.typed import (
     Chances,
     Decided,

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from unicodedata import normalize
 
 from ragmetrics_core.data.asking import QuotedExample
-from ragmetrics_core.data.frozen import SilentData, is_blank, sendable_text
+from ragmetrics_core.data.blank import is_blank
+from ragmetrics_core.data.frozen import SilentData, sendable_text
 
 _NO_LETTER = re.compile(r"[\W_]+")
 

@@ -30,7 +30,6 @@ from ragmetrics_core.data import (
     import_deferred,
     question_part,
 )
-from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.data.errors import (
     JudgeError,
     MetricCrashed,
@@ -39,6 +38,7 @@ from ragmetrics_core.data.errors import (
     SettingError,
 )
 from ragmetrics_core.data.frozen import Settings
+from ragmetrics_core.data.number_values import plain_data
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Signature, Undefined
 from ragmetrics_core.data.undivided import (
     how_to_name_tools,
@@ -435,6 +435,26 @@ def _sort_sets(as_json: Any, value: object) -> Any:
         is_set = isinstance(value, (set, frozenset))
         return sorted(parts, key=json.dumps) if is_set else parts
     return as_json
+
+
+def checked_outcome(metric: Metric, outcome: object) -> Outcome:
+    """Return what the plan of a metric returned, if it is a valid outcome.
+
+    A score outside of [0, 1] becomes a failure.
+
+    Raises:
+        SettingError: If it is no outcome.
+    """
+    if not isinstance(outcome, (Scored, Undefined, Failed)):
+        raise SettingError(
+            "a plan must return what self.scored(...), self.undefined(...) or"
+            f" self.failed(...) give, got {type(outcome).__name__}"
+        )
+    if isinstance(outcome, Scored) and not 0 <= outcome.value <= 1:
+        # The plan changed a score by ``model_copy``, which validates nothing. When the
+        # score is made again, its value is checked.
+        return metric.scored(outcome.value, outcome.reason, outcome.evidence)
+    return outcome
 
 
 class FunctionMetric(Metric):

@@ -27,7 +27,8 @@ from ragmetrics_core.data import (
     names_in_words,
     plain_name,
 )
-from ragmetrics_core.data.cells import is_present, number_as_text
+from ragmetrics_core.data.blank import is_present
+from ragmetrics_core.data.cells import number_as_text
 from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.metric_evidence import FactMatrix, JudgedChunks
 from ragmetrics_core.reporting.run_facts import texts_of
