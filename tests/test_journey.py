@@ -738,17 +738,18 @@ def call(kind: Any, *texts: str, **fields: Any) -> EvidenceCall:
 
 
 def followed_fact(fact: str = f"{LIGHT}.", **fields: Any) -> SampleJourney:
-    """The journey of a sample whose one retrieved text is shown, and does not hold a fact."""
+    """The journey of a sample whose retrieved texts, by default one, do not hold a fact."""
+    fields.setdefault("retrieved", TEXTS[:1])
+    fields.setdefault("contexts", TEXTS[:1])
+    n_asked = len(fields["retrieved"] or fields["contexts"])
     verdicts = Scored(
         metric="retrieval_accuracy",
         value=0.0,
         reason="",
         evidence=FactMatrix(
-            facts=(Fact(text=fact),), cells=((Cell(probability=0.1),),)
+            facts=(Fact(text=fact),), cells=((Cell(probability=0.1),) * n_asked,)
         ),
     )
-    fields.setdefault("retrieved", TEXTS[:1])
-    fields.setdefault("contexts", TEXTS[:1])
     fields.setdefault("capture", noted(PassageNote(context=0, share=1.0)))
     return followed(verdicts, **fields)
 
@@ -930,6 +931,35 @@ def test_a_fact_is_in_no_retrieved_text_if_every_text_was_looked_at(name: str) -
     (fact,) = found.facts
     assert (fact.lost, fact.known) == ("not_retrieved", True)
     assert first_to_mend([found]) == "not_retrieved"
+
+
+@given(
+    st.lists(st.sampled_from(TEXTS), min_size=1, max_size=6),
+    st.sampled_from(["\n", "\n\n---\n\n", " ", " | ", ""]),
+    st.integers(0, 6),
+    st.sampled_from(["", " … "]),
+    st.sampled_from(["given", "retrieval"]),
+)
+def test_a_text_joined_of_retrieved_ones_was_asked_about_and_nothing_beside_them(
+    joined: list[str], separator: str, index: int, cut_sign: str, kind: str
+) -> None:
+    def lost_when_shown(texts: list[str]) -> tuple[str | None, bool]:
+        text = cut_sign + separator.join(texts)
+        ledger = Ledger(calls=(call(kind, text, shown=(0,)),))
+        found = followed_fact(retrieved=TEXTS, contexts=[text], ledger=ledger)
+        return found.facts[0].lost, found.facts[0].known
+
+    assert lost_when_shown(joined) == ("not_retrieved", True)
+    beside = "The museum of the town shows what the fishermen brought home."
+    assert lost_when_shown([*joined[:index], beside, *joined[index:]]) == (None, False)
+
+
+def test_a_fact_that_stands_where_joined_texts_meet_was_shown() -> None:
+    halves = ["Of the lighthouse: the lighthouse was opened", "on 4 May 1874, at noon."]
+    whole = " ".join(halves)
+    ledger = Ledger(calls=(call("given", whole, shown=(0,)),))
+    found = followed_fact(retrieved=halves, contexts=[whole], ledger=ledger)
+    assert [(fact.lost, fact.known) for fact in found.facts] == [(None, True)]
 
 
 def test_contexts_beside_text_that_nobody_asked_about_do_not_tell_what_is_missing() -> (

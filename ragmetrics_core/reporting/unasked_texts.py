@@ -48,11 +48,14 @@ class UnaskedText:
         text: The text.
         was_shown: Whether the model was shown it; None if that is not known.
         why_unasked: In words, why a fact may stand in it, and what to do.
+        was_asked_in_parts: Whether it is made of texts that were all asked about. It
+            holds a further fact only where two of them meet.
     """
 
     text: str
     was_shown: bool | None
     why_unasked: str
+    was_asked_in_parts: bool = False
 
     def states(self, fact: str) -> bool:
         """Whether the fact stands in the text word by word."""
@@ -64,9 +67,9 @@ class UnaskedText:
         """Whether the fact may stand in the text, in these words or in others.
 
         A text that was not shown counts only if it states the fact: most such texts
-        were left out for good reason.
+        were left out for good reason. So does one that was asked about in parts.
         """
-        if self.was_shown is False:
+        if self.was_shown is False or self.was_asked_in_parts:
             return self.states(fact)
         if len(self.text) >= _FEWEST_SIGNS:
             return True
@@ -119,7 +122,9 @@ def _unasked_texts(
         asked_texts = _AskedTexts(sample.retrieved)
         for rank, context in enumerate(sample.contexts, start=1):
             if rank not in ranks_in_retrieved and not asked_texts.cover(context):
-                yield UnaskedText(context.text, True, _NOT_RETRIEVED)
+                yield UnaskedText(
+                    context.text, True, _NOT_RETRIEVED, asked_texts.make_up(context)
+                )
     if sample.ledger is None:
         return
     for call in sample.ledger.calls:
@@ -131,7 +136,9 @@ def _unasked_texts(
             is_asked_by_id = is_of_this_turn and item.id in asked_texts.ids
             why_unasked = _why_item_counts(sample, call, item, was_shown)
             if why_unasked and not is_asked_by_id and not asked_texts.cover(item):
-                yield UnaskedText(item.text, was_shown, why_unasked)
+                yield UnaskedText(
+                    item.text, was_shown, why_unasked, asked_texts.make_up(item)
+                )
 
 
 def _why_item_counts(
@@ -191,10 +198,45 @@ class _AskedTexts:
 
     def cover(self, context: Context) -> bool:
         """Whether all parts of a text stand in texts that were asked about."""
-        parts = [_letters(part) for part in context.text.split(_CUT_SIGN)]
         return all(
-            any(letters in text for text in self._texts) for letters in parts if letters
+            any(letters in text for text in self._texts)
+            for letters in _letters_of_parts(context.text)
         )
+
+    def make_up(self, context: Context) -> bool:
+        """Whether a step joined texts that were asked about to this one, and no others."""
+        return all(
+            _are_joined_to(letters, self._texts)
+            for letters in _letters_of_parts(context.text)
+        )
+
+
+def _letters_of_parts(text: str) -> list[str]:
+    """The letters of each part that was left of a text; parts without letters left out."""
+    parts = [_letters(part) for part in text.split(_CUT_SIGN)]
+    return [letters for letters in parts if letters]
+
+
+def _are_joined_to(whole: str, texts: Sequence[str]) -> bool:
+    """Whether a text is made of others, one behind the other, and of nothing else.
+
+    Each of the others may stand in it once, several times, or not at all.
+
+    Args:
+        whole: The letters of the text.
+        texts: The letters of the others.
+    """
+    # the places up to which the text is known to be made of others
+    ends = {0}
+    waiting = [0]
+    while waiting:
+        start = waiting.pop()
+        for text in texts:
+            end = start + len(text)
+            if end not in ends and whole.startswith(text, start):
+                ends.add(end)
+                waiting.append(end)
+    return len(whole) in ends
 
 
 def _letters(text: str) -> str:
