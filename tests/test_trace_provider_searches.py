@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -200,6 +201,68 @@ def test_a_model_whose_provider_searched_nothing_stays_exact(output: str) -> Non
 def test_an_answer_that_is_json_with_citations_is_the_models_own_text() -> None:
     answer = json.dumps({"answer": ANSWER, "citations": [CITED]})
     assert grade_of(sample_of(*trace(answer, answer=answer))) == "exact"
+
+
+OWN_JSON: list[Told] = [
+    {"answer": ANSWER, "citations": [CITED]},
+    {"answer": ANSWER, "citations": [ADDRESS]},
+    {"text": ANSWER, "documents": [{"id": "d", "text": MILL}], "citations": []},
+    {"text": ANSWER, "search_results": [{"url": ADDRESS, "title": "Gate"}]},
+    {"content": [{**SAID, "annotations": [PLACED]}]},
+    {"steps": [{"type": "web_search_call", "id": "w"}], "answer": ANSWER},
+]
+PARSED_BY_FRAMEWORKS: list[Callable[[Told], Any]] = [
+    # text with other white space than the message
+    lambda value: json.dumps(value, indent=2),
+    lambda value: json.dumps([value]),
+    lambda value: json.dumps({"message": {"content": "…", "output": value}}),
+]
+
+
+@pytest.mark.parametrize("value", OWN_JSON, ids=lambda value: list(value)[-1])
+@pytest.mark.parametrize(
+    "recorded", PARSED_BY_FRAMEWORKS, ids=["text", "list", "field"]
+)
+def test_what_a_model_writes_as_json_is_no_field_of_its_provider(
+    recorded: Callable[[Told], Any], value: Told
+) -> None:
+    """Also where a framework recorded it as a value beside the text."""
+    chain, search, model = trace(recorded(value), answer=json.dumps(value))
+    sample = sample_of(chain, search, model)
+    assert grade_of(sample) == "exact"
+    assert [context.text for context in sample.contexts] == [GATE]
+
+
+@pytest.mark.parametrize("citations", [["a.pdf"], [1, 2], ["a.pdf", "b.pdf, page 3"]])
+@pytest.mark.parametrize("documents", [{"text": GATE}, {"id": "d", "text": GATE}])
+def test_citations_by_file_names_are_those_of_the_application(
+    citations: list[Any], documents: Told
+) -> None:
+    """It may record its own object around the reply of a model."""
+    value = {"content": ANSWER, "documents": [documents], "citations": citations}
+    assert grade_of(sample_of(*trace(json.dumps(value)))) == "exact"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"citations": [ADDRESS]},
+        {"citations": ["a.pdf", ADDRESS]},
+        {"search_results": [{"url": ADDRESS, "title": "Gate"}]},
+    ],
+    ids=["addresses", "an address", "results"],
+)
+def test_addresses_that_a_provider_lists_beside_its_reply_are_no_text_of_the_model(
+    told: Told,
+) -> None:
+    sample = sample_of(*trace(json.dumps({"content": ANSWER, **told})))
+    assert grade_of(sample) == "incomplete"
+
+
+def test_documents_that_cohere_lists_beside_its_reply_are_contexts() -> None:
+    told = {"documents": [{"id": "d", "text": TOWER}], "citations": []}
+    sample = sample_of(*trace(json.dumps({"content": ANSWER, **told})))
+    assert [context.text for context in sample.contexts] == [GATE, TOWER]
 
 
 def test_citations_that_a_model_writes_for_a_tool_are_its_own() -> None:

@@ -123,7 +123,7 @@ def evidence_in_reply(*places: object) -> ProviderEvidence:
     mappings = [place for place in places if isinstance(place, Mapping)]
     # a plain message, of which a conversation holds many, is not read further
     model = next(filter(None, map(_model_of, mappings)), None)
-    if not any(_may_tell_evidence(place) for place in mappings):
+    if not any(map(may_tell_evidence, mappings)):
         return ProviderEvidence(model=model)
     reply = _ReplyBeingRead()
     for place in mappings:
@@ -140,8 +140,13 @@ def _model_of(place: Fields) -> str | None:
     return None
 
 
-def _may_tell_evidence(place: Fields) -> bool:
-    """Whether a mapping of a reply holds more than a bare text."""
+def may_tell_evidence(place: object) -> bool:
+    """Whether a mapping of a reply holds more than a bare text.
+
+    Only then can ``evidence_in_reply`` find evidence in it. Any other value tells none.
+    """
+    if not isinstance(place, Mapping):
+        return False
     if any(key in place for key in _TELLING_KEYS):
         return True
     return is_list(place.get("content"))

@@ -21,6 +21,7 @@ from ragmetrics_core.capture import (
 )
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.provider_calls import ProviderCall
+from ragmetrics_core.capture.provider_replies import may_tell_evidence
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.data.messages import text_of_content, unwrap_message
 from ragmetrics_core.traces.dialects import DIALECTS
@@ -150,30 +151,39 @@ def _reply_of_model(call: Call) -> _Reply | None:
     """
     reading = call.reading
     texts_said = {reply.text for reply in reading.replies} if reading else set()
-    # an answer that is JSON itself is the model's text, and no reply of a provider
+    # An answer may be JSON itself, with citations of its own. It is the model's text and
+    # no reply of a provider, as text or read by a framework.
+    written = [decode(text) for text in texts_said]
+    written_by_model = [value for value in written if value is not None]
     recorded = []
     for value in _output_values(call):
         if not isinstance(value, str) or value not in texts_said:
             recorded.append(value)
     for value in recorded:
-        for fields in _objects_in(_decoded(value)):
+        for fields in _objects_in(_decoded(value), written_by_model):
             reply = _reply_in(fields)
             if reply is not None:
                 return reply
-    if any(map(_says_that_it_searched, recorded)):
-        return _Reply("", _UNREADABLE_SEARCH)
+    for value in recorded:
+        if _says_that_it_searched(value, written_by_model):
+            return _Reply("", _UNREADABLE_SEARCH)
     return None
 
 
-def _says_that_it_searched(value: Any) -> bool:
+def _says_that_it_searched(value: Any, written_by_model: Sequence[Any]) -> bool:
     """Whether a recorded value says that the provider searched, be it readable or not.
 
     JSON that was cut before its end is looked through as text.
+
+    Args:
+        value: The value of an attribute.
+        written_by_model: Values that the model wrote, which say nothing of a provider.
     """
     decoded = _decoded(value)
     if decoded is None:
         return isinstance(value, str) and bool(_SAYS_THAT_IT_SEARCHED.search(value))
-    kinds = (str(fields.get("type")) for fields in _objects_in(decoded))
+    objects = _objects_in(decoded, written_by_model)
+    kinds = (str(fields.get("type")) for fields in objects)
     return any(re.fullmatch(_KINDS_OF_SEARCHES, kind) for kind in kinds)
 
 
@@ -181,11 +191,12 @@ def _messages_of_step(call: Call) -> Iterator[_Reply]:
     """Yield the messages of models in a step's span that tell of searches."""
     for value in (*_values(call, "input"), *_values(call, "output")):
         for fields in _objects_in(_decoded(value)):
+            reply = _reply_in(fields)
+            if reply is None:
+                continue
             message = plain(dict(fields))
             if isinstance(message, Message) and message.role == "assistant":
-                reply = _reply_in(fields)
-                if reply is not None:
-                    yield reply
+                yield reply
 
 
 def _output_values(call: Call) -> list[Any]:
@@ -219,21 +230,28 @@ def _decoded(value: Any) -> Any:
     return decode(value)
 
 
-def _objects_in(value: Any, depth: int = _DEEPEST) -> Iterator[Mapping[str, Any]]:
+def _objects_in(
+    value: Any, written_by_model: Sequence[Any] = (), depth: int = _DEEPEST
+) -> Iterator[Mapping[str, Any]]:
     """Yield the JSON objects in a value, each before those inside it.
 
     What the model wrote for tools, or as data, is left out.
+
+    Args:
+        value: The value, of JSON.
+        written_by_model: Values that the model wrote as its text.
+        depth: How many levels of lists and objects are looked into.
     """
-    if not depth:
+    if not depth or value in written_by_model:
         return
     if isinstance(value, Mapping):
         yield value
         for key, entry in value.items():
             if key not in _WRITTEN_BY_MODEL:
-                yield from _objects_in(entry, depth - 1)
+                yield from _objects_in(entry, written_by_model, depth - 1)
     elif isinstance(value, (list, tuple)):
         yield from chain.from_iterable(
-            _objects_in(element, depth - 1) for element in value
+            _objects_in(element, written_by_model, depth - 1) for element in value
         )
 
 
@@ -242,10 +260,31 @@ def _reply_in(value: Mapping[str, Any]) -> _Reply | None:
     _, fields = unwrap_message(value)
     if isinstance(fields.get("parts"), list):
         fields = {**fields, "content": [_block_of(part) for part in fields["parts"]]}
+    if _has_citations_of_its_own(fields):
+        fields = {key: entry for key, entry in fields.items() if key != "citations"}
     beside_content = [fields.get(name) for name in _BESIDE_CONTENT]
+    # most objects tell nothing: their text is not read
+    if not any(map(may_tell_evidence, (fields, *beside_content))):
+        return None
     text = _text_of(value)
     evidence = evidence_in_reply({"content": text}, fields, *beside_content)
     return _Reply(text, evidence) if evidence else None
+
+
+def _has_citations_of_its_own(fields: Mapping[str, Any]) -> bool:
+    """Whether an object lists citations as no provider does.
+
+    Providers list objects, or addresses of the web. Names of files and numbers are
+    written by the application, or by the model that it asked for them.
+    """
+    citations = fields.get("citations")
+    if not isinstance(citations, (list, tuple)) or not citations:
+        return False
+    is_of_provider = any(
+        isinstance(citation, Mapping) or "://" in str(citation)
+        for citation in citations
+    )
+    return not is_of_provider
 
 
 def _text_of(value: Mapping[str, Any]) -> str:
