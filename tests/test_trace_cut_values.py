@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -75,6 +76,40 @@ def test_a_passage_behind_a_cut_is_not_said_to_be_lost(limit: int) -> None:
     notes = sample.capture.passages or ()
     assert {note.share for note in notes} <= {1.0, None}
     assert all(note.kept is not False for note in notes)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(90, 300), st.sampled_from(["u", '{"a": "b"}', "[{'a': 1}]"]))
+def test_a_longer_value_of_another_service_hides_no_limit(
+    limit: int, longer: str
+) -> None:
+    spans = cut(spans_with_passages(), limit)
+    spans[0]["attributes"].append(text_attribute("further", longer.ljust(limit + 9)))
+    sample, sentences = read(spans)
+    assert grade_of(sample) == "incomplete"
+    assert "raise the attribute length limit" in " ".join(sentences)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ),
+    st.sampled_from([json.dumps, repr]),
+)
+def test_whole_values_of_one_length_are_not_cut_beside_a_longer_one(
+    value: object, written: Callable[[object], str]
+) -> None:
+    """Objects as JSON or as Python writes them: no limit made them that long."""
+    length = 900
+    text = written([{"key": value}]).rjust(length)[:length]
+    if not text.endswith("}]"):  # the value is longer than that
+        text = written([{"key": "value"}]).rjust(length)
+    spans = spans_with_passages()
+    for name, whole in {"a": text, "b": "b" * length, "c": "c" * length * 2}.items():
+        spans[0]["attributes"].append(text_attribute(name, whole))
+    assert grade_of(read(spans)[0]) == "exact"
 
 
 def test_nothing_is_said_of_a_cut_where_nothing_was_cut() -> None:

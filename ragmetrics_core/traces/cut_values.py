@@ -4,8 +4,9 @@ An SDK of OpenTelemetry cuts each text at its limit of attribute length, and lea
 count of that.
 """
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from ragmetrics_core.data import PassageNote, Sample, json_value
@@ -14,9 +15,11 @@ from ragmetrics_core.traces.spans import Span
 
 _SHORTEST_LIMIT = 64  # shorter texts have one length by chance
 _JSON_BEGINS = ("{", "[")
+_JSON_ENDS = ("}", "]")
 # JSON and no text that begins with a bracket, such as "[1] The bridge"
 _SURE_JSON_BEGINS = re.compile(r'\s*(?:\{\s*"|\[\s*[\[{"])')
-_FEWEST_CUT = 2  # unlike values of the greatest length
+_LONGEST_TOKEN = 6  # "\\u00e9": behind its first letter JSON may break off within it
+_FEWEST_CUT = 2  # unlike values of one length
 # what capture says of documents that it did not find in the prompt
 _NOT_SHOWN = "retrieved documents were not shown to the model"
 
@@ -24,11 +27,13 @@ _NOT_SHOWN = "retrieved documents were not shown to the model"
 def cut_spans_of(spans: Sequence[Span]) -> set[str]:
     """Find the spans of a trace of which values were cut at a limit of their length.
 
-    Values that were cut end at the greatest length of all. They were cut where several
-    unlike values have this length, and one of them is JSON that breaks off. Plain texts
-    alone are no sign: a splitter makes chunks of one length, and a template prompts of
-    one length. A value of this length that is whole JSON was not cut, so that there is
-    no limit here.
+    Values that were cut end at one length. They were cut where several unlike values
+    have this length, and one of them is JSON that breaks off. Plain texts alone are no
+    sign: a splitter makes chunks of one length, and a template prompts of one length. A
+    value of this length that is whole JSON was not cut, so that there is no limit here.
+
+    Longer values of the trace do not count against it: another service may have
+    recorded them, without a limit.
 
     Args:
         spans: The spans of one trace.
@@ -36,19 +41,39 @@ def cut_spans_of(spans: Sequence[Span]) -> set[str]:
     Returns:
         The ids of the spans; empty where nothing was cut.
     """
-    greatest = max(map(len, _texts_of(spans)), default=0)
-    if greatest < _SHORTEST_LIMIT:
-        return set()
-    longest_texts = {text for text in _texts_of(spans) if len(text) == greatest}
-    if len(longest_texts) < _FEWEST_CUT or any(map(_is_whole_json, longest_texts)):
-        return set()
-    if not any(map(_SURE_JSON_BEGINS.match, longest_texts)):
+    texts_by_length: dict[int, set[str]] = {}
+    for text in _texts_of(spans):
+        if len(text) >= _SHORTEST_LIMIT:
+            texts_by_length.setdefault(len(text), set()).add(text)
+    greatest = max(texts_by_length, default=0)
+    cut_texts: set[str] = set()
+    for length, texts in texts_by_length.items():
+        if _are_cut(texts, are_longest=length == greatest):
+            cut_texts |= texts
+    if not cut_texts:
         return set()
     ids = set()
     for span in spans:
-        if not longest_texts.isdisjoint(_texts_of([span])):
+        if not cut_texts.isdisjoint(_texts_of([span])):
             ids.add(span.id)
     return ids
+
+
+def _are_cut(texts: Collection[str], *, are_longest: bool) -> bool:
+    """Whether a limit of length cut texts of one length.
+
+    Shorter texts than the longest of a trace have one length by chance, and what Python
+    writes looks like JSON. So of these one must be JSON up to its very end.
+    """
+    if len(texts) < _FEWEST_CUT:
+        return False
+    if are_longest:
+        has_json = any(map(_SURE_JSON_BEGINS.match, texts))
+        return has_json and not any(map(_is_whole_json, texts))
+    has_whole_json = any(
+        text.startswith(_JSON_BEGINS) and text.endswith(_JSON_ENDS) for text in texts
+    )
+    return not has_whole_json and any(map(_is_json_that_breaks_off, texts))
 
 
 def forget_losses_behind_cuts(sample: Sample) -> Sample:
@@ -105,3 +130,17 @@ def _is_whole_json(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _is_json_that_breaks_off(text: str) -> bool:
+    """Whether a text is JSON up to its end, and lacks what should stand behind that."""
+    if not _SURE_JSON_BEGINS.match(text):
+        return False
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        is_open_text = error.msg.startswith("Unterminated string")
+        return is_open_text or error.pos >= len(text) - _LONGEST_TOKEN
+    except (ValueError, RecursionError):
+        return False  # a number that is too long, or too many brackets
+    return False
