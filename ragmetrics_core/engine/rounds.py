@@ -65,13 +65,10 @@ class Rounds:
         plan.add_done_callback(self._forget_plan)
 
     async def ask(self, questions: Batch, usage: list[Usage]) -> list[Answer[Any]]:
-        """Ask the questions of a plan, with those of all others; return its answers.
+        """Ask the questions of a plan in one request with those of all other plans.
 
-        A plan is a metric at work on the sample. This waits until every plan of the
-        sample asks or has ended; then the questions of all go out in one request, which
-        is a round. A plan that stops waiting, e.g. at its deadline, takes back the
-        questions that are not asked yet. A round for which no plan waits any more is
-        given up.
+        This waits until every plan of the sample asks or has ended. It returns the
+        answers to the plan's own questions.
 
         Args:
             questions: What the plan asks.
@@ -85,16 +82,20 @@ class Rounds:
         try:
             return await plan.answers
         finally:
-            if plan in self._waiting_plans:
-                self._waiting_plans.remove(plan)
-            # ``round`` and ``task`` of a plan are set when its round is sent. A plan that
-            # stopped waiting has cancelled its future. If all plans of the round have,
-            # nobody needs the answers.
-            has_plan_not_cancelled = any(
-                not plan_of_round.answers.cancelled() for plan_of_round in plan.round
-            )
-            if plan.task is not None and not has_plan_not_cancelled:
-                plan.task.cancel()
+            self._end_waiting(plan)
+
+    def _end_waiting(self, plan: _WaitingPlan) -> None:
+        """Take back the questions of a plan that were not asked, as at its deadline.
+
+        If they were asked and no plan of the round waits any more, the request is given
+        up.
+        """
+        if plan in self._waiting_plans:
+            self._waiting_plans.remove(plan)
+        elif plan.task is not None and all(
+            plan_of_round.answers.cancelled() for plan_of_round in plan.round
+        ):
+            plan.task.cancel()
 
     def _forget_plan(self, plan: asyncio.Task[Any]) -> None:
         """Wait no more for a plan that has ended."""

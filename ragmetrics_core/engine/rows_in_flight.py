@@ -39,6 +39,12 @@ class RowsInFlight:
         results_not_handed_on: The results of finished rows that the caller of the run
             has not got yet, by the row's index in the input. After an interrupt they
             are still given.
+        _tasks: The tasks that judge rows now; an interrupt waits for them.
+        _futures_not_taken: The futures of the rows that have started and are not taken,
+            in input order.
+        _futures_unfinished: Those of them whose rows are not finished.
+        _next_end: Gets done when the next row finishes, whichever that is; then a new
+            future takes its place.
     """
 
     def __init__(self, judging: SampleJudging, window: int) -> None:
@@ -48,20 +54,12 @@ class RowsInFlight:
             judging: Judges a row.
             window: Most rows that are judged at a time.
         """
-        # By index in the input: a result is put in when its row is finished, and removed
-        # when the run hands it to its caller.
         self.results_not_handed_on: dict[int, SampleResult] = {}
         self._judging = judging
         self._most_judged = window
-        # The tasks that judge rows now; an interrupt waits for them.
         self._tasks: set[asyncio.Task[Any]] = set()
-        # One future for each row, in input order, from its start until the run takes its
-        # result. The row may be finished or not; its future gives the result.
         self._futures_not_taken: deque[Future[SampleResult]] = deque()
-        # The futures of rows that are not finished.
         self._futures_unfinished: set[Future[SampleResult]] = set()
-        # Gets done when the next row finishes, whichever that is; then a new future
-        # takes its place.
         self._next_end: Future[None] = _uncancellable_future()
         self._lock = threading.Lock()
 
@@ -101,46 +99,39 @@ class RowsInFlight:
     def futures_until_room(
         self, *, one_by_one: bool, is_over: Callable[[], bool]
     ) -> Iterator[Future[Any]]:
-        """Yield futures to wait for, one after the other, until one more row may start.
+        """Yield futures to wait for, until one more row may start.
 
-        The *next row* is the first in input order whose result nobody has taken. The
-        rows behind it are judged meanwhile, up to a bound. A future gives one of two
-        things:
-
-        - the result of the next row, which the caller takes;
-        - None: the next row is not finished, but some other row is.
+        A future gives the result of the *next row*, which the caller then takes: the
+        first row in input order whose result nobody has taken. Or it gives None: another
+        row has finished.
 
         Args:
-            one_by_one: Whether the result of the next row may end the run. If so, there
-                are never more rows started and not taken than may be judged at a time.
-                If not, there may be up to ``AHEAD`` of them behind a slow next row.
+            one_by_one: Whether the result of the next row may end the run, so that no
+                row may start behind a slow one.
             is_over: Says whether no further row shall start at all.
         """
-        n_given = 0
+        n_results_given = 0
         while len(self._futures_not_taken) >= self._most_judged and not is_over():
-            # Read first: a row that finishes during the checks below has then set this
-            # future, so that nobody waits for it in vain.
+            # Read before the checks: a row that finishes during them sets this future.
             any_row_finishes = self._next_end
             next_row = self._futures_not_taken[0]
             may_go_ahead = not one_by_one and len(self._futures_not_taken) < AHEAD
-            n_judged = len(self._futures_unfinished)
-            has_room = may_go_ahead and n_judged < self._most_judged
+            may_start = may_go_ahead and self._has_free_slot()
             if next_row.done():
-                # Finished rows have perhaps piled up behind a slow one. The caller takes
-                # two of their results for each row that starts, so that the pile shrinks.
-                if has_room and n_given >= _RESULTS_BEFORE_A_ROW:
+                if may_start and n_results_given >= _RESULTS_BEFORE_A_ROW:
                     return
-                n_given += 1
+                n_results_given += 1
                 yield next_row
-            elif has_room:
-                # The next row is slow: one more row starts behind it.
+            elif may_start:
                 return
             elif may_go_ahead:
-                # As many rows are judged as may be: the end of any one makes room.
                 yield any_row_finishes
             else:
-                # No row may start before this one is finished and taken.
                 yield next_row
+
+    def _has_free_slot(self) -> bool:
+        """Whether fewer rows are judged now than may be judged at a time."""
+        return len(self._futures_unfinished) < self._most_judged
 
     def futures_until_all_are_taken(self) -> Iterator[Future[SampleResult]]:
         """Yield the future of each row that has started, in input order.

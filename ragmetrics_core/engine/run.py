@@ -79,6 +79,15 @@ class Run:
     """One run: metrics with their judges' sessions, and samples in flight.
 
     Arguments and errors are those of ``evaluate``.
+
+    Attributes:
+        window: Most samples in flight. It bounds the memory, and uses every call slot.
+        why_part: Why the samples are only a part of all, e.g. because they come from a
+            report whose run ended early; "" if they are complete.
+        parking: Holds the requests that wait for a batch; None in a run without
+            batches.
+        decider: Ends the run as soon as its gates are decided; None for a run over all
+            rows.
     """
 
     def __init__(
@@ -95,11 +104,9 @@ class Run:
     ) -> None:
         """Check the settings, and open the judges' sessions; nothing is judged yet.
 
-        Arguments are those of ``evaluate``. A run in batches goes through its samples
-        several times. From the second time on, ``limits`` is the budget that the
-        earlier times have drawn on.
+        A run in batches goes through its samples several times: a ``Run`` each time.
+        From the second time on, ``limits`` is the budget that the earlier ones drew on.
         """
-        # the limits, and what was spent of them
         self._budget = limits if isinstance(limits, Budget) else Budget(limits)
         _check_concurrency(concurrency)
         _check_settings(self._budget.limits, batch=batch, until=until, gates=gates)
@@ -107,25 +114,21 @@ class Run:
         self._date = _now()
         self.metrics = choose_metrics(metrics)
         self.concurrency = concurrency
-        # Most samples in flight: memory is bounded, and every call slot is used.
         self.window = 2 * concurrency
         self.interrupted = False
-        # Why the samples are only a part of all, e.g. because they come from a report
-        # whose run ended early; "" if they are complete.
         self.why_part = ""
-        # The last samples of an endless stream (``start_one_sample``). Some metrics
-        # compare a sample with earlier ones.
-        self._samples_before: tuple[Sample, ...] = ()
+        self._latest_samples_of_stream: tuple[Sample, ...] = ()
         self._is_judge_chosen = _is_judge_chosen_for_all(judge, self.metrics)
         judge_by_metric = judges_by_metric(self.metrics, judge)
         self.judges = _distinct_judges(judge_by_metric.values())
-        # Holds the requests that wait for a batch; None in a run without batches.
-        self.parking: ParkingStore | None = None
-        self.store = self._resolve_store(store, batch=batch)
         refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
+        self.store = resolve_store(store)
+        self.parking: ParkingStore | None = None
+        if batch:
+            self.parking = self._make_parking_store(self.store)
+            self.store = self.parking
         self._judging = self._make_judging(judge_by_metric)
         self.rows = RowsInFlight(self._judging, self.window)
-        # Ends the run as soon as its gates are decided; None for a run over all rows.
         self.decider = self._make_decider(until, gates)
 
     def _make_judging(self, judge_by_metric: Mapping[str, Judge]) -> SampleJudging:
@@ -139,19 +142,15 @@ class Run:
         judging.check_signatures(self.metrics)
         return judging
 
-    def _resolve_store(self, store: StoreLike, *, batch: bool) -> ReplyStore:
-        """Return the store that keeps the judges' replies.
+    def _make_parking_store(self, store: ReplyStore) -> "ParkingStore":
+        """Make the store in which the requests of a run in batches wait.
 
-        In a run in batches that is a parking store. It also holds each request without
-        a reply until the request is submitted in a batch.
+        Its package is optional, and so imported only here.
         """
-        resolved_store = resolve_store(store)
-        if not batch:
-            return resolved_store
-        self.parking = _make_parking_store(
-            resolved_store, self._chat_models, self._budget
+        parking: ParkingStore = import_deferred("ParkingStore")(
+            store, self._chat_models, self._budget
         )
-        return self.parking
+        return parking
 
     @property
     def _chat_models(self) -> list[ChatModel]:
@@ -231,53 +230,45 @@ class Run:
         *,
         on_further: Callable[[int], None],
     ) -> Iterator[Future[Any]]:
-        """Start judging the rows, as many as may be in flight, and yield futures.
+        """Start judging the rows, and yield futures to wait for, one after the other.
 
-        The caller waits for each future before it asks for the next. A future gives
-        one of two things:
-
-        - the ``SampleResult`` of the next row in order; the caller calls ``take``;
-        - None: the next row is not done, but a row behind it is, so that one more row
-          may start. In this way a row that does not end keeps no other row from being
-          judged.
-
-        No further row starts once the gates of the run are decided, a limit is reached,
-        or a judge that never answered says that it never will.
+        A future gives the ``SampleResult`` of the next row in order, which the caller
+        hands to ``take``. Or it gives None: a row behind the next one has ended, so that
+        one more row may start.
 
         Args:
             samples: What holds the samples.
             columns: For rows, by field of the sample: the column that holds it, or a
                 function that returns it.
-            on_further: Called for each row with the number of its samples less one,
-                since a row may hold several.
+            on_further: Called for each row, with the number of its samples behind the
+                first; most rows hold one sample.
         """
         self._note_part(samples)
+        self.rows.results_not_handed_on.clear()
         rows = warn_of_doubles(iterate_samples(samples, columns, on_further=on_further))
         # The rows with their index in the input, in the order of judging.
         numbered_rows: Iterator[tuple[int, Sample | RowError]] = enumerate(rows)
         if self.decider is not None:
-            # Judges the rows of a list in a random order, so that the run may end after
-            # any of them. An iterator keeps its order.
-            is_listed = isinstance(samples, Sized)
-            numbered_rows = self.decider.rows_in_order(rows, listed=is_listed)
-        self.rows.results_not_handed_on.clear()
-        # Some metrics compare a sample with others: they are given the first samples.
+            is_list = isinstance(samples, Sized)
+            numbered_rows = self.decider.rows_in_order(rows, listed=is_list)
         first_rows = list(islice(numbered_rows, POOL))
-        first_samples = [row for _, row in first_rows if isinstance(row, Sample)]
-        self.metrics = [
-            prepare_metric(metric, first_samples) for metric in self.metrics
-        ]
-        self._judging.check_signatures(self.metrics)
+        self._prepare_metrics([row for _, row in first_rows])
         for index, row in chain(first_rows, numbered_rows):
             if self._are_gates_decided() or self._is_over():
                 break
             self.rows.start(index, row, self.metrics)
-            # With gates to decide, any result may end the run. So the run takes each
-            # result before one more row starts, which would perhaps not be needed.
             yield from self.rows.futures_until_room(
                 one_by_one=self.decider is not None, is_over=self._is_over
             )
         yield from self.rows.futures_until_all_are_taken()
+
+    def _prepare_metrics(self, first_rows: Iterable[Sample | RowError]) -> None:
+        """Show the metrics the first samples; some compare a sample with others."""
+        first_samples = [row for row in first_rows if isinstance(row, Sample)]
+        self.metrics = [
+            prepare_metric(metric, first_samples) for metric in self.metrics
+        ]
+        self._judging.check_signatures(self.metrics)
 
     def _are_gates_decided(self) -> bool:
         return self.decider is not None and self.decider.done
@@ -382,10 +373,13 @@ class Run:
         Metrics that compare a sample with others are given the samples before it.
         """
         metrics = [
-            prepare_metric(metric, self._samples_before) for metric in self.metrics
+            prepare_metric(metric, self._latest_samples_of_stream)
+            for metric in self.metrics
         ]
         if any(metric.needs_others for metric in self.metrics):
-            self._samples_before = (*self._samples_before, sample)[-POOL:]
+            self._latest_samples_of_stream = (*self._latest_samples_of_stream, sample)[
+                -POOL:
+            ]
         return submit(self._judging.judge(index, sample, metrics))
 
 
@@ -439,17 +433,6 @@ def _check_settings(
         )
 
 
-def _make_parking_store(
-    store: ReplyStore, models: Sequence[ChatModel], budget: Budget
-) -> "ParkingStore":
-    """Make the store in which requests of a run in batches wait.
-
-    Its package is optional, and so imported only here.
-    """
-    parking: ParkingStore = import_deferred("ParkingStore")(store, models, budget)
-    return parking
-
-
 def _make_decider(
     until: UntilDecided | Literal["decided"],
     gates: Sequence[Gate | str] | str,
@@ -475,31 +458,22 @@ def stream(
     An interrupt (Ctrl-C) ends the run. The results that are done are then yielded, with
     those of rows that were cut off after something was paid.
 
-    Args:
-        run: The run, which begins here.
-        samples: What holds the samples.
-        progress: How the progress is shown.
-        columns: For rows, by field of the sample: the column that holds it, or a
-            function that returns it.
+    ``columns`` says, by field of the sample, which column of a row holds it, or which
+    function returns it.
     """
     with Display(total=None, show=progress) as display:
         futures = run.start_rows(samples, columns, on_further=display.expect_further)
         display.expect(_number_of_rows(samples))
         try:
-            # ``parking`` keeps the requests of a run in batches until they are submitted.
             if run.parking is not None:
                 wait_for(run.do_in_time(run.parking.look_at_batches()))
             for future in futures:
                 next_result: SampleResult | None = future.result()
-                # None is no result: a later row has ended. Going on lets the generator
-                # ``futures`` start one more row.
                 if next_result is None:
-                    continue
+                    continue  # a row behind has ended: ``futures`` may start one more
                 result = display.add(run.take(next_result))
-                index = result.index
-                # Removed by the last statement before the result is handed on: an
-                # interrupt before that still finds it there.
-                del run.rows.results_not_handed_on[index]
+                # Last of all: an interrupt before this still finds the result there.
+                del run.rows.results_not_handed_on[result.index]
                 yield result
             if run.parking is not None:
                 wait_for(run.do_in_time(run.parking.submit()))
@@ -514,27 +488,16 @@ def stream(
 async def astream(
     run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]
 ) -> AsyncIterator[SampleResult]:
-    """Yield the results of a run in input order, without blocking the caller's loop.
-
-    Args:
-        run: The run, which begins here. It has no batches.
-        samples: What holds the samples.
-        progress: How the progress is shown.
-        columns: For rows, by field of the sample: the column that holds it, or a
-            function that returns it.
-    """
+    """Yield the results of a run without batches, as ``stream`` does, for an event loop."""
     with Display(total=None, show=progress) as display:
         futures = run.start_rows(samples, columns, on_further=display.expect_further)
         display.expect(_number_of_rows(samples))
         try:
             for future in futures:
                 next_result: SampleResult | None = await asyncio.wrap_future(future)
-                # None is no result: a later row has ended. Going on lets the generator
-                # ``futures`` start one more row.
                 if next_result is None:
-                    continue
+                    continue  # a row behind has ended: ``futures`` may start one more
                 result = display.add(run.take(next_result))
-                # The run holds each result until it is yielded.
                 del run.rows.results_not_handed_on[result.index]
                 yield result
         finally:

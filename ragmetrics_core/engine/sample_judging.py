@@ -144,31 +144,40 @@ class SampleJudging:
         """
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
-        # Some judges take several questions in one request. Metrics of one such judge
-        # share their rounds: each round asks the questions of all of them at once.
-        rounds_by_metric = make_rounds(metrics, self._run_judge_by_metric)
-        tasks: dict[str, asyncio.Task[MetricResult]] = {}
         async with asyncio.TaskGroup() as group, self._start_of_sample:
-            # A sample waits here while the open questions of other samples hold all
-            # slots. It gives its slot back at once: each of its questions takes its own.
-            async with self._question_slots:
-                for metric in metrics:
-                    tasks[metric.name] = group.create_task(
-                        carry_out(
-                            metric,
-                            row,
-                            self._run_judge_by_metric[metric.name],
-                            rounds_by_metric.get(metric.name),
-                        )
-                    )
-                # All join before any task runs: a round waits for all that have joined.
-                for name, rounds in rounds_by_metric.items():
-                    rounds.join(tasks[name])
-            # Lets the tasks run up to their first questions, which take the free slots,
-            # before the lock lets the next sample start.
+            tasks = await self._start_metrics(group, row, metrics)
+            # The tasks take the free slots before the next sample starts.
             await asyncio.sleep(0)
         outcomes = {name: task.result() for name, task in tasks.items()}
         return self._result_of_sample(index, row, outcomes)
+
+    async def _start_metrics(
+        self, group: asyncio.TaskGroup, sample: Sample, metrics: Sequence[Metric]
+    ) -> dict[str, asyncio.Task[MetricResult]]:
+        """Start each metric in a task, once one more question may be open.
+
+        Metrics that may ask their judge together share rounds; all of them have joined
+        before any task runs.
+
+        Returns:
+            The tasks, by the metric's name.
+        """
+        rounds_by_metric = make_rounds(metrics, self._run_judge_by_metric)
+        tasks: dict[str, asyncio.Task[MetricResult]] = {}
+        async with (
+            self._question_slots
+        ):  # given back below: each question takes its own
+            for metric in metrics:
+                judging = carry_out(
+                    metric,
+                    sample,
+                    self._run_judge_by_metric[metric.name],
+                    rounds_by_metric.get(metric.name),
+                )
+                tasks[metric.name] = group.create_task(judging)
+            for name, rounds in rounds_by_metric.items():
+                rounds.join(tasks[name])
+        return tasks
 
     def _result_of_sample(
         self, index: int, sample: Sample, outcome_by_metric: Mapping[str, MetricResult]

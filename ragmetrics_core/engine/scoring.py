@@ -12,7 +12,7 @@ from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 from ragmetrics_core.data import (
     Answer,
@@ -108,21 +108,14 @@ async def score_one(
         LimitReached: If the run around a nested call has reached a limit.
     """
     sample = await compute_beside_loop(partial(_sample_of_arguments, sample, fields))
-    if metric.needs_others:
-        raise errors.SettingError(
-            # e.g. a metric with ``controls=1``; a single sample has no others
-            f"{metric.name} as set here takes contexts of other questions (controls=1),"
-            " and score() sees one: give control_contexts=, or use evaluate() with"
-            " several samples"
-        )
+    _refuse_need_of_others(metric)
     store_path = os.environ.get("RAGMETRICS_STORE")
     store = _store_of_path(store_path) if store_path else None
     if not isinstance(judge, Judge):
         # A name may stand for a module that takes its time to load.
         judge = await asyncio.to_thread(resolve_judge, judge, metric_model=metric.model)
-    # None unless this call is nested in a run
-    outer_spending = _spending_around.get()
-    spending = outer_spending or _Spending(Budget())
+    spending_of_outer_run = _spending_around.get()
+    spending = spending_of_outer_run or _Spending(Budget())
     session = judge.session(concurrency=32, store=store, budget=spending.budget)
     check_judge(session)
     run_judge = RunJudge(session, budget=spending.budget)
@@ -134,19 +127,34 @@ async def score_one(
             await asyncio.to_thread(store.flush)
     if run_judge.unavailable is not None:
         raise run_judge.unavailable
-    if outer_spending is not None and was_cut_off(outcome):
-        # A limit of the outer run ended this nested call. The error ends the calling
-        # metric as well, which then has no score.
-        limit = outer_spending.budget.reached
-        if limit is None:
-            limit = errors.LimitReached(outcome.reason)
-        # The error of the budget may be raised many times: each time a traceback would
-        # grow, and keep the texts of its frames in memory.
-        raise limit.with_traceback(None)
+    if spending_of_outer_run is not None and was_cut_off(outcome):
+        raise _limit_that_ended(outcome, spending_of_outer_run.budget)
     return outcome
 
 
-def was_cut_off(outcome: Outcome) -> bool:
+def _refuse_need_of_others(metric: Metric) -> None:
+    """Raise ``SettingError`` if a metric needs other samples beside the one to score."""
+    if metric.needs_others:
+        raise errors.SettingError(
+            # e.g. a metric with ``controls=1``; a single sample has no others
+            f"{metric.name} as set here takes contexts of other questions (controls=1),"
+            " and score() sees one: give control_contexts=, or use evaluate() with"
+            " several samples"
+        )
+
+
+def _limit_that_ended(outcome: Failed, outer_budget: Budget) -> errors.LimitReached:
+    """Return the limit of the outer run that ended a nested call of ``score``.
+
+    Raised, it ends the calling metric as well, which then has no score.
+    """
+    limit = outer_budget.reached or errors.LimitReached(outcome.reason)
+    # The error of the budget may be raised many times: each time a traceback would grow,
+    # and keep the texts of its frames in memory.
+    return limit.with_traceback(None)
+
+
+def was_cut_off(outcome: Outcome) -> TypeGuard[Failed]:
     """Whether a limit of the run ended the metric before it had a result.
 
     Such a metric is reported as not judged.
@@ -223,7 +231,12 @@ class RunJudge:
 
     session: Judge
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
-    """One for each question that may be open at a time, in the whole run."""
+    """One for each question that may be open at a time, in the whole run.
+
+    An open question holds its prompt and a hundred small objects, which the garbage
+    collector visits again and again. Opening thousands ahead takes longer than asking
+    them.
+    """
     budget: Budget = field(default_factory=Budget)
     """The limits of the run, and what was spent of them."""
     concurrency: int = 64
@@ -647,10 +660,6 @@ async def _ask_in_slot(
 ) -> list[Answer[Any]]:
     """Ask the judge as soon as there is a slot, and check its answers.
 
-    A slot is the right to have a question open. An open question holds its prompt and a
-    hundred small objects, which the garbage collector visits again and again; opening
-    thousands ahead costs more time than asking them.
-
     Args:
         judge: The judge's session in this run.
         questions: What is asked.
@@ -664,32 +673,42 @@ async def _ask_in_slot(
     """
     async with judge.slots:
         judge.check_time()
-        # The judge's code may call ``score``. What that costs counts toward the limits
-        # of the run (``judge.budget``). The list of these costs is thrown away, since the
-        # judge's answers hold them already.
-        token = _spending_around.set(_Spending(judge.budget))
         with note_spending() as calls_made:
-            has_answered = False
             try:
-                # The grace lets a judge that ends at the deadline by itself answer
-                # with what it spent until then.
-                answers = await judge.in_time(send(), grace=_SECONDS_TO_REPORT)
-                for question, answer in zip(questions, answers, strict=True):
-                    check_answer(judge.session, answer, question)
-                has_answered = True
-            except asyncio.CancelledError as stop:
-                if is_being_cancelled():
-                    raise
-                raise RuntimeError("the judge raised CancelledError") from stop
-            # These two would end the loop that all judges share.
-            except (SystemExit, KeyboardInterrupt) as stop:
-                raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
-            finally:
-                _spending_around.reset(token)
-                # No answer says what the calls of a judge that raised have cost.
-                if not has_answered and calls_made.usage != Usage():
+                return await _checked_answers(judge, questions, send)
+            except BaseException:
+                if calls_made.usage != Usage():
                     usages.append(calls_made.usage)
                     judge.paid = judge.paid or _took_tokens(calls_made.usage)
+                raise
+
+
+async def _checked_answers(
+    judge: RunJudge,
+    questions: Sequence[Question[Any]],
+    send: Callable[[], Awaitable[list[Answer[Any]]]],
+) -> list[Answer[Any]]:
+    """Ask the judge in the time that the run has left, and check each answer.
+
+    The errors are those of ``_ask_in_slot``.
+    """
+    # The judge's code may call ``score``: that counts toward the limits of the run. What
+    # it costs stands in the judge's answers, so this list of costs is not read.
+    token = _spending_around.set(_Spending(judge.budget))
+    try:
+        # A judge that ends at the deadline by itself may still say what it spent.
+        answers = await judge.in_time(send(), grace=_SECONDS_TO_REPORT)
+        for question, answer in zip(questions, answers, strict=True):
+            check_answer(judge.session, answer, question)
+    except asyncio.CancelledError as stop:
+        if is_being_cancelled():
+            raise
+        raise RuntimeError("the judge raised CancelledError") from stop
+    except (SystemExit, KeyboardInterrupt) as stop:
+        # it would end the loop that all judges share
+        raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
+    finally:
+        _spending_around.reset(token)
     return answers
 
 
