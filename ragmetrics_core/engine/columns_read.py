@@ -18,7 +18,11 @@ from ragmetrics_core.data.nearest import names_in_words, plain_name
 _FIELDS = ("question", "contexts", "answer", "reference")
 # The fields that the shipped metrics need, each with the field that may take its place;
 # nothing takes the place of the answer.
-_SUBSTITUTES = {"contexts": "retrieved", "answer": "answer", "reference": "facts"}
+_SUBSTITUTE_BY_NEEDED_FIELD = {
+    "contexts": "retrieved",
+    "answer": "answer",
+    "reference": "facts",
+}
 # Any two of these three fields are enough for one of the shipped metrics.
 _FIELDS_PER_METRIC = 2
 # Most columns that a sentence names.
@@ -30,6 +34,17 @@ class ColumnsRead:
 
     A field is read from the column that the user names for it, else from a column with
     a usual name for the field: the answer e.g. from "answer" or "response".
+
+    Attributes:
+        _fields_not_named: Fields for which the user names no column.
+        _n_rows_by_column: By field and column: in how many rows the field was read from
+            the column.
+        _n_rows_passed_over: By field, empty column and filled column: in how many rows
+            the field was read from the empty one, though the other one may hold it.
+            ``("answer", "answer", "response")`` counts rows with an empty "answer".
+        _unread_columns: Columns that no field was read from; the keys, in order.
+        _fields_of_any_sample: Needed fields that at least one sample has.
+        _a_metric_may_apply: Whether one sample has all that a shipped metric needs.
     """
 
     def __init__(self, columns: Mapping[str, Any] | None = None) -> None:
@@ -40,21 +55,13 @@ class ColumnsRead:
                 noted of these fields.
         """
         self._columns = columns or {}
-        # Fields for which the user names no column: usual names decide.
         self._fields_not_named = [
             field for field in _FIELDS if field not in self._columns
         ]
-        # By field and column: in how many rows the field was read from the column.
         self._n_rows_by_column: dict[str, Counter[str]] = defaultdict(Counter)
-        # By field, empty column and filled column: in how many rows the field is missing
-        # because the column it was read from is empty, while an unread column with
-        # another usual name is filled.
         self._n_rows_passed_over: Counter[tuple[str, str, str]] = Counter()
-        # Columns that no field was read from, as a set that keeps their order.
         self._unread_columns: dict[str, None] = {}
-        # Needed fields that at least one sample has.
         self._fields_of_any_sample: set[str] = set()
-        # Whether at least one sample has all fields that one of the metrics needs.
         self._a_metric_may_apply = False
 
     def read_samples(self, row: Any) -> Iterator[Sample | RowError]:
@@ -78,11 +85,7 @@ class ColumnsRead:
         yield from samples
 
     def note_columns(self, row: Mapping[str, Any], sample: Sample) -> None:
-        """Note from which column each field of a row was read.
-
-        This counts, for each field, the rows that were read from each column. Where
-        that column is empty, it counts the rows in which an unread column may hold the
-        field instead, e.g. "response" beside an empty "answer".
+        """Note from which column of a row each field was read, if the user named none.
 
         Args:
             row: The row.
@@ -91,41 +94,35 @@ class ColumnsRead:
         columns = frozenset(name for name in row if isinstance(name, str))
         # Columns that no field was read from have become metadata of the sample.
         unread_columns = columns.intersection(sample.metadata)
-        read_columns = columns - unread_columns
-        self._note_needed_fields(sample, unread_columns)
+        self._note_needed_fields(sample)
+        self._note_unread(unread_columns)
         for field in self._fields_not_named:
-            column_read = _first_usual_column(field, read_columns)
+            column_read = _first_usual_column(field, columns - unread_columns)
             if column_read is None:
                 continue  # the row has no column for the field
             if not sample.missing(field):
                 self._n_rows_by_column[field][column_read] += 1
                 continue
-            # The column that was read is empty in this row.
             unread_column = _first_usual_column(field, unread_columns)
             if unread_column is not None and is_filled(row[unread_column], field):
                 self._n_rows_passed_over[field, column_read, unread_column] += 1
 
-    def _note_needed_fields(
-        self, sample: Sample, unread_columns: Collection[str]
-    ) -> None:
-        """Note which fields that metrics need a sample has, and the unread columns.
+    def _note_needed_fields(self, sample: Sample) -> None:
+        """Note which of the fields that metrics need a sample has.
 
-        A field counts as there if the sample has it or its substitute, e.g. ``facts``
-        for ``reference``. Any two of the three needed fields make a metric apply.
-
-        Args:
-            sample: A sample of the row.
-            unread_columns: Columns of the row that no field was read from.
+        ``facts`` may take the place of ``reference``, and ``retrieved`` of ``contexts``.
         """
         needed_fields_held: set[str] = set()
-        for field, substitute in _SUBSTITUTES.items():
+        for field, substitute in _SUBSTITUTE_BY_NEEDED_FIELD.items():
             if not sample.missing(field) or not sample.missing(substitute):
                 needed_fields_held.add(field)
-        self._fields_of_any_sample |= needed_fields_held
+        self._fields_of_any_sample.update(needed_fields_held)
         if len(needed_fields_held) >= _FIELDS_PER_METRIC:
             self._a_metric_may_apply = True
+
+    def _note_unread(self, unread_columns: Collection[str]) -> None:
+        """Note columns that no field was read from, one more than a sentence names."""
         for column in sorted(unread_columns):
-            # One more than a sentence names, so that it can say that more follow.
             if len(self._unread_columns) <= _MOST_NAMES:
                 self._unread_columns[column] = None
 
@@ -138,7 +135,9 @@ class ColumnsRead:
         if self._a_metric_may_apply or not self._unread_columns:
             return []
         absent_fields = [
-            field for field in _SUBSTITUTES if field not in self._fields_of_any_sample
+            field
+            for field in _SUBSTITUTE_BY_NEEDED_FIELD
+            if field not in self._fields_of_any_sample
         ]
         columns = names_in_words(self._unread_columns, most=_MOST_NAMES)
         options = ", ".join(f"--{field}-column" for field in absent_fields)

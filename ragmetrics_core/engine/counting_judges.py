@@ -69,34 +69,42 @@ def make_counting_judges(judge: Judge) -> tuple[CountingJudge, CountingJudge]:
 def _counting_judge(judge: Judge, *, high: bool) -> CountingJudge:
     """Make a judge that counts what another judge would send, and sends nothing.
 
-    A cascade asks its cheap judge first, and its strong judge where the cheap one is
-    unsure. At the lower bound only the cheap judge is asked; at the upper bound both
-    judges are asked everything. A cheap judge that is free is really asked, and the
-    questions that it passes on are counted.
-
     Args:
         judge: The judge of the run.
         high: Whether the upper bound is counted, instead of the lower.
     """
-    if isinstance(judge, CascadeJudge) and judge.cheap.free:
-        return CountingCascade(judge, _counting_judge(judge.strong, high=high))
-    if isinstance(judge, CascadeJudge) and not high:
-        return _counting_judge(judge.cheap, high=False)
     if isinstance(judge, CascadeJudge):
-        return CountingBoth(
-            _counting_judge(judge.cheap, high=True),
-            _counting_judge(judge.strong, high=True),
-        )
+        return _counting_cascade(judge, high=high)
     if isinstance(judge, DecisionJudge):
         return CountingDecisions(judge.model, high=high)
     if isinstance(judge, ModelJudge) and isinstance(judge.model, GuardModel):
         return CountingGuards(judge, high=high)
-    # A judge of a user's own that names no models: nobody knows what it sends, so that
-    # its questions are counted. A judge that is free, or has a session of its own,
-    # "counts by itself": with no models, ``CountingJudge`` counts nothing for it.
-    if not judge.models and not counts_by_itself(judge):
+    if sends_unknown_requests(judge):
         return CountingQuestions()
     return CountingJudge(judge.models, high=high)
+
+
+def _counting_cascade(cascade: CascadeJudge, *, high: bool) -> CountingJudge:
+    """Make a judge that counts what the two judges of a cascade would send.
+
+    The strong judge is asked where the cheap one is unsure: in the lower bound nowhere,
+    in the upper bound everywhere. A cheap judge that is free is really asked instead.
+    """
+    if cascade.cheap.free:
+        return CountingCascade(cascade, _counting_judge(cascade.strong, high=high))
+    cheap = _counting_judge(cascade.cheap, high=high)
+    if not high:
+        return cheap
+    return CountingBoth(cheap, _counting_judge(cascade.strong, high=high))
+
+
+def sends_unknown_requests(judge: Judge) -> bool:
+    """Whether nobody knows what a judge of a user's own sends, or if it costs anything.
+
+    Such a judge names no models, is not called free, and is not handed the limits of a
+    run.
+    """
+    return not judge.models and not counts_by_itself(judge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +219,9 @@ class CountingJudge(Judge):
     def _example_replies(self, question: Question[R]) -> tuple[R, ...]:
         """Return example replies to a question, one for each time that it is polled.
 
-        A question names two example replies. After one of them the metric asks the
-        fewest further questions (for the lower bound), after the other one the most
-        (for the upper bound). Returns () if the question names none.
+        A question names two: after the one the metric asks the fewest further questions
+        (the lower bound), after the other the most (the upper bound). Returns () if it
+        names none.
         """
         examples = question.examples()
         if examples is None:
@@ -223,9 +231,7 @@ class CountingJudge(Judge):
             return (reply_of_fewest,) * question.polls
         if question.first_poll is None:  # it is not polled in rounds
             return (reply_of_most,) * question.polls
-        # Rounds of polls stop as soon as enough replies agree. With alternating replies
-        # they never agree, so that all rounds are counted. Polls 0, 2, 4 … get
-        # ``reply_of_most``: of an odd number of polls it has the majority.
+        # Rounds end as soon as enough replies agree: alternating replies never do.
         polls = range(question.first_poll, question.first_poll + question.polls)
         return tuple(reply_of_fewest if poll % 2 else reply_of_most for poll in polls)
 
@@ -267,34 +273,30 @@ class CountingJudge(Judge):
     def _replies_and_calls(
         self, question: Question[R], capabilities: Capabilities
     ) -> tuple[int, int]:
-        """Return how many replies a question takes, and in how many calls.
-
-        Several replies may share a call if the model takes a temperature. A question
-        that wants probabilities takes one reply with log-probabilities; a model without
-        these is polled several times instead.
-
-        Args:
-            question: The question.
-            capabilities: What the model can do. Where nobody knows whether it can do
-                something, the lower bound supposes that it can, the upper bound that it
-                cannot.
-        """
+        """Return how many replies a question takes of a model, and in how many calls."""
+        n_replies = self._n_replies(question, capabilities)
+        if n_replies == 1:
+            return 1, 1
         gives_several = self._supposed(capabilities.n)
-        replies_share_call = gives_several and capabilities.temperature is not False
+        if not gives_several or capabilities.temperature is False:
+            return n_replies, n_replies
+        if question.weigh is not None and capabilities.logprobs is None:
+            # The run asks for log-probabilities first. That call brings one reply; the
+            # others share a second call.
+            return n_replies, 2
+        return n_replies, 1
+
+    def _n_replies(self, question: Question[R], capabilities: Capabilities) -> int:
+        """Return how many replies a question takes of a model.
+
+        One reply with log-probabilities gives the probabilities that a question wants. A
+        model without them is polled several times instead.
+        """
         if question.weigh is None:
-            n_polls = question.polls
-            return n_polls, 1 if replies_share_call else n_polls
-        n_polls = question.weigh.fallback_polls
+            return question.polls
         if self._supposed(capabilities.logprobs):
-            return 1, 1
-        if n_polls < 2:  # the first reply, without log-probabilities, is the only poll
-            return 1, 1
-        if capabilities.logprobs is None:
-            # Only the upper bound comes here: it supposes that the model lacks them, but
-            # the run does not know that, and tries. This call brings the first poll's
-            # reply. The other polls follow, in a second call where they share one.
-            return n_polls, 2 if replies_share_call else n_polls
-        return n_polls, 1 if replies_share_call else n_polls
+            return 1
+        return max(1, question.weigh.fallback_polls)
 
     def _supposed(self, capability: bool | None) -> bool:
         """Whether the estimate supposes that a model can do something.
@@ -388,14 +390,12 @@ class CountingDecisions(CountingJudge):
     def count(self, question: Question[R]) -> Answer[R]:
         """Count the typed questions that are sent for a question; answer by its example.
 
-        Typed questions of one group count as one request. For the lower bound a group
-        is all questions about equal texts; for the upper bound it is the typed questions
-        of this question alone. A question whose reply is known without asking counts
-        nothing.
+        A question whose reply is known without asking counts nothing.
         """
         form = typed_form(question)
         if form.reply is not None:
             return Answer(form.reply)
+        # The group of typed questions that share requests; see the class.
         if self._is_upper_bound:
             group = hash((form.state, form.typed_jsons))
         else:
@@ -411,37 +411,41 @@ class CountingDecisions(CountingJudge):
         return Answer(Asked(replies, weights=weights))
 
     def _add(self, group: int, state: str, typed_question: str) -> None:
-        """Count a typed question if it is new, and a new request if it needs one.
+        """Count a typed question of a group, unless an equal one was counted before.
 
-        Questions of one group fill a request until it holds as many as the model takes;
-        the next question then needs a new request.
+        A group shares requests; a request holds as many questions as the model takes.
 
         Args:
-            group: Digest of the group of questions that share requests.
+            group: Digest of the group.
             state: The texts that a request holds once, as JSON.
             typed_question: The question, as JSON.
         """
         questions_of_group = self._questions_by_group.setdefault(group, set())
         if hash(typed_question) in questions_of_group:
             return
-        # The group has no request yet, or its requests are all full.
-        needs_request = len(questions_of_group) % self._model.most_questions == 0
+        are_requests_full = len(questions_of_group) % self._model.most_questions == 0
         questions_of_group.add(hash(typed_question))
-        characters_of_this = characters_of_question(
-            typed_question, most=self._is_upper_bound
-        )
-        n_tokens = characters_of_this // self._characters_per_token
-        if needs_request:
-            characters_of_texts = characters_of_state(state, most=self._is_upper_bound)
-            n_tokens += characters_of_texts // self._characters_per_token
+        n_tokens = self._tokens_of_question(typed_question)
+        if are_requests_full:  # so too where the group has no request yet
+            n_tokens += self._tokens_of_state(state)
         cost = None
         prices = self._model.prices()
         if prices is not None:
             price_sent, _ = prices  # the reply is no text, and costs nothing
             cost = n_tokens * price_sent
         self._total += Usage(
-            calls=int(needs_request), prompt_tokens=n_tokens, cost=cost
+            calls=1 if are_requests_full else 0, prompt_tokens=n_tokens, cost=cost
         )
+
+    def _tokens_of_question(self, typed_question: str) -> int:
+        """Estimate the tokens of a typed question in a request."""
+        n_characters = characters_of_question(typed_question, most=self._is_upper_bound)
+        return n_characters // self._characters_per_token
+
+    def _tokens_of_state(self, state: str) -> int:
+        """Estimate the tokens of the texts that a request holds once."""
+        n_characters = characters_of_state(state, most=self._is_upper_bound)
+        return n_characters // self._characters_per_token
 
 
 class CountingQuestions(CountingJudge):

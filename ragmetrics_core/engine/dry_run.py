@@ -15,8 +15,12 @@ from ragmetrics_core.data import (
     Usage,
 )
 from ragmetrics_core.data.errors import JudgeError, RowError
-from ragmetrics_core.engine.counting_judges import CountingJudge, make_counting_judges
-from ragmetrics_core.engine.own_judge import counts_by_itself, parts_of
+from ragmetrics_core.engine.counting_judges import (
+    CountingJudge,
+    make_counting_judges,
+    sends_unknown_requests,
+)
+from ragmetrics_core.engine.own_judge import parts_of
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import POOL
 from ragmetrics_core.engine.scoring import prepare_metric, signature_with_judge
@@ -248,8 +252,8 @@ class _RowsCounted:
         Args:
             row: The sample, or the error of a row that is no sample.
             metrics: The metrics of the run.
-            counters_by_metric: By the metric's name, the judges that count the lower
-                and the upper bound.
+            counters_by_metric: By the metric's name, the judges that count the fewest
+                and the most calls.
         """
         if not isinstance(row, Sample):
             self.n_bad_rows += 1
@@ -261,16 +265,12 @@ class _RowsCounted:
                 self.reasons.setdefault(metric.name, gap.reason)
                 continue
             self.applied.add(metric.name)
-            # ``@metric`` on a function without ``yield``: it asks nothing, and it may
-            # compute for long, so a dry run does not call it.
-            if isinstance(metric, FunctionMetric) and metric.in_thread:
+            if _asks_nothing(metric):
                 continue
-            lower, upper = counters_by_metric[metric.name]
-            lower.carry_out(metric, row)
-            # A judge may not support a question: the metric then fails. The refusals
-            # are taken from the upper bound, because with a cascade only the upper bound
-            # asks both of its judges.
-            refusal = upper.carry_out(metric, row)
+            counter_of_fewest, counter_of_most = counters_by_metric[metric.name]
+            counter_of_fewest.carry_out(metric, row)
+            # Only this one asks both judges of a cascade, of which either may refuse.
+            refusal = counter_of_most.carry_out(metric, row)
             if refusal is not None:
                 self._count_failure(metric.name, refusal)
 
@@ -278,6 +278,14 @@ class _RowsCounted:
         """Count a sample on which a metric fails; the first refusal is the reason."""
         failure = self.failing.get(metric_name, Failing(0, str(refusal)))
         self.failing[metric_name] = failure._replace(n_samples=failure.n_samples + 1)
+
+
+def _asks_nothing(metric: Metric) -> bool:
+    """Whether a metric is a function without ``yield``, which asks no judge.
+
+    It may compute for long, so a dry run does not call it.
+    """
+    return isinstance(metric, FunctionMetric) and metric.in_thread
 
 
 def estimate(
@@ -306,8 +314,6 @@ def estimate(
         for name, metric_judge in judge_by_metric.items()
     }
     rows = iter(samples)
-    # Some metrics compare a sample with others. As in a run, they are prepared with the
-    # first rows (``POOL`` is their number).
     first_rows = list(islice(rows, POOL))
     ready_metrics = _prepare_metrics(metrics, judge_by_metric, first_rows)
     rows_counted = _RowsCounted()
@@ -386,7 +392,7 @@ def _names_of_own_judges(judges: Iterable[Judge]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for judge in judges:
         for part in parts_of(judge):
-            if not part.models and not counts_by_itself(part):
+            if sends_unknown_requests(part):
                 names[part.name] = None
     return tuple(names)
 

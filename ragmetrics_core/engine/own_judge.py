@@ -136,21 +136,29 @@ class RequestLimits:
         """
         async with self._slots:
             try:
-                if self._rate is not None:
-                    await self._rate.acquire(tokens=0.0)  # only requests are limited
-                await self._wait_for_room()
+                await self._wait_until_allowed()
             except LimitReached as error:
                 not_asked = NotAnswered(error.with_traceback(None))
                 return [Answer(not_asked) for _ in questions]
             with request_to_own_judge(self._budget) as request:
                 self._in_flight.append(request)
-                usage = Usage(calls=1)  # of a request that gives no answer
+                usage = Usage(calls=1)  # if the request ends without an answer
                 try:
                     answers = await send()
                     usage = _usage_of(answers)
                 finally:
                     self._end(request, usage)
         return answers
+
+    async def _wait_until_allowed(self) -> None:
+        """Wait until the limits allow one more request.
+
+        Raises:
+            LimitReached: If a limit of the run is reached before that.
+        """
+        if self._rate is not None:
+            await self._rate.acquire(tokens=0.0)  # only requests are limited
+        await self._wait_for_room()
 
     async def _wait_for_room(self) -> None:
         """Wait until one more request fits the caps beside those in flight.
@@ -318,11 +326,6 @@ class OwnJudge(Judge):
     async def _carry_out(self, call: Callable[[], object]) -> Any:
         """Call a method of the judge on an event loop where it holds up nobody.
 
-        Three kinds of judges run on the main loop, where all calls are made: judges of
-        ours, judges that name their models, and judges with a session of their own. None
-        of them holds up the loop for long. Any other judge may, e.g. if it computes with
-        torch. So it runs on a second loop, which such judges share.
-
         Args:
             call: Calls the method, and returns its coroutine.
 
@@ -332,13 +335,10 @@ class OwnJudge(Judge):
             SettingError: If a judge of ours raises it, e.g. for a question that it
                 cannot answer.
         """
-        # Such a judge overrides ``session``, and calls models through it.
-        has_session = type(self._judge).session is not Judge.session
-        runs_on_main_loop = is_ours(self._judge) or bool(self.models) or has_session
         try:
-            if runs_on_main_loop:
-                return await self._await(call)
-            return await asyncio.wrap_future(submit_users_code(self._await(call)))
+            if self._may_hold_up_others():
+                return await asyncio.wrap_future(submit_users_code(self._await(call)))
+            return await self._await(call)
         except JudgeError:
             raise
         except RagMetricsError as error:
@@ -356,6 +356,16 @@ class OwnJudge(Judge):
             KeyboardInterrupt,
         ) as error:  # code of a user's own may raise anything
             raise self._crash(error) from error
+
+    def _may_hold_up_others(self) -> bool:
+        """Whether the judge may compute for long, e.g. with torch.
+
+        A judge of ours does not, nor one that calls models: it names them, or has a
+        session of its own.
+        """
+        has_session = type(self._judge).session is not Judge.session
+        calls_models = bool(self.models) or has_session
+        return not is_ours(self._judge) and not calls_models
 
     async def _await(self, call: Callable[[], object]) -> Any:
         answer = call()
