@@ -179,9 +179,9 @@ def _samples_line(
 ) -> str:
     """Say how many samples it would take to decide a gate, and what they would cost.
 
-    A gate is a mean to reach. The number of samples is an average: how many are judged
-    until it is clear on which side of the gate the mean is. It is worked out for a mean
-    above the gate and for one below; the larger number counts.
+    A gate is a mean to reach. Counted are the samples that are judged, on average, until
+    it is clear on which side of the gate the mean is. The mean is supposed to be above
+    the gate by ``gap``, then below; the larger number counts.
 
     Args:
         estimate_of_all: What judging all samples would cost.

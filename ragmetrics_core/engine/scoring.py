@@ -319,19 +319,18 @@ def prepare_metric(metric: Metric, others: Sequence[Sample]) -> Metric:
 def make_rounds(
     metrics: Sequence[Metric], run_judge_by_metric: Mapping[str, RunJudge]
 ) -> dict[str, Rounds]:
-    """Let metrics of one sample share rounds if they can ask their judge together.
+    """Return the rounds of each metric that may ask its judge together with others.
 
-    In a round the questions of several metrics go to one judge in one request. Metrics
-    share their rounds if they have the same judge, and the judge takes several questions
-    together. A user's own metric has no rounds: nobody knows how long it computes, and
-    the other metrics would wait for it.
+    In a round the questions of several metrics go to one judge in one request. The judge
+    must take several questions together. A user's own metric has no rounds: it may
+    compute for long, and the others would wait for it.
 
     Args:
-        metrics: The metrics of the sample.
+        metrics: The metrics of one sample.
         run_judge_by_metric: The judge of each metric, by the metric's name.
 
     Returns:
-        The rounds of each metric that has some, by the metric's name.
+        The rounds, by the metric's name; metrics with the same judge share theirs.
     """
     names_by_judge: dict[int, list[str]] = {}
     for metric in metrics:
