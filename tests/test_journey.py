@@ -729,7 +729,7 @@ LIGHT = "The lighthouse was opened on 4 May 1874"
 OPENED = f"{LIGHT} by the mayor of the town."
 ASKED_OF_TOOL = (
     'tool web returned text without documents; if that was searched for, make it contexts by context_tools={"web"};'
-    " if not, name there the tools that do search"
+    " if not, name there the tools that do search, or context_tools=set() where none does"
 )
 
 

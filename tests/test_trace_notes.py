@@ -128,6 +128,23 @@ def test_an_agent_whose_own_span_says_what_its_model_answered_is_a_sample(
     assert read.notes.without_sample == []
 
 
+@pytest.mark.parametrize(
+    ("context_tools", "grade"), [(None, "inferred"), (set(), "exact"), ([], "exact")]
+)
+def test_an_empty_set_says_that_no_tool_searches(
+    context_tools: Any, grade: str
+) -> None:
+    read = samples_from_spans([otlp(*agent())], context_tools=context_tools)
+    (sample,) = read
+    assert bool(read.notes.tools) == (context_tools is None)
+    assert sample.capture is not None
+    assert sample.capture.grade == grade
+    assert bool(sample.capture.warnings) == (context_tools is None)
+    assert sample.contexts == ()
+    assert sample.ledger is not None
+    assert [call.kind for call in sample.ledger.calls] == ["tool"]
+
+
 def test_an_agent_without_a_tool_a_model_or_an_answer_is_no_sample() -> None:
     run, tool, _ = agent()
     name = "gen_ai.output.messages"

@@ -200,7 +200,8 @@ UNLIKE = (
 )
 UNNAMED = (
     "tool search returned text without documents; if that was searched for, make it"
-    ' contexts by context_tools={"search"}; if not, name there the tools that do search'
+    ' contexts by context_tools={"search"}; if not, name there the tools that do search,'
+    " or context_tools=set() where none does"
 )
 BETTER = "Which of the Portuguese cities lies on the river Douro?"
 STATUS = (Answer("Generated response with context", "the last message"),)

@@ -280,10 +280,13 @@ class Calls:
         tree: The run.
         context_tools: Names of the tools whose text is a context, where they return no
             documents.
+        has_user_named_tools: Whether the user said which tools these are, be it that
+            there are none.
     """
 
     tree: Tree
     context_tools: Collection[str] = ()
+    has_user_named_tools: bool = False
 
     @cached_property
     def paths(self) -> Mapping[Node, Path]:

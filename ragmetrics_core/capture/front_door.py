@@ -121,7 +121,7 @@ class FrontDoor(Generic[Run]):
             contexts_from: The same for the contexts.
             answer_from: The same for the answer.
             context_tools: Names of the tools whose text is a context, where they return
-                no documents.
+                no documents. An empty set says that no tool searches.
             build: A callable that makes the samples of a run; the adapter's own rules
                 are not used then.
             redact: A function through which each sample goes before anybody else gets

@@ -77,7 +77,8 @@ class Overrides:
         question_from: Where the question is: a key, a path or a callable.
         contexts_from: Where the contexts are.
         answer_from: Where the answer is.
-        context_tools: Names of tools whose text is a context.
+        context_tools: Names of tools whose text is a context; an empty set if there are
+            none, None if the user says nothing.
         build: Makes the samples of a run in place of the rules.
         question: The question itself, in the caller's own words.
 

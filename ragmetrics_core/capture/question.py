@@ -140,7 +140,10 @@ def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
         The turn; None for a run that gives no sample, because it neither searched nor
         is a query.
     """
-    calls = Calls(tree, overrides.context_tools or ())
+    context_tools = overrides.context_tools
+    calls = Calls(
+        tree, context_tools or (), has_user_named_tools=context_tools is not None
+    )
     if not _is_a_turn(calls, overrides):
         return None
     found_question = _find_question(calls, overrides)

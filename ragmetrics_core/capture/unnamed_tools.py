@@ -65,7 +65,8 @@ def tools_of_text(
     """Find the tools whose text may be evidence.
 
     If the user has named other tools, the user need not name these: they were left out
-    on purpose. But a name that is nearly that of one of the tools may be a slip.
+    on purpose. The same holds if the user gave an empty set: no tool searches then. But
+    a name that is nearly that of one of the tools may be a slip.
 
     Args:
         contexts: The contexts of the answer.
@@ -74,7 +75,7 @@ def tools_of_text(
     """
     with_text = _tools_beside_contexts(contexts, entries)
     context_tools = calls.context_tools
-    if not context_tools:
+    if not calls.has_user_named_tools:
         return ToolsOfText(with_text, to_name=with_text)
     names = [tool.name for tool in with_text]
     may_be_slip = any(

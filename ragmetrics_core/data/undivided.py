@@ -51,5 +51,5 @@ def how_to_name_tools(names: Sequence[str]) -> str:
     return (
         f"{tools} {listed} returned text without documents; if that was searched for,"
         f" make it contexts by context_tools={{{setting}}}; if not, name there the"
-        " tools that do search"
+        " tools that do search, or context_tools=set() where none does"
     )

@@ -499,6 +499,8 @@ class SpanSamples(Iterable[Sample]):
         yield from self._counted(reader.finish())
         self.notes.without_sample = list(reader.code_by_trace_without_sample.items())
         self.notes.tools.update(reader.tools)
+        if self._context_tools is not None and not self._context_tools:
+            self.notes.tools.clear()  # the user said that no tool searches
         self.notes.switches = switches_of(reader.dialects)
 
     def _counted(self, samples: Iterable[Sample]) -> Iterator[Sample]:
@@ -558,7 +560,8 @@ def samples_from_spans(
         max_trace_mb: Larger traces are left out and noted, and so are lines that would
             take more memory to read.
         context_tools: Names of the tools whose text is a context, where they return no
-            documents; as for an adapter's ``capture``.
+            documents; an empty set if no tool searches. As for an adapter's
+            ``capture``.
 
     Returns:
         The samples; ``Sample.id`` is the id of the trace. Afterwards ``notes`` say

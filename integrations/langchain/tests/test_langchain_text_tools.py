@@ -75,6 +75,23 @@ def test_the_text_of_a_tool(name: str) -> None:
     check(captured, shape)
 
 
+@pytest.mark.parametrize(
+    ("context_tools", "grade", "n_hints"),
+    [(None, "inferred", 1), (set(), "exact", 0), ({"look_up"}, "exact", 0)],
+    ids=["nothing said", "no tool searches", "the one that searches"],
+)
+def test_the_text_of_a_tool_that_acts_lowers_no_grade_once_the_user_said_which_search(
+    context_tools: set[str] | None, grade: str, n_hints: int
+) -> None:
+    with capture(context_tools=context_tools) as captured:
+        play(["look_up", "search_knowledge"])
+    (sample,) = captured.samples
+    assert [context.text for context in sample.contexts] == [ROOMS]
+    assert sample.capture is not None
+    assert sample.capture.grade == grade
+    assert len(sample.capture.warnings) == n_hints
+
+
 def test_a_run_that_called_no_tool_is_none() -> None:
     with capture() as captured:
         play([])
