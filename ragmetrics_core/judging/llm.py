@@ -199,59 +199,45 @@ class _Asking:
     async def ask_for_weights(self, label_probability: LabelProbability) -> Asked[Any]:
         """Ask for a reply with a weight for each verdict: the probability of a label.
 
-        The weights come from the first of these that works:
-
-        1. The log-probabilities of the tokens that hold the labels, if they settle every
-           verdict.
-        2. Polls: the question is asked several times, and a weight is the share of
-           replies with the label.
-        3. The verdicts themselves, if only one poll is allowed and the reply lists
-           several verdicts: 1 for the label, else 0. A verdict that its token settled
-           keeps the weight of its token.
-
-        Args:
-            label_probability: The label whose probability is wanted, and how often to
-                poll for it.
+        The weights come from the log-probabilities of one reply. If these do not settle
+        every verdict, the question is asked several times (polls).
 
         Raises:
             TooFewPolls: If no majority of the polls was answered.
             JudgeError: If there is no reply at all.
         """
+        request = replace(self._request, temperature=1.0)
         replies_read: list[ReadReply[Any]] = []
-        # One for each verdict; None if its token does not settle it. () if the endpoint
-        # gives no log-probabilities.
         weights_of_tokens: tuple[Weight | None, ...] = ()
-        request = replace(
-            self._request, temperature=1.0, top_logprobs=self._top_logprobs
-        )
         if self._top_logprobs:
-            replies_read, errors = await self._ask(request, polls=1, first_poll=0)
-            if errors:
-                raise errors[0]
-            weights_of_tokens = read_weights(replies_read[0], self._question)
+            first_reply = await self._ask_for_logprobs(request)
+            weights_of_tokens = read_weights(first_reply, self._question)
             settled = tuple(
                 weight for weight in weights_of_tokens if weight is not None
             )
             if settled and len(settled) == len(weights_of_tokens):
-                # case 1: the log-probabilities settle every verdict
-                return Asked((replies_read[0].value,), weights=settled)
-
+                return Asked((first_reply.value,), weights=settled)
+            replies_read.append(first_reply)
         n_polls = label_probability.fallback_polls
-        without_logprobs = replace(request, top_logprobs=0)
-        replies = await self._poll_to_majority(without_logprobs, n_polls, replies_read)
-        mode = mode_of(self._question)
-        lists_verdicts = mode == "sequential"  # one reply lists all verdicts
-        if n_polls > 1 or not lists_verdicts:
-            # case 2: shares of the polls; with a single verdict also the share of one poll
-            shares = weights_by_share(replies, label_probability, "polls")
-            return Asked(replies, weights=shares)
-        # Case 3: with one reply the share is 1 or 0. These weights have the same mode as
-        # those that were read from tokens, since both are weights of one reply.
-        weights_of_verdicts = weights_by_share(replies, label_probability, mode)
-        if not weights_of_tokens:
-            return Asked(replies, weights=weights_of_verdicts)
-        weights = _fill_unsettled(weights_of_tokens, weights_of_verdicts)
+        replies = await self._poll_to_majority(request, n_polls, replies_read)
+        if n_polls == 1 and _lists_verdicts(self._question):
+            weights = _weights_of_one_reply(
+                replies, label_probability, weights_of_tokens
+            )
+        else:
+            weights = weights_by_share(replies, label_probability, "polls")
         return Asked(replies, weights=weights)
+
+    async def _ask_for_logprobs(self, request: ChatRequest) -> ReadReply[Any]:
+        """Ask for one reply with the log-probabilities of its tokens.
+
+        Raises ``JudgeError`` if there is no reply that can be read.
+        """
+        with_logprobs = replace(request, top_logprobs=self._top_logprobs)
+        replies, errors = await self._ask(with_logprobs, polls=1, first_poll=0)
+        if errors:
+            raise errors[0]
+        return replies[0]
 
     async def _poll_to_majority(
         self,
@@ -304,25 +290,22 @@ class _Asking:
 
         Raises:
             JudgeUnavailable: If a poll was refused, or was not sent because of a limit
-                of the run. Scoring only the polls before it would give a score that a
-                complete run would not repeat.
+                of the run.
         """
-        # A user's own reply class may check replies by slow code.
-        module_of_reply = self._question.Reply.__module__
-        is_users_own_reply = not module_of_reply.startswith(_OURS)
         answers = await self._session.ask(
             request,
             partial(read, question=self._question),
             schema=self._schema,
             polls=polls,
             first_poll=first_poll,
-            own_reader=is_users_own_reply,
+            own_reader=_may_read_slowly(self._question),
         )
         self.usage += answers.usage
         replies: list[ReadReply[Any]] = []
         errors: list[JudgeError] = []
         for outcome in answers.outcomes:
             if isinstance(outcome, JudgeUnavailable):
+                # a score of the polls before it would not be that of a complete run
                 raise outcome
             if isinstance(outcome, JudgeError):
                 errors.append(outcome)
@@ -331,17 +314,39 @@ class _Asking:
         return replies, errors
 
 
-def _fill_unsettled(
-    by_token: Sequence[Weight | None], by_verdict: Sequence[Weight]
+def _may_read_slowly(question: Question[BaseModel]) -> bool:
+    """Tell whether the reply's class is a user's own, which may check replies slowly."""
+    return not question.Reply.__module__.startswith(_OURS)
+
+
+def _lists_verdicts(question: Question[BaseModel]) -> bool:
+    """Tell whether one reply lists several verdicts, one on each text asked about."""
+    return mode_of(question) == "sequential"
+
+
+def _weights_of_one_reply(
+    replies: Sequence[BaseModel],
+    label_probability: LabelProbability,
+    weights_of_tokens: Sequence[Weight | None],
 ) -> tuple[Weight, ...]:
-    """Return the weight of each verdict by its token, else by the verdict itself.
+    """Return a weight for each verdict of the only reply.
+
+    The weight is that of the verdict's token. Without it the weight is 1 if the verdict
+    has the label, else 0.
 
     Args:
-        by_token: The weights by tokens; None where a token does not settle the verdict.
-        by_verdict: The weights by verdicts alone: 1 or 0.
+        replies: The only reply.
+        label_probability: The label.
+        weights_of_tokens: None for a verdict that its token does not settle; () without
+            log-probabilities.
     """
+    weights_of_verdicts = weights_by_share(replies, label_probability, "sequential")
+    if not weights_of_tokens:
+        return weights_of_verdicts
     weights: list[Weight] = []
-    for weight_of_token, weight_of_verdict in zip(by_token, by_verdict, strict=True):
+    for weight_of_token, weight_of_verdict in zip(
+        weights_of_tokens, weights_of_verdicts, strict=True
+    ):
         if weight_of_token is None:
             weights.append(weight_of_verdict)
         else:

@@ -54,18 +54,9 @@ def read_weights(
 ) -> tuple[Weight | None, ...]:
     """Return the weight of each verdict of a reply, from log-probabilities.
 
-    A weight is the probability of the positive label.
-
-    Args:
-        reply: A reply, with where its JSON object stands in the model's text.
-        question: The question. ``question.weigh`` names the field of a verdict that
-            holds its label, and the field whose value tells verdicts apart
-            (``cell_key``), such as a claim's number.
-
-    Returns:
-        The weights in the order of the verdicts; None for a verdict whose tokens do not
-        settle it. All are None if the verdicts of the reply cannot be matched with those
-        of the text, or if the question has no ``weigh``.
+    A weight is the probability of the positive label. It is None for a verdict whose
+    tokens do not settle it. All are None if the verdicts cannot be matched with those of
+    the model's text.
 
     Source:
         Design note "Probabilities from tokens".
@@ -78,22 +69,22 @@ def read_weights(
     weights_in_text_order = label_weights(
         reply.choice, label_probability, mode_of(question), reply.start, reply.end
     )
-    if label_probability.cell_key is None:  # one verdict, which needs no key
-        is_single = len(weights_in_text_order) == len(verdicts) == 1
-        return weights_in_text_order if is_single else unsettled
+    if len(weights_in_text_order) != len(verdicts):
+        return unsettled
+    key_field = label_probability.cell_key
+    if key_field is None:
+        return weights_in_text_order if len(verdicts) == 1 else unsettled
 
     # Validation may have sorted the verdicts: each finds its weight by its key.
-    keys = [str(getattr(verdict, label_probability.cell_key)) for verdict in verdicts]
-    keys_in_text = _keys_in_text(reply, label_probability.cell_key)
-    if len(weights_in_text_order) != len(keys):
-        return unsettled
+    keys = [str(getattr(verdict, key_field)) for verdict in verdicts]
+    keys_in_text = _keys_in_text(reply, key_field)
     if sorted(keys_in_text) != sorted(keys):
         return unsettled
     return tuple(weights_in_text_order[keys_in_text.index(key)] for key in keys)
 
 
 def _keys_in_text(reply: ReadReply[BaseModel], key_field: str) -> list[str]:
-    """Return the keys of a reply's verdicts, in the order of the model's text."""
+    """Return the keys of a reply's verdicts, such as their claims' numbers, in text order."""
     text = reply.choice.text
     keys = []
     for offset in value_offsets(text, key_field, reply.start, reply.end):
@@ -142,10 +133,10 @@ def weights_at(
     label_probability: LabelProbability,
     mode: Mode,
 ) -> tuple[Weight | None, ...]:
-    """Return the weights of the labels in a reply's text.
+    """Return the weights of the labels in a reply's text, from its tokens.
 
-    A weight is the probability of the positive label, from the log-probabilities of the
-    token that holds the label.
+    A weight is the probability of the positive label. It is None where the token does
+    not tell the labels apart.
 
     Args:
         choice: The reply, with its tokens.
@@ -154,56 +145,76 @@ def weights_at(
         mode: How the log-probabilities are read; it is stored in the weights.
 
     Returns:
-        The weights in the order of the offsets; None where the token does not tell the
-        labels apart. () if the reply has no log-probabilities, or if the tokens are not
-        those of its text.
+        The weights in the order of the offsets. () if the reply has no
+        log-probabilities, or if the tokens are not those of its text.
+    """
+    shift = _shift_to_tokens(choice)
+    if shift is None:
+        return ()
+    token_ends = list(accumulate(len(token.token) for token in choice.tokens))
+    weights: list[Weight | None] = []
+    for offset in offsets:
+        found = _find_token(choice.tokens, token_ends, offset + shift)
+        if found is None:
+            weights.append(None)
+        else:
+            token, before_label = found
+            weights.append(_weight_in(token, before_label, label_probability, mode))
+    return tuple(weights)
+
+
+def _shift_to_tokens(choice: Choice) -> int | None:
+    """Return what turns an index in a reply's text into one in its joined tokens.
+
+    The tokens may begin with a reasoning that is not in the text. None if there are no
+    tokens, or if they do not hold the text.
     """
     text = choice.text
     if not choice.tokens or not text.strip():
-        return ()
+        return None
     text_of_tokens = "".join(token.token for token in choice.tokens)
-    # The tokens may begin with a reasoning that is not in the text, so the last place
-    # counts; white space at both ends may differ.
     start_in_tokens = text_of_tokens.rfind(text.strip())
     if start_in_tokens < 0:
-        return ()
+        return None
     n_leading_spaces = len(text) - len(text.lstrip())
-    shift = start_in_tokens - n_leading_spaces
-    token_ends = list(accumulate(len(token.token) for token in choice.tokens))
-    return tuple(
-        _weight_at(choice.tokens, token_ends, offset + shift, label_probability, mode)
-        for offset in offsets
-    )
+    return start_in_tokens - n_leading_spaces
 
 
-def _weight_at(
-    tokens: Sequence[TokenAlternatives],
-    token_ends: Sequence[int],
-    offset: int,
-    label_probability: LabelProbability,
-    mode: Mode,
-) -> Weight | None:
-    """Return the weight of the label that begins at an offset in the tokens' text.
+def _find_token(
+    tokens: Sequence[TokenAlternatives], token_ends: Sequence[int], label_start: int
+) -> tuple[TokenAlternatives, str] | None:
+    """Find the token in which a label begins, and its text before the label.
+
+    In the token ``": 1`` the text before the label 1 is ``": ``. None if the tokens end
+    before the label.
 
     Args:
-        tokens: The tokens of the reply, each with its alternatives.
+        tokens: The tokens of the reply.
         token_ends: Where each token ends in the joined text of all tokens.
-        offset: Where the label begins in the joined text.
-        label_probability: Which labels there are, and which is the positive one.
-        mode: How the log-probabilities are read; it is stored in the weight.
-
-    Returns:
-        The weight; None if the text ends before the offset, or if the token's
-        alternatives do not settle the label.
+        label_start: Where the label begins in the joined text.
     """
-    index = bisect_right(token_ends, offset)  # the token in which the label begins
+    index = bisect_right(token_ends, label_start)
     if index == len(token_ends):
         return None
     token = tokens[index]
     token_start = token_ends[index] - len(token.token)
-    # The label may begin inside its token, as the 1 in ``": 1``. An alternative stands
-    # for a label only if it begins with the same text.
-    before_label = token.token[: offset - token_start]
+    return token, token.token[: label_start - token_start]
+
+
+def _weight_in(
+    token: TokenAlternatives,
+    before_label: str,
+    label_probability: LabelProbability,
+    mode: Mode,
+) -> Weight | None:
+    """Return the weight of the label that begins in a token; None if unsettled.
+
+    Args:
+        token: The token that the model wrote, with its alternatives.
+        before_label: The token's text before the label.
+        label_probability: Which labels there are, and which is the positive one.
+        mode: How the log-probabilities are read; it is stored in the weight.
+    """
     # The token is usually listed among its alternatives; in a mapping it counts once.
     logprob_by_text = {token.token: token.logprob, **dict(token.alternatives)}
     labels_with_logprobs = [
@@ -216,44 +227,56 @@ def _weight_at(
 def _label_of_text(
     text: str, before_label: str, labels: Sequence[Label]
 ) -> Label | None:
-    """Return the label that the text of a token stands for; None for anything else.
-
-    Quotes, spaces and full-width digits do not matter. These texts stand for a label:
-
-    - The label itself, also with signs behind it: ``1, "`` stands for 1.
-    - A word for the label 0 or 1: ``true`` stands for 1.
-    - The beginning of a label, if no other label begins so: ``sup`` stands for
-      "supported".
+    """Return the label that a token's text stands for; None for anything else.
 
     Args:
-        text: The text of the token that the model wrote, or of an alternative to this
-            token.
-        before_label: What stands before the label in the token that the model wrote. In
-            the token ``": 1`` this is ``": ``. If it has a letter, ``text`` must begin
-            with it: beside the token ``is 1``, the alternative ``is 0`` stands for 0,
-            and the alternative ``0`` for no label.
+        text: The token that the model wrote, or an alternative to this token.
+        before_label: The text before the label in the token that the model wrote, e.g.
+            ``": `` in ``": 1``.
         labels: The labels.
     """
-    # The signs before a label may differ: ``"1`` and `` 1`` are the same label.
-    has_words_before = before_label.strip(_SIGNS_AROUND) != ""
-    if has_words_before and not text.startswith(before_label):
-        return None
-    rest = text.removeprefix(before_label)
-    plain_text = rest.translate(_PLAIN_DIGITS).lstrip(_SIGNS_AROUND).casefold()
+    if _has_words(before_label) and not text.startswith(before_label):
+        return None  # beside the token "is 1", the alternative "0" is no label
+    plain_text = _without_signs_before(text.removeprefix(before_label))
+    label = _label_at_start(plain_text, labels)
+    if label is None:
+        label = _label_by_synonym(plain_text, labels)
+    if label is None:
+        label = _label_begun(plain_text, labels)
+    return label
+
+
+def _has_words(text: str) -> bool:
+    """Tell whether a text holds more than signs: ``is `` does, ``": `` does not."""
+    return text.strip(_SIGNS_AROUND) != ""
+
+
+def _without_signs_before(text: str) -> str:
+    """Return a text in lower case and plain digits, without leading spaces and quotes."""
+    return text.translate(_PLAIN_DIGITS).lstrip(_SIGNS_AROUND).casefold()
+
+
+def _label_at_start(text: str, labels: Sequence[Label]) -> Label | None:
+    """Return the label with which a text begins: 1 for ``1, "``, but None for ``12``."""
     for label in labels:
         name = str(label).casefold()
-        # The label must end there: "12" does not stand for the label 1.
-        if plain_text.startswith(name) and _END_OF_LABEL.match(plain_text, len(name)):
+        if text.startswith(name) and _END_OF_LABEL.match(text, len(name)):
             return label
-    word = plain_text.rstrip(_SIGNS_AROUND)
-    if word in _SYNONYMS and set(labels) == {0, 1}:
-        return _SYNONYMS[word]
-    if not plain_text:
+    return None
+
+
+def _label_by_synonym(text: str, labels: Sequence[Label]) -> Label | None:
+    """Return the label 0 or 1 that a word stands for: 1 for ``true``."""
+    if set(labels) != {0, 1}:
         return None
-    # "sup" is the beginning of "supported", which goes on in the next token.
-    begun_labels = [
-        label for label in labels if str(label).casefold().startswith(plain_text)
-    ]
+    return _SYNONYMS.get(text.rstrip(_SIGNS_AROUND))
+
+
+def _label_begun(text: str, labels: Sequence[Label]) -> Label | None:
+    """Return the only label that begins with a text: "supported" for ``sup``."""
+    if not text:
+        return None
+    begun_labels = [label for label in labels if str(label).casefold().startswith(text)]
     return begun_labels[0] if len(begun_labels) == 1 else None
 
 
