@@ -131,8 +131,6 @@ class Instructions(PrivateRepr):
 def check_template(instructions: Instructions, parts: tuple[str, ...]) -> None:
     """Refuse a template that would show a judge something other than what is meant.
 
-    The check comes before a call is paid for.
-
     Args:
         instructions: The template, and which parts it need not show.
         parts: The names of the question's parts.
@@ -142,38 +140,38 @@ def check_template(instructions: Instructions, parts: tuple[str, ...]) -> None:
             part within a line, where its text cannot be fenced off, or if it never
             names a part that it has to show.
     """
-    on_own_line: set[str] = set()
-    within_line: set[str] = set()
-    # the pattern has a group for each of the two ways in which a name may stand
-    for match in PLACEHOLDER.finditer(instructions.template):
-        if match["alone"]:
-            on_own_line.add(match["alone"])
-        if match["inside"]:
-            within_line.add(match["inside"])
-    names = on_own_line | within_line
-    unknown = names - {*parts, "examples", "language"}
-    parts_within_line = within_line.intersection(parts)
-    never_shown = set(parts) - names - set(instructions.optional)
-    problem = ""
-    if unknown:
-        problem = (
-            f"has {_names_in_braces(unknown)}, of which this question has no part; for"
-            " braces that are meant write { name }"
-        )
-    elif parts_within_line:
-        problem = (
-            f"has {_names_in_braces(parts_within_line)} within a line, where it cannot be"
-            " fenced; give it a line of its own"
-        )
-    elif never_shown:
-        problem = (
-            f"never shows {_names_in_braces(never_shown)}; give it a line, or name it"
-            " in optional="
-        )
+    problem = _problem_of_template(instructions, parts)
     if problem:
         raise SettingError(
             f"the template {problem}. The question's parts: {_names_in_braces(parts)}"
         )
+
+
+def _problem_of_template(instructions: Instructions, parts: tuple[str, ...]) -> str:
+    """Say what is wrong with the placeholders of a template; "" for nothing."""
+    placeholders = list(PLACEHOLDER.finditer(instructions.template))
+    on_own_line = {match["alone"] for match in placeholders if match["alone"]}
+    within_line = {match["inside"] for match in placeholders if match["inside"]}
+    names = on_own_line | within_line
+    unknown = names - {*parts, "examples", "language"}
+    if unknown:
+        return (
+            f"has {_names_in_braces(unknown)}, of which this question has no part; for"
+            " braces that are meant write { name }"
+        )
+    parts_within_line = within_line.intersection(parts)
+    if parts_within_line:
+        return (
+            f"has {_names_in_braces(parts_within_line)} within a line, where it cannot be"
+            " fenced; give it a line of its own"
+        )
+    never_shown = set(parts) - names - set(instructions.optional)
+    if never_shown:
+        return (
+            f"never shows {_names_in_braces(never_shown)}; give it a line, or name it"
+            " in optional="
+        )
+    return ""
 
 
 def _names_in_braces(names: Iterable[str]) -> str:
@@ -485,25 +483,24 @@ def _no_batch(value: object) -> SettingError:
 def weights_by_share(
     replies: Sequence[BaseModel], weigh: LabelProbability, mode: Mode | None = None
 ) -> tuple[Weight, ...]:
-    """Return the share of replies with the positive label, for each verdict of a reply.
+    """Return the share of the polls' replies that give a text the positive label.
 
-    A reply may hold several verdicts, one on each text that was asked about. The
-    verdicts on one text are a *cell*.
+    There is one weight for each text that was asked about.
 
     Args:
         replies: The replies of the polls, at least one. Each has one verdict per text,
             in the order of the texts.
         weigh: In which field of a verdict the label stands, and which label is the
             positive one.
-        mode: How the probabilities are said to be obtained. None: as a share of polls,
-            or as the bare verdict of a single reply.
+        mode: The mode to store in the weights. None: "polls", or "verdict" for a single
+            reply.
     """
     if mode is None:
         mode = "verdict" if len(replies) == 1 else "polls"
     verdicts_by_poll = [verdicts_of(reply) for reply in replies]
     weights: list[Weight] = []
-    for verdicts_on_cell in zip(*verdicts_by_poll, strict=True):
-        labels = [getattr(verdict, weigh.field) for verdict in verdicts_on_cell]
+    for verdicts_on_text in zip(*verdicts_by_poll, strict=True):
+        labels = [getattr(verdict, weigh.field) for verdict in verdicts_on_text]
         share = fmean(label == weigh.positive for label in labels)
         weights.append(Weight(share, mode))
     return tuple(weights)

@@ -27,7 +27,7 @@ from ragmetrics_core.data import (
     Typed,
     Usage,
 )
-from ragmetrics_core.data.typed import problem_of_typed
+from ragmetrics_core.data.typed import Decided, problem_of_typed
 from ragmetrics_core.judging import windows
 from ragmetrics_core.judging.judge import (
     problem_of_missing_weights,
@@ -135,10 +135,8 @@ class DecisionJudge(ModelJudge):
     ) -> _DecisionByTypedQuestion:
         """Send the typed questions of several questions to the model.
 
-        A question of a metric is asked as one or more typed questions. A typed question
-        asks for the probability of each option, about some texts. These texts are its
-        *state*. Typed questions with equal state share a request, up to
-        ``most_questions``; equal typed questions are sent once.
+        A typed question asks for the probability of each option, about some texts: its
+        *state*. Typed questions with equal state share a request.
 
         Args:
             session: The session of the run.
@@ -148,22 +146,13 @@ class DecisionJudge(ModelJudge):
             The model's answer to each typed question. The key is the pair of two JSON
             texts: the state, and the typed question.
         """
-        # The outer key is the JSON of the state, the inner key that of the typed question.
-        typed_by_state: dict[str, dict[str, Typed]] = {}
+        typed_by_json: dict[str, Typed] = {}
         for form in forms:
-            typed_by_state.setdefault(form.state, {}).update(form.typed_by_json)
-        requests: list[_TypedRequest] = []
-        for state, typed_by_json in typed_by_state.items():
-            typed_jsons = list(typed_by_json)
-            for start in range(0, len(typed_jsons), self.model.most_questions):
-                end = start + self.model.most_questions
-                requests.append(_TypedRequest(state, typed_jsons[start:end]))
+            typed_by_json.update(form.typed_by_json)
+        requests = _make_requests(forms, self.model.most_questions)
+        read = partial(_read_typed_form, typed_by_json, self.name)
         decisions_of_requests = await gather_all(
-            session.decide(
-                request.state,
-                request.typed_jsons,
-                partial(_read_typed_form, typed_by_state[request.state], self.name),
-            )
+            session.decide(request.state, request.typed_jsons, read)
             for request in requests
         )
         decision_by_state_and_json: dict[tuple[str, str], Decision[Chances]] = {}
@@ -185,6 +174,26 @@ class _TypedRequest(NamedTuple):
 # The model's answer to each typed question. The key is the pair of two JSON texts: the
 # texts that the typed question is about (its state), and the typed question.
 _DecisionByTypedQuestion = Mapping[tuple[str, str], Decision[Chances]]
+
+
+def _make_requests(
+    forms: Sequence[TypedForm], most_questions: int
+) -> list[_TypedRequest]:
+    """Gather the typed questions with equal state into requests; each is sent once.
+
+    A request has at most ``most_questions`` typed questions.
+    """
+    typed_jsons_by_state: dict[str, dict[str, None]] = {}  # a dict as an ordered set
+    for form in forms:
+        typed_jsons = typed_jsons_by_state.setdefault(form.state, {})
+        typed_jsons.update(dict.fromkeys(form.typed_by_json))
+    requests: list[_TypedRequest] = []
+    for state, unique_jsons in typed_jsons_by_state.items():
+        typed_jsons_of_state = list(unique_jsons)
+        for start in range(0, len(typed_jsons_of_state), most_questions):
+            end = start + most_questions
+            requests.append(_TypedRequest(state, typed_jsons_of_state[start:end]))
+    return requests
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -220,35 +229,33 @@ async def _render(question: Question[Any]) -> TypedForm:
 def typed_form(question: Question[Any]) -> TypedForm:
     """Convert a question into typed questions, which a model answers with probabilities.
 
-    ``question.decided``, the typed form of the question, makes the typed questions; a user
-    may have written it. The result holds a reply instead, so that no model is asked, if
-
-    - the question has no typed form (the reply is an error),
-    - the texts settle it (the reply is what ``settled`` returned),
-    - the typed form raises or returns something wrong (the reply is an error).
+    The result holds a reply instead if no model has to be asked: because the texts settle
+    the question, or because it cannot be asked (the reply is an error).
     """
-    form = question.decided
-    if form is None:
+    if question.decided is None:
         return TypedForm(question, reply=NotAnswered(_not_supported(question)))
     try:
-        if form.settled is not None:
-            # e.g. an empty context, which holds no fact whatever the fact is
-            reply = form.settled(question)
-            if reply is not None:
-                return TypedForm(
-                    question, reply=_check_result_of_form(question, reply, "settled")
-                )
-        state = form.state(question)
-        typed_questions = list(form.asks(question))
+        return _convert(question, question.decided)
     except JudgeError as error:
-        return TypedForm(question, reply=NotAnswered(error.with_traceback(None)))
-    except Exception as error:  # noqa: BLE001  # the form may be a user's own
-        return TypedForm(question, reply=NotAnswered(_failed_form(question, error)))
+        reply = NotAnswered(error.with_traceback(None))
+    except Exception as error:  # noqa: BLE001  # a user may have written ``decided``
+        reply = NotAnswered(_failed_form(question, error))
+    return TypedForm(question, reply=reply)
+
+
+def _convert(question: Question[Any], decided: Decided[Any]) -> TypedForm:
+    """Convert a question by the functions of its ``decided``, which may raise anything."""
+    if decided.settled is not None:
+        # e.g. an empty context, which holds no fact whatever the fact is
+        reply = decided.settled(question)
+        if reply is not None:
+            checked_reply = _check_result_of_form(question, reply, "settled")
+            return TypedForm(question, reply=checked_reply)
+    state = decided.state(question)
+    typed_questions = list(decided.asks(question))
     problem = _problem_of_form(state, typed_questions)
     if problem:
         return TypedForm(question, reply=NotAnswered(_wrong_form(question, problem)))
-    # Equal typed questions are sent once. The tuple keeps each, because ``reads`` gets
-    # an answer for each.
     typed_jsons = tuple(map(question_text, typed_questions))
     typed_by_json = dict(zip(typed_jsons, typed_questions, strict=True))
     return TypedForm(question, json_text(dict(state)), typed_by_json, typed_jsons)
@@ -306,46 +313,59 @@ def _answers_with_usage(
 
 
 def _make_reply(
-    form: TypedForm, decisions: _DecisionByTypedQuestion
+    converted: TypedForm, decisions: _DecisionByTypedQuestion
 ) -> Asked[Any] | NotAnswered:
     """Combine the answers to a question's typed questions into one reply.
 
-    If a typed question failed, its error is returned. Of several errors the first is
-    returned, but ``JudgeUnavailable`` (the model will answer nothing) before all others.
+    If a typed question failed, its error is returned.
 
     Args:
-        form: The question with its typed questions.
-        decisions: The model's answer to each typed question, or its error. The key is
-            the pair of two JSON texts: the texts that the typed question is about (its
-            state), and the typed question.
+        converted: The question with its typed questions.
+        decisions: The model's answer to each typed question, or its error.
     """
-    question = form.question
-    if form.reply is not None:
-        return form.reply  # no model had to be asked
-    if question.decided is None:
-        return NotAnswered(_not_supported(question))
-    # The probabilities of each typed question, in the order in which ``reads`` of
-    # ``question.decided`` takes them to make a reply.
+    if converted.reply is not None:
+        return converted.reply  # no model had to be asked
     chances: list[Chances] = []
     errors: list[JudgeError] = []
-    for typed_json in form.typed_jsons:
-        outcome = decisions[form.state, typed_json].outcome
+    for typed_json in converted.typed_jsons:
+        outcome = decisions[converted.state, typed_json].outcome
         if isinstance(outcome, JudgeError):
             errors.append(outcome.with_traceback(None))
         else:
             chances.append(outcome)
+    if errors:
+        return NotAnswered(_error_to_report(errors))
+    return _reply_of_chances(converted.question, chances)
+
+
+def _error_to_report(errors: Sequence[JudgeError]) -> JudgeError:
+    """Return the first ``JudgeUnavailable`` (the model answers nothing), else the first."""
     for error in errors:
         if isinstance(error, JudgeUnavailable):
-            return NotAnswered(error)
-    if errors:
-        return NotAnswered(errors[0])
+            return error
+    return errors[0]
+
+
+def _reply_of_chances(
+    question: Question[Any], chances: Sequence[Chances]
+) -> Asked[Any] | NotAnswered:
+    """Make the reply to a question of the answers to its typed questions.
+
+    ``question.decided.reads`` makes it, which a user may have written. The reply is an
+    error if ``reads`` raises or returns something wrong.
+
+    Args:
+        question: The question.
+        chances: The probabilities of each typed question, in the order of the questions.
+    """
+    if question.decided is None:
+        return NotAnswered(_not_supported(question))
     try:
         returned = question.decided.reads(question, chances)
-    except Exception as error:  # noqa: BLE001  # the form may be a user's own
+    except Exception as error:  # noqa: BLE001  # a user may have written ``reads``
         return NotAnswered(_failed_form(question, error))
     reply = _check_result_of_form(question, returned, "reads")
     if isinstance(reply, Asked) and question.weigh is not None and not reply.weights:
-        # the question wants probabilities, and the form's ``reads`` gave none
         problem = problem_of_missing_weights(reply, question)
         return NotAnswered(_wrong_form(question, f"has a reads: {problem}"))
     return reply

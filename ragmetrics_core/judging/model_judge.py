@@ -48,31 +48,27 @@ class ModelJudge(Judge):
         self._check_number("attempts", least=1)
         self._check_number("replicate", least=0)
         if self.timeout is not None:
-            # any finite number above 0
-            check_number(
-                f"{type(self).__name__}(timeout=)",
-                self.timeout,
-                least=0,
-                whole=False,
-                above=True,
-            )
+            self._check_is_positive("timeout")
         self.name = self.model.name
         self.models = (self.model,)
-        # Has this judge's settings; the session of a run is derived from it.
         self._session = Session(
             self.model,
             attempts=self.attempts,
             timeout=self.timeout,
             replicate=self.replicate,
         )
-        # The session of the run that this judge answers for, with the run's store and
-        # budget. None in the judge that the user made: a run works with a copy of it.
+        # set in the copy of this judge that works for a run, with the run's store and budget
         self._run_session: Session | None = None
 
     def _check_number(self, name: str, *, least: int) -> None:
         """Refuse a whole number of that name that is too small."""
         place = f"{type(self).__name__}({name}=)"
         check_number(place, getattr(self, name), least=least)
+
+    def _check_is_positive(self, name: str) -> None:
+        """Refuse a number of that name that is not above 0."""
+        place = f"{type(self).__name__}({name}=)"
+        check_number(place, getattr(self, name), least=0, whole=False, above=True)
 
     def session(
         self,

@@ -76,62 +76,73 @@ def find_objects(
 ) -> Iterator[tuple[dict[str, Any], int, int]]:
     """Yield the JSON objects of a reply that may be the verdict, with start and end.
 
-    These are the objects in whose text a field of the verdict occurs.
-
-    At least one of these objects must stand at one of these places, else all may be
-    quotations:
-
-    - at the beginning of the reply, of a line or of a code fence,
-    - after a colon,
-    - right behind another object that stands at such a place.
-
-    No words may follow the last object.
+    These are the objects in whose text a field of the verdict occurs. One of them must
+    begin a line or follow a colon, and no words may follow the last. Else all may be
+    quotations.
 
     Args:
         choice: The reply.
         names: The required fields of a verdict. Messages name the last one.
 
     Raises:
-        CutOffReply: If the reply ends at the token limit before an object is complete,
-            or without any.
-        MalformedReply: If there is no object; if one is not complete or not
-            well-formed; or if all may be quotations, or words follow the last.
+        CutOffReply: If the reply ends at the token limit before an object is complete.
+        MalformedReply: If there is no object, if one is incomplete or not well-formed,
+            or if all may be quotations.
     """
-    text = choice.text
-    reply_start = _start_of_reply(choice)
-    # Slips such as single quotes are corrected in the first part of a long reply only.
-    end_of_tolerance = reply_start + _TOLERANT_LIMIT
-    name_search = _NameSearch(text, names)
-    previous_end = reply_start  # where the object before ends
-    # Whether the current object stands at one of the places above. An object right
-    # behind another takes this over, so it is kept from object to object.
-    stands_as_verdict = True
+    end_of_tolerance = _start_of_reply(choice) + _TOLERANT_LIMIT
     has_verdict = False
     end_of_last: int | None = None
-    for start, end in find_spans(text, reply_start):
-        if start > previous_end:
-            stands_as_verdict = _stands_as_verdict(
-                text[previous_end:start], previous_does=stands_as_verdict
-            )
-        previous_end = start if end is None else end
-        if not name_search.is_between(start, end):
-            continue  # it is no verdict, such as an example of something else
-        if end is None:  # no brace closes it
+    for span in _spans_with_names(choice, names):
+        if span.end is None:
             _fail(choice, "its JSON object is incomplete")
-        value = _parse_object(text[start:end], tolerantly=end <= end_of_tolerance)
+        value = _parse_object(
+            choice.text[span.start : span.end],
+            tolerantly=span.end <= end_of_tolerance,
+        )
         if value is None:
             _fail(choice, "its JSON object is not well-formed")
-        has_verdict = has_verdict or stands_as_verdict
-        end_of_last = end
-        yield value, start, end
+        has_verdict = has_verdict or span.stands_as_verdict
+        end_of_last = span.end
+        yield value, span.start, span.end
     if end_of_last is None:
         _fail(choice, f"it holds no JSON object with the field {names[-1]!r}")
-    if not has_verdict or not _CLOSING.match(text, end_of_last):
+    if not has_verdict or not _CLOSING.match(choice.text, end_of_last):
         _fail(
             choice,
             "its JSON object stands among words, as a quotation does; it must begin a"
             " line and end the reply",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _ObjectSpan:
+    """Where a JSON object stands in a reply.
+
+    Args:
+        start: Where it begins.
+        end: Where it ends; None if no brace closes it.
+        stands_as_verdict: False if it may be a quotation within a sentence.
+    """
+
+    start: int
+    end: int | None
+    stands_as_verdict: bool
+
+
+def _spans_with_names(choice: Choice, names: Sequence[str]) -> Iterator[_ObjectSpan]:
+    """Yield the outermost objects of a reply in whose text a name occurs."""
+    reply_start = _start_of_reply(choice)
+    name_search = _NameSearch(choice.text, names)
+    previous_end = reply_start
+    stands_as_verdict = True
+    for start, end in find_spans(choice.text, reply_start):
+        if start > previous_end:
+            stands_as_verdict = _stands_as_verdict(
+                choice.text[previous_end:start], previous_does=stands_as_verdict
+            )
+        previous_end = start if end is None else end
+        if name_search.is_between(start, end):
+            yield _ObjectSpan(start, end, stands_as_verdict)
 
 
 class _NameSearch:

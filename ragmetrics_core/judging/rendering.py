@@ -54,24 +54,16 @@ def tag_digits(texts: Sequence[str]) -> str:
     """Return eight hexadecimal digits that none of these texts contains.
 
     The tags around the texts end in these digits, so that no text can close its tag.
-    The digits come from a digest of the first text. If a text holds them, they come from
-    a digest with a number added (a salt). A text holds digits however it writes them: in
-    upper or lower case, full-width, with invisible signs between them, or as character
-    references.
+    They are a digest of the first text, changed until no text contains them in any
+    spelling that a model may read, e.g. full-width.
     """
     first_text = texts[0] if texts else ""
     digest = hashlib.sha256(first_text.encode())
     digits = digest.hexdigest()[:_DIGITS]
-    # each text, and what a model may read in its place
     readings = list(chain.from_iterable(map(_forms_as_read, texts)))
     if not any(digits in reading for reading in readings):
         return digits
-    # A hostile text may hold the digits of many salts. So every run of eight digits in
-    # the texts is collected once, overlapping runs too; then each salt is a quick look-up.
-    digits_in_texts: set[str] = set()
-    for reading in readings:
-        matches = _DIGITS_IN_TEXT.finditer(reading)
-        digits_in_texts.update(match[1] for match in matches)
+    digits_in_texts = _runs_of_digits(readings)
     salt = 1
     while digits in digits_in_texts:
         salted_digest = digest.copy()
@@ -81,8 +73,20 @@ def tag_digits(texts: Sequence[str]) -> str:
     return digits
 
 
+def _runs_of_digits(texts: Sequence[str]) -> set[str]:
+    """Collect every run of eight hexadecimal digits in texts, overlapping runs too."""
+    runs: set[str] = set()
+    for text in texts:
+        runs.update(match[1] for match in _DIGITS_IN_TEXT.finditer(text))
+    return runs
+
+
 def _forms_as_read(text: str) -> Iterator[str]:
-    """A text in lower case, and as a model may read it, where that is another text."""
+    """Yield a text in lower case, and as a model may read it.
+
+    A model may read ``&#60;`` as ``<``, full-width letters as plain ones, and skip invisible
+    signs.
+    """
     yield text.lower()
     if "&#" in text:
         text = unescape(text)
@@ -94,48 +98,43 @@ def _forms_as_read(text: str) -> Iterator[str]:
 def render(question: Question[Any]) -> tuple[Message, ...]:
     """Render a question into a system message and a user message.
 
-    A line ``---`` in the template separates the two messages. If one of them would be
-    empty, there is only a user message. Each text of the sample stands in a tag whose
-    name ends in digits. No text holds these digits, so no text can close its tag.
+    A line ``---`` in the template separates the two messages. Each text of the sample
+    stands in a tag that the text cannot close.
 
     Raises:
         SettingError: If the template does not fit the parts; see ``check_template``.
     """
     instructions = question.instructions
     check_template(instructions, tuple(question.parts))
-    blocks_by_name: dict[str, list[_Block]] = {}
-    sample_texts: list[str] = []
-    for name in _names_of_placeholders(instructions.template):
-        if name in question.parts:
-            blocks = _blocks_of_part(question.parts[name])
-            blocks_by_name[name] = blocks
-            sample_texts += [block.text for block in blocks]
-    # Examples stand in tags with digits of their own. These digits come from the examples,
-    # so that the prompt's beginning is the same for all samples and providers can cache
-    # it. The digits change only if a text of this sample happens to hold them.
+    blocks_by_part = _blocks_of_shown_parts(question)
+    sample_texts = [
+        block.text for block in chain.from_iterable(blocks_by_part.values())
+    ]
     example_digits = _digits_of_examples(instructions, sample_texts)
     fixed_words = _fixed_words(instructions, example_digits)
-    # The digits for the sample's texts must not occur in the examples either.
     sample_digits = tag_digits([*sample_texts, fixed_words["examples"]])
-    # The text for each placeholder: a part of the question in its tags, or words that
-    # are the same for all samples.
-    text_by_name = {
-        name: _in_tags(blocks, sample_digits) for name, blocks in blocks_by_name.items()
+    text_by_placeholder = {
+        name: _in_tags(blocks, sample_digits) for name, blocks in blocks_by_part.items()
     }
-    text_by_name.update(fixed_words)
+    text_by_placeholder.update(fixed_words)
 
     system_template, user_template = _split_messages(instructions.template)
     system_message = _fixed_system_message(
         system_template, instructions, example_digits
     )
-    if system_message is None:  # it shows a text of the sample, so it is not cached
-        system_message = Message(
-            "system", _fill_template(system_template, text_by_name)
-        )
-    user_text = _fill_template(user_template, text_by_name)
+    if system_message is None:  # it shows a text of the sample
+        system_text = _fill_template(system_template, text_by_placeholder)
+        system_message = Message("system", system_text)
+    user_text = _fill_template(user_template, text_by_placeholder)
+    return _without_empty_message(system_message, user_text)
+
+
+def _without_empty_message(
+    system_message: Message, user_text: str
+) -> tuple[Message, ...]:
+    """Return both messages; if one would be empty, the text of the other for the user."""
     if system_message.content and user_text:
         return (system_message, Message("user", user_text))
-    # One side is empty: the template has no line "---", or nothing above or below it.
     return (Message("user", system_message.content or user_text),)
 
 
@@ -258,13 +257,20 @@ def _tag_examples(instructions: Instructions, digits: str) -> str:
     return "\n".join(lines)
 
 
+def _blocks_of_shown_parts(question: Question[Any]) -> dict[str, list[_Block]]:
+    """Return the tags' contents for each part that the template shows, by its name."""
+    blocks_by_part: dict[str, list[_Block]] = {}
+    for name in _names_of_placeholders(question.instructions.template):
+        if name in question.parts:
+            blocks_by_part[name] = _blocks_of_part(question.parts[name])
+    return blocks_by_part
+
+
 def _blocks_of_part(part: Part) -> list[_Block]:
     """Turn a part of a question, such as the contexts, into the contents of tags.
 
-    - One text is one block: the text, then the application's rewrite and the earlier
-      conversation, if it has them.
-    - Several texts are a block each, or a line each of one block if ``part.marks`` is
-      "lines".
+    A single text is one block. A group of texts has a block each, or is one block with
+    a line each.
     """
     if isinstance(part.text, str):
         text = "\n".join([part.text, *_lines_below_text(part)])
@@ -280,7 +286,11 @@ def _blocks_of_part(part: Part) -> list[_Block]:
 
 
 def _lines_below_text(part: Part) -> list[str]:
-    """List the lines below a text: its rewrite, and the conversation before it."""
+    """List what stands below a user's question.
+
+    It is the search query that the application made of the question, and the conversation
+    before it.
+    """
     lines = []
     if part.rewrite and part.rewrite != part.text:
         lines.append(f"Stand-alone rewrite: {part.rewrite}")

@@ -91,8 +91,8 @@ def _make_strict(
 def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
     """Find and read the reply to a question in what a model wrote.
 
-    A JSON object counts as a reply if it has one of the required fields of the
-    question's ``Reply``. If there are several that agree, the first one is returned.
+    A JSON object counts as a reply if it has a required field of the question's
+    ``Reply``. If there are several that agree, the first one is returned.
 
     Raises:
         ContentRefused: If the model or a content filter refused to answer.
@@ -101,33 +101,50 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         MalformedReply: If it holds no such object, or one that is not well-formed.
         ConflictingVerdicts: If several objects contradict each other.
     """
+    _refuse_without_text(choice)
+    replies = _replies_in(choice, question)
+    verdicts = [_what_must_agree(reply.value) for reply in replies]
+    if any(verdict != verdicts[0] for verdict in verdicts):
+        raise ConflictingVerdicts(
+            "it holds several verdicts that contradict each other", raw=choice.text
+        )
+    return replies[0]
+
+
+def _replies_in(choice: Choice, question: Question[R]) -> list[ReadReply[R]]:
+    """Read each JSON object that counts as a reply to the question.
+
+    Raises ``MalformedReply`` if there is none.
+    """
+    required_fields = _fields_that_identify(question.Reply)
+    replies: list[ReadReply[R]] = []
+    for fields, start, end in find_objects(choice, required_fields):
+        # the name of a field may also stand in a text of the object
+        if any(name in fields for name in required_fields):
+            value = _validate(choice, fields, question)
+            replies.append(ReadReply(value, choice, start, end))
+    if not replies:
+        raise MalformedReply(
+            f"it holds no JSON object with the field {required_fields[-1]!r}",
+            raw=choice.text,
+        )
+    return replies
+
+
+def _refuse_without_text(choice: Choice) -> None:
+    """Raise the error of a reply that was refused, cut off before it began, or empty."""
     text = choice.text
     if choice.finish == "refused":
         raise ContentRefused(
             "the model or a content filter refused to answer", raw=text
         )
-    if not text.strip():
-        if choice.finish == "length":
-            raise CutOffReply(
-                "the reply ended at the token limit, before it began", raw=text
-            )
-        raise EmptyReply("the reply is empty", raw=text)
-    names = _fields_that_identify(question.Reply)
-    replies = [
-        ReadReply(_validate(choice, fields, question), choice, start, end)
-        for fields, start, end in find_objects(choice, names)
-        if any(name in fields for name in names)
-    ]
-    if not replies:
-        raise MalformedReply(
-            f"it holds no JSON object with the field {names[-1]!r}", raw=text
+    if text.strip():
+        return
+    if choice.finish == "length":
+        raise CutOffReply(
+            "the reply ended at the token limit, before it began", raw=text
         )
-    first_verdict = _what_must_agree(replies[0].value)
-    if any(_what_must_agree(reply.value) != first_verdict for reply in replies):
-        raise ConflictingVerdicts(
-            "it holds several verdicts that contradict each other", raw=text
-        )
-    return replies[0]
+    raise EmptyReply("the reply is empty", raw=text)
 
 
 def _validate(choice: Choice, value: dict[str, Any], question: Question[R]) -> R:

@@ -23,7 +23,6 @@ from ragmetrics_core.data.replies import (
     Asked,
     NotAnswered,
     Usage,
-    Weight,
     list_field,
     verdicts_of,
 )
@@ -201,26 +200,26 @@ def _strength(verdict: Asked[Any], field: str) -> float:
 def _combine_verdicts(reply: BaseModel, verdicts: Sequence[Asked[Any]]) -> Asked[Any]:
     """Make one reply of several verdicts, with their weights and numbers of windows.
 
-    A window is a piece of a text that is too long for the judge's model. The numbers of
-    windows are kept only if a text was cut into more than one.
-
     Args:
-        reply: A reply to copy the other fields from. It is a verdict itself, or has a
-            list of verdicts.
-        verdicts: What ``_single_verdicts`` returns. Each has one verdict, at most one
-            weight, and one number: into how many windows its text was cut (1: not cut).
+        reply: A reply to copy the other fields from.
+        verdicts: Each verdict, with the number of windows (pieces) into which its text
+            was cut; 1 for a text that was not cut.
     """
+    weights = [weight for verdict in verdicts for weight in verdict.weights]
+    windows = [number for verdict in verdicts for number in verdict.windows]
+    was_any_text_cut = max(windows) > 1
+    return Asked(
+        (_with_verdicts(reply, verdicts),),
+        weights=tuple(weights),
+        windows=tuple(windows) if was_any_text_cut else (),
+    )
+
+
+def _with_verdicts(reply: BaseModel, verdicts: Sequence[Asked[Any]]) -> BaseModel:
+    """Return a reply that lists these verdicts, or the only verdict if it has no list."""
     list_name = list_field(type(reply))
-    if list_name is None:  # the reply is a verdict, and there is only this one
-        combined = verdicts[0].reply
-    else:
-        items = tuple(verdict.reply for verdict in verdicts)
-        combined = reply.model_copy(update={list_name: items})
-    weights: list[Weight] = []
-    n_windows_by_verdict: list[int] = []
-    for verdict in verdicts:
-        weights += verdict.weights
-        n_windows_by_verdict += verdict.windows
-    was_any_text_cut = max(n_windows_by_verdict) > 1
-    windows = tuple(n_windows_by_verdict) if was_any_text_cut else ()
-    return Asked((combined,), weights=tuple(weights), windows=windows)
+    if list_name is None:
+        verdict: BaseModel = verdicts[0].reply
+        return verdict
+    items = tuple(verdict.reply for verdict in verdicts)
+    return reply.model_copy(update={list_name: items})
