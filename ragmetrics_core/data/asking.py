@@ -506,6 +506,11 @@ def weights_by_share(
     return tuple(weights)
 
 
+def weights_or_shares(asked: Asked[Any], weigh: LabelProbability) -> tuple[Weight, ...]:
+    """Return the weights of the verdicts, else the share of polls with the label."""
+    return asked.weights or weights_by_share(asked.replies, weigh)
+
+
 def cut_in_halves(text: str) -> tuple[str, ...]:
     """Cut a text at spaces into two windows that overlap by about 200 characters.
 

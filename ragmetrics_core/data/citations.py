@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -282,8 +282,8 @@ def may_cite_more(answer: str | None, citations: Sequence[Citation]) -> bool:
 def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
     """Tell whether an answer may name sources that its known marks do not name.
 
-    ``may_cite_more`` looks only at sentences without a citation. This function looks at
-    all sentences: "Document 2 says so, while [3] says red" may cite context 2.
+    "Document 2 says so, while [3] says red" may cite context 2. ``may_cite_more`` looks
+    only at sentences without a citation.
 
     Args:
         answer: The answer.
@@ -293,15 +293,12 @@ def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
     if may_cite_more(text, citations):
         return True
     marks = _marks_of(text, citations)
-    # a line "Sources: [8], [9]" beside the marks [1] and [2]
     if marks and _lists_other_sources(text, marks):
         return True
-    # doubtful forms, which may cite or mean something else, such as "Document 2" or "(2)"
     numbers_in_marks: set[str] = set()
     for mark in marks:
         numbers_in_marks.update(_NUMBER.findall(text[mark.start : mark.end]))
-    mark_spans = _spans_with_wrappers(text, marks)
-    for start, end in doubtful_forms_in(text, mark_spans):
+    for start, end in doubtful_forms_in(text, _spans_with_wrappers(text, marks)):
         numbers = set(_NUMBER.findall(text[start:end]))
         # "Document 2 [2] says so" names no source beside that of the mark
         repeats_a_mark = numbers and numbers <= numbers_in_marks
@@ -423,7 +420,7 @@ def _sentences_that_may_cite(
 
 
 def _marks_of(answer: str, citations: Sequence[Citation]) -> list[Mark]:
-    """Return where an answer has marks, of its citations or any that look like one.
+    """Return the citations' marks, and brackets with numbers that look like marks.
 
     If marks overlap, the first is kept. The marks have no labels: callers need only
     their offsets.
@@ -494,76 +491,96 @@ class _Stripped:
     def sentence_of(self, mark: Mark) -> Span:
         """Return start and end of the sentence that a mark belongs to.
 
-        The first sentence that exists is taken:
-
-        - for a mark at the beginning of a line, the sentence that follows on this line,
-        - the sentence that the mark stands in or behind,
-        - the sentence that follows on the mark's line.
-
-        If there is none, the mark's own span is returned.
+        A mark that begins its line belongs to the sentence that follows on the line, any
+        other to the sentence that it stands in or behind. If there is no such sentence, the
+        other of the two counts, else the mark's own span is returned.
         """
-        # how many sentences begin before the mark, and how many end before it
+        before = self._sentence_before(mark)
+        following = self._sentence_following_on_line(mark)
+        candidates = (before, following)
+        if self._leads_its_sentence(mark):
+            candidates = (following, before)
+        for statement in candidates:
+            if statement is not None:
+                return statement.start, statement.end
+        return mark.start, mark.end
+
+    def _sentence_before(self, mark: Mark) -> Statement | None:
+        """Return the last sentence that begins before a mark; the mark may be inside it."""
         n_begun = bisect_left(
             self.statements, mark.start, key=lambda statement: statement.start
         )
+        return self.statements[n_begun - 1] if n_begun else None
+
+    def _sentence_following_on_line(self, mark: Mark) -> Statement | None:
+        """Return the first sentence that ends behind a mark, if it begins on its line."""
         n_ended = bisect_right(
             self.statements, mark.start, key=lambda statement: statement.end
         )
-        previous = self.statements[n_begun - 1] if n_begun else None
-        following = self.statements[n_ended] if n_ended < len(self.statements) else None
+        if n_ended == len(self.statements):
+            return None
+        following = self.statements[n_ended]
+        line_end = self.answer.find("\n", mark.end, max(mark.end, following.start))
+        return following if line_end < 0 else None
+
+    def _leads_its_sentence(self, mark: Mark) -> bool:
+        """Tell whether a mark stands before its sentence: "[1] It is old. [2] It fell."."""
         line_start = self.answer.rfind("\n", 0, mark.start) + 1
-        # "[1] It is old.", or "- [1] It is old."
-        is_leading = line_start in self.lines_with_leading_marks
-        is_leading = is_leading or self._opens_line(mark, line_start)
-        if is_leading and following is not None and self._share_line(mark, following):
-            return following.start, following.end
-        if previous is not None:  # also for a mark that is alone on its line
-            return previous.start, previous.end
-        if following is not None and self._share_line(mark, following):
-            return following.start, following.end
-        return mark.start, mark.end
-
-    def _opens_line(self, mark: Mark, line_start: int) -> bool:
-        """Tell whether only marks and signs such as "-" stand before a mark."""
+        if line_start in self.lines_with_leading_marks:
+            return True
         before = self.answer[line_start : mark.start]
+        # only marks and signs such as "-" stand before it
         return len(before) <= _LONGEST_OPENING and not has_word_outside_marks(before)
-
-    def _share_line(self, mark: Mark, statement: Statement) -> bool:
-        """Tell whether a sentence begins no later than the line where a mark ends."""
-        return self.answer.find("\n", mark.end, max(mark.end, statement.start)) < 0
 
 
 def _strip_marks(answer: str, marks: Sequence[Mark]) -> _Stripped:
-    """Cut the marks and lists of sources out of an answer, and split it into sentences.
-
-    A full stop or a line break right behind a cut always ends a sentence.
-    """
-    pieces: list[str] = []
-    # For each character of the remaining text, its index in the answer.
-    index_in_answer: list[int] = []
-    # Indices in the remaining text: of each character that directly follows a cut.
-    indices_after_cuts: set[int] = set()
-    for piece, start in _pieces_between(answer, _cuts(answer, marks)):
-        pieces.append(piece)
-        index_in_answer += range(start, start + len(piece))
-        indices_after_cuts.add(len(index_in_answer))
-    remaining_text = "".join(pieces)
-    # "It is old [1] .": the full stop behind the blank ends the sentence
-    sentence_ends = {
-        _skip_blanks(remaining_text, index) for index in indices_after_cuts
-    }
-    # joining lines keeps the length, so the indices stay valid
-    remaining_text = join_lines(remaining_text, sentence_ends)
+    """Cut the marks and lists of sources out of an answer, and split it into sentences."""
+    remaining = _cut_out(answer, _cuts(answer, marks))
+    # joining lines keeps the length, so that the indices stay valid
+    text = join_lines(remaining.text, remaining.indices_behind_cuts)
     statements_found: list[Statement] = []
-    end = 0  # of the sentence before
-    for sentence in whole_sentences(remaining_text, sentence_ends):
-        start = remaining_text.index(sentence, end)
+    end = 0
+    for sentence in whole_sentences(text, remaining.indices_behind_cuts):
+        start = text.index(sentence, end)
         end = start + len(sentence)
         statements_found.append(
-            Statement(sentence, index_in_answer[start], index_in_answer[end - 1] + 1)
+            Statement(
+                sentence,
+                remaining.index_in_answer[start],
+                remaining.index_in_answer[end - 1] + 1,
+            )
         )
     lines_with_leading_marks = _lines_with_leading_marks(answer, marks)
     return _Stripped(answer, tuple(statements_found), lines_with_leading_marks)
+
+
+class _Remaining(NamedTuple):
+    """What is left of an answer after cuts.
+
+    Args:
+        text: The text that is left.
+        index_in_answer: For each of its characters the index in the answer.
+        indices_behind_cuts: Where the text goes on behind a cut, blanks skipped. A full
+            stop or line break there ends a sentence, as in "It is old [1] .".
+    """
+
+    text: str
+    index_in_answer: Sequence[int]
+    indices_behind_cuts: set[int]
+
+
+def _cut_out(answer: str, cuts: Sequence[Span]) -> _Remaining:
+    """Cut some spans out of an answer."""
+    pieces: list[str] = []
+    index_in_answer: list[int] = []
+    piece_ends: list[int] = []
+    for piece, start in _pieces_between(answer, cuts):
+        pieces.append(piece)
+        index_in_answer += range(start, start + len(piece))
+        piece_ends.append(len(index_in_answer))
+    text = "".join(pieces)
+    indices_behind_cuts = {_skip_blanks(text, end) for end in piece_ends}
+    return _Remaining(text, index_in_answer, indices_behind_cuts)
 
 
 def _skip_blanks(text: str, index: int) -> int:

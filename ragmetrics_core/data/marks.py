@@ -110,16 +110,10 @@ class Mark:
 def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     """List the citation marks of an answer, in order, each with its labels.
 
-    Marks are:
-
-    - numbers in brackets: ``[1]``, ``[1, 2]``, ``[1-3]``, ``[1, p. 3]``, ``[[1]]`` and
-      ``【1†source】``, also with wide brackets or the digits of other scripts,
-    - named sources: ``[Source 1]``, ``(Document 1)`` and ``[citation:a-7]``,
-    - labels of the numbering in brackets, and links to an address that is such a label,
-    - a bracket that looks like a label of the numbering: ``[b.pdf]`` beside ``a.pdf``.
-
-    Brackets that are a part of the text are no marks: code, formulas such as ``x = a[1]``,
-    years, and intervals such as ``[0, 1]``. Marks in a list of sources are left out.
+    Marks are numbers in brackets (``[1, 2]``, ``[1-3]``, ``【1†source】``), named sources
+    (``[Source 1]``, ``(Document 1)``), and labels of the numbering, also as the address
+    of a link. A bracket that looks like such a label counts, too: ``[b.pdf]`` beside
+    ``a.pdf``. Code, formulas, years and lists of sources hold no marks.
 
     Args:
         answer: Any text.
@@ -128,22 +122,28 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     """
     known = {} if numbering is None else numbering
     text = _blank(answer, [*_spans_of_code(answer), *source_lists_in(answer)])
-    shapes = _shapes_of_labels(known)
     marks: list[Mark] = []
     for match in MARK.finditer(text):
         if _is_content(match, text, known):
             continue
-        inside = _inside_of(match)
-        is_provided = match["provided"] is not None  # 【 】, which providers write
-        labels = _labels(inside, known, is_provided=is_provided)
-        if not labels and shape_of_label(plain_label(inside)) in shapes:
-            labels = (plain_label(inside),)  # "b.pdf" where "a.pdf" is known
-        mark = Mark(match.start(), match.end(), labels)
-        # "[the report](a.pdf)": the address is the label, not the words
+        mark = Mark(match.start(), match.end(), _labels_in(match, known))
         link = _link_to_a_label(mark, answer, known)
-        if link is not None or labels:
-            marks.append(link or mark)
+        if link is not None:
+            marks.append(link)
+        elif mark.labels:
+            marks.append(mark)
     return marks
+
+
+def _labels_in(bracket: re.Match[str], known: Numbering) -> tuple[str, ...]:
+    """Return the labels in a bracket, also one that only looks like a known label."""
+    inside = _inside_of(bracket)
+    is_provided = bracket["provided"] is not None
+    labels = _labels(inside, known, is_provided=is_provided)
+    label = plain_label(inside)
+    if not labels and shape_of_label(label) in _shapes_of_labels(known):
+        return (label,)
+    return labels
 
 
 def may_cite(answer: str) -> bool:
@@ -257,22 +257,18 @@ def fences_around(answer: str) -> list[Span]:
 def _fence_around_all(answer: str, opening: re.Match[str]) -> list[Span]:
     """Return the spans of the two lines of a fence if it holds the whole answer.
 
+    A fence that is never closed, as in a reply that was cut off, has only its opening
+    line. [] if the answer goes on behind the fence, or has other fences inside.
+
     Args:
         answer: The answer.
         opening: The line that opens a fence, at the answer's beginning.
-
-    Returns:
-        The opening and the closing line; the opening line alone if the fence is never
-        closed, as in a reply that was cut off; [] if the fence ends before the answer
-        does, or if other fences are inside.
     """
-    # The pattern begins with a line break, and matches only at the answer's very end. In
-    # "```\n```" the line break is that of the opening line: so the search starts there.
+    # in "```\n```" one line break ends the opening line and begins the closing one
     closing = _CLOSING_FENCE.search(answer, opening.end() - 1)
     if closing is None:
-        # "```\nIt is old.\n```\nThat is all." ends the fence before the answer
-        ends_before_answer = "```" in answer[opening.end() :]
-        return [] if ends_before_answer else [opening.span()]
+        goes_on_behind_fence = "```" in answer[opening.end() :]
+        return [] if goes_on_behind_fence else [opening.span()]
     inner = answer[opening.end() : closing.start()]
     has_other_fences = "```" in inner or "~~~" in inner
     return [] if has_other_fences else [opening.span(), closing.span()]
@@ -320,40 +316,39 @@ def _blank(text: str, spans: Iterable[Span]) -> str:
 def _is_content(match: re.Match[str], text: str, numbering: Numbering) -> bool:
     """Tell whether a bracket is content of the text instead of a citation.
 
-    These brackets are content:
-
-    - a bracket in a formula, right beside an operator: ``x = a[1]`` or ``a[1] = 2``. Close
-      behind a word without an operator, as in ``old[1]``, a bracket is a citation,
-    - measures: ``[-1, 0.5]``,
-    - years: ``[2020]``,
-    - an interval from 0: ``[0, 1]``.
-
     Args:
         match: A bracket that looks like a citation.
         text: The text that it stands in.
         numbering: The labels of the sources; empty if they are not known.
     """
     inside = match["listed"]
-    # any bracket but plain square ones, such as 【1】, holds nothing but sources
-    if inside is None:
+    if inside is None:  # no plain square bracket: 【1】 holds nothing but sources
         return False
-    before = text[max(0, match.start() - LOOKBACK) : match.start()]
-    has_operator_before = _OPERATOR_BEFORE.search(before) is not None
-    has_operator_behind = _OPERATOR_BEHIND.match(text, match.end()) is not None
-    is_in_formula = has_operator_before or has_operator_behind
-    if is_in_formula or _MEASURES.fullmatch(inside):
+    if _is_in_formula(match, text) or _MEASURES.fullmatch(inside):
         return True
     if _YEARS.fullmatch(inside):
-        # [2020] cites a source if the sources have numbers of four digits
-        has_labels_like_years = any(
-            re.fullmatch(r"\d{4}", label) for label in numbering
-        )
-        return not has_labels_like_years
+        return not _has_labels_like_years(numbering)
     if _INTERVAL.fullmatch(inside):
-        # [0, 1] cites two sources if one is numbered 0, or may be; else it is a range
-        may_cite_0 = not numbering or "0" in numbering
-        return not may_cite_0
+        return not _may_have_label_0(numbering)
     return False
+
+
+def _is_in_formula(bracket: re.Match[str], text: str) -> bool:
+    """Tell whether an operator stands beside a bracket: ``x = a[1]`` or ``a[1] = 2``."""
+    before = text[max(0, bracket.start() - LOOKBACK) : bracket.start()]
+    if _OPERATOR_BEFORE.search(before):
+        return True
+    return _OPERATOR_BEHIND.match(text, bracket.end()) is not None
+
+
+def _has_labels_like_years(numbering: Numbering) -> bool:
+    """Tell whether sources have numbers of four digits, so that [2020] may cite one."""
+    return any(re.fullmatch(r"\d{4}", label) for label in numbering)
+
+
+def _may_have_label_0(numbering: Numbering) -> bool:
+    """Tell whether a source is numbered 0, or may be, so that [0, 1] may cite two."""
+    return not numbering or "0" in numbering
 
 
 def _inside_of(match: re.Match[str]) -> str:
@@ -381,43 +376,55 @@ def _link_to_a_label(
 def _labels(
     inside: str, known: Mapping[str, object], *, is_provided: bool
 ) -> tuple[str, ...]:
-    """Return the labels in a bracket; () if it is no mark.
-
-    The first case that fits decides:
-
-    - The whole text is a known label.
-    - The bracket is one of a provider, with other text than numbers: the whole text is
-      the label.
-    - Each part is a number, a range or a known label: these are the labels.
-    - The text names a source, such as ``Source: report.pdf``: the name is the label.
+    """Return the labels in a bracket such as ``1, 3-5``; () if it is no mark.
 
     Args:
-        inside: The text in the bracket, such as ``1, 3-5``.
+        inside: The text in the bracket.
         known: The labels of the contexts, which may be any words.
         is_provided: Whether the bracket is ``【】``, which only model providers write.
     """
-    if inside.strip() in known:
-        return (inside.strip(),)
     whole = plain_label(inside)
-    if whole in known:
-        return (whole,)
-    # the parts of "1, 3-5", without pages such as ", p. 3"
-    parts = list(_parts_without_locators(inside))
-    are_numbers = all(NUMBER.fullmatch(plain_label(part)) for part in parts)
-    if is_provided and not are_numbers and not _RANGE.fullmatch(whole):
-        # 【3:0】 and 【a.pdf】 are labels. Words alone are a heading: 【注意】 means "Note".
-        is_label = re.search(r"[\d._]", whole) is not None
-        return (whole,) if is_label else ()
+    for label in (inside.strip(), whole):
+        if label in known:
+            return (label,)
+    if is_provided and not _is_of_numbers(inside):
+        return _label_of_a_provider(whole)
+    labels = _labels_of_parts(inside, known)
+    return labels or _label_of_a_named_source(inside)
+
+
+def _is_of_numbers(inside: str) -> bool:
+    """Tell whether a bracket holds only numbers, or a range such as ``1-3``."""
+    if _RANGE.fullmatch(plain_label(inside)):
+        return True
+    parts = _parts_without_locators(inside)
+    return all(NUMBER.fullmatch(plain_label(part)) for part in parts)
+
+
+def _label_of_a_provider(label: str) -> tuple[str, ...]:
+    """Return the label in a bracket of a provider: ``3:0`` of 【3:0】, ``a.pdf``.
+
+    () for words alone, which are a heading: 【注意】 means "Note".
+    """
+    is_heading = re.search(r"[\d._]", label) is None
+    return () if is_heading else (label,)
+
+
+def _labels_of_parts(inside: str, known: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the numbers and known labels that a bracket lists, each once.
+
+    A range gives its numbers. () if the bracket has other words, too.
+    """
     labels: list[str] = []
-    for part in parts:
+    for part in _parts_without_locators(inside):
         label = plain_label(part)
+        numbers = _RANGE.fullmatch(label)
         if label in known or NUMBER.fullmatch(label):
             labels.append(label)
-        elif numbers := _RANGE.fullmatch(label):
+        elif numbers is not None:
             labels += _numbers_of_range(label, int(numbers[1]), int(numbers[2]))
         else:
-            # Other words: labels of earlier parts do not count, only a named source does.
-            return _label_of_a_named_source(inside)
+            return ()
     return tuple(dict.fromkeys(labels))
 
 

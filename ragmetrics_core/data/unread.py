@@ -1,5 +1,7 @@
 """Texts that a run found and a capture did not get: why nobody can look at them, in words."""
 
+from collections.abc import Sequence
+
 from ragmetrics_core.data.answered import is_captured_in_part
 from ragmetrics_core.data.sample import Sample
 
@@ -23,32 +25,41 @@ _SIGNS_OF_UNREAD_TEXTS = (
 
 
 def why_texts_are_unread(sample: Sample) -> str:
-    """Say which texts the run may have found that the sample lacks; "" if none are known.
-
-    The sentence says what returns them, where a warning of the capture says it. A run
-    that only retrieved is incomplete because it has no answer. It lacks texts only if a
-    warning says so.
-    """
+    """Say which texts the run may have found that the sample lacks; "" if none are known."""
     notes = sample.capture
     if notes is None:
         return ""
-    indexes_of_signs = [
-        index
-        for index, warning in enumerate(notes.warnings)
-        if any(sign in warning for sign in _SIGNS_OF_UNREAD_TEXTS)
-    ]
-    has_only_retrieved = notes.complete and sample.answer is None
-    is_in_part = is_captured_in_part(sample) and not has_only_retrieved
-    if not indexes_of_signs and not notes.other and not is_in_part:
-        return ""
     reasons = [_KNOWN_BY_IDS] if notes.other else []
-    # What a provider's setting would return is said behind the sign. Where no warning
-    # has a sign, all are said, since a reader of traces writes what is missing.
-    first_index = min(indexes_of_signs, default=0)
-    for warning in notes.warnings[first_index:]:
-        # its number would tell samples apart that lack texts for the same reason
-        if _TEXTS_MISSING not in warning:
-            reasons.append(warning)
+    telling_warnings = _warnings_from_first_sign(notes.warnings)
+    if telling_warnings:
+        reasons += _without_counts(telling_warnings)
+    elif notes.other or _lacks_more_than_the_answer(sample):
+        reasons += _without_counts(notes.warnings)
+    else:
+        return ""
     if not reasons:
         reasons.append("the texts of some retrieved documents were not recorded")
     return "; ".join(dict.fromkeys(reasons))
+
+
+def _warnings_from_first_sign(warnings: Sequence[str]) -> Sequence[str]:
+    """Return the first warning that tells of unread texts, and those behind it.
+
+    Those behind it say what would return the texts.
+    """
+    for index, warning in enumerate(warnings):
+        if any(sign in warning for sign in _SIGNS_OF_UNREAD_TEXTS):
+            return warnings[index:]
+    return ()
+
+
+def _without_counts(warnings: Sequence[str]) -> list[str]:
+    """Leave out warnings that count texts, so that samples give the same reason."""
+    return [warning for warning in warnings if _TEXTS_MISSING not in warning]
+
+
+def _lacks_more_than_the_answer(sample: Sample) -> bool:
+    """Tell whether a capture broke, and not only has no answer since the run retrieved."""
+    notes = sample.capture
+    has_only_retrieved = notes is not None and notes.complete and sample.answer is None
+    return is_captured_in_part(sample) and not has_only_retrieved

@@ -77,38 +77,30 @@ def random_order(count: int, useful: int) -> float:
 def expected_average_precision(probabilities: Sequence[float]) -> float:
     """Return the expected average precision of chunks that are useful with some chance.
 
-    Args:
-        probabilities: For the chunk at each rank, the probability in [0, 1] that it is
-            useful, independently of the others.
+    ``probabilities`` has for the chunk at each rank the probability that it is useful,
+    independently of the others.
 
     Returns:
         In [0, 1]; equals ``average_precision`` where all probabilities are 0 or 1.
 
     Source:
-        Exact, by Poisson-binomial convolution. Let N be the number of useful chunks,
-        and S the sum of the precisions at their ranks. Average precision is S / N, so
-        its expectation is the sum over n of E[S · 1{N = n}] / n. These expectations are
-        computed rank by rank, in a number of steps that is quadratic in the chunks.
+        Exact, by Poisson-binomial convolution. With N useful chunks, and the sum S of
+        the precisions at their ranks, it is the sum over n of E[S · 1{N = n}] / n.
 
     Examples:
         >>> expected_average_precision([0.5, 0.5])
         0.625
     """
-    # Both lists are about the ranks so far, and have an element for each number n of
-    # useful chunks among them, from n = 0.
-    # P(N = n), the probability that exactly n chunks are useful:
-    probability_of_n = [1.0]
-    # E[S · 1{N = n}], the expected sum of precisions, where any other number of useful
-    # chunks counts as a sum of 0:
-    precision_sum_of_n = [0.0]
+    # for each number n of useful chunks among the ranks so far, from n = 0:
+    probability_of_n = [1.0]  # P(N = n)
+    precision_sum_of_n = [0.0]  # E[S · 1{N = n}]
     for rank, value in enumerate(probabilities, start=1):
         probability = float(value)
         precision_sum_of_n = _convolve(precision_sum_of_n, probability)
-        # If this chunk is useful, it is the n-th useful one, with precision n / rank.
         for n, probability_of_n_before in enumerate(probability_of_n, start=1):
+            # if this chunk is the n-th useful one, its precision is n / rank
             precision_sum_of_n[n] += probability / rank * n * probability_of_n_before
         probability_of_n = _convolve(probability_of_n, probability)
-    # With no useful chunk (n = 0) average precision is 0.
     terms = [
         precision_sum / n for n, precision_sum in enumerate(precision_sum_of_n) if n > 0
     ]

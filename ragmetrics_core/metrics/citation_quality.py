@@ -30,6 +30,7 @@ from ragmetrics_core.data.answered import (
 from ragmetrics_core.data.asking import ask_side_by_side
 from ragmetrics_core.data.citations import (
     UNREAD_FORM,
+    Citation,
     CitationsRead,
     CitedStatement,
     Place,
@@ -43,6 +44,7 @@ from ragmetrics_core.data.replies import Mode
 from ragmetrics_core.metrics.citation_support import (
     BLANK,
     CitedSupport,
+    Support,
     SupportOfStatement,
     SupportPrompts,
     ask_for_claims,
@@ -384,69 +386,41 @@ class CitationQuality(Metric):
         return settings
 
     def gap(self, sample: Sample) -> Undefined | None:
-        """Say why the metric is undefined for a sample; None if it is not.
-
-        The reasons are, in this order:
-
-        - A field is missing, such as the answer.
-        - It is unknown what the answer cites.
-        - No citations were found, and the setting ``required`` does not demand any.
-        - The answer cites, or its capture broke, and it is unknown which contexts the
-          model was shown.
-        """
+        """Say why the metric is undefined for a sample; None if it is not."""
         gap = super().gap(sample)
         if gap is not None:
             return gap
         read = self._citations_of(sample)
         if read.why_unknown:
             return self.undefined(read.why_unknown)
-        # The citations are an empty tuple if the answer could cite and does not. They are
-        # None if it has no marks and the contexts no numbers: nothing says whether it
-        # was to cite. With ``required`` this counts as an answer that does not cite.
         if read.citations is None and not self.required:
             return self.undefined(
                 f"{sample.citations_unknown}; where answers have to cite, set"
                 " required=True",
                 "no_citations",
             )
-        # An answer that cites nothing is judged without its contexts. But if a capture
-        # broke, a part of the answer with citations may be lost.
-        are_contexts_needed = bool(read.citations) or is_captured_in_part(sample)
-        if are_contexts_needed:
-            why = why_contexts_are_unknown(sample)
-            if why:
-                return self.undefined(why)
+        why = why_contexts_are_unknown(sample)
+        if why and _needs_contexts(sample, read):
+            return self.undefined(why)
         return None
 
     def _citations_of(self, sample: Sample) -> CitationsRead:
         """Read what a sample's answer cites, or say why that is not known.
 
-        Tried in this order: the citations in the sample; marks such as ``[1]`` by the
-        numbers in the contexts' texts or metadata; marks by the setting
-        ``numbered_from``. For a captured run only the setting is tried, since the
-        capture has tried the others.
-
-        Returns:
-            The citations, or the reason why they are unknown. Both are empty (None and
-            "") if the answer cites nothing, and no number of a context is known: then
-            nothing says whether the answer was to cite.
+        If the answer has no sign of citing, and no numbers of the contexts are known, the
+        citations are None, without a reason.
         """
         answer = sample.answer or ""
         if sample.citations is not None:
-            is_unread = not sample.citations and may_cite(answer)
-            return CitationsRead(sample.citations, UNREAD_FORM if is_unread else "")
-        notes = sample.capture
-        # only a captured run has a grade; the notes on a table's row have none
-        is_captured = notes is not None and notes.grade is not None
-        why_capture_failed = None if notes is None else notes.citations_unknown
-        if is_captured and why_capture_failed:
-            return CitationsRead(None, why_capture_failed)
-        read = NumberingRead()
-        if not is_captured:
-            read = numbering_shown(
-                [context.text for context in sample.contexts],
-                [context.metadata for context in sample.contexts],
-            )
+            return _citations_in_sample(answer, sample.citations)
+        if _is_of_captured_run(sample):
+            # the capture has looked for numbers in the contexts
+            why_capture_failed = sample.capture and sample.capture.citations_unknown
+            if why_capture_failed:
+                return CitationsRead(None, why_capture_failed)
+            read = NumberingRead()
+        else:
+            read = _numbering_in_contexts(sample)
         numbering = read.numbering or self._numbering_of_setting(sample)
         if numbering is not None:
             return read_citations(answer, numbering)
@@ -599,6 +573,35 @@ class CitationQuality(Metric):
         return self.scored(float(score), _reason(evidence), evidence)
 
 
+def _needs_contexts(sample: Sample, read: CitationsRead) -> bool:
+    """Tell whether the contexts are needed to judge an answer.
+
+    They are not if the answer cites nothing, unless its capture broke, which may have
+    lost a part of the answer with citations.
+    """
+    return bool(read.citations) or is_captured_in_part(sample)
+
+
+def _citations_in_sample(answer: str, citations: tuple[Citation, ...]) -> CitationsRead:
+    """Return the citations that a sample has; unknown if none, and the answer may cite."""
+    is_unread = not citations and may_cite(answer)
+    return CitationsRead(citations, UNREAD_FORM if is_unread else "")
+
+
+def _is_of_captured_run(sample: Sample) -> bool:
+    """Tell whether a sample comes from a captured run, and not from a table."""
+    notes = sample.capture
+    return notes is not None and notes.grade is not None
+
+
+def _numbering_in_contexts(sample: Sample) -> NumberingRead:
+    """Read the numbers of the contexts from their texts or metadata."""
+    return numbering_shown(
+        [context.text for context in sample.contexts],
+        [context.metadata for context in sample.contexts],
+    )
+
+
 def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
     """Count what was found, over the sentences with a claim (at least one)."""
     claiming = [statement for statement in statements if statement.claims]
@@ -662,28 +665,15 @@ def _judged_citations(
 ) -> tuple[JudgedCitation, ...]:
     """Return a record for each context that a sentence cites.
 
-    The record says whether the context alone supports the sentence, and whether it is
-    irrelevant: it alone does not support the sentence, and the other cited contexts do.
-
     Args:
         answer: The answer with its contexts.
         statement: The sentence.
-        cited: The judge's verdicts, in order, on the cited contexts that are not blank.
-            The judge was not asked about blank ones.
+        cited: The verdicts, in order, on the cited contexts that are not blank.
     """
-    indices_not_blank = answer.not_blank(statement.contexts)
-    verdict_by_index = {
-        index: (support, irrelevant)
-        for index, support, irrelevant in zip(
-            indices_not_blank, cited.alone, cited.irrelevant, strict=True
-        )
-    }
+    verdict_by_index = _verdicts_by_index(answer, statement, cited)
     citations: list[JudgedCitation] = []
     for index in statement.contexts:
-        # A blank context supports nothing. If the sentence is supported, then by the
-        # other contexts, so that the blank one is irrelevant.
-        verdicts_on_blank = (BLANK, cited.supported)
-        support, irrelevant = verdict_by_index.get(index, verdicts_on_blank)
+        support, is_irrelevant = verdict_by_index[index]
         citations.append(
             JudgedCitation(
                 rank=index + 1,
@@ -692,13 +682,32 @@ def _judged_citations(
                 probability=support.p,
                 mode=support.mode,
                 reason=support.reason,
-                irrelevant=irrelevant,
-                precise=cited.supported and not irrelevant,
+                irrelevant=is_irrelevant,
+                precise=cited.supported and not is_irrelevant,
                 quoted=support.is_quotation,
                 windows=support.windows,
             )
         )
     return tuple(citations)
+
+
+def _verdicts_by_index(
+    answer: _Answer, statement: CitedStatement, cited: CitedSupport
+) -> dict[int, tuple[Support, bool]]:
+    """Return the support by each cited context, and whether the context is irrelevant.
+
+    A blank context supports nothing. It is irrelevant if other contexts support the
+    sentence.
+    """
+    verdict_by_index = dict.fromkeys(statement.contexts, (BLANK, cited.supported))
+    for index, support, is_irrelevant in zip(
+        answer.not_blank(statement.contexts),
+        cited.alone,
+        cited.irrelevant,
+        strict=True,
+    ):
+        verdict_by_index[index] = support, is_irrelevant
+    return verdict_by_index
 
 
 def _reason(evidence: CitationEvidence) -> str:

@@ -26,8 +26,8 @@ from ragmetrics_core.data import (
     Typed,
     Weight,
     ask,
-    weights_by_share,
 )
+from ragmetrics_core.data.asking import weights_or_shares
 from ragmetrics_core.data.frozen import PrivateRepr
 from ragmetrics_core.data.replies import EachOnce, Labelled, Mode
 from ragmetrics_core.metrics.quoted_sentences import holds_sentence
@@ -329,14 +329,10 @@ class SupportOfStatement:
     ) -> Generator[Batch, Replies, CitedSupport | NotAnswered]:
         """Ask the judge what the cited texts do for the statement, in up to three steps.
 
-        1. Each text alone. If any supports the statement, all together do, too, and the
-           texts that alone do not are irrelevant.
+        1. Each text alone. If any supports the statement, the others are irrelevant.
         2. Else all texts together.
-        3. If together they do, all texts but one, for each text. If the others suffice
-           without a text, it is irrelevant.
-
-        Args:
-            texts: The texts that the statement cites; some may be equal.
+        3. If together they do, all texts but one. If the others suffice without a text, it
+           is irrelevant.
 
         Returns:
             The verdicts; ``NotAnswered`` if the judge did not answer one of the
@@ -346,20 +342,18 @@ class SupportOfStatement:
         if isinstance(alone, NotAnswered):
             return alone
         if any(support.holds for support in alone):
+            irrelevant = tuple(not support.holds for support in alone)
             return CitedSupport(
-                supported=True,
-                alone=tuple(alone),
-                irrelevant=tuple(not support.holds for support in alone),
+                supported=True, alone=tuple(alone), irrelevant=irrelevant
             )
         joint = yield from self._support_of_groups([texts])
         if isinstance(joint, NotAnswered):
             return joint
         (together,) = joint
-        none_irrelevant = (False,) * len(texts)
         cited = CitedSupport(
             supported=together.holds,
             alone=tuple(alone),
-            irrelevant=none_irrelevant,
+            irrelevant=(False,) * len(texts),
             together=together.p if len(texts) > 1 else None,
         )
         if not together.holds:
@@ -367,8 +361,7 @@ class SupportOfStatement:
         without_each = yield from self._support_of_groups(_each_left_out(texts))
         if isinstance(without_each, NotAnswered):
             return without_each
-        # The others alone support the statement, so the text left out is not needed.
-        irrelevant = tuple(support.holds for support in without_each)
+        irrelevant = tuple(others.holds for others in without_each)
         return replace(cited, irrelevant=irrelevant)
 
     def _support_of_groups(
@@ -376,22 +369,17 @@ class SupportOfStatement:
     ) -> Generator[Batch, Replies, list[Support] | NotAnswered]:
         """Ask for each group of texts whether they together support the statement.
 
-        What was asked before is not asked again. A single text that quotes the statement
-        word for word supports it without a question.
+        What was asked before is not asked again.
 
         Returns:
             The support by each group, in order; ``NotAnswered`` if the judge did not
             answer one of the questions.
         """
-        # In a fixed order, whatever their ranks: equal groups share one question, and
-        # the judge cannot favour early ranks.
+        # so that equal groups share one question, and the judge cannot favour early ranks
         passages_of_groups = [
             order_of_digest(self._statement, texts) for texts in groups
         ]
-        for passages in passages_of_groups:
-            is_single = len(passages) == 1
-            if is_single and holds_sentence(passages[0], self._statement):
-                self._support_by_texts[passages] = _QUOTATION
+        self._note_quotations(passages_of_groups)
         unknown_groups = [
             passages
             for passages in dict.fromkeys(passages_of_groups)
@@ -405,6 +393,13 @@ class SupportOfStatement:
                 return reply
             self._support_by_texts[passages] = self._support_in_replies(reply)
         return [self._support_by_texts[passages] for passages in passages_of_groups]
+
+    def _note_quotations(self, groups: Sequence[tuple[str, ...]]) -> None:
+        """Note that a single text supports the statement if it says it word for word."""
+        for passages in groups:
+            is_single = len(passages) == 1
+            if is_single and holds_sentence(passages[0], self._statement):
+                self._support_by_texts[passages] = _QUOTATION
 
     def by_each_alone(
         self, texts: Sequence[str]
@@ -420,17 +415,12 @@ class SupportOfStatement:
         quoting = [text for text in texts if holds_sentence(text, self._statement)]
         if quoting or not texts:
             return frozenset(quoting)
-        # In an order by hash, so that the judge cannot favour early ranks.
+        # so that the judge cannot favour early ranks
         passages = order_of_digest(self._statement, texts)
         (reply,) = yield from ask([self._question_on_each(passages)])
         if isinstance(reply, NotAnswered):
             return reply
-        weights = reply.weights
-        # A weight is the probability that a text supports the statement. A judge without
-        # probabilities was asked several times: the share of its replies that say yes.
-        if not weights:
-            wanted_probability = self._weigh(of_each=True)
-            weights = weights_by_share(reply.replies, wanted_probability)
+        weights = weights_or_shares(reply, self._wanted_probability(of_each=True))
         return frozenset(
             text
             for text, weight in zip(passages, weights, strict=True)
@@ -444,7 +434,7 @@ class SupportOfStatement:
             parts={**self._parts, "passages": Part("Passage", passages, "letters")},
             instructions=self._prompts.together,
             Reply=SupportReply,
-            weigh=self._weigh(),
+            weigh=self._wanted_probability(),
             # What passages say together, no part of them says alone.
             split=_SPLIT if is_single else None,
             decided=_TOGETHER if self._prompts.has_typed_form else None,
@@ -457,13 +447,13 @@ class SupportOfStatement:
             parts={**self._parts, "passages": Part("Passage", passages, "letters")},
             instructions=self._prompts.alone,
             Reply=EachPassage,
-            weigh=self._weigh(of_each=True),
+            weigh=self._wanted_probability(of_each=True),
             split=_SPLIT,
             decided=_EACH_ALONE,
             example=_all_supported,
         )
 
-    def _weigh(self, *, of_each: bool = False) -> LabelProbability:
+    def _wanted_probability(self, *, of_each: bool = False) -> LabelProbability:
         """Say which probability is wanted: that of "supported".
 
         ``of_each``: for each verdict of a list, instead of for a single one.
@@ -477,16 +467,11 @@ class SupportOfStatement:
     def _support_in_replies(self, asked: Asked[SupportReply]) -> Support:
         """Turn the judge's replies to one question into a verdict with a probability.
 
-        If the question was asked several times (polls), the reason is that of the first
-        reply that agrees with the verdict.
+        The reason is that of the first reply that agrees with the verdict.
         """
-        # One weight: a reply has one verdict. Without probabilities it is the share of
-        # polls that say yes.
-        weights = asked.weights or weights_by_share(asked.replies, self._weigh())
-        weight = weights[0]
+        (weight,) = weights_or_shares(asked, self._wanted_probability())
         holds = weight.p > 0.5
         reasons = [reply.reason for reply in asked.replies if reply.supported == holds]
-        # A text too long for the judge is judged in windows.
         n_windows = asked.windows[0] if asked.windows else 1
         return Support(
             p=weight.p,

@@ -26,9 +26,9 @@ from ragmetrics_core.data import (
     Undefined,
     Weight,
     ask,
-    weights_by_share,
 )
 from ragmetrics_core.data.answered import why_contexts_are_unknown
+from ragmetrics_core.data.asking import weights_or_shares
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.metric_evidence import (
     CASES_IN_WORDS,
@@ -282,8 +282,8 @@ class ContextSufficiency(Metric):
         return self._outcome(evidence)
 
     @property
-    def _weigh(self) -> LabelProbability:
-        """Ask for the probability of sufficient, by polls where no token gives it."""
+    def _wanted_probability(self) -> LabelProbability:
+        """The probability that the contexts are sufficient."""
         return LabelProbability("sufficient", fallback_polls=self.polls)
 
     def _questions_on_contexts(self, sample: Sample) -> list[Question[Any]]:
@@ -311,7 +311,7 @@ class ContextSufficiency(Metric):
             },
             instructions=self.instructions()[0],
             Reply=SufficientReply,
-            weigh=self._weigh,
+            weigh=self._wanted_probability,
             decided=_DECIDED if self.template is None else None,
             example=_EXAMPLES,
         )
@@ -319,15 +319,11 @@ class ContextSufficiency(Metric):
     def _evidence(self, judged: Asked[SufficientReply] | None) -> SufficiencyEvidence:
         """Return the evidence of what the judge says of the contexts.
 
-        Args:
-            judged: What the judge says; None where there are no contexts, so that the
-                judge was not asked. No contexts are not sufficient.
+        ``judged`` is None if there are no contexts: these are not sufficient.
         """
         if judged is None:
             return SufficiencyEvidence(sufficient=False, probability=0.0)
-        # The probability that the contexts are sufficient, else the share of polls.
-        weights = judged.weights or weights_by_share(judged.replies, self._weigh)
-        weight = weights[0]
+        (weight,) = weights_or_shares(judged, self._wanted_probability)
         is_sufficient = weight.p > 0.5
         low, high = self.uncertain
         return SufficiencyEvidence(

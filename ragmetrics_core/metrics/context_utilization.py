@@ -387,51 +387,51 @@ class ContextUtilization(Metric):
         """Build the question which chunks are useful to arrive at the answer.
 
         Args:
-            sample: The sample; the answer is its own, or its references together.
+            sample: The sample.
             chunks: All chunks for listwise judging; else a single one.
         """
-        answer = sample.answer
-        if self.against == "reference":
-            answer = "\n".join(sample.reference)
         if self.judging == "listwise":
             part_name = "chunks"
             chunk_part = Part("Chunk", chunks, "letters")
-            # The reply is a list of verdicts. Its field "label", the letter of a chunk,
-            # says which chunk a verdict is about.
-            label_field: str | None = "label"
         else:
             part_name = "chunk"
             chunk_part = Part("Chunk", chunks[0])
-            label_field = None
-        weigh = None
-        if self.relevance == "probability":
-            # Asks for the probability of "useful" in each verdict of the reply. In a list
-            # a verdict is named by its field "label" (``cell_key``).
-            weigh = LabelProbability(
-                "useful", cell_key=label_field, fallback_polls=self.polls
-            )
+        (instructions,) = self.instructions()
         verdict_field = "grade" if self.relevance == "graded" else "useful"
         return Useful(
             parts={
                 **question_part(sample),
-                "answer": Part("Answer", answer or ""),
+                "answer": self._answer_part(sample),
                 part_name: chunk_part,
             },
-            instructions=self.instructions()[0],  # this metric has only one prompt
-            # one verdict or a list of verdicts, each a grade or useful (yes or no)
+            instructions=instructions,
             Reply=_REPLIES[self._form],
-            weigh=weigh,
-            # if the chunks are too long for the judge, they are judged in pieces
+            weigh=self._wanted_probability,
             split=Split(part_name, verdict_field),
-            # How to ask a judge that answers typed questions with nothing but
-            # probabilities. None with a template of the user's.
-            decided=self._decided,
+            decided=self._typed_questions,
             example=_examples,
         )
 
+    def _answer_part(self, sample: Sample) -> Part:
+        """Return what chunks are useful for: the answer, or the references together."""
+        if self.against == "reference":
+            return Part("Answer", "\n".join(sample.reference))
+        return Part("Answer", sample.answer or "")
+
     @property
-    def _decided(self) -> Decided[Any] | None:
-        """How chunks are judged by typed questions; not at all by a template of one's own."""
+    def _wanted_probability(self) -> LabelProbability | None:
+        """The probability of "useful" in each verdict, if the metric wants probabilities."""
+        if self.relevance != "probability":
+            return None
+        # the verdicts of a list are told apart by the letters of their chunks
+        label_field = "label" if self.judging == "listwise" else None
+        return LabelProbability(
+            "useful", cell_key=label_field, fallback_polls=self.polls
+        )
+
+    @property
+    def _typed_questions(self) -> Decided[Any] | None:
+        """The form for judges that only give probabilities; None with a user's template."""
         if self.template is not None:
             return None
         return _GRADES if self.relevance == "graded" else _VERDICTS
@@ -544,27 +544,36 @@ def _chunk_with_verdict(
         weight: The probability that the chunk is useful; None if it is not known.
         n_windows: In how many windows (pieces) a long chunk was judged.
     """
-    first = verdicts[0]
-    grade = getattr(first, "grade", None)
-    useful = first.useful if grade is None else grade > 0
-    # A probability that was measured overrides the first poll. In other modes it only
-    # restates the verdict, as 1 or 0 or a score of words.
-    is_measured = weight is not None and weight.mode not in _MODES_OF_VERDICTS
-    if weight is not None and is_measured:
-        useful = weight.p > 0.5
-    reasons = [verdict.reason for verdict in verdicts]
-    if grade is None:
-        # the explanation must be from a poll that agrees with the outcome
-        reasons = [verdict.reason for verdict in verdicts if verdict.useful == useful]
+    useful = _is_useful(verdicts[0], weight)
     return JudgedChunk(
         rank=0,
         useful=useful,
         probability=weight.p if weight else None,
-        grade=grade,
-        reason=reasons[0] if reasons else first.reason,
+        grade=getattr(verdicts[0], "grade", None),
+        reason=_reason_to_show(verdicts, useful=useful),
         mode=weight.mode if weight else "verdict",
         windows=n_windows if n_windows > 1 else None,
     )
+
+
+def _is_useful(verdict: Any, weight: Weight | None) -> bool:
+    """Tell whether a chunk is useful: by its measured probability, else by its verdict."""
+    if weight is not None and weight.mode not in _MODES_OF_VERDICTS:
+        return weight.p > 0.5
+    if isinstance(verdict, UsefulGrade):
+        return verdict.grade > 0
+    return bool(verdict.useful)
+
+
+def _reason_to_show(verdicts: Sequence[Any], *, useful: bool) -> str:
+    """Return the reason of the first poll that agrees with the outcome, else of the first.
+
+    Of grades it is the first.
+    """
+    for verdict in verdicts:
+        if not isinstance(verdict, UsefulGrade) and verdict.useful == useful:
+            return str(verdict.reason)
+    return str(verdicts[0].reason)
 
 
 def _binary_score(useful: Sequence[bool]) -> tuple[float, dict[str, Any]]:

@@ -26,7 +26,7 @@ from ragmetrics_core.data.asking import (
     Part,
     Question,
     Split,
-    weights_by_share,
+    weights_or_shares,
 )
 from ragmetrics_core.data.replies import (
     Asked,
@@ -416,9 +416,7 @@ def _cells(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
     verdicts: tuple[Any, ...] = verdicts_of(reply.reply)
     if len(verdicts) != n_facts:
         raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {n_facts} facts")
-    weights = reply.weights or weights_by_share(
-        reply.replies, LabelProbability("covered")
-    )
+    weights = weights_or_shares(reply, LabelProbability("covered"))
     windows_by_fact = reply.windows or (1,) * n_facts
     return [
         Cell(

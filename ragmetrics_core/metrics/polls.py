@@ -214,9 +214,7 @@ def poll_by_claims(
     """Make polls about the whole answer out of polls about each of its claims.
 
     A window is some of the contexts, or a piece of one. The judge is asked about each
-    claim in one window after the other, until a window supports the claim. A window
-    that is too long for the judge is divided. The result has as many polls as
-    ``question_about_answer`` wants.
+    claim in one window after the other, until a window supports the claim.
 
     Args:
         question_about_answer: The question about the whole answer, which is too long for
@@ -235,26 +233,26 @@ def poll_by_claims(
     polls_by_claim: dict[str, list[Asked[Poll]]] = {claim: [] for claim in claims}
     waiting_windows = _first_windows(question_about_answer)
     n_windows_judged = 0
-    while waiting_windows:
-        open_claims = [
-            claim for claim, polls in polls_by_claim.items() if not _is_settled(polls)
-        ]
-        if not open_claims:
-            break
+    while waiting_windows and _open_claims(polls_by_claim):
         window = waiting_windows.pop(0)
         reply = yield from _judge_claims_in_window(
-            window, open_claims, question_about_answer
+            window, _open_claims(polls_by_claim), question_about_answer
         )
-        if not isinstance(reply, NotAnswered):
-            n_windows_judged += 1
-            for claim, polls in reply.items():
-                polls_by_claim[claim].append(polls)
+        if isinstance(reply, NotAnswered):
+            shorter_windows = divide_texts(window) if was_too_long(reply) else ()
+            if not shorter_windows:
+                return reply
+            waiting_windows = [*shorter_windows, *waiting_windows]
             continue
-        shorter_windows = divide_texts(window) if was_too_long(reply) else ()
-        if not shorter_windows:
-            return reply
-        waiting_windows = [*shorter_windows, *waiting_windows]
+        n_windows_judged += 1
+        for claim, polls in reply.items():
+            polls_by_claim[claim].append(polls)
     return _combine_polls(polls_by_claim, n_windows_judged)
+
+
+def _open_claims(polls_by_claim: Mapping[str, Sequence[Asked[Poll]]]) -> list[str]:
+    """Return the claims that no window has settled so far."""
+    return [claim for claim, polls in polls_by_claim.items() if not _is_settled(polls)]
 
 
 def _ask_for_claims(
@@ -382,67 +380,68 @@ def _combine_polls(
 ) -> Asked[Poll]:
     """Make polls about the whole answer out of the polls about its claims.
 
-    The first polls on all claims make the first poll on the answer, the second polls make
-    the second poll, and so on. If the polls on the claims give no verdict on the answer,
-    the poll on the answer counts as missing.
+    The first polls on all claims make the first poll on the answer, and so on. A poll on
+    the answer may be missing, because a poll on a claim is.
 
     Args:
         polls_by_claim: For each claim its polls, window by window.
         n_windows: In how many windows the contexts were judged.
     """
-    # For each claim a list: the verdict of each poll on it.
     verdicts_of_claims = [
         _combine_over_windows(polls) for polls in polls_by_claim.values()
     ]
-    # A claim may have been polled less often than others: its missing verdicts are None.
-    verdicts_of_polls = list(zip_longest(*verdicts_of_claims))
     polls = [
         _combine_claims(dict(zip(polls_by_claim, verdicts, strict=True)))
-        for verdicts in verdicts_of_polls
+        for verdicts in zip_longest(*verdicts_of_claims)
     ]
     answered = [poll for poll in polls if poll is not None]
-    n_missing = len(polls) - len(answered)
-    failures: list[JudgeError] = []
-    for windows in polls_by_claim.values():
-        failures += _failures_over_windows(windows)
-    # A missing poll needs a failure that says why. Where the claims' polls have too few
-    # failures, the reason is that a claim was polled less often.
-    failures += [TooFewPolls("a claim was polled less often than others")] * n_missing
+    failures = _failures_of_claims(polls_by_claim, len(polls) - len(answered))
     return Asked(
         replies=tuple(answered),
-        failures=tuple(failures[:n_missing]),
+        failures=failures,
         windows=(n_windows,),
         together=True,
     )
 
 
-def _failures_over_windows(windows: Sequence[Asked[Poll]]) -> list[JudgeError]:
-    """Return why polls are missing, over all windows."""
+def _failures_of_claims(
+    polls_by_claim: Mapping[str, Sequence[Asked[Poll]]], n_missing: int
+) -> tuple[JudgeError, ...]:
+    """Return an error for each missing poll on the answer, from the polls on claims.
+
+    If the polls on claims have too few errors, a claim was polled less often.
+    """
     failures: list[JudgeError] = []
-    for polls in windows:
-        failures += polls.failures
-    return failures
+    for polls_by_window in polls_by_claim.values():
+        for polls in polls_by_window:
+            failures += polls.failures
+    while len(failures) < n_missing:
+        failures.append(TooFewPolls("a claim was polled less often than others"))
+    return tuple(failures[:n_missing])
 
 
-def _combine_claims(verdicts: Mapping[str, Poll | None]) -> Poll | None:
+def _combine_claims(verdict_by_claim: Mapping[str, Poll | None]) -> Poll | None:
     """Combine one poll's verdicts on the claims into a verdict on the answer.
 
-    The verdict is "no" where any claim is not supported. Else it is "yes" if a claim is
-    supported, and "abstains" if the poll found that none of them claims anything.
-    Returns None where no claim is unsupported, but the verdict on one is missing.
+    It is "no" if any claim is not supported, "yes" if a claim is supported, else
+    "abstains". None if no claim is unsupported, but the verdict on a claim is missing.
     """
-    answered = [poll for poll in verdicts.values() if poll is not None]
     unsupported = {
-        claim: poll
-        for claim, poll in verdicts.items()
-        if poll is not None and poll.verdict == "no"
+        claim: verdict
+        for claim, verdict in verdict_by_claim.items()
+        if verdict is not None and verdict.verdict == "no"
     }
     if unsupported:
-        reason = max((poll.reason for poll in unsupported.values()), key=len)
-        return Poll(verdict="no", reason=reason, unsupported=tuple(unsupported))
-    if len(answered) < len(verdicts):
+        longest_reason = max(
+            (verdict.reason for verdict in unsupported.values()), key=len
+        )
+        return Poll(verdict="no", reason=longest_reason, unsupported=tuple(unsupported))
+    verdicts = list(verdict_by_claim.values())
+    if None in verdicts:
         return None
-    n_supported = sum(poll.verdict == "yes" for poll in answered)
+    n_supported = sum(
+        verdict is not None and verdict.verdict == "yes" for verdict in verdicts
+    )
     if n_supported == 0:
         return _NO_CLAIM
     reason = (

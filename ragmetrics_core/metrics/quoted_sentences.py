@@ -46,13 +46,8 @@ _PARAGRAPHS = re.compile(r"\n[ \t]*\n")
 def holds_sentence(passage: str, statement: str) -> bool:
     """Tell whether a passage says a statement word for word, so that no judge is needed.
 
-    The statement must be a whole sentence of the passage; white space does not matter.
-    Its meaning must also be certain:
-
-    - it has three words or more, is English, and has no word such as "it" that takes its
-      meaning from another sentence;
-    - nothing in the passage calls something false;
-    - nothing in its paragraph is quoted, listed, asked, denied or made a condition.
+    The statement must be a whole sentence that stands alone. White space does not matter.
+    A passage that may deny or qualify the statement does not count.
 
     Examples:
         >>> holds_sentence("It is old. The tower of Faro fell in May.", "The tower of Faro fell in May.")
@@ -61,23 +56,20 @@ def holds_sentence(passage: str, statement: str) -> bool:
         False
     """
     words = statement.split()
-    # that the first word occurs is checked only because it is quick
     if len(words) < _FEWEST_WORDS or words[0] not in passage:
         return False
-    # "He left the town." means nothing without the sentence before
-    if not _stands_alone(" ".join(words)):
+    if not _stands_alone(" ".join(words)) or _CALLS_FALSE.search(passage):
         return False
-    # "It is a myth that ...": the passage calls something false
-    if _CALLS_FALSE.search(passage):
+    return any(
+        _holds_unqualified(paragraph, words) for paragraph in _PARAGRAPHS.split(passage)
+    )
+
+
+def _holds_unqualified(paragraph: str, words: list[str]) -> bool:
+    """Tell whether these words are a sentence of a paragraph that quotes or denies nothing."""
+    if words[0] not in paragraph or _QUALIFIES.search(paragraph):
         return False
-    for paragraph in _PARAGRAPHS.split(passage):
-        # "The guide says:" or "If it rains": quotes, conditions and the like
-        if words[0] not in paragraph or _QUALIFIES.search(paragraph):
-            continue
-        sentences = whole_sentences(paragraph)
-        if any(sentence.split() == words for sentence in sentences):
-            return True
-    return False
+    return any(sentence.split() == words for sentence in whole_sentences(paragraph))
 
 
 def _stands_alone(sentence: str) -> bool:

@@ -129,8 +129,7 @@ def _full_names_by_alias() -> dict[str, str]:
     """Return the full name of a metric of ours, by each name that people may write.
 
     People may write the full name, the short name, or a name that another library uses,
-    such as "faithfulness". Full names and names of other libraries are entered without
-    underscores, short names as they are.
+    such as "faithfulness".
     """
     resource = files("ragmetrics_core.metrics").joinpath("aliases.toml")
     aliases_by_name: dict[str, list[str]] = tomllib.loads(resource.read_text("utf-8"))
@@ -139,8 +138,6 @@ def _full_names_by_alias() -> dict[str, str]:
         for alias in (full, *aliases):
             full_name_by_alias[alias.replace("_", "")] = full
     for full in NAMED_METRICS:
-        # ``_short_name`` returns the last word, or the full name where the last word alone
-        # would be ambiguous.
         full_name_by_alias[_short_name(full)] = full
     return full_name_by_alias
 
