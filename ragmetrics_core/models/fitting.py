@@ -123,6 +123,7 @@ class _Progress:
             0.
         send: Sends one call.
         missing_indices: The indices of the replies that are still missing.
+        left_out: The features that the request leaves out when it is sent.
         choices: The replies.
         failures: Why replies did not come when they were asked for last.
         usage: What all calls cost.
@@ -131,6 +132,7 @@ class _Progress:
     request: ChatRequest
     send: Send
     missing_indices: list[int]
+    left_out: set[str]
     choices: list[Choice] = field(default_factory=list)
     failures: tuple[JudgeError, ...] = ()
     usage: Usage = field(default_factory=Usage)
@@ -211,30 +213,34 @@ class Fitting:
         if rejection is not None:
             return ChatReply((), failures=(rejection,) * request.n)
 
-        lacking_before = lacking(self._model, self.found_missing)
-        # The features that the request leaves out. Both methods below add to this set
-        # what they find missing.
-        left_out = set(lacking_before)
-        progress = _Progress(request, send, list(range(request.n)))
-        await self._ask(progress, left_out)
+        known_lacking = lacking(self._model, self.found_missing)
+        progress = _Progress(
+            request, send, list(range(request.n)), left_out=set(known_lacking)
+        )
+        await self._ask(progress)
         if progress.is_rejected:
             # Other rejected requests wait here, and then go by what this one finds out.
             async with self._finding_out:
-                await self._ask_with_less(progress, left_out)
+                await self._ask_with_less(progress)
         if progress.is_rejected:
             self._remember_rejection(key, progress.failures[0])
-            # The request was rejected even with less. So the features left out beyond
-            # those known before are not reported as missing.
-            left_out &= lacking_before
-        # An endpoint that does not know log-probabilities may ignore the wish for them.
-        elif "logprobs" not in left_out and _lacks_logprobs(request, progress.choices):
-            self.found_missing.add("logprobs")
-            left_out.add("logprobs")
+            # What was left out in vain is not reported as missing.
+            progress.left_out = known_lacking
+        else:
+            self._note_ignored_logprobs(progress)
         usage = progress.usage
-        fallbacks = _fallbacks_of(request, left_out)
+        fallbacks = _fallbacks_of(request, progress.left_out)
         if fallbacks:
             usage += Usage(fallbacks=fallbacks)
         return ChatReply(tuple(progress.choices), usage, progress.failures)
+
+    def _note_ignored_logprobs(self, progress: _Progress) -> None:
+        """Note that the endpoint lacks log-probabilities if it ignored the wish for them."""
+        if "logprobs" in progress.left_out:
+            return
+        if _lacks_logprobs(progress.request, progress.choices):
+            self.found_missing.add("logprobs")
+            progress.left_out.add("logprobs")
 
     def _recent_rejection(self, key: str) -> JudgeError | None:
         """Return why a request was rejected in every form lately; None if it was not."""
@@ -252,41 +258,34 @@ class Fitting:
             oldest_key = next(iter(self._rejection_by_key))
             del self._rejection_by_key[oldest_key]
 
-    async def _ask_with_less(self, progress: _Progress, left_out: set[str]) -> None:
+    async def _ask_with_less(self, progress: _Progress) -> None:
         """Send a rejected request again, each time without one more of its features.
 
-        Features that were left out stay left out. This ends when the endpoint takes the
-        request, or no feature is left to try. Only the feature that was left out last
-        is then noted as unsupported, so that later requests of the model leave it out,
-        too: without the others alone the request was still rejected.
-
-        Args:
-            progress: The rejected request, and its replies so far.
-            left_out: The features that the request leaves out. Each feature that is
-                tried is added.
+        This ends when the endpoint takes the request, or no feature is left to try. Only
+        the feature that was left out last is then noted as missing: without the others
+        alone the request was still rejected.
         """
         known_by_now = lacking(self._model, self.found_missing)
-        if known_by_now - left_out:
+        if known_by_now - progress.left_out:
             # Another request has found out meanwhile what the endpoint lacks.
-            left_out |= known_by_now
-            await self._ask(progress, left_out, is_trial=True)
+            progress.left_out |= known_by_now
+            await self._ask(progress, is_trial=True)
         untried = [
             name
             for name, feature in _FEATURES.items()
-            if name not in left_out and feature.is_used(progress.request)
+            if name not in progress.left_out and feature.is_used(progress.request)
         ]
         while progress.is_rejected:
             suspect = self._suspect(untried, str(progress.failures[0]))
             if suspect is None:
                 return
             untried.remove(suspect)
-            left_out.add(suspect)
-            n_without_reply_before = len(progress.missing_indices)
-            await self._ask(progress, left_out, is_trial=True)
-            # Only a reply proves that the endpoint took the request. It is not enough
-            # that no rejection came: in a run in batches, the call is put off until the
-            # next batch.
-            if len(progress.missing_indices) < n_without_reply_before:
+            progress.left_out.add(suspect)
+            n_missing_before = len(progress.missing_indices)
+            await self._ask(progress, is_trial=True)
+            # That no rejection came proves nothing: in a run in batches the call may be
+            # put off until the next batch. A reply proves it.
+            if len(progress.missing_indices) < n_missing_before:
                 self.found_missing.add(suspect)
 
     def _suspect(self, untried: Sequence[str], rejection: str) -> str | None:
@@ -309,42 +308,40 @@ class Fitting:
         guesses = [name for name in untried if name != "limit_form"]
         return guesses[0] if guesses else None
 
-    async def _ask(
-        self, progress: _Progress, left_out: set[str], *, is_trial: bool = False
-    ) -> None:
-        """Ask for the missing replies, without the features to leave out.
+    async def _ask(self, progress: _Progress, *, is_trial: bool = False) -> None:
+        """Ask for the missing replies: all in one call, if the model knows ``n``.
 
-        All are asked for in one call, with ``n`` as their number, if the model can do
-        that; else each in a call of its own. Each call notes its replies or failures in
-        ``progress``, and takes the indices of its replies off ``missing_indices``.
+        Otherwise each is asked for in a call of its own.
 
         Args:
-            progress: The request, and its replies so far.
-            left_out: The features that the request must not use. If the endpoint sends
-                fewer replies than asked for, it lacks ``n``: then ``n`` is added to this
-                set.
-            is_trial: Whether to test by one call whether the endpoint takes the
-                request. Where each reply has a call of its own, the first call is then
-                sent alone, and the others only if it does not fail.
+            progress: The request. Gets the replies, or why they did not come.
+            is_trial: Whether the endpoint perhaps rejects the request: then one call is
+                sent before all others.
         """
         progress.failures = ()
-        request = self._fit_request(progress.request, left_out)
-        if len(progress.missing_indices) > 1 and "n" not in left_out:
+        request = self._fit_request(progress.request, progress.left_out)
+        if len(progress.missing_indices) > 1 and "n" not in progress.left_out:
             await self._ask_for_all_at_once(progress, request)
             if not progress.missing_indices or progress.failures:
                 return
-            # The endpoint sent fewer replies than asked for: it does not know ``n``. It
-            # has taken the request, so that the rest needs no trial.
+            # Fewer replies came than were asked for: the endpoint does not know ``n``.
             self.found_missing.add("n")
-            left_out.add("n")
-            is_trial = False
+            progress.left_out.add("n")
+            is_trial = False  # the endpoint has taken the request
         request_for_one = replace(request, n=1)
+        await self._ask_one_by_one(progress, request_for_one, is_trial=is_trial)
+
+    async def _ask_one_by_one(
+        self, progress: _Progress, request_for_one: ChatRequest, *, is_trial: bool
+    ) -> None:
+        """Ask for each missing reply in a call of its own.
+
+        In a trial the first call is sent alone. If it fails, the others are not sent,
+        and its failure stands for each of them.
+        """
         if is_trial or len(progress.missing_indices) == 1:
             await progress.call(request_for_one, progress.missing_indices[0])
-            # Without a failure the reply is there, and its index no longer missing.
             if progress.failures:
-                # Here it holds the failure of this one call. The failure stands for each
-                # of the missing replies, so it is repeated.
                 progress.failures *= len(progress.missing_indices)
                 return
         calls = [

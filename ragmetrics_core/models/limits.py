@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -217,12 +218,10 @@ class Budget:
             LimitReached: If the block was cancelled.
         """
         remaining = self.remaining
-        # Without a deadline (None) only an interruption cancels the block.
         seconds = None if remaining is None else remaining + grace
         try:
             async with asyncio.timeout(seconds) as timeout:
-                # An interruption makes each timeout noted here end after its grace.
-                self._grace_by_timeout[timeout] = grace
+                self._grace_by_timeout[timeout] = grace  # for ``interrupt``
                 try:
                     yield
                 finally:
@@ -230,12 +229,16 @@ class Budget:
         except TimeoutError:
             if not timeout.expired():  # the block itself raised the TimeoutError
                 raise
-            if self.interrupted and self.reached is not None:
-                # ``reached`` says what ended the run: the interruption, or a limit
-                # that was reached before it.
-                raise self.reached.with_traceback(None) from None
-            # Otherwise the deadline has passed; ``expire`` notes that it ends the run.
-            raise self.expire().with_traceback(None) from None
+            raise self._limit_that_cancelled().with_traceback(None) from None
+
+    def _limit_that_cancelled(self) -> LimitReached:
+        """Return what ended the blocks in flight: the interruption or the deadline.
+
+        An interruption after another limit was reached is told as that limit.
+        """
+        if self.interrupted and self.reached is not None:
+            return self.reached
+        return self.expire()
 
     def interrupt(self) -> None:
         """End the run at once; must be called on the run's event loop.
@@ -534,21 +537,29 @@ _Levels = dict[str, tuple[float, float]]
 class RateLimiter:
     """Limits the calls and the tokens per minute to one model; a ``Limiter``.
 
-    With ``rate_file`` all processes that name the file keep the rate together. No call
+    A *bucket* is a meter of calls or of tokens: each call fills it, time empties it, and
+    a call waits while it is too full.
+
+    With ``rate_file`` all processes that name the file share the buckets in it. No call
     is booked ahead: a call that may not leave yet asks again later, so that a process
     that dies holds nothing back. A process that cannot write the file keeps the rate by
     itself, with a warning.
 
     Args:
-        budget: The run's budget, whose limits per minute count.
-        model: What names the model and its endpoint.
-        clock: Gives the time in seconds; by default the budget's, or with a file that
-            of all processes.
+        budget: The run's budget, which holds the limits per minute.
+        model: What names the model and its endpoint. The file holds a digest of it.
+        clock: Gives the time in seconds; by default the budget's, or with a file the
+            time of day, since processes need one clock.
+
+    Attributes:
+        _levels: The buckets of this process, if there is no file that can be written.
+        _estimated_reply_tokens: Tokens that the next reply is supposed to have.
+        _uncounted_tokens: Tokens that earlier calls took beyond their estimates;
+            negative if they took less.
 
     Source:
-        The leaky bucket as a meter (ITU-T I.371): each call fills the bucket, time
-        empties it, and a call may leave while the bucket is not full. Time is measured
-        from the last entry, so a clock that is set back holds nobody up.
+        The leaky bucket as a meter (ITU-T I.371). Time is measured from the last entry,
+        so a clock that is set back holds nobody up.
     """
 
     def __init__(
@@ -557,33 +568,17 @@ class RateLimiter:
         model: Sequence[str],
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """Begin with empty buckets, or share those of the file that the budget names.
-
-        A bucket is a meter of requests or of tokens. Each call fills it, and time empties
-        it; a call waits while the bucket is full.
-
-        Args:
-            budget: The run's budget, which holds the limits per minute.
-            model: What names the model and its endpoint.
-            clock: Gives the time in seconds; None for the budget's. Processes that
-                share a file need one clock, so with a file it is the time of day.
-        """
+        """Begin with empty buckets, or share those of the file that the budget names."""
         path = budget.limits.rate_file
         self._budget = budget
-        # The file holds a digest in place of the model's name and endpoint.
         self._digest_of_model = hashlib.sha256("\n".join(model).encode()).hexdigest()
         self._file = None if path is None else OwnFile(path, RATES)
         if clock is None:
             clock = budget.clock if path is None else time.time
         self._clock = clock
-        # The buckets of this process; used where there is no file that can be written.
         self._levels: _Levels = {}
-        # Held by the call that checks whether it may be sent now; others wait for it.
-        self._turn = asyncio.Lock()
-        # Estimated tokens of the next reply.
-        self._reply_tokens = _FIRST_REPLY_TOKENS
-        # Tokens that earlier calls took beyond their estimates; negative if they took
-        # less.
+        self._checking_call = asyncio.Lock()
+        self._estimated_reply_tokens = _FIRST_REPLY_TOKENS
         self._uncounted_tokens = 0.0
 
     async def acquire(self, tokens: float) -> float:
@@ -592,11 +587,11 @@ class RateLimiter:
         Raises:
             LimitReached: If the run ends before that.
         """
-        # The other calls of this process wait here: one asks at a time.
-        async with self._turn:
+        # One call at a time checks whether it may leave; the others wait here.
+        async with self._checking_call:
             while True:
                 self._budget.check()
-                counted_tokens = tokens + self._reply_tokens
+                counted_tokens = tokens + self._estimated_reply_tokens
                 wait = await self._count_or_wait(counted_tokens)
                 if not wait:
                     return counted_tokens
@@ -615,15 +610,13 @@ class RateLimiter:
             return
         usage = outcome.usage
         self._uncounted_tokens += usage.prompt_tokens + usage.completion_tokens - ticket
-        longer_by = usage.completion_tokens - self._reply_tokens
-        self._reply_tokens += _LEARNED_SHARE * longer_by
+        longer_by = usage.completion_tokens - self._estimated_reply_tokens
+        self._estimated_reply_tokens += _LEARNED_SHARE * longer_by
 
     async def _count_or_wait(self, tokens: float) -> float:
         """Count a call if it may leave now; else return how long it has to wait.
 
-        The call is counted in the shared file, if there is one that can be written;
-        else in this process. Counted with it are the tokens that earlier calls took
-        beyond their estimates.
+        What earlier calls took beyond their estimates is counted in either case.
 
         Args:
             tokens: Estimated tokens of the call and its reply.
@@ -633,63 +626,68 @@ class RateLimiter:
         """
         uncounted_tokens = self._uncounted_tokens
         self._uncounted_tokens = 0.0
-        # ``count_in_file`` runs in the file's thread, and puts its one result in here.
-        seconds_by_file: list[float] = []
+        count = partial(
+            self._count_in_buckets, tokens=tokens, uncounted_tokens=uncounted_tokens
+        )
+        if self._file is not None:
+            seconds_to_wait = await self._count_in_file(self._file, count)
+            if seconds_to_wait is not None:
+                return seconds_to_wait
+        return count(self._levels)
 
-        def count_in_file(connection: sqlite3.Connection) -> None:
-            """Read the levels of the buckets, count the call in them, write them back."""
+    async def _count_in_file(
+        self, file: OwnFile, count: Callable[[_Levels], float]
+    ) -> float | None:
+        """Count a call in the buckets that a file holds, and return the result.
+
+        Returns None if the file cannot be written.
+
+        Args:
+            file: The file that processes share.
+            count: Counts the call in the levels that it is given, and changes them.
+        """
+        results: list[float] = []  # gets the one result, from the file's thread
+
+        def count_in_rows(connection: sqlite3.Connection) -> None:
             rows = connection.execute(_GET_LEVELS, (self._digest_of_model,))
             levels = {unit: (level, entered_at) for unit, level, entered_at in rows}
-            # changes ``levels`` in place
-            seconds = self._count_in_buckets(levels, tokens, uncounted_tokens)
-            seconds_by_file.append(seconds)
+            results.append(count(levels))
             new_rows = [
                 (self._digest_of_model, unit, level, entered_at)
                 for unit, (level, entered_at) in levels.items()
             ]
             connection.executemany(_SET_LEVEL, new_rows)
 
-        if self._file is not None:
-            self._file.write(count_in_file)
-            await self._file.settled()  # waits until ``count_in_file`` has run
-            if self._file.trouble is None:
-                return seconds_by_file[0]
-        return self._count_in_buckets(self._levels, tokens, uncounted_tokens)
+        file.write(count_in_rows)
+        await file.settled()  # waits until ``count_in_rows`` has run
+        return None if file.trouble is not None else results[0]
 
     def _count_in_buckets(
-        self, levels: _Levels, tokens: float, uncounted_tokens: float
+        self, levels: _Levels, *, tokens: float, uncounted_tokens: float
     ) -> float:
-        """Count a call in the leaky buckets, if they allow the call now.
-
-        There is one bucket for calls and one for tokens. Each call fills them, and time
-        empties them. A call may leave while no bucket is fuller than what may leave at
-        once (the burst).
+        """Count a call in the buckets, one of calls and one of tokens, if it may leave.
 
         Args:
             levels: By unit, how full its bucket was, and at what time. Changed in place.
             tokens: Estimated tokens of the call.
-            uncounted_tokens: Tokens of earlier calls that fill the bucket now, whether
-                or not the call may leave; negative if they took less than was counted.
+            uncounted_tokens: What earlier calls took beyond their estimates; negative if
+                they took less. They fill the bucket even if the call has to wait.
 
         Returns:
-            0 if the call was counted, else the seconds after which the buckets will
-            allow it.
+            0 if the call was counted; else after how many seconds it may leave.
         """
         now = self._clock()
         limits = self._budget.limits.per_minute
+        for unit, per_minute in limits.items():
+            level = _level_at(now, levels.get(unit), per_minute)
+            if unit == "tokens":
+                level = max(level + uncounted_tokens, 0.0)
+            levels[unit] = (level, now)
         seconds_to_wait = 0.0
         for unit, per_minute in limits.items():
-            burst = _burst_of(per_minute)
-            emptied_per_second = _emptied_per_second(per_minute)
-            level, entered_at = levels.get(unit, (0.0, now))
-            # A clock that was set back empties nothing.
-            emptied = max(now - entered_at, 0.0) * emptied_per_second
-            level = max(level - emptied, 0.0)
-            if unit == "tokens":
-                level += uncounted_tokens
-            levels[unit] = (max(level, 0.0), now)
-            seconds_until_room = (level - burst) / emptied_per_second
-            seconds_to_wait = max(seconds_to_wait, seconds_until_room)
+            level, _ = levels[unit]
+            seconds = _seconds_until_room(level, per_minute)
+            seconds_to_wait = max(seconds_to_wait, seconds)
         if seconds_to_wait > _SAME_MOMENT:
             return seconds_to_wait
         for unit in limits:
@@ -697,6 +695,32 @@ class RateLimiter:
             size_of_call = tokens if unit == "tokens" else 1.0
             levels[unit] = (level + size_of_call, now)
         return 0.0
+
+
+def _level_at(
+    now: float, earlier_level: tuple[float, float] | None, per_minute: float
+) -> float:
+    """Return how full a bucket is now, since time empties it.
+
+    Args:
+        now: The time in seconds.
+        earlier_level: How full it was, and at what time; None for a new bucket.
+        per_minute: The limit per minute.
+    """
+    if earlier_level is None:
+        return 0.0
+    level, entered_at = earlier_level
+    # A clock that was set back empties nothing.
+    seconds = max(now - entered_at, 0.0)
+    return max(level - seconds * _emptied_per_second(per_minute), 0.0)
+
+
+def _seconds_until_room(level: float, per_minute: float) -> float:
+    """Return after how many seconds a bucket allows a call; 0 or less for now.
+
+    A call may leave while its bucket is no fuller than what may leave at once.
+    """
+    return (level - _burst_of(per_minute)) / _emptied_per_second(per_minute)
 
 
 def _burst_of(per_minute: float) -> float:

@@ -275,32 +275,38 @@ class Session:
             succeed. The usage counts every call that was sent.
         """
         await self.prepare()
-        shared = self._prepared  # what all runs share on this loop
-        n_characters = sum(len(message.content) for message in request.messages)
-        # A reply has the same key whether or not the schema was sent with its request.
-        make_keys = partial(self._keys, request, schema, polls, first_poll)
-        # The keys are digests: those of a long request are made in a thread.
-        keys = await compute_beside_loop(make_keys, size=n_characters)
-
+        keys = await self._make_keys(request, schema, polls, first_poll)
         request_with_schema = request
         if not request.schema:
             request_with_schema = replace(request, schema=schema)
-        sent_request = request_with_schema if shared.often_malformed else request
+        is_schema_needed = self._prepared.often_malformed
+        sent_request = request_with_schema if is_schema_needed else request
         outcomes, usage = await self._replies(_request_maker(sent_request), keys)
 
         read_all: ReadAll[T] = partial(
             read_all_in_thread if own_reader else read_all_here, read=read
         )
         results = await read_all(outcomes)
-        shared.note_read(results)
+        self._prepared.note_read(results)
         if any(isinstance(result, errors.UnusableReply) for result in results):
             # This replaces, in `results`, each unusable reply by its repair.
             usage += await self._repair_all(
                 request_with_schema, keys, outcomes, results, read_all
             )
-        # Good results pass unchanged; errors say what to do.
         explained = [explain_error(result, self.model, request) for result in results]
         return Answers(tuple(explained), usage)
+
+    async def _make_keys(
+        self,
+        request: ChatRequest,
+        schema: Mapping[str, Any] | None,
+        polls: int,
+        first_poll: int,
+    ) -> list[str]:
+        """Return the key of each reply; keys of a long request are made in a thread."""
+        n_characters = sum(len(message.content) for message in request.messages)
+        make_keys = partial(self._keys, request, schema, polls, first_poll)
+        return await compute_beside_loop(make_keys, size=n_characters)
 
     async def _repair_all(
         self,
@@ -343,12 +349,8 @@ class Session:
     ) -> tuple[T | errors.JudgeError, Usage]:
         """Ask again for a reply that cannot be used, twice at most.
 
-        - A usable reply ends this. It takes the place of the unusable reply in the store.
-        - A reply that was read and cannot be used is asked for again. After the second
-          one the store is told that its reply cannot be used.
-        - A refusal to answer, or a call that brings nothing to read, ends this early: the
-          store is told the same.
-        - A call that fails ends this early. The store stays as it is.
+        A usable reply takes its place in the store. If none comes, the store is told
+        that its reply cannot be used.
 
         Args:
             request: The request that brought the reply.
@@ -358,8 +360,8 @@ class Session:
             read_all: Reads several replies; returns an error for an unusable reply.
 
         Returns:
-            What was read of the last reply, or why it cannot be used, or the error of
-            the call that failed; and what asking again cost.
+            What was read of the last reply, or why it cannot be used, or the error of a
+            call that failed; and what asking again cost.
         """
         stored_reply = self._reply_store.get(key)
         if stored_reply is not None and stored_reply != reply:
@@ -373,19 +375,14 @@ class Session:
             outcome, cost = await self._ask_once_more(request, key, problem, n_repairs)
             usage += cost
             if isinstance(outcome, errors.UnusableReply):
-                # The call itself brought nothing to read, e.g. a reply without choices.
                 problem = outcome
-                break
+                break  # there is nothing to read, e.g. a reply without choices
             if isinstance(outcome, errors.JudgeError):
-                # The call failed, e.g. for lack of a connection. That says nothing
-                # about the stored reply: it is not rejected.
-                return outcome, usage
+                return outcome, usage  # the call failed, so the store is told nothing
             (result,) = await read_all([outcome])
             if not isinstance(result, errors.UnusableReply):
-                # If this run made no call, another run made the same repair at the same
-                # time, and has stored this reply.
-                is_our_call = cost.calls > 0
-                if is_our_call:
+                # Without a call of ours, the run that made the call has stored it.
+                if cost.calls > 0:
                     self._reply_store.put({key: outcome})
                 return result, usage
             problem = result
@@ -484,18 +481,15 @@ class Session:
         self._refuse_batches()
         question_by_key = self._keys_of_typed(state, questions)
         sent_by_key = self._not_stored_nor_in_flight(question_by_key)
-        make_request = partial(_request_typed, state, question_by_key)
-        # ``fitted=False``: the request uses no feature that an endpoint may lack. Its
-        # ``n`` is the number of its questions.
         outcomes, usage = await self._replies(
-            make_request, list(question_by_key), fitted=False
+            partial(_request_typed, state, question_by_key),
+            list(question_by_key),
+            fitted=False,
         )
         if usage.calls and not sent_by_key:
-            # This run waited for the calls of other runs, which gave up. So it made the
-            # call itself, and all questions share the cost.
+            # Other runs gave up the calls that this run waited for, and it made one.
             sent_by_key = question_by_key
         cost_by_key = _cost_of_each(usage, sent_by_key)
-        # of an answer that was stored, or that came by the call of another run
         cost_of_stored = Usage(stored=1, models=usage.models)
         decisions: dict[str, Decision[T]] = {}
         for outcome, (key, question) in zip(
@@ -551,14 +545,10 @@ class Session:
         keep: bool = True,
         fitted: bool = True,
     ) -> tuple[list[Outcome], Usage]:
-        """Return the replies to a request, each from where it is found first.
+        """Return the replies to a request: stored, awaited, or called for.
 
-        1. It is stored.
-        2. Another run is calling for it: its call in flight (a *flight*) is awaited.
-        3. This run calls for all replies that are still missing.
-
-        If another run gives up its call, the reply is missing again, and all of this is
-        repeated.
+        A reply that another run is calling for is awaited. If that run gives up its
+        call, the reply is missing again, and all of this is repeated.
 
         Args:
             make_request: Makes the request for the replies under some of the keys.
@@ -581,10 +571,10 @@ class Session:
             flights_of_others = {
                 key: shared.flights[key] for key in missing if key in shared.flights
             }
-            keys_to_fetch = [key for key in missing if key not in shared.flights]
+            keys_to_fetch = [key for key in missing if key not in flights_of_others]
             if keys_to_fetch:
-                complete = shared.fitting.complete if fitted else _send_unchanged
                 request = make_request(keys_to_fetch)
+                complete = shared.fitting.complete if fitted else _send_unchanged
                 usages.append(
                     await self._fetch(request, keys_to_fetch, outcomes, keep, complete)
                 )
@@ -656,20 +646,15 @@ class Session:
     ) -> Usage:
         """Call the endpoint for the replies under some keys, and fill them in.
 
-        Each reply is kept as soon as it comes. Meanwhile the keys are announced as calls
-        in flight (*flights*): another run that wants the same reply waits for this call.
+        Another run that wants the same reply meanwhile waits for this call.
 
         Args:
             request: The request for all of the replies.
             keys: The keys of the replies, in the order in which they come.
             outcomes: By key, the reply or why there is none. Filled in here.
             keep: Whether the replies are kept in the store.
-            complete: ``Fitting.complete``, or a function of the same form. It is given
-                a key, the request, and ``send``, which sends one call. It calls ``send``
-                once, or several times if the endpoint rejects the request or gives one
-                reply a call. Under the key it remembers a request that was rejected. It
-                returns the replies, failures and usage of all calls in one
-                ``ChatReply``.
+            complete: ``Fitting.complete`` or ``_send_unchanged``: makes of the request
+                one call or several, sends them, and joins what they bring.
 
         Returns:
             What all calls cost.
@@ -683,7 +668,7 @@ class Session:
 
         self._announce_flights(shared, keys)
         try:
-            # The first key stands for the request where a rejection is remembered.
+            # ``complete`` remembers by the first key that a request was rejected.
             reply = await complete(keys[0], request, send)
             missing = [key for key in keys if outcomes[key] is None]
             outcomes.update(_reasons_of_missing(missing, reply))
