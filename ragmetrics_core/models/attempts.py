@@ -127,15 +127,10 @@ class Availability:
     ) -> None:
         """Learn from the end of a call whether the endpoint answers at all.
 
-        While the endpoint is *open*, calls are sent side by side. While it is not, one
-        call is sent alone, and the others wait for it. What a call's end changes:
-
         - An answer opens the endpoint, and ends an outage.
-        - A refusal that would meet every call, such as a wrong key, begins an outage:
-          for a while no call is sent.
-        - Any other error, during an outage: nothing changes.
-        - Any other error, without an outage: the endpoint is open, as it replied. Only
-          after a failed connection to an endpoint that never answered it is not.
+        - A refusal that would meet every call, such as a wrong key, begins an outage.
+        - Any other error changes nothing during an outage: its call had left before.
+          Otherwise it opens an endpoint that could be reached or has answered before.
 
         Args:
             ticket: Not used; limiters have a method of the same form.
@@ -152,7 +147,6 @@ class Availability:
         elif isinstance(outcome, errors.JudgeUnavailable):
             self._note_refusal(outcome)
         elif self._outage is None or self._is_outage_over():
-            # During an outage such an error says nothing: its call had left before.
             is_reached = not isinstance(outcome, errors.ConnectionFailed)
             has_ever_answered = self.n_answers > 0
             self._is_open = is_reached or has_ever_answered
@@ -317,24 +311,23 @@ class Attempts:
         n_characters = sum(len(message.content) for message in request.messages)
         n_tokens = n_characters / _CHARACTERS_PER_TOKEN
         outcome: ChatReply | errors.JudgeError | None = None
-        # Runs what is added to it at the end of the block, all of it in any case.
         with ExitStack() as at_the_end:
 
-            def tell_outcome(limiter: Limiter | Availability, ticket: Any) -> None:
-                # runs at the end of the block, when ``outcome`` is known
-                limiter.observe(ticket, outcome)
+            def tell_outcome_at_the_end(
+                limiter: Limiter | Availability, ticket: Any
+            ) -> None:
+                at_the_end.callback(lambda: limiter.observe(ticket, outcome))
 
             try:
                 for limiter in self.limiters:
-                    # At the end, the ticket says to the limiter which call it was.
                     ticket = await limiter.acquire(n_tokens)
-                    at_the_end.callback(tell_outcome, limiter, ticket)
+                    tell_outcome_at_the_end(limiter, ticket)
                 self.endpoint.refuse_during_outage()
                 # Replies that were paid for are on the disk before more are bought.
                 await self.store.settled()
-                budget_ticket = await self.budget.acquire(n_tokens)
-                at_the_end.callback(tell_outcome, self.budget, budget_ticket)
-                at_the_end.callback(tell_outcome, self.endpoint, None)
+                ticket = await self.budget.acquire(n_tokens)
+                tell_outcome_at_the_end(self.budget, ticket)
+                tell_outcome_at_the_end(self.endpoint, None)
                 outcome = await self._call(request, n_tokens, sent_at)
             except errors.JudgeError as error:
                 outcome = error
@@ -354,8 +347,7 @@ class Attempts:
         Raises:
             JudgeError: For whatever the model raises, and if no reply comes in time.
         """
-        # A repeated call shows that the call before it failed: one more fault.
-        n_faults = 1 if sent_at else 0
+        n_faults = 1 if sent_at else 0  # the call before this one failed
         spending = spending_here()
         spending.note(Usage(calls=1, faults=n_faults))
         sent_at.append(time.monotonic())
@@ -369,22 +361,29 @@ class Attempts:
                 f"{self.model.name} sent no reply within {self.timeout:g} s"
             ) from None
         except errors.ContextWindowExceeded as error:
-            # Only an error that says lengths has the model's name as ``where`` (else it
-            # is ""). ``tokens`` is the length of the request, None if unknown. The error
-            # is raised unchanged unless nothing but this length is missing.
-            says_lengths = bool(error.where)
-            if not says_lengths or error.tokens is not None:
-                raise
-            # The endpoint did not say how long the request was: our estimate is shown.
-            raise error.from_counts(
-                error.where, int(n_tokens), error.window, about="about "
-            ) from None
+            raise _with_estimated_length(error, n_tokens) from None
         # The call itself was counted when it was sent.
         spending.note(replace(reply.usage, calls=0, faults=0))
         return reply
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
         return check_reply(self.model, await self.model.complete(request))
+
+
+def _with_estimated_length(
+    error: errors.ContextWindowExceeded, n_tokens: float
+) -> errors.ContextWindowExceeded:
+    """Return the error of a request that is too long, completed if it can be.
+
+    Where it says how long a request may be, and only the length of this one is missing,
+    our estimate is added.
+    """
+    says_window = bool(error.where)  # the model's name, if the error tells lengths
+    if says_window and error.tokens is None:
+        return error.from_counts(
+            error.where, int(n_tokens), error.window, about="about "
+        )
+    return error
 
 
 def _reply_of_failures(request: ChatRequest, error: errors.JudgeError) -> ChatReply:
