@@ -23,38 +23,61 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
-from typing import Literal
 
 from ragmetrics_core.capture.anchors import OccurrenceSearch
-from ragmetrics_core.capture.byte_spans import (
-    LONGEST_STEP,
-    split_into_runs,
-    subtract_spans,
-    total_size,
-)
+from ragmetrics_core.capture.byte_spans import subtract_spans, total_size
 from ragmetrics_core.capture.changed import ChangedTexts
 from ragmetrics_core.capture.findings import Finding, LocateResult, finding_of_shown
 from ragmetrics_core.capture.letters import Prompt, Text
-from ragmetrics_core.capture.matching import RESUMED_LENGTH
-from ragmetrics_core.capture.occurrences import Occurrence, SoughtText
+from ragmetrics_core.capture.occurrence_order import best_first
+from ragmetrics_core.capture.occurrences import (
+    Occurrence,
+    SoughtText,
+    WhyNotShown,
+    count_free_bytes,
+    take_bytes,
+)
+from ragmetrics_core.capture.shared_parts import (
+    SharedParts,
+    fits_several_texts,
+    sought_text_by_candidate,
+)
 from ragmetrics_core.capture.short_texts import (
     Border,
-    borders_of,
+    Borders,
+    is_inside_of_word,
     occurrences_of_short_text,
+    short_texts_standing_apart,
+    stands_by_itself,
 )
 
 # A text of 32 bytes stands in a prompt by no chance. So an occurrence needs 32 bytes that
 # no better occurrence has taken; a shorter text needs all its bytes.
 DISTINCTIVE_LENGTH = 32
-# a text of fewer bytes must stand apart, in a line or in quotes: its words may stand
-# anywhere
-_VERY_SHORT = 16
 
-_IS_OF_ANOTHER_TEXT: tuple[Literal["not shown"], str] = (
+_NO_TRACE: WhyNotShown = "not shown", "no trace of it by itself"
+_IS_OF_ANOTHER_TEXT: WhyNotShown = (
     "not shown",
     "another text explains the trace of it",
 )
+_INSIDE_ANOTHER_TEXT: WhyNotShown = "not shown", "its words stand inside another text"
+_PLACES_OF_SAME_WORDS: WhyNotShown = (
+    "not shown",
+    "a text of the same words explains what stands there",
+)
+_AMONG_OTHER_WORDS: WhyNotShown = (
+    "unknown",
+    "short, and its words stand among others",
+)
+_FEW_LETTERS_EVERYWHERE: WhyNotShown = (
+    "unknown",
+    "its few letters stand in too many places",
+)
+_PHRASES_EVERYWHERE: WhyNotShown = (
+    "unknown",
+    "its phrases stand in too many places",
+)
+_CHANGED: WhyNotShown = "unknown", "most of its words stand there, but changed"
 
 
 def locate(
@@ -99,64 +122,38 @@ class _Competition:
         self, candidates: Sequence[str], prompt: Prompt, known: Sequence[str]
     ) -> None:
         self.prompt = prompt
-        # for each byte of the prompt: 1 where an accepted occurrence stands, else 0
-        self.taken = bytearray(len(prompt.letters))
-        self.candidate_indexes = range(len(candidates))
-        # the candidates first, so that a candidate's index is its index here
-        self.texts = [Text(raw) for raw in (*candidates, *known)]
-        # texts with the same letters are sought as one
-        self.sought_text_of: list[SoughtText] = []  # by the index of a text
-        sought_by_letters: dict[bytes | str, SoughtText] = {}
-        for index, text in enumerate(self.texts):
-            # texts without letters are told apart by their characters
-            letters = text.letters or text.raw.strip()
-            sought_text = sought_by_letters.setdefault(letters, SoughtText(text))
-            self.sought_text_of.append(sought_text)
-            if index in self.candidate_indexes:
-                sought_text.add_candidate(index)
-            else:
-                sought_text.add_known_text()
-        self.sought_texts = list(sought_by_letters.values())
+        self.candidates = [Text(raw) for raw in candidates]
+        known_texts = [Text(raw) for raw in known]
+        self.sought_texts = _group_by_letters(self.candidates, known_texts)
+        self.sought_text_of = sought_text_by_candidate(self.sought_texts)
         self.search = OccurrenceSearch(prompt, self.sought_texts)
-        # Parts that fit several texts alike. By these texts: a list for each place,
-        # with one occurrence of each of the texts.
-        self.shared_parts: dict[frozenset[SoughtText], list[list[Occurrence]]] = (
-            defaultdict(list)
-        )
+        # for each byte of the prompt: 1 if an accepted occurrence has taken it, else 0
+        self.taken = bytearray(len(prompt.letters))
+        self.shared_parts = SharedParts()
 
     def result(self) -> LocateResult:
         """Decide what the prompt shows of each candidate.
 
-        1. Texts of 32 bytes and more compete for the bytes of the prompt. Short texts,
-           of fewer bytes, compete with them where they stand apart from other words.
-        2. The other places of short texts, where letters touch them, are decided one
-           text after the other, the longest first: the words of a short text may be a
-           part of any sentence.
-        3. Parts that fit several candidates alike are divided among them.
+        Long texts compete for the bytes of the prompt, together with short texts that
+        stand apart. Then short texts beside other words are decided, and last the parts
+        that fit several candidates.
         """
-        # Texts of 16 or 18 bytes and more. Still shorter texts have no anchor: they are
-        # looked for in step 2.
         occurrences = list(self.search.occurrences_found_by_anchors())
-        standing_apart = _short_that_stand_apart(occurrences, self.prompt)
+        standing_apart = short_texts_standing_apart(occurrences, self.prompt)
         competing: list[Occurrence] = []
-        not_apart: dict[SoughtText, list[Occurrence]] = defaultdict(list)
+        touching_words: list[Occurrence] = []
         for occurrence in occurrences:
-            sought_text = occurrence.sought_text
-            if not sought_text.is_short or occurrence in standing_apart:
+            is_long = not occurrence.sought_text.is_short
+            if is_long or occurrence in standing_apart:
                 competing.append(occurrence)
             else:
-                not_apart[sought_text].append(occurrence)
+                touching_words.append(occurrence)
         self._accept_the_best(competing)
-        longest_first = sorted(self.sought_texts, key=lambda sought: -sought.size)
-        for sought_text in longest_first:
-            is_blank = not sought_text.text.raw.strip()
-            if sought_text.is_short and not is_blank:
-                self._decide_short_text(sought_text, not_apart[sought_text])
+        self._decide_short_texts(touching_words)
         occurrence_of = self._occurrences_of_candidates()
-        self._share_parts(occurrence_of)
-        findings = self._findings(occurrence_of)
+        self.shared_parts.divide(occurrence_of)
         order = sorted(occurrence_of, key=lambda index: occurrence_of[index].begins_at)
-        return LocateResult(tuple(findings), tuple(order))
+        return LocateResult(tuple(self._findings(occurrence_of)), tuple(order))
 
     def _findings(self, occurrence_of: Mapping[int, Occurrence]) -> list[Finding]:
         """Say of each candidate what the prompt shows of it, in their order.
@@ -164,13 +161,13 @@ class _Competition:
         Args:
             occurrence_of: Where each shown candidate stands, by its index.
         """
+        # it looks for changed words where no accepted occurrence has taken the bytes
         changed_texts = ChangedTexts(self.prompt, self.taken)
         any_is_shown = bool(occurrence_of)
         findings = []
-        for index in self.candidate_indexes:
+        for index, text in enumerate(self.candidates):
             occurrence = occurrence_of.get(index)
             if occurrence is not None:
-                text = self.texts[index]
                 finding = finding_of_shown(index, text, self.prompt, occurrence)
             else:
                 finding = self._finding_of_missing(index, any_is_shown, changed_texts)
@@ -180,85 +177,39 @@ class _Competition:
     def _accept_the_best(self, occurrences: Sequence[Occurrence]) -> None:
         """Let occurrences compete for the bytes of the prompt, the best first.
 
-        An accepted occurrence takes its bytes, and counts for its text. The text is a
-        candidate, which the caller asks for, or a known text, such as the question,
-        which stands in the prompt anyway. These occurrences are not accepted at once:
-
-        - One whose bytes a better occurrence has taken: it does not count.
-        - A part that fits several texts alike: it takes its bytes, but is divided among
-          the texts at the end (``_share_parts``).
-        - A part that repeats a longer part of its text: it comes after all others.
-        - One more place of a known text that has all its places: it stays free.
-
-        Args:
-            occurrences: Places at which the prompt shows texts, whole or in parts.
+        An accepted occurrence takes its bytes, and counts for its text.
         """
-        occurrences_by_bytes: dict[tuple[object, int], list[Occurrence]] = defaultdict(
-            list
-        )
-        for occurrence in occurrences:
-            bytes_shown = occurrence.begins_at, occurrence.size
-            occurrences_by_bytes[bytes_shown].append(occurrence)
+        occurrences_by_bytes = _group_by_bytes(occurrences)
         repetitions: list[Occurrence] = []
-        for occurrence in self._best_first(occurrences):
-            sought_text = occurrence.sought_text
-            # this occurrence, and those of other texts at the same bytes
-            rivals = occurrences_by_bytes[occurrence.begins_at, occurrence.size]
-            n_needed = min(DISTINCTIVE_LENGTH, sought_text.size)
-            # the text is the question, say, which already has its place
-            is_only_known = not sought_text.candidate_indexes
-            is_surplus = is_only_known and not sought_text.has_unplaced_known_text
-            if self._n_free_bytes(occurrence) < n_needed:
-                sought_text.why_not_shown = (
-                    sought_text.why_not_shown or _IS_OF_ANOTHER_TEXT
-                )
-            elif _fits_several_texts(rivals):
-                # The other rivals come later, and find these bytes taken. What becomes
-                # of their texts is decided at the end as well.
-                _take_bytes(self.taken, occurrence)
-                rival_texts = frozenset(rival.sought_text for rival in rivals)
-                self.shared_parts[rival_texts].append(rivals)
+        for occurrence in best_first(occurrences, prompt_size=len(self.taken)):
+            rivals = occurrences_by_bytes[_bytes_shown(occurrence)]
+            if not self._has_enough_free_bytes(occurrence):
+                _note_taken_by_another(occurrence.sought_text)
+            elif fits_several_texts(rivals):
+                take_bytes(self.taken, occurrence)
+                self.shared_parts.add_place(rivals)
             elif _repeats_longer_part(occurrence):
-                # The end of one chunk may be the beginning of the next chunk, which
-                # may need these bytes.
                 repetitions.append(occurrence)
-            elif not is_surplus:
-                # a surplus place stays free: a candidate may hold the question's words
+            elif not _is_surplus(occurrence.sought_text):
                 self._accept(occurrence)
         for occurrence in repetitions:
-            if self._n_free_bytes(occurrence) >= DISTINCTIVE_LENGTH:
+            if self._has_enough_free_bytes(occurrence):
                 self._accept(occurrence)
 
-    def _best_first(self, occurrences: Sequence[Occurrence]) -> list[Occurrence]:
-        """Sort occurrences: the longest first, and last those that fuller texts cover."""
-        covered = _covered_by_fuller(occurrences, len(self.taken))
-
-        def rank(occurrence: Occurrence) -> tuple[object, ...]:
-            return occurrence in covered, *_rank(occurrence)
-
-        return sorted(occurrences, key=rank)
-
-    def _n_free_bytes(self, occurrence: Occurrence) -> int:
-        """Count the bytes of an occurrence that no other occurrence has taken."""
-        n_free = 0
-        for span in occurrence.spans:
-            n_free += self.taken.count(0, span.prompt_start, span.prompt_end)
-        return n_free
+    def _has_enough_free_bytes(self, occurrence: Occurrence) -> bool:
+        """Whether better occurrences have left it 32 bytes, or all of a shorter text."""
+        n_needed = min(DISTINCTIVE_LENGTH, occurrence.sought_text.size)
+        return count_free_bytes(self.taken, occurrence) >= n_needed
 
     def _accept(self, occurrence: Occurrence) -> None:
         """Take the bytes of an occurrence, and count it for its text."""
-        _take_bytes(self.taken, occurrence)
+        take_bytes(self.taken, occurrence)
         self._count_for_its_text(occurrence)
 
     def _count_for_its_text(self, occurrence: Occurrence) -> None:
         """Count an accepted occurrence for its text, or join it to an earlier part.
 
-        - A whole occurrence counts as a new one.
-        - A part does not count if an earlier occurrence is whole: it may be a title.
-        - A part is joined to an earlier part if they share no byte of the text.
-        - A part is also joined to an earlier part in other messages: a long text may be
-          cut into chunks that overlap.
-        - Any other part counts as a new occurrence.
+        A part of a text that stands whole elsewhere does not count: it may be a title.
         """
         text_occurrences = occurrence.sought_text.occurrences
         if occurrence.is_whole:
@@ -267,12 +218,20 @@ class _Competition:
         if any(earlier.is_whole for earlier in text_occurrences):
             return
         for earlier in text_occurrences:
-            new_spans = subtract_spans(occurrence.spans, earlier.spans)
-            shares_no_byte = total_size(new_spans) == occurrence.size
-            if shares_no_byte or self._are_in_other_messages(occurrence, earlier):
+            if self._continues(occurrence, earlier):
+                new_spans = subtract_spans(occurrence.spans, earlier.spans)
                 earlier.spans = sorted([*earlier.spans, *new_spans])
                 return
         text_occurrences.append(occurrence)
+
+    def _continues(self, part: Occurrence, earlier: Occurrence) -> bool:
+        """Whether a part of a text shows other bytes of the text than an earlier part.
+
+        In different messages the parts may overlap, as the chunks of a long text do.
+        """
+        new_spans = subtract_spans(part.spans, earlier.spans)
+        has_no_byte_in_common = total_size(new_spans) == part.size
+        return has_no_byte_in_common or self._are_in_other_messages(part, earlier)
 
     def _are_in_other_messages(
         self, occurrence: Occurrence, earlier: Occurrence
@@ -285,84 +244,81 @@ class _Competition:
         }
         return message_index not in earlier_messages
 
+    def _decide_short_texts(self, touching_words: Iterable[Occurrence]) -> None:
+        """Decide where short texts count as shown, the longest text first.
+
+        Args:
+            touching_words: Occurrences of short texts that touch other letters.
+        """
+        touching_by_text: dict[SoughtText, list[Occurrence]] = defaultdict(list)
+        for occurrence in touching_words:
+            touching_by_text[occurrence.sought_text].append(occurrence)
+        longest_first = sorted(self.sought_texts, key=lambda sought: -sought.size)
+        for sought_text in longest_first:
+            if sought_text.is_short and not sought_text.is_blank:
+                self._decide_short_text(sought_text, touching_by_text[sought_text])
+
     def _decide_short_text(
-        self, sought_text: SoughtText, not_apart: Iterable[Occurrence]
+        self, sought_text: SoughtText, touching_words: Iterable[Occurrence]
     ) -> None:
         """Decide at which of its places a text of fewer than 32 bytes counts as shown.
 
-        Each place at which its letters stand is one of these:
-        - Another text has taken its bytes: the place does not count.
-        - The text stands by itself: the place counts. No letter may touch the text. A
-          very short text, of fewer than 16 bytes, needs a mark on both sides, such as
-          a quote.
-        - The text is very short, and stands inside a word: the place does not count.
-        - The text stands in a sentence. The same words may be both a known text, such
-          as the question, and a candidate: the place counts if the known text has no
-          place yet. Otherwise nobody can tell whether a candidate stands there, and
-          the text is *unknown*.
-
-        A text that stands in too many places is *unknown* as well: then the search has
-        set its ``n_tries_left`` to 0.
-
-        ``why_not_shown`` is the reason for a candidate that gets no place at all. A
-        place that counts goes before it.
+        Places inside of another text or of a word do not count.
 
         Args:
-            sought_text: The text. Places that count are added to its ``occurrences``.
-            not_apart: Where the search by anchors found it, touching other letters.
-                A text too short for an anchor is looked for here.
+            sought_text: The text.
+            touching_words: Its occurrences that touch other letters.
         """
-        is_very_short = sought_text.size < _VERY_SHORT
-        # borders grow: a letter, then a gap such as a space, then a mark
-        border_needed = Border.MARK if is_very_short else Border.GAP
-        is_covered = False
+        is_inside_another_text = False
         in_sentences: list[Occurrence] = []
-        for occurrence, left, right in self._with_borders(sought_text, not_apart):
-            touches_letter = Border.LETTER in (left, right)
-            has_mark = Border.MARK in (left, right)
+        for occurrence, borders in self._with_borders(sought_text, touching_words):
             if self._is_covered(occurrence):
-                is_covered = True
-            elif left >= border_needed and right >= border_needed:
+                is_inside_another_text = True
+            elif stands_by_itself(sought_text.size, borders):
                 self._accept_short(occurrence)
-            elif is_very_short and touches_letter and not has_mark:
-                # inside a word, as "art" in "party"; with a mark on one side, as in
-                # "art"s, it may be the whole text, so that nobody can tell
-                continue
-            else:
+            elif not is_inside_of_word(sought_text.size, borders):
                 in_sentences.append(occurrence)
+        self._decide_in_sentences(sought_text, in_sentences)
+        if sought_text.n_tries_left <= 0:
+            sought_text.why_not_shown = _FEW_LETTERS_EVERYWHERE
+        elif is_inside_another_text and sought_text.why_not_shown is None:
+            sought_text.why_not_shown = _INSIDE_ANOTHER_TEXT
+
+    def _decide_in_sentences(
+        self, sought_text: SoughtText, in_sentences: Iterable[Occurrence]
+    ) -> None:
+        """Decide about the places of a short text between the words of sentences.
+
+        A known text, such as the question, gets its places. Whether a candidate of the
+        same words stands at another place is *unknown*.
+        """
         for occurrence in in_sentences:
             if sought_text.has_unplaced_known_text:
                 self._accept_short(occurrence)
             else:
-                reason = "short, and its words stand among others"
-                sought_text.why_not_shown = "unknown", reason
-        if sought_text.n_tries_left <= 0:
-            reason = "its few letters stand in too many places"
-            sought_text.why_not_shown = "unknown", reason
-        elif is_covered and sought_text.why_not_shown is None:
-            reason = "its words stand inside another text"
-            sought_text.why_not_shown = "not shown", reason
+                sought_text.why_not_shown = _AMONG_OTHER_WORDS
 
     def _with_borders(
-        self, sought_text: SoughtText, not_apart: Iterable[Occurrence]
-    ) -> Iterable[tuple[Occurrence, Border, Border]]:
-        """Return where a short text stands, with what stands on its left and right.
+        self, sought_text: SoughtText, touching_words: Iterable[Occurrence]
+    ) -> Iterable[tuple[Occurrence, Borders]]:
+        """Return where a short text stands, with what borders it on both sides.
+
+        A text too short for an anchor is looked for here, in the whole prompt.
 
         Args:
             sought_text: The text.
-            not_apart: Where the pass over the prompt found it, touching letters.
+            touching_words: Where a text with an anchor was found to touch letters.
         """
-        was_found_by_pass = sought_text.size >= self.search.shortest_size
-        if was_found_by_pass:
-            return [
-                (occurrence, Border.LETTER, Border.LETTER) for occurrence in not_apart
-            ]
+        has_anchor = sought_text.size >= self.search.shortest_size
+        if has_anchor:
+            letters = Borders(left=Border.LETTER, right=Border.LETTER)
+            return [(occurrence, letters) for occurrence in touching_words]
         return occurrences_of_short_text(sought_text, self.prompt)
 
     def _accept_short(self, occurrence: Occurrence) -> None:
         """Take the bytes of a short text, and count the place for the text."""
         occurrence.sought_text.occurrences.append(occurrence)
-        _take_bytes(self.taken, occurrence)
+        take_bytes(self.taken, occurrence)
 
     def _is_covered(self, occurrence: Occurrence) -> bool:
         """Whether another text has taken the bytes of a short text.
@@ -380,163 +336,94 @@ class _Competition:
     def _occurrences_of_candidates(self) -> dict[int, Occurrence]:
         """Return for each candidate that is shown where it stands, by its index.
 
-        Several candidates and known texts may have the same letters. Where these letters
-        stand at more places than there are texts, the best places are kept: whole ones
-        first, then the longest. Of the places kept, in the prompt's order, the first
-        ones belong to the known texts, and the next ones to the candidates.
+        Of several texts with the same letters, the known ones get the first places, and
+        the candidates the next ones. The last candidates may get none.
         """
         occurrence_of: dict[int, Occurrence] = {}
         for sought_text in self.sought_texts:
-            best = sorted(sought_text.occurrences, key=_whole_and_longest_first)
-            best = best[: sought_text.n_texts]
-            best.sort(key=lambda occurrence: occurrence.begins_at)
-            of_candidates = best[sought_text.n_known_texts :]
-            # the last candidates may have no place
+            of_candidates = _best_places(sought_text)[sought_text.n_known_texts :]
             pairs = zip(sought_text.candidate_indexes, of_candidates, strict=False)
             occurrence_of.update(pairs)
         return occurrence_of
-
-    def _share_parts(self, occurrence_of: dict[int, Occurrence]) -> None:
-        """Divide the parts that fit several candidates alike.
-
-        A candidate that is shown already gets none of them. If there are as many places
-        as candidates, each candidate gets the place of its rank. Otherwise nobody knows
-        whose parts they are, and the candidates are *unknown*. They are *not shown* if
-        one of them is shown whole elsewhere: then the part is its title.
-
-        Args:
-            occurrence_of: Where each shown candidate stands, by its index. The places
-                that are divided here are added.
-        """
-        for sought_texts, places in self.shared_parts.items():
-            candidate_indexes: list[int] = []
-            for sought_text in sought_texts:
-                candidate_indexes += sought_text.candidate_indexes
-            candidate_indexes.sort()
-            # all occurrences at one place begin at the same byte
-            places.sort(key=lambda occurrences: occurrences[0].begins_at)
-            is_title = _is_title(candidate_indexes, places, occurrence_of)
-            has_place_for_each = len(places) >= len(candidate_indexes)
-            for rank, candidate_index in enumerate(candidate_indexes):
-                sought_text = self.sought_text_of[candidate_index]
-                if candidate_index in occurrence_of:
-                    continue
-                if has_place_for_each:
-                    occurrence_of[candidate_index] = _occurrence_of_text(
-                        sought_text, places[rank]
-                    )
-                elif is_title:
-                    reason = "what fits it fits another candidate, which is shown whole"
-                    sought_text.why_not_shown = "not shown", reason
-                else:
-                    reason = "what fits it fits other candidates as well"
-                    sought_text.why_not_shown = "unknown", reason
 
     def _finding_of_missing(
         self, index: int, any_is_shown: bool, changed_texts: ChangedTexts
     ) -> Finding:
         """Return the finding of a candidate that got no place in the prompt.
 
-        It is *not shown* if the search can tell so, and else *unknown*, with a reason.
-        Candidates and known texts, such as the question, may have the same letters.
-        They share their occurrences, so that a candidate may get none of them.
-
         Args:
             index: The index of the candidate.
-            any_is_shown: Whether the prompt shows any other candidate. If it shows
-                none, that nothing of this one is found proves nothing.
-            changed_texts: Tells whether the prompt may hold the text with its words
-                changed.
+            any_is_shown: Whether the prompt shows any other candidate.
+            changed_texts: Finds texts whose words the prompt has changed.
         """
         sought_text = self.sought_text_of[index]
-        why_not_shown = sought_text.why_not_shown
-        if not sought_text.text.raw.strip():
+        if sought_text.is_blank:
             return Finding(index, "not shown", reason="blank")
         if not any(message.raw.strip() for message in self.prompt.messages):
             return Finding(index, "unknown", reason="no prompt")
-        if sought_text.occurrences:
-            # its words stand there, but each place went to another text of these words:
-            # to the question, say, or to a candidate before this one
-            reason = "a text of the same words explains what stands there"
-            return self._not_shown(index, reason, any_is_shown)
-        if sought_text.n_tries_left <= 0 and why_not_shown is None:
-            reason = "its phrases stand in too many places"
-            return _unknown(index, reason)
-        # Nothing of it was found, or only bytes that another text has taken. The
-        # prompt may still show it in changed words.
-        may_be_changed = why_not_shown in (None, _IS_OF_ANOTHER_TEXT)
-        if may_be_changed and changed_texts.may_hold(sought_text.text.raw):
-            reason = "most of its words stand there, but changed"
-            return _unknown(index, reason)
-        if why_not_shown is None:
-            return self._not_shown(index, "no trace of it by itself", any_is_shown)
-        outcome, reason = why_not_shown
-        if outcome == "not shown":
-            return self._not_shown(index, reason, any_is_shown)
-        return _unknown(index, reason)
-
-    def _not_shown(self, index: int, reason: str, any_is_shown: bool) -> Finding:
-        """Return the finding of a candidate that is *not shown*.
-
-        Where the prompt shows no candidate at all, the candidate is *unknown* instead.
-        A short text with a reason stays *not shown*: it was looked for at every place.
-        """
-        sought_text = self.sought_text_of[index]
-        has_reason = sought_text.why_not_shown is not None
-        has_some_words = has_reason or bool(sought_text.occurrences)
-        is_short_with_reason = sought_text.is_short and has_reason
-        if any_is_shown or is_short_with_reason:
-            return Finding(
-                index, "not shown", reason=reason, has_some_words=has_some_words
-            )
-        reason = f"{reason}, and no other candidate is located"
-        return Finding(index, "unknown", reason=reason, has_some_words=has_some_words)
+        outcome, reason = _why_missing(sought_text, changed_texts)
+        has_some_words = outcome == "unknown" or sought_text.has_trace
+        proves_nothing = not any_is_shown and not sought_text.is_decided_as_short
+        if outcome == "not shown" and proves_nothing:
+            outcome = "unknown"
+            reason = f"{reason}, and no other candidate is located"
+        return Finding(index, outcome, reason=reason, has_some_words=has_some_words)
 
 
-def _unknown(index: int, reason: str) -> Finding:
-    """Return the finding of a candidate of which some words stand there."""
-    return Finding(index, "unknown", reason=reason, has_some_words=True)
+def _group_by_letters(
+    candidates: Iterable[Text], known_texts: Iterable[Text]
+) -> list[SoughtText]:
+    """Group texts by their letters: texts with the same letters are sought as one.
 
-
-def _take_bytes(taken: bytearray, occurrence: Occurrence) -> None:
-    """Mark the bytes of an occurrence as taken, with the small steps between them.
-
-    Args:
-        taken: For each byte of the prompt 1 if it is taken, else 0. It is changed.
-        occurrence: The occurrence.
+    Texts without letters, such as "..." and "---", are told apart by their characters.
     """
-    for run in split_into_runs(occurrence.spans):
-        start = run[0].prompt_start
-        end = run[-1].prompt_end
-        taken[start:end] = b"\1" * (end - start)
+    sought_by_letters: dict[bytes | str, SoughtText] = {}
+    for index, text in enumerate(candidates):
+        letters = text.letters or text.raw.strip()
+        sought_text = sought_by_letters.setdefault(letters, SoughtText(text))
+        sought_text.add_candidate(index)
+    for text in known_texts:
+        letters = text.letters or text.raw.strip()
+        sought_text = sought_by_letters.setdefault(letters, SoughtText(text))
+        sought_text.add_known_text()
+    return list(sought_by_letters.values())
 
 
-def _whole_and_longest_first(occurrence: Occurrence) -> tuple[object, ...]:
-    """Return what occurrences of a text are sorted by: whole ones first, then the longest."""
-    if occurrence.is_whole:
-        return False, 0, occurrence.begins_at
-    return True, -occurrence.size, occurrence.begins_at
+def _group_by_bytes(
+    occurrences: Iterable[Occurrence],
+) -> dict[object, list[Occurrence]]:
+    """Group the occurrences of different texts that show the same bytes of the prompt."""
+    occurrences_by_bytes: dict[object, list[Occurrence]] = defaultdict(list)
+    for occurrence in occurrences:
+        occurrences_by_bytes[_bytes_shown(occurrence)].append(occurrence)
+    return occurrences_by_bytes
 
 
-def _fits_several_texts(rivals: Sequence[Occurrence]) -> bool:
-    """Whether nothing tells which of several texts a part belongs to.
+def _bytes_shown(occurrence: Occurrence) -> object:
+    """Return which bytes of the prompt an occurrence shows: its beginning and size."""
+    return occurrence.begins_at, occurrence.size
 
-    Args:
-        rivals: Occurrences of different texts at the same bytes of the prompt. It
-            belongs to a text that has no other bytes, and to a known text that has no
-            place yet.
+
+def _note_taken_by_another(sought_text: SoughtText) -> None:
+    """Note that another text has taken the bytes at which a text stands."""
+    if sought_text.why_not_shown is None:
+        sought_text.why_not_shown = _IS_OF_ANOTHER_TEXT
+
+
+def _is_surplus(sought_text: SoughtText) -> bool:
+    """Whether a known text, such as the question, already has all its places.
+
+    One more place of it stays free: a candidate may hold the question's words.
     """
-    if len(rivals) < 2:
-        return False
-    for rival in rivals:
-        is_all_of_it = rival.size == rival.sought_text.size
-        if is_all_of_it or rival.sought_text.has_unplaced_known_text:
-            return False
-    return True
+    is_only_known = not sought_text.candidate_indexes
+    return is_only_known and not sought_text.has_unplaced_known_text
 
 
 def _repeats_longer_part(occurrence: Occurrence) -> bool:
-    """Whether a part shows nothing but what a longer part of the same text shows."""
+    """Whether a part shows nothing but what a longer part of the same text shows.
+
+    The next chunk may need its bytes: it may begin with the end of this one.
+    """
     earlier_occurrences = occurrence.sought_text.occurrences
     if occurrence.is_whole or any(earlier.is_whole for earlier in earlier_occurrences):
         return False
@@ -546,152 +433,31 @@ def _repeats_longer_part(occurrence: Occurrence) -> bool:
     )
 
 
-def _is_title(
-    candidate_indexes: Sequence[int],
-    places: Sequence[Sequence[Occurrence]],
-    occurrence_of: Mapping[int, Occurrence],
-) -> bool:
-    """Whether a part that fits several candidates is a title of one of them.
+def _best_places(sought_text: SoughtText) -> list[Occurrence]:
+    """Return the best places of a text, in the prompt's order: one for each text.
 
-    It is if one of them is shown whole elsewhere, and none of them is whole here.
-
-    Args:
-        candidate_indexes: The candidates.
-        places: The occurrences of the candidates at each place of the part.
-        occurrence_of: Where each shown candidate stands, by its index.
+    The best are whole ones, then the longest.
     """
-    for occurrences in places:
-        if any(occurrence.is_whole for occurrence in occurrences):
-            return False
-    shown_elsewhere = [
-        occurrence_of[index] for index in candidate_indexes if index in occurrence_of
-    ]
-    return any(occurrence.is_whole for occurrence in shown_elsewhere)
+    best = sorted(sought_text.occurrences, key=_whole_and_longest_first)
+    best = best[: sought_text.n_texts]
+    return sorted(best, key=lambda occurrence: occurrence.begins_at)
 
 
-def _occurrence_of_text(
-    sought_text: SoughtText, occurrences: Sequence[Occurrence]
-) -> Occurrence:
-    """Return the occurrence of a text at a place that it shares with other texts."""
-    return next(
-        occurrence
-        for occurrence in occurrences
-        if occurrence.sought_text is sought_text
-    )
-
-
-def _rank(occurrence: Occurrence) -> tuple[object, ...]:
-    """Return what occurrences are sorted by when they compete: the longest first.
-
-    Of a part only its longest run counts, less 24 bytes: what stands around a text may
-    be equal to the next bytes of another text by chance. Of equally long occurrences
-    the one with most equal bytes comes first, then the one that shows most of its text,
-    then a known text, then the first candidate.
-    """
-    sought_text = occurrence.sought_text
-    size = occurrence.size
+def _whole_and_longest_first(occurrence: Occurrence) -> tuple[object, ...]:
+    """Return what occurrences of a text are sorted by: whole ones first, then the longest."""
     if occurrence.is_whole:
-        length = size
-    else:
-        runs = split_into_runs(occurrence.spans)
-        length = max(total_size(run) for run in runs) - LONGEST_STEP
-    is_candidate = not sought_text.n_known_texts
-    first_candidate_index = sought_text.candidate_indexes[:1]
-    return (
-        -length,
-        -size,
-        -occurrence.share_of_text,
-        is_candidate,
-        first_candidate_index,
-        occurrence.begins_at,
-    )
+        return False, 0, occurrence.begins_at
+    return True, -occurrence.size, occurrence.begins_at
 
 
-def _covered_by_fuller(
-    occurrences: Sequence[Occurrence], prompt_size: int
-) -> set[Occurrence]:
-    """Find the occurrences that fuller occurrences cover almost entirely.
-
-    One occurrence is fuller than another if it shows more of its own text. Say a prompt
-    shows two chunks of a page, each of them whole. Then the same bytes are also a part
-    of the page. This part is covered, and competes last for its bytes: else it would
-    win against the chunks, because it is longer. Likewise, an old version of a text
-    must not win against its new versions.
-
-    An occurrence is covered if fewer than 12 of its bytes lie outside of fuller whole
-    ones. An unbroken occurrence, one of a whole text without anything put in, is never
-    covered.
-
-    Args:
-        occurrences: The occurrences.
-        prompt_size: The number of bytes of the prompt's letters.
-    """
-    covered: set[Occurrence] = set()
-    if all(occurrence.is_unbroken for occurrence in occurrences):
-        return covered
-    taken_by_fuller = bytearray(prompt_size)
-    fullest_first = sorted(occurrences, key=_fullness, reverse=True)
-    for _, equally_full in groupby(fullest_first, key=_fullness):
-        equals = list(equally_full)
-        for occurrence in equals:
-            if occurrence.is_unbroken:
-                continue
-            n_uncovered = 0
-            for span in occurrence.spans:
-                n_uncovered += taken_by_fuller.count(
-                    0, span.prompt_start, span.prompt_end
-                )
-            # fewer than 12 bytes may be equal by chance
-            if n_uncovered < RESUMED_LENGTH:
-                covered.add(occurrence)
-        # only now: an occurrence does not cover those that are as full
-        for occurrence in equals:
-            if occurrence.is_whole:
-                _take_bytes(taken_by_fuller, occurrence)
-    return covered
-
-
-def _fullness(occurrence: Occurrence) -> tuple[float, bool]:
-    """Return how full an occurrence is: its share of the text, then whether unbroken."""
-    return occurrence.share_of_text, occurrence.is_unbroken
-
-
-def _short_that_stand_apart(
-    occurrences: Sequence[Occurrence], prompt: Prompt
-) -> set[Occurrence]:
-    """Find the occurrences of short texts that stand by themselves.
-
-    They stand apart from other words on the left and on the right. A short text does so
-    on a side on which no letter touches it. It also does so if the letter that touches
-    it belongs to another whole text: to a long one, or to a short one that stands
-    apart on its own far side. So two titles may touch each other.
-
-    Args:
-        occurrences: Where texts stand in the prompt.
-        prompt: The prompt.
-    """
-    whole = [occurrence for occurrence in occurrences if occurrence.is_whole]
-    whole.sort(key=lambda occurrence: occurrence.begins_at)
-    short_occurrences = [each for each in whole if each.sought_text.is_short]
-    long_occurrences = [each for each in whole if not each.sought_text.is_short]
-    # the loops below add those of short texts
-    starts_of_texts = {each.spans[0].prompt_start for each in long_occurrences}
-    ends_of_texts = {each.spans[-1].prompt_end for each in long_occurrences}
-    # from left to right: where one text is apart on its left, the text that begins at
-    # its end may be as well
-    apart_on_the_left = []
-    for occurrence in short_occurrences:
-        span = occurrence.spans[0]
-        left, _ = borders_of(span, prompt)
-        if left != Border.LETTER or span.prompt_start in ends_of_texts:
-            apart_on_the_left.append(occurrence)
-            ends_of_texts.add(span.prompt_end)
-    # from right to left: likewise for the text that ends at its start
-    apart_on_both_sides = set()
-    for occurrence in reversed(apart_on_the_left):
-        span = occurrence.spans[0]
-        _, right = borders_of(span, prompt)
-        if right != Border.LETTER or span.prompt_end in starts_of_texts:
-            apart_on_both_sides.add(occurrence)
-            starts_of_texts.add(span.prompt_start)
-    return apart_on_both_sides
+def _why_missing(sought_text: SoughtText, changed_texts: ChangedTexts) -> WhyNotShown:
+    """Say why a text has no place for a candidate: *not shown*, or *unknown*."""
+    why = sought_text.why_not_shown
+    if sought_text.occurrences:
+        return _PLACES_OF_SAME_WORDS
+    if why is None and sought_text.n_tries_left <= 0:
+        return _PHRASES_EVERYWHERE
+    may_be_changed = why is None or why == _IS_OF_ANOTHER_TEXT
+    if may_be_changed and changed_texts.may_hold(sought_text.text.raw):
+        return _CHANGED
+    return why or _NO_TRACE

@@ -41,6 +41,10 @@ _MORE_TRIES = 2
 MOST_OCCURRENCES = 500
 
 
+# outcome and reason of a text that is not shown
+WhyNotShown = tuple[Literal["not shown", "unknown"], str]
+
+
 @dataclass(slots=True, eq=False)
 class SoughtText:
     """A text that is looked for in a prompt.
@@ -66,7 +70,7 @@ class SoughtText:
     n_known_texts: int = 0
     n_tries_left: int = MOST_TRIES
     occurrences: list[Occurrence] = field(default_factory=list)
-    why_not_shown: tuple[Literal["not shown", "unknown"], str] | None = None
+    why_not_shown: WhyNotShown | None = None
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -87,6 +91,21 @@ class SoughtText:
     def is_short(self) -> bool:
         """Whether it is too short to be shown in parts."""
         return self.size < LEAST_AT_EDGE
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it has no characters but blanks."""
+        return not self.text.raw.strip()
+
+    @property
+    def has_trace(self) -> bool:
+        """Whether any of it was found, though perhaps as another text's words."""
+        return self.why_not_shown is not None or bool(self.occurrences)
+
+    @property
+    def is_decided_as_short(self) -> bool:
+        """Whether it is a short text that was found, but at no place that counts."""
+        return self.is_short and self.why_not_shown is not None
 
     @property
     def n_texts(self) -> int:
@@ -169,6 +188,32 @@ class Occurrence:
         if has_both_ends and largest_gap_in_text <= LONGEST_STEP:
             return self.size >= _SHARE_WITH_BOTH_ENDS * self.sought_text.size
         return has_nearly_all
+
+
+def take_bytes(taken: bytearray, occurrence: Occurrence) -> None:
+    """Mark the bytes of an occurrence as taken, with the small steps between them.
+
+    Args:
+        taken: For each byte of the prompt 1 if it is taken, else 0. It is changed.
+        occurrence: The occurrence.
+    """
+    for run in split_into_runs(occurrence.spans):
+        start = run[0].prompt_start
+        end = run[-1].prompt_end
+        taken[start:end] = b"\1" * (end - start)
+
+
+def count_free_bytes(taken: bytearray, occurrence: Occurrence) -> int:
+    """Count the bytes of an occurrence that are not taken.
+
+    Args:
+        taken: For each byte of the prompt 1 if it is taken, else 0.
+        occurrence: The occurrence.
+    """
+    n_free = 0
+    for span in occurrence.spans:
+        n_free += taken.count(0, span.prompt_start, span.prompt_end)
+    return n_free
 
 
 def add_run(runs: list[list[EqualSpan]], run: list[EqualSpan]) -> None:

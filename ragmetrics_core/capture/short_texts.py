@@ -7,8 +7,9 @@ left and on its right: a letter, a gap such as a space, or a mark such as a quot
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 from ragmetrics_core.capture.byte_spans import EqualSpan
 from ragmetrics_core.capture.letters import Prompt, Text, letters_of
@@ -23,6 +24,8 @@ _MARKS = re.compile(
     r"""[\n\r\t"'`“”„«»‘’<>]|\\[nrt"']|&(?:amp;)*(?:quot|apos|lt|gt|\#39|\#34|\#x27);"""
 )
 _NUMBERED = re.compile(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
+# a text of fewer bytes must stand in a line or in quotes: its words may stand anywhere
+_VERY_SHORT = 16
 _LONGEST_NUMBERING = 20  # characters in which the number of a list's line stands
 
 
@@ -38,41 +41,126 @@ class Border(IntEnum):
     MARK = 2  # a quote, a tag, a bullet, a line's end, or the end of the message
 
 
-def occurrences_of_short_text(
-    sought_text: SoughtText, prompt: Prompt
-) -> Iterator[tuple[Occurrence, Border, Border]]:
-    """Yield where a text too short for an anchor stands in a prompt.
+class Borders(NamedTuple):
+    """What stands on both sides of a short text.
 
-    Each message is searched by itself. The search of a message ends after 500
-    occurrences, or after 64 of a text without letters, such as a row of dots. Then
-    ``n_tries_left`` of the text is set to 0: more occurrences may stand in the message.
+    Attributes:
+        left: What stands on its left.
+        right: What stands on its right.
+    """
+
+    left: Border
+    right: Border
+
+
+def stands_by_itself(size: int, borders: Borders) -> bool:
+    """Whether its borders set a short text off from other words.
+
+    A very short text, of fewer than 16 bytes, needs marks on both sides, such as
+    quotes; any other one needs gaps.
 
     Args:
-        sought_text: The text.
-        prompt: The prompt.
+        size: The number of bytes of the text.
+        borders: What stands on both sides.
+    """
+    border_needed = Border.MARK if size < _VERY_SHORT else Border.GAP
+    return min(borders) >= border_needed
 
-    Yields:
-        The occurrence, its border on the left, and its border on the right.
+
+def is_inside_of_word(size: int, borders: Borders) -> bool:
+    """Whether a very short text is a part of a word, as "art" is of "party".
+
+    A mark on one side makes it doubtful: ``"art"s`` may hold the whole text.
+
+    Args:
+        size: The number of bytes of the text.
+        borders: What stands on both sides.
+    """
+    touches_letter = Border.LETTER in borders
+    has_mark = Border.MARK in borders
+    return size < _VERY_SHORT and touches_letter and not has_mark
+
+
+def short_texts_standing_apart(
+    occurrences: Iterable[Occurrence], prompt: Prompt
+) -> set[Occurrence]:
+    """Find the occurrences of short texts that touch no word of another text.
+
+    They may touch each other, as two titles do, or a long text that stands there whole.
+    """
+    whole = [occurrence for occurrence in occurrences if occurrence.is_whole]
+    whole.sort(key=lambda occurrence: occurrence.begins_at)
+    short_occurrences = [each for each in whole if each.sought_text.is_short]
+    long_occurrences = [each for each in whole if not each.sought_text.is_short]
+    apart_on_left = _apart_on_left(short_occurrences, long_occurrences, prompt)
+    return set(_apart_on_right(apart_on_left, long_occurrences, prompt))
+
+
+def _apart_on_left(
+    short_occurrences: Iterable[Occurrence],
+    long_occurrences: Iterable[Occurrence],
+    prompt: Prompt,
+) -> list[Occurrence]:
+    """Return the short texts that are set off, or touch a whole text, on their left.
+
+    Args:
+        short_occurrences: Whole short texts, in the prompt's order.
+        long_occurrences: Whole long texts.
+        prompt: The prompt.
+    """
+    ends_of_texts = {each.spans[-1].prompt_end for each in long_occurrences}
+    apart: list[Occurrence] = []
+    for occurrence in short_occurrences:
+        span = occurrence.spans[0]
+        touches_word = borders_of(span, prompt).left == Border.LETTER
+        if not touches_word or span.prompt_start in ends_of_texts:
+            apart.append(occurrence)
+            ends_of_texts.add(span.prompt_end)
+    return apart
+
+
+def _apart_on_right(
+    short_occurrences: Sequence[Occurrence],
+    long_occurrences: Iterable[Occurrence],
+    prompt: Prompt,
+) -> list[Occurrence]:
+    """Return the short texts that are set off, or touch a whole text, on their right.
+
+    Args:
+        short_occurrences: Whole short texts, in the prompt's order.
+        long_occurrences: Whole long texts.
+        prompt: The prompt.
+    """
+    starts_of_texts = {each.spans[0].prompt_start for each in long_occurrences}
+    apart: list[Occurrence] = []
+    for occurrence in reversed(short_occurrences):
+        span = occurrence.spans[0]
+        touches_word = borders_of(span, prompt).right == Border.LETTER
+        if not touches_word or span.prompt_end in starts_of_texts:
+            apart.append(occurrence)
+            starts_of_texts.add(span.prompt_start)
+    return apart
+
+
+def occurrences_of_short_text(
+    sought_text: SoughtText, prompt: Prompt
+) -> Iterator[tuple[Occurrence, Borders]]:
+    """Yield where a text of fewer than 16 bytes stands in a prompt, with its borders.
+
+    If the text stands in very many places, not all of them are yielded, and its
+    ``n_tries_left`` is set to 0.
     """
     starts = prompt.message_starts
     for message, message_start in zip(prompt.messages, starts, strict=True):
-        if sought_text.text.letters:
-            occurrences = _occurrences_by_letters(sought_text, message, message_start)
-        else:
-            occurrences = _occurrences_by_characters(
-                sought_text, message, message_start
-            )
-        for occurrence in occurrences:
-            span = occurrence.spans[0]  # a short text is found in one piece
-            # spans count from the start of the prompt, borders from that of the message
-            start = span.prompt_start - message_start
-            left, right = _borders_in(
-                message, start, start + span.size, occurrence.literal_offsets
-            )
-            yield occurrence, left, right
+        for occurrence in _occurrences_in(message, message_start, sought_text):
+            # a short text is found in one piece
+            start = occurrence.spans[0].prompt_start - message_start
+            end = start + sought_text.size
+            borders = _borders_in(message, start, end, occurrence.literal_offsets)
+            yield occurrence, borders
 
 
-def borders_of(span: EqualSpan, prompt: Prompt) -> tuple[Border, Border]:
+def borders_of(span: EqualSpan, prompt: Prompt) -> Borders:
     """Return what stands on the left and on the right of a span of a prompt."""
     message_index = prompt.message_index_at(span.prompt_start)
     message_start = prompt.message_starts[message_index]
@@ -80,8 +168,25 @@ def borders_of(span: EqualSpan, prompt: Prompt) -> tuple[Border, Border]:
         prompt.messages[message_index],
         span.prompt_start - message_start,
         span.prompt_end - message_start,
-        literal_offsets=None,
     )
+
+
+def _occurrences_in(
+    message: Text, message_start: int, sought_text: SoughtText
+) -> Iterator[Occurrence]:
+    """Yield where a short text stands in a message.
+
+    A text without letters, such as "...", is looked for by its characters.
+
+    Args:
+        message: The message.
+        message_start: Where the message begins in the prompt's letters.
+        sought_text: The text.
+    """
+    if sought_text.text.letters:
+        yield from _occurrences_by_letters(sought_text, message, message_start)
+    else:
+        yield from _occurrences_by_characters(sought_text, message, message_start)
 
 
 def _occurrences_by_letters(
@@ -110,20 +215,14 @@ def _occurrences_by_letters(
 def _occurrences_by_characters(
     sought_text: SoughtText, message: Text, message_start: int
 ) -> Iterator[Occurrence]:
-    """Yield where a text without letters, such as a row of dots, stands in a message.
+    """Yield where a text without letters, such as "...", stands in a message.
 
-    The text is looked for character by character, since it has no letters. After 64
-    occurrences the search ends, and ``n_tries_left`` of the text is set to 0.
+    After 64 occurrences the search ends, and ``n_tries_left`` of the text is set to 0.
 
     Args:
         sought_text: The text.
         message: The message.
         message_start: Where the message begins in the prompt's letters.
-
-    Yields:
-        An occurrence with two positions. Its only span counts letters: it has size 0,
-        and begins behind the letters before the text. Its ``literal_offsets`` count
-        characters of the message as written.
     """
     characters = sought_text.text.raw.strip()
     offset = -1
@@ -139,59 +238,45 @@ def _occurrences_by_characters(
 
 
 def _borders_in(
-    message: Text, start: int, end: int, literal_offsets: tuple[int, int] | None
-) -> tuple[Border, Border]:
+    message: Text,
+    start: int,
+    end: int,
+    literal_offsets: tuple[int, int] | None = None,
+) -> Borders:
     """Return what stands on the left and on the right of a short text in a message.
 
-    The number of a list's line, as in "3. text", sets the text off like a quote does.
-
-    There are two ways to count: ``start`` and ``end`` count only the letters of the
-    message, all other offsets its characters. ``gap_at`` leads from one to the other.
-
     Args:
-        message: The message that shows the text.
-        start: Where the text begins, counted in the letters of the message.
-        end: Where it ends, counted in the letters of the message.
-        literal_offsets: Only for a text without letters, such as "...": where it begins
-            and ends, counted in the characters of the message as written. Its ``start``
-            and ``end`` are equal. None for a text with letters.
+        message: The message.
+        start: Where the text begins in the letters of the message.
+        end: Where it ends in the letters of the message.
+        literal_offsets: Where a text without letters, such as "...", begins and ends in
+            the characters of the message. None for a text with letters.
     """
-    # A gap is the characters between two letters: left gap, text, right gap. Its
-    # offsets count characters.
     left_gap_start, text_start = message.gap_at(start)
     text_end, right_gap_end = message.gap_at(end)
-    if literal_offsets:
-        # "..." is itself a part of the one gap between the letters around it
+    if literal_offsets is not None:
         text_start, text_end = literal_offsets
-    has_letters = literal_offsets is None
-    before = message.raw[max(text_start - _LONGEST_NUMBERING, 0) : text_start]
-    is_numbered = _NUMBERED.search(before) is not None
-    left = _border(
-        message.raw[left_gap_start:text_start],
-        is_at_edge=start == 0 or is_numbered,
-        has_letters=has_letters,
-    )
-    right = _border(
-        message.raw[text_end:right_gap_end],
-        is_at_edge=end == len(message.letters),
-        has_letters=has_letters,
-    )
-    return left, right
+    left = _border(message.raw[left_gap_start:text_start])
+    right = _border(message.raw[text_end:right_gap_end])
+    if start == 0 or _ends_with_numbering(message.raw, text_start):
+        left = Border.MARK
+    if end == len(message.letters):
+        right = Border.MARK
+    if literal_offsets is not None:  # no word can touch dots
+        return Borders(max(left, Border.GAP), max(right, Border.GAP))
+    return Borders(left, right)
 
 
-def _border(between: str, *, is_at_edge: bool, has_letters: bool) -> Border:
-    """Return what stands on one side of a short text.
+def _ends_with_numbering(raw: str, end: int) -> bool:
+    """Whether a line's number, such as "3. ", stands before an offset of a message."""
+    before = raw[max(end - _LONGEST_NUMBERING, 0) : end]
+    return _NUMBERED.search(before) is not None
 
-    Args:
-        between: The characters between the text and the next letter.
-        is_at_edge: Whether there is no such letter, or a list's number instead.
-        has_letters: Whether the text has letters; a row of dots touches no word.
-    """
+
+def _border(between: str) -> Border:
+    """Return what the characters between a short text and the next letter are."""
     # an apostrophe alone is no quote: it stands inside a word
     is_apostrophe = between in ("'", "’")
-    is_marked = _MARKS.search(between) is not None and not is_apostrophe
-    if is_at_edge or is_marked:
+    if _MARKS.search(between) and not is_apostrophe:
         return Border.MARK
-    if between or not has_letters:
-        return Border.GAP
-    return Border.LETTER
+    return Border.GAP if between else Border.LETTER
