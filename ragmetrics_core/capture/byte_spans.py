@@ -50,26 +50,26 @@ def clip_spans(
 ) -> list[EqualSpan]:
     """Cut spans to a range of the prompt and a range of the text.
 
-    A span pairs bytes of the prompt with equal bytes of the text, so both of its sides
-    are cut by the same number of bytes. Spans of which nothing is left are dropped.
+    Spans of which nothing is left are dropped.
 
     Args:
         spans: The spans.
         prompt_start: The first byte of the prompt that may stay.
-        prompt_end: The byte behind the last one of the prompt that may stay.
+        prompt_end: The end of the bytes of the prompt that may stay.
         text_start: The first byte of the text that may stay.
-        text_end: The byte behind the last one of the text that may stay.
+        text_end: The end of the bytes of the text that may stay.
     """
     clipped = []
     for span in spans:
-        # counted from the start of the span: the first byte that stays, and the end
-        first = max(prompt_start - span.prompt_start, text_start - span.text_start, 0)
-        end = min(prompt_end - span.prompt_start, text_end - span.text_start, span.size)
-        n_left = end - first
+        n_cut_before = max(
+            prompt_start - span.prompt_start, text_start - span.text_start, 0
+        )
+        n_cut_behind = max(span.prompt_end - prompt_end, span.text_end - text_end, 0)
+        n_left = span.size - n_cut_before - n_cut_behind
         if n_left > 0:
-            clipped.append(
-                EqualSpan(span.prompt_start + first, span.text_start + first, n_left)
-            )
+            new_prompt_start = span.prompt_start + n_cut_before
+            new_text_start = span.text_start + n_cut_before
+            clipped.append(EqualSpan(new_prompt_start, new_text_start, n_left))
     return clipped
 
 

@@ -26,18 +26,14 @@ def collect_equal_spans(
 ) -> list[EqualSpan]:
     """Collect the spans that are equal in a prompt and a text, from two offsets on.
 
-    Where both differ, a small step is taken. It skips up to 24 bytes that only the
-    prompt has, and up to 24 bytes that only the text has. The spans end where no such
-    step makes both equal again.
+    Where both differ, up to 24 bytes are skipped in each. The spans end where that does
+    not make both equal again.
 
     Args:
-        prompt: The letters of the prompt, as UTF-8 bytes.
-        prompt_offset: The byte of the prompt from which on it is compared.
-        text: The letters of the text, as UTF-8 bytes.
-        text_offset: The byte of the text from which on it is compared.
-
-    Returns:
-        The spans of equal bytes, in the order of prompt and text.
+        prompt: The letters of the prompt.
+        prompt_offset: Where in the prompt the comparison begins.
+        text: The letters of the text.
+        text_offset: Where in the text the comparison begins.
     """
     spans = []
     while True:
@@ -50,29 +46,24 @@ def collect_equal_spans(
         if step is None:
             return spans
         n_skipped_in_prompt, n_skipped_in_text = step
-        if n_skipped_in_text >= WORD_LENGTH:
-            # The prompt may have marked the word at both ends, as in "<b>Porto</b>":
-            # then it stands inside of what is skipped, and is shown.
-            word = text[text_offset : text_offset + n_skipped_in_text]
-            end_of_skipped = prompt_offset + n_skipped_in_prompt
-            word_offset = prompt.find(word, prompt_offset, end_of_skipped)
-            if word_offset >= 0:
-                spans.append(EqualSpan(word_offset, text_offset, n_skipped_in_text))
+        skipped_in_prompt = prompt[prompt_offset : prompt_offset + n_skipped_in_prompt]
+        skipped_in_text = text[text_offset : text_offset + n_skipped_in_text]
+        if _is_marked_word(skipped_in_text, skipped_in_prompt):
+            word_offset = prompt_offset + skipped_in_prompt.index(skipped_in_text)
+            spans.append(EqualSpan(word_offset, text_offset, n_skipped_in_text))
         prompt_offset += n_skipped_in_prompt
         text_offset += n_skipped_in_text
+
+
+def _is_marked_word(skipped_in_text: bytes, skipped_in_prompt: bytes) -> bool:
+    """Whether a word is skipped because the prompt marks it, as "<b>Porto</b>" does."""
+    return len(skipped_in_text) >= WORD_LENGTH and skipped_in_text in skipped_in_prompt
 
 
 def count_equal_bytes(
     prompt: bytes, prompt_offset: int, text: bytes, text_offset: int
 ) -> int:
-    """Count the bytes that are equal in a prompt and a text, up to the first difference.
-
-    Args:
-        prompt: The letters of the prompt.
-        prompt_offset: Where in the prompt the comparison begins.
-        text: The letters of the text.
-        text_offset: Where in the text the comparison begins.
-    """
+    """Count the bytes that are equal in a prompt and a text, up to the first difference."""
     most = min(len(prompt) - prompt_offset, len(text) - text_offset)
     n_equal = 0
     n_compared = _FIRST_COMPARED
@@ -103,18 +94,11 @@ def _next_step(
 ) -> tuple[int, int] | None:
     """Find how many bytes to skip in a prompt and in a text until both are equal again.
 
-    Args:
-        prompt: The letters of the prompt.
-        prompt_offset: Where in the prompt both differ.
-        text: The letters of the text.
-        text_offset: Where in the text both differ.
+    These are the digits of a line's number in the prompt. Otherwise they are up to 24
+    bytes of each, with 12 equal bytes behind them, as few bytes of the text as possible.
 
     Returns:
-        The number of bytes to skip in the prompt, and in the text.
-        - If the prompt has the number of a line there: its digits, and nothing.
-        - Otherwise the step that skips fewest bytes of the text, at most 24 bytes on each
-          side, with 12 equal bytes behind it.
-        - None if there is no such step.
+        The number of bytes in the prompt, and in the text. None if nothing fits.
     """
     n_digits = _digits_of_line_number(prompt, prompt_offset, text, text_offset)
     if n_digits:
@@ -137,14 +121,7 @@ def _digits_of_line_number(
 ) -> int:
     """Count the digits of a line's number that the prompt puts before the text goes on.
 
-    The text must go on behind them with a word of four bytes, or to its end. 0 if no
-    such number stands there.
-
-    Args:
-        prompt: The letters of the prompt.
-        prompt_offset: Where in the prompt the number may stand.
-        text: The letters of the text.
-        text_offset: Where the text goes on.
+    The text goes on with a word of four bytes, or to its end. 0 without such a number.
     """
     digits = LINE_NUMBER.match(prompt, prompt_offset)
     next_bytes = text[text_offset : text_offset + WORD_LENGTH]

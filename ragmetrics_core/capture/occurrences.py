@@ -160,34 +160,38 @@ class Occurrence:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the whole text stands there, or nearly all of it.
+        """Whether the whole text stands there, or nearly all of it: 98 % of its bytes.
 
-        It does if at least 98 % of the text's bytes stand there. If some bytes between
-        the spans are left out, 85 % are enough, provided that the spans reach from the
-        text's first byte to its last one and every gap is small.
-
-        It does not if the spans stand in another order than in the text, or too far
-        apart in the prompt.
+        Between the text's first and last byte small gaps are allowed: then 85 % are
+        enough.
         """
-        has_nearly_all = self.size >= SHARE_OF_WHOLE * self.sought_text.size
-        if len(self.spans) == 1:  # by far the most frequent
-            return has_nearly_all
-        largest_gap_in_text = 0
-        for before, after in pairwise(self.spans):
-            gap_in_text = after.text_start - before.text_end
-            goes_back = gap_in_text < 0
-            is_too_far = (
-                after.prompt_start - before.prompt_end > MOST_APART + LONGEST_STEP
-            )
-            if goes_back or is_too_far:
+        least_share = SHARE_OF_WHOLE
+        if len(self.spans) > 1:  # seldom
+            if not self._goes_straight_on:
                 return False
-            largest_gap_in_text = max(largest_gap_in_text, gap_in_text)
+            if self._has_both_ends_and_small_gaps:
+                least_share = _SHARE_WITH_BOTH_ENDS
+        return self.size >= least_share * self.sought_text.size
+
+    @property
+    def _goes_straight_on(self) -> bool:
+        """Whether the spans have the order of the text, and none is far from the next."""
+        for before, after in pairwise(self.spans):
+            goes_back = after.text_start < before.text_end
+            n_put_in = after.prompt_start - before.prompt_end
+            if goes_back or n_put_in > MOST_APART + LONGEST_STEP:
+                return False
+        return True
+
+    @property
+    def _has_both_ends_and_small_gaps(self) -> bool:
+        """Whether it reaches from the text's first to its last byte over small gaps."""
+        for before, after in pairwise(self.spans):
+            if after.text_start - before.text_end > LONGEST_STEP:
+                return False
         has_first_byte = self.spans[0].text_start == 0
         has_last_byte = self.spans[-1].text_end == self.sought_text.size
-        has_both_ends = has_first_byte and has_last_byte
-        if has_both_ends and largest_gap_in_text <= LONGEST_STEP:
-            return self.size >= _SHARE_WITH_BOTH_ENDS * self.sought_text.size
-        return has_nearly_all
+        return has_first_byte and has_last_byte
 
 
 def take_bytes(taken: bytearray, occurrence: Occurrence) -> None:
@@ -219,26 +223,19 @@ def count_free_bytes(taken: bytearray, occurrence: Occurrence) -> int:
 def add_run(runs: list[list[EqualSpan]], run: list[EqualSpan]) -> None:
     """Add a run of a text to its runs, so that no two of them overlap in the prompt.
 
-    A run is a list of spans that are equal in prompt and text. If the new run and the
-    last one overlap, the better of them keeps the common part, and the other is cut,
-    perhaps to nothing. Better is the run with more equal bytes; of two with as many,
-    the run that is spread over fewer bytes of the prompt.
+    Of two runs that overlap, the worse is cut, perhaps to nothing.
 
     Args:
         runs: The runs so far, in the prompt's order. They are changed.
-        run: The new run.
+        run: The new run: spans that are equal in prompt and text.
     """
     while runs and run and _overlap(runs[-1], run):
-        last_run = runs[-1]
-        if _length_and_density(last_run) >= _length_and_density(run):
-            run = clip_spans(run, prompt_start=last_run[-1].prompt_end)
-            break
-        # Cut the last run instead. If nothing is left of it, the loop goes on with the
-        # run before it.
-        runs.pop()
-        shortened_run = clip_spans(last_run, prompt_end=run[0].prompt_start)
-        if shortened_run:
-            runs.append(shortened_run)
+        if _is_better(run, runs[-1]):
+            shortened_run = clip_spans(runs.pop(), prompt_end=run[0].prompt_start)
+            if shortened_run:
+                runs.append(shortened_run)
+        else:
+            run = clip_spans(run, prompt_start=runs[-1][-1].prompt_end)
     if run:
         runs.append(run)
 
@@ -248,10 +245,21 @@ def _overlap(last_run: list[EqualSpan], run: list[EqualSpan]) -> bool:
     return run[0].prompt_start < last_run[-1].prompt_end
 
 
-def _length_and_density(run: list[EqualSpan]) -> tuple[int, int]:
-    """Return what runs are compared by: the equal bytes, then how dense they stand."""
-    extent = run[-1].prompt_end - run[0].prompt_start
-    return total_size(run), -extent
+def _is_better(run: list[EqualSpan], other: list[EqualSpan]) -> bool:
+    """Whether a run has more equal bytes than another one.
+
+    With as many, the run is better that is spread over fewer bytes of the prompt.
+    """
+    n_equal = total_size(run)
+    n_equal_of_other = total_size(other)
+    if n_equal != n_equal_of_other:
+        return n_equal > n_equal_of_other
+    return _extent(run) < _extent(other)
+
+
+def _extent(run: list[EqualSpan]) -> int:
+    """Return over how many bytes of the prompt a run is spread."""
+    return run[-1].prompt_end - run[0].prompt_start
 
 
 def runs_outside(
@@ -277,15 +285,22 @@ def occurrences_of_runs(
 ) -> Iterator[Occurrence]:
     """Join the runs of one text to occurrences, places at which the prompt shows it.
 
-    A run is a list of spans that are equal in prompt and text. It is joined to the run
-    before it if both text and prompt go on there, with at most 96 bytes between. From
-    an occurrence that does not hold the whole text, runs that may be there by chance
-    are dropped. An occurrence without any run left is dropped.
+    Runs of parts that may be there by chance are dropped.
 
     Args:
         sought_text: The text.
-        runs: Its runs, in the prompt's order.
+        runs: Lists of spans that are equal in prompt and text, in the prompt's order.
     """
+    for spans in _join_runs(runs):
+        occurrence = Occurrence(sought_text, spans)
+        if not occurrence.is_whole:
+            occurrence.spans = _without_runs_by_chance(spans, sought_text.size)
+        if occurrence.spans:
+            yield occurrence
+
+
+def _join_runs(runs: Iterable[list[EqualSpan]]) -> list[list[EqualSpan]]:
+    """Join each run to the run before it if prompt and text go on there."""
     joined_runs: list[list[EqualSpan]] = []
     for run in runs:
         continuation = []
@@ -296,19 +311,13 @@ def occurrences_of_runs(
             joined_runs[-1] += continuation
         else:
             joined_runs.append(run)
-    for spans in joined_runs:
-        occurrence = Occurrence(sought_text, spans)
-        if not occurrence.is_whole:
-            occurrence.spans = _without_runs_by_chance(spans, sought_text.size)
-        if occurrence.spans:
-            yield occurrence
+    return joined_runs
 
 
 def _continuation_of(last_span: EqualSpan, run: list[EqualSpan]) -> list[EqualSpan]:
     """Return the part of a run that goes on where another run of the text ended.
 
-    It is empty, so that the run begins another occurrence, if the run begins with the
-    text's first byte, stands too far behind in the prompt, or goes back in the text.
+    Empty if the run shows the text anew, at another place.
 
     Args:
         last_span: The last span of the other run.
