@@ -23,10 +23,12 @@ from ragmetrics_core.capture.matching import LINE_NUMBER, count_equal_bytes
 ANCHOR_LENGTH = 16  # bytes of an anchor, the piece of a text by which it is looked up
 # an anchor of more texts is boilerplate, and does not tell which text stands there
 MOST_TEXTS_OF_ANCHOR = 8
-# the most bytes compared with whole texts, for each byte of the prompt
+# the most bytes compared with whole texts, for each byte of the prompt; a hostile
+# prompt ends the search so
 _MOST_COMPARED_PER_BYTE = 32
 # the most texts that count where several texts stand at one place, the longest first
 _MOST_AT_ONE_PLACE = 4
+_NOWHERE = -ANCHOR_LENGTH  # before the prompt's start
 
 
 class WholeTexts:
@@ -52,22 +54,19 @@ class WholeTexts:
     """
 
     def __init__(self, prompt: bytes, texts: Sequence[bytes], *, stride: int) -> None:
-        """Group the texts into families, and list each family under its anchors.
+        """List each family of texts with the same first 16 bytes under its anchors.
 
-        A family is the texts that begin with the same 16 bytes. An anchor is a piece of
-        16 bytes at or near the beginning of these texts.
+        An anchor is a piece of 16 bytes by which texts are looked up.
         """
         self._prompt = prompt
         self._stride = stride
-        # how many bytes may still be compared: a hostile prompt ends the search
-        self._n_bytes_left = _MOST_COMPARED_PER_BYTE * len(prompt)
+        self._n_bytes_to_compare = _MOST_COMPARED_PER_BYTE * len(prompt)
         self._family_by_text_index: dict[int, TextFamily] = {}
         self.families_by_anchor: dict[bytes, list[tuple[int, TextFamily]]] = {}
         for family in _families_of(texts):
             for text_index in family.wanted_indexes:
                 self._family_by_text_index[text_index] = family
-            # The prompt is looked at every ``stride`` bytes. With a stride of 3, that
-            # meets the anchor at offset 0, 1 or 2, wherever the text begins.
+            # every third place of a prompt meets the anchor at offset 0, 1 or 2
             for offset_in_text, anchor in family.first_anchors(n_anchors=stride):
                 families = self.families_by_anchor.setdefault(anchor, [])
                 families.append((offset_in_text, family))
@@ -88,7 +87,7 @@ class WholeTexts:
         Yields:
             Where in the prompt the family begins, and the family.
         """
-        if self._n_bytes_left <= 0:
+        if self._n_bytes_to_compare <= 0:
             self.families_by_anchor.clear()
         for offset_in_text, family in self.families_by_anchor.get(anchor, ()):
             start = prompt_offset - offset_in_text
@@ -108,7 +107,7 @@ class WholeTexts:
         Returns:
             The index and the size of each of these texts, the longest first.
         """
-        self._n_bytes_left -= family.longest_size
+        self._n_bytes_to_compare -= family.longest_size
         part_of_prompt = self._prompt[start : start + family.longest_size]
         whole_texts = family.prefixes_of(part_of_prompt)
         if whole_texts:
@@ -124,7 +123,7 @@ class WholeTexts:
         """
         if family.n_texts <= MOST_TEXTS_OF_ANCHOR:
             return ()
-        self._n_bytes_left -= MOST_TEXTS_OF_ANCHOR * family.longest_size
+        self._n_bytes_to_compare -= MOST_TEXTS_OF_ANCHOR * family.longest_size
         part_of_prompt = self._prompt[start : start + family.longest_size]
         return family.closest_to(part_of_prompt)
 
@@ -162,18 +161,16 @@ class TextFamily:
     """
 
     def __init__(self, texts_and_indexes: list[tuple[bytes, int]]) -> None:
-        """Sort the texts, and note for each text the longest other one it begins with."""
+        """Sort the texts. A text's rank is its index in the sorted lists."""
         texts_and_indexes.sort()
-        # a text's rank is its index in these three lists
         self._sorted_texts = [text for text, _ in texts_and_indexes]
         self._text_index_by_rank = [text_index for _, text_index in texts_and_indexes]
-        # A prefix of a text is another text of the family with which this text begins.
-        # The list has the rank of the longest prefix; None if the text has no prefix.
-        self._rank_of_longest_prefix = list(_longest_prefixes(self._sorted_texts))
-        # any of the texts will do: all of them begin with the same 16 bytes
+        self._rank_of_longest_prefix = list(
+            _ranks_of_longest_prefixes(self._sorted_texts)
+        )
         self.beginning = self._sorted_texts[0][:ANCHOR_LENGTH]
         self.longest_size = max(map(len, self._sorted_texts))
-        self.last_found_at = -ANCHOR_LENGTH  # nowhere yet: before the prompt's start
+        self.last_found_at = _NOWHERE
         self.wanted_indexes = set(self._text_index_by_rank)
 
     @property
@@ -197,33 +194,37 @@ class TextFamily:
         return anchors
 
     def prefixes_of(self, part_of_prompt: bytes) -> list[tuple[int, int]]:
-        """Find the texts that are prefixes of a part of the prompt.
-
-        The last text that is sorted before the part is tried first, then the longest
-        prefix of this text, then the longest prefix of that one, and so on. Each
-        further text is shorter. Once one text is a prefix of the part, all its own
-        prefixes are as well.
+        """Find the texts with which a part of the prompt begins, the longest first.
 
         Returns:
-            The index and the size of each text, the longest first; at most four.
+            The index and the size of each text; at most four.
         """
         fitting: list[tuple[int, int]] = []
-        rank: int | None = bisect_right(self._sorted_texts, part_of_prompt) - 1
-        if rank == -1:  # all texts are sorted behind the part
-            return fitting
-        while rank is not None and len(fitting) < _MOST_AT_ONE_PLACE:
+        # the text sorted just before the part begins with each text that fits
+        rank_before = bisect_right(self._sorted_texts, part_of_prompt) - 1
+        for rank in self._rank_and_its_prefixes(rank_before):
             text = self._sorted_texts[rank]
             # once the longest text fits, its prefixes need not be compared
             if fitting or part_of_prompt.startswith(text):
                 fitting.append((self._text_index_by_rank[rank], len(text)))
-            rank = self._rank_of_longest_prefix[rank]
+            if len(fitting) == _MOST_AT_ONE_PLACE:
+                break
         return fitting
 
-    def closest_to(self, part_of_prompt: bytes) -> list[int]:
-        """Find the texts that equal a part of the prompt farthest from its start.
+    def _rank_and_its_prefixes(self, first_rank: int) -> Iterator[int]:
+        """Yield the rank of a text, and of all texts with which it begins.
 
-        The prompt may number its lines. If digits stand where prompt and texts first
-        differ, the part is compared once more without these digits.
+        The longest comes first. Nothing is yielded for the rank -1.
+        """
+        rank: int | None = first_rank if first_rank >= 0 else None
+        while rank is not None:
+            yield rank
+            rank = self._rank_of_longest_prefix[rank]
+
+    def closest_to(self, part_of_prompt: bytes) -> list[int]:
+        """Find the texts with most first bytes in common with a part of the prompt.
+
+        The number of a line in the prompt is stepped over.
 
         Returns:
             The indexes of these texts, at most eight: more would be boilerplate.
@@ -240,8 +241,8 @@ class TextFamily:
     def _closest_ranks(self, part_of_prompt: bytes) -> tuple[int, list[int]]:
         """Find the texts with most first bytes in common with a part of the prompt.
 
-        Sorted texts that begin alike stand next to each other. So only eight texts
-        before the part's own place in the order and eight behind it are compared.
+        Texts that begin alike are neighbours in the order. So only the eight texts before
+        the part and the eight behind it are compared.
 
         Returns:
             How many bytes they have in common, and the ranks of the texts.
@@ -271,13 +272,10 @@ def _families_of(texts: Sequence[bytes]) -> Iterator[TextFamily]:
         yield TextFamily(texts_and_indexes)
 
 
-def _longest_prefixes(sorted_texts: Sequence[bytes]) -> Iterator[int | None]:
-    """Yield for each text the index of the longest other text with which it begins.
+def _ranks_of_longest_prefixes(sorted_texts: Sequence[bytes]) -> Iterator[int | None]:
+    """Yield for each of some sorted texts the index of its longest prefix among them.
 
-    Yields None for a text that begins with no other.
-
-    Args:
-        sorted_texts: The texts, sorted, so that a text stands behind its prefixes.
+    Yields None for a text that begins with no other text.
     """
     # indexes of the texts with which the current one begins, the longest last
     prefixes: list[int] = []
