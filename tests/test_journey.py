@@ -834,7 +834,9 @@ MAY_HOLD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a provider's files": (
         warned(
-            "the text of 2 retrieved documents was not recorded", "set include=[...]"
+            "the text of 2 retrieved documents was not recorded",
+            "set include=[...]",
+            unread_texts=("set include=[...]",),
         ),
         "found: set include=[...]",
     ),
@@ -850,8 +852,13 @@ MAY_HOLD: dict[str, tuple[dict[str, Any], str]] = {
             "the model could search by x, and the framework hands on nothing of what"
             " it found; let a tool of the application search",
             grade="inferred",
+            unread_texts=("let a tool of the application search",),
         ),
-        "let a tool of the application search",
+        "found: let a tool of the application search",
+    ),
+    "a doubt of an older result, which notes no unread texts": (
+        warned("the framework hands on nothing of what it found", grade="inferred"),
+        "found: the framework hands on nothing",
     ),
     "missing spans": (warned("spans of the trace are missing"), "spans of the trace"),
 }
@@ -918,6 +925,12 @@ LOOKED_AT: dict[str, dict[str, Any]] = {
         call("tool", TEXTS[1], name="sum", shown=(0,), turn=2)
     ),
     "what a model wrote": in_ledger(call("written", OPENED, shown=(0,), turn=2)),
+    # words that speak of unread texts decide nothing where it is noted that there are none
+    "a doubt of another kind": warned(
+        "the text of 2 retrieved documents was not recorded",
+        grade="inferred",
+        unread_texts=(),
+    ),
     "a run that only retrieved": {
         **warned("no answer was found: the run only retrieved, or gave none"),
         "answer": None,
@@ -972,9 +985,7 @@ def test_contexts_beside_text_that_nobody_asked_about_do_not_tell_what_is_missin
 
 
 def test_a_search_whose_texts_were_not_recorded_is_no_missing_search() -> None:
-    lacking = followed(
-        **warned("the text of 1 retrieved documents was not recorded", "set include=")
-    )
+    lacking = followed(**warned("one is missing", unread_texts=("set include=",)))
     assert "set include=" in lacking.unknown["retrieved"]
     in_vain = followed(
         capture=CaptureNotes(grade="exact", evidence_from="none_found"),

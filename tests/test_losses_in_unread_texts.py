@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import pytest
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
@@ -17,6 +20,7 @@ from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
 
 from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core.data.unread import why_texts_are_unread
 from ragmetrics_core.reporting.sample_journey import FactOnItsWay, journey_of
 
 QUESTION = "When was the Velm bridge opened?"
@@ -185,3 +189,29 @@ def test_what_the_models_provider_searched_leaves_a_fact_unknown() -> None:
 
 def test_without_a_search_of_the_provider_the_fact_was_not_retrieved() -> None:
     assert facts_and_reason(chain_of(reply_of_openai())) == (NOT_RETRIEVED, "")
+
+
+@pytest.mark.parametrize(
+    ("blocks", "is_whole"), [((WEB,), False), ((), True)], ids=["a search", "no search"]
+)
+def test_a_results_file_keeps_why_texts_are_unread(
+    blocks: Sequence[Any], is_whole: bool, tmp_path: Path
+) -> None:
+    sample = chain_of(reply_of_openai(*blocks))
+    path = tmp_path / "results.jsonl"
+    report = judged(sample)
+    report.to_jsonl(path)
+    (result,) = Report.from_jsonl(path).results
+    assert result.sample is not None
+    assert why_texts_are_unread(result.sample) == why_texts_are_unread(sample)
+    assert (why_texts_are_unread(sample) == "") == is_whole
+    # a file that was written before this was noted
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    for line in lines:
+        line.get("sample", {}).get("capture", {}).pop("unread_texts", None)
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n", "utf-8")
+    (older,) = Report.from_jsonl(path).results
+    assert older.sample is not None
+    assert older.sample.capture is not None
+    assert older.sample.capture.unread_texts is None
+    assert (why_texts_are_unread(older.sample) == "") == is_whole

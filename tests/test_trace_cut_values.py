@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spans_by_hand import ANSWER, PROMPT, QUESTION, Told, openinference, otlp
 
 from ragmetrics_core import Sample
+from ragmetrics_core.data.unread import why_texts_are_unread
 from ragmetrics_core.traces import SampleProcessor, samples_from_spans
 
 PASSAGES = [
@@ -73,6 +74,7 @@ def test_a_passage_behind_a_cut_is_not_said_to_be_lost(limit: int) -> None:
     assert "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT" in " ".join(sample.capture.warnings)
     assert "not shown" not in " ".join(sample.capture.warnings)
     assert "raise the attribute length limit" in " ".join(sentences)
+    assert "raise the attribute length limit" in why_texts_are_unread(sample)
     notes = sample.capture.passages or ()
     assert {note.share for note in notes} <= {1.0, None}
     assert all(note.kept is not False for note in notes)

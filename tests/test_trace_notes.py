@@ -12,6 +12,7 @@ from spans_by_hand import ANSWER, GATE, MILL, QUESTION, openinference, otlp, spa
 
 from ragmetrics_core.capture import SettingError
 from ragmetrics_core.cli import main as command
+from ragmetrics_core.data.unread import why_texts_are_unread
 from ragmetrics_core.traces import Notes, SampleProcessor, samples_from_spans
 
 FOUND = f"{GATE}\n\n{MILL}"
@@ -282,6 +283,7 @@ def test_each_gap_of_a_sample_is_counted_with_what_mends_it() -> None:
         assert sample.capture.grade == "incomplete"
         assert read.notes.incomplete == {gap: 1}
         assert len(read.notes.sentences) == 1
+        assert why_texts_are_unread(sample)
 
 
 @pytest.mark.parametrize("tells_messages", [True, False])

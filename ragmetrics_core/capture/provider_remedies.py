@@ -1,7 +1,5 @@
 """What to do where a provider names sources and returns no texts, in words."""
 
-from ragmetrics_core.data.unread import HANDS_ON_NOTHING
-
 _OWN_TOOL = "or let a tool of the application search, which returns its texts"
 
 OPENAI_FILES = (
@@ -45,13 +43,14 @@ ANY_PROVIDER = (
     f" returns them, {_OWN_TOOL}"
 )
 
+_HANDS_ON_NOTHING = "the framework hands on nothing of what it found"
 _HANDED_ON_NOTHING = (
-    f"the model could search by {{}}, and {HANDS_ON_NOTHING};"
+    f"the model could search by {{}}, and {_HANDS_ON_NOTHING};"
     " let a tool of the application search, or say where the contexts are by"
     " contexts_from"
 )
 _SEARCHES_BY_ITSELF = (
-    f"the model {{}} searches by itself, and {HANDS_ON_NOTHING};"
+    f"the model {{}} searches by itself, and {_HANDS_ON_NOTHING};"
     " let a tool of the application search, or say where the contexts are by"
     " contexts_from"
 )

@@ -26,7 +26,6 @@ from ragmetrics_core.capture.shared_ids import mark_shared_ids
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.capture.tree_checks import check_tree
 from ragmetrics_core.data import CaptureNotes, Context, Grade, Ledger, Sample
-from ragmetrics_core.data.unread import SEARCHES_NOT_ENDED, TEXTS_NOT_RECORDED
 
 _GRADES_FROM_BEST: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
 _NO_OVERRIDES = Overrides()
@@ -34,6 +33,11 @@ _NO_OVERRIDES = Overrides()
 _TOLD_BY_WORDS = (
     "which conversation this turn goes on with is told by words alone, and so are its"
     " history and earlier calls: {}"
+)
+_TEXTS_NOT_RECORDED = "the text of {} retrieved documents was not recorded"
+_SOME_TEXTS_NOT_RECORDED = "the texts of some retrieved documents were not recorded"
+_SEARCHES_NOT_ENDED = (
+    "searches that had not ended when the run did: {}; what they found is not known"
 )
 _FAILED = "the run failed: its answer is missing or not whole"
 _UNFINISHED = "the run did not end: its answer is missing or not whole"
@@ -145,7 +149,23 @@ def _notes(
         passages=answer_evidence.passages.notes,
         dropped_inside=dict(answer_evidence.passages.dropped_inside) or None,
         citations_unknown=cited.why_unknown or None,
+        unread_texts=tuple(dict.fromkeys(_unread_texts(turn))),
     )
+
+
+def _unread_texts(turn: Turn) -> Iterator[str]:
+    """Yield why the run may have found texts that the sample lacks, in words.
+
+    Numbers are left out: they would tell samples apart that lack texts for one reason.
+    """
+    calls = turn.calls
+    # what calls remark tells of texts that a model's provider found or was given
+    yield from calls.remarks
+    n_with_known_ids = len(turn.tree.documents_without_text)
+    if calls.n_without_text > n_with_known_ids and not calls.remarks:
+        yield _SOME_TEXTS_NOT_RECORDED
+    if calls.n_searches_without_end:
+        yield _SEARCHES_NOT_ENDED.format("some")
 
 
 def _provenance(
@@ -202,9 +222,9 @@ def _findings(
     for words in answer_doubts:
         yield "inferred", words
     if calls.n_without_text:
-        yield "incomplete", TEXTS_NOT_RECORDED.format(calls.n_without_text)
+        yield "incomplete", _TEXTS_NOT_RECORDED.format(calls.n_without_text)
     if calls.n_searches_without_end:
-        yield "incomplete", SEARCHES_NOT_ENDED.format(calls.n_searches_without_end)
+        yield "incomplete", _SEARCHES_NOT_ENDED.format(calls.n_searches_without_end)
     for words in calls.remarks:
         yield "inferred", words
     if turn.error:

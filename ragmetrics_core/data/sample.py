@@ -184,6 +184,14 @@ class CaptureNotes(Frozen):
         repr=False,
         description="Why it is not known what the answer cites; None if it is.",
     )
+    unread_texts: tuple[str, ...] | None = Field(
+        default=None,
+        repr=False,
+        description=(
+            "Why the run may have found texts that the sample lacks, and what returns"
+            " them, in words; (): no such texts are known; None: nobody noted it."
+        ),
+    )
 
 
 def _with_texts(value: object) -> object:

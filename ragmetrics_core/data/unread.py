@@ -1,65 +1,43 @@
 """Texts that a run found and a capture did not get: why nobody can look at them, in words."""
 
-from collections.abc import Sequence
-
 from ragmetrics_core.data.answered import is_captured_in_part
-from ragmetrics_core.data.sample import Sample
-
-TEXTS_NOT_RECORDED = "the text of {} retrieved documents was not recorded"
-SEARCHES_NOT_ENDED = (
-    "searches that had not ended when the run did: {}; what they found is not known"
-)
-HANDS_ON_NOTHING = "the framework hands on nothing of what it found"
+from ragmetrics_core.data.sample import CaptureNotes, Sample
 
 _KNOWN_BY_IDS = (
     "of some retrieved documents only the ids were recorded; give their texts with"
     " resolve="
 )
-_TEXTS_MISSING = TEXTS_NOT_RECORDED.partition("{}")[2]
-# The words by which a warning of a capture tells of texts that it did not get.
-_SIGNS_OF_UNREAD_TEXTS = (
-    _TEXTS_MISSING,
-    SEARCHES_NOT_ENDED.partition("{}")[0],
-    HANDS_ON_NOTHING,
-)
+_SOME_TEXTS = "the texts of some retrieved documents were not recorded"
+
+
+def with_unread_texts(notes: CaptureNotes, why: str) -> CaptureNotes:
+    """Return notes that also say why texts may have been found that the sample lacks."""
+    reasons = (*(notes.unread_texts or ()), why)
+    return notes.model_copy(update={"unread_texts": tuple(dict.fromkeys(reasons))})
 
 
 def why_texts_are_unread(sample: Sample) -> str:
-    """Say which texts the run may have found that the sample lacks; "" if none are known."""
+    """Say which texts the run may have found that the sample lacks; "" if none are known.
+
+    The sentence says what returns them, where the capture noted it. A sample that is
+    incomplete for another reason, such as a run that broke off, may lack texts as well:
+    then all that the capture warns of is said. A run that only retrieved is incomplete
+    because it has no answer, and lacks none.
+
+    Notes of older results say nothing of unread texts. There a sample that is no more
+    than inferred may lack some.
+    """
     notes = sample.capture
     if notes is None:
         return ""
     reasons = [_KNOWN_BY_IDS] if notes.other else []
-    telling_warnings = _warnings_from_first_sign(notes.warnings)
-    if telling_warnings:
-        reasons += _without_counts(telling_warnings)
-    elif notes.other or _lacks_more_than_the_answer(sample):
-        reasons += _without_counts(notes.warnings)
-    else:
+    reasons += notes.unread_texts or ()
+    if reasons:
+        return "; ".join(dict.fromkeys(reasons))
+    has_only_retrieved = notes.complete and sample.answer is None
+    may_be_in_part = is_captured_in_part(sample) and not has_only_retrieved
+    if notes.unread_texts is None and notes.grade == "inferred":
+        may_be_in_part = bool(notes.warnings)
+    if not may_be_in_part:
         return ""
-    if not reasons:
-        reasons.append("the texts of some retrieved documents were not recorded")
-    return "; ".join(dict.fromkeys(reasons))
-
-
-def _warnings_from_first_sign(warnings: Sequence[str]) -> Sequence[str]:
-    """Return the first warning that tells of unread texts, and those behind it.
-
-    Those behind it say what would return the texts.
-    """
-    for index, warning in enumerate(warnings):
-        if any(sign in warning for sign in _SIGNS_OF_UNREAD_TEXTS):
-            return warnings[index:]
-    return ()
-
-
-def _without_counts(warnings: Sequence[str]) -> list[str]:
-    """Leave out warnings that count texts, so that samples give the same reason."""
-    return [warning for warning in warnings if _TEXTS_MISSING not in warning]
-
-
-def _lacks_more_than_the_answer(sample: Sample) -> bool:
-    """Tell whether a capture broke, and not only has no answer since the run retrieved."""
-    notes = sample.capture
-    has_only_retrieved = notes is not None and notes.complete and sample.answer is None
-    return is_captured_in_part(sample) and not has_only_retrieved
+    return "; ".join(notes.warnings) or _SOME_TEXTS

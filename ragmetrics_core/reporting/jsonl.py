@@ -42,6 +42,7 @@ _LATER = (
     "passages",
     "dropped_inside",
     "citations_unknown",
+    "unread_texts",
 )
 _DEEPEST = 100
 _UNFINISHED = {

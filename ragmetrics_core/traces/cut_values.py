@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from ragmetrics_core.data import PassageNote, Sample, json_value
-from ragmetrics_core.traces.notes import VALUES_WERE_CUT
+from ragmetrics_core.data.unread import with_unread_texts
+from ragmetrics_core.traces.notes import VALUES_CUT, VALUES_WERE_CUT
 from ragmetrics_core.traces.spans import Span
 
 _SHORTEST_LIMIT = 64  # shorter texts have one length by chance
@@ -91,7 +92,10 @@ def forget_losses_behind_cuts(sample: Sample) -> Sample:
         passages = tuple(map(_without_loss, passages))
     warnings = tuple(words for words in notes.warnings if _NOT_SHOWN not in words)
     changes = {"grade": "incomplete", "passages": passages, "warnings": warnings}
-    return sample.model_copy(update={"capture": notes.model_copy(update=changes)})
+    notes = with_unread_texts(
+        notes.model_copy(update=changes), VALUES_CUT.format("some")
+    )
+    return sample.model_copy(update={"capture": notes})
 
 
 def _without_loss(note: PassageNote) -> PassageNote:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from ragmetrics_core.capture import InputError, Overrides, RowError, Turns
 from ragmetrics_core.data import Sample
+from ragmetrics_core.data.unread import with_unread_texts
 from ragmetrics_core.traces import haystack, llamaindex
 from ragmetrics_core.traces.cut_values import forget_losses_behind_cuts
 from ragmetrics_core.traces.dialects import (
@@ -440,6 +441,9 @@ def _with_warning(
     if grade is not None and notes.grade != "incomplete":
         changes["grade"] = grade
     changed_notes = notes.model_copy(update=changes)
+    if grade == "incomplete":
+        # what is missing of the trace may hold texts that were found
+        changed_notes = with_unread_texts(changed_notes, warning)
     return sample.model_copy(update={"capture": changed_notes})
 
 
