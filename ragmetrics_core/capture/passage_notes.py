@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ragmetrics_core.capture.calls import end_of
+from ragmetrics_core.capture.context_rules import Contexts
 from ragmetrics_core.capture.origins import MatchedContexts
 from ragmetrics_core.capture.prompt_contents import ShownToCall
 from ragmetrics_core.capture.step_effects import (
@@ -21,7 +23,7 @@ from ragmetrics_core.capture.step_effects import (
     StepEffects,
 )
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
-from ragmetrics_core.data import Context, EvidenceFrom, PassageNote
+from ragmetrics_core.data import Context, PassageNote
 
 Documents = tuple[Document, ...]
 
@@ -56,292 +58,77 @@ class Passages:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class DocumentTraces:
+    """What a run tells of its retrieved documents on their way to the answer.
+
+    Attributes:
+        documents_by_search: What each search returned, in the order of the calls.
+        effects: What steps and retrievers did to the documents.
+        matched_contexts: Which context shows which document.
+        rewriting_steps: The names of the steps that rewrote contexts, each by the key
+            of the context.
+        contexts: The contexts of the answer.
+        shown: What the answering call was shown; None where no prompt says so, and
+            where the user named the contexts.
+    """
+
+    documents_by_search: Mapping[Node, Documents]
+    effects: StepEffects
+    matched_contexts: MatchedContexts
+    rewriting_steps: Mapping[DocumentKey, str]
+    contexts: Contexts
+    shown: ShownToCall | None
+
+
 def passages_of(
-    retrieved: Sequence[Document] | None,
-    documents_by_search: Mapping[Node, Documents],
-    effects: StepEffects,
-    matched_contexts: MatchedContexts,
-    rewriting_steps: Mapping[DocumentKey, str],
-    contexts: Mapping[DocumentKey, Context],
-    evidence_from: EvidenceFrom | None,
-    shown: ShownToCall | None,
-    *,
-    has_passages_from_elsewhere: bool,
+    retrieved: Sequence[Document] | None, traces: DocumentTraces
 ) -> Passages:
     """Note what became of each retrieved document between its search and the answer.
 
     Args:
         retrieved: The documents, as the sample lists them; None where that is unknown.
-        documents_by_search: What each search brought, in the order of the calls.
-        effects: What steps and retrievers did to the documents.
-        matched_contexts: Which context shows which document.
-        rewriting_steps: The names of the steps that rewrote contexts, each by the key
-            of the context.
-        contexts: The contexts, each by the key of the document of which it was made.
-        evidence_from: What tells the contexts; None if there are none.
-        shown: What the answering call was shown; None where no prompt says so.
-        has_passages_from_elsewhere: Whether the prompt shows passages that no recorded
-            search found. They may be retrieved ones that a function of the application
-            rewrote.
+        traces: What the run tells of them.
     """
-    n_dropped_by_name = _count_dropped_inside(effects.retrievers)
+    n_dropped_by_name = _count_dropped_inside(traces.effects.retrievers)
     if retrieved is None:
         return Passages(None, n_dropped_by_name)
-    notes = _notes_of_searches_and_steps(retrieved, documents_by_search, effects.steps)
-    notes = _add_rewriting_retrievers(notes, retrieved, effects.retrievers)
-    if evidence_from in _SOURCES_THAT_TELL_WHAT_WAS_SHOWN:
-        context_keys = matched_contexts.context_keys
-        notes = _add_shown_parts(notes, retrieved, context_keys, contexts, shown)
-        if rewriting_steps:
-            notes = _add_rewriting_steps(notes, effects.writer_by_index)
-        notes = _add_rewriting_steps_of_contexts(
-            notes, matched_contexts, rewriting_steps
-        )
-        if has_passages_from_elsewhere:
-            notes = [_without_share_if_not_shown(note) for note in notes]
-        if shown is not None:
-            notes = _drop_uncertain_shares(notes, retrieved, shown)
-    if evidence_from == "none_found":
-        # the framework says that no document reached the model
-        notes = [note.model_copy(update={"share": 0.0}) for note in notes]
-    warnings = _warnings_of_contexts(
-        matched_contexts.unmatched_keys, rewriting_steps, len(contexts)
-    )
-    if evidence_from == "prompt":
-        warnings = [*_warnings_of_hidden_documents(notes), *warnings]
+    notes = _NoteWriter(retrieved, traces).notes()
+    warnings = [
+        *_warnings_of_hidden_documents(notes, traces.contexts),
+        *_warnings_of_contexts(traces),
+    ]
     return Passages(tuple(notes), n_dropped_by_name, tuple(warnings))
 
 
-def _warnings_of_hidden_documents(notes: Sequence[PassageNote]) -> list[str]:
-    """Say how many retrieved documents the model was not shown.
+def _warnings_of_hidden_documents(
+    notes: Sequence[PassageNote], contexts: Contexts
+) -> list[str]:
+    """Say how many retrieved documents the prompt did not show to the model.
 
-    Nothing is said where it was shown none at all: the rules of the contexts say that.
+    Nothing is said where it showed none at all: the rules of the contexts say that.
     """
+    if contexts.evidence_from != "prompt":
+        return []
     hidden = [note for note in notes if note.share == 0.0]
     if not hidden or len(hidden) == len(notes):
         return []
     return [_HIDDEN.format(len(hidden), len(notes))]
 
 
-def _warnings_of_contexts(
-    unmatched_keys: Iterable[DocumentKey],
-    rewriting_steps: Mapping[DocumentKey, str],
-    n_contexts: int,
-) -> list[str]:
-    """Say how many contexts show no retrieved document in its own words.
-
-    Args:
-        unmatched_keys: The keys of the contexts that show no retrieved document.
-        rewriting_steps: For the key of each context that a step rewrote the name of the
-            step.
-        n_contexts: How many contexts there are in all.
-    """
+def _warnings_of_contexts(traces: DocumentTraces) -> list[str]:
+    """Say how many contexts show no retrieved document in its own words."""
     warnings = []
+    n_contexts = len(traces.contexts.items)
+    rewriting_steps = traces.rewriting_steps
     if rewriting_steps:
         names = ", ".join(dict.fromkeys(rewriting_steps.values()))
         warnings.append(_WRITTEN_ANEW.format(names, len(rewriting_steps), n_contexts))
+    unmatched_keys = traces.matched_contexts.unmatched_keys
     keys_from_elsewhere = [key for key in unmatched_keys if key not in rewriting_steps]
     if keys_from_elsewhere:
         warnings.append(_FOREIGN.format(len(keys_from_elsewhere), n_contexts))
     return warnings
-
-
-def _add_rewriting_steps(
-    notes: Sequence[PassageNote], writer_by_index: Mapping[int, str]
-) -> list[PassageNote]:
-    """Name the step that may have rewritten a document which no context shows.
-
-    Such a document may stand in the prompt in other words, so that its share becomes
-    unknown.
-
-    Args:
-        notes: The notes so far, one for each retrieved document.
-        writer_by_index: For the index of each document that a rewriting step took and
-            did not return, the name of the step.
-    """
-    new_notes: list[PassageNote] = []
-    for index, note in enumerate(notes):
-        writer = writer_by_index.get(index)
-        # a document that a reranker or filter is known to have dropped stays so
-        is_known_as_dropped = note.kept is False
-        if note.share == 0.0 and not is_known_as_dropped and writer is not None:
-            update = {"share": None, "written_anew_by": writer}
-            note = note.model_copy(update=update)
-        new_notes.append(note)
-    return new_notes
-
-
-def _add_rewriting_steps_of_contexts(
-    notes: Sequence[PassageNote],
-    matched_contexts: MatchedContexts,
-    rewriting_steps: Mapping[DocumentKey, str],
-) -> list[PassageNote]:
-    """Name the step that rewrote a document and kept its id.
-
-    The document's context was then matched by the id alone. How much of the document
-    the model was shown becomes unknown.
-
-    Args:
-        notes: The notes so far, one for each retrieved document.
-        matched_contexts: Which context shows which document.
-        rewriting_steps: The names of the steps that rewrote contexts, each by the key
-            of the context.
-    """
-    new_notes: list[PassageNote] = []
-    for note, key in zip(notes, matched_contexts.context_keys, strict=True):
-        is_by_id_alone = key in matched_contexts.keys_matched_by_id_alone
-        if key is not None and is_by_id_alone and key in rewriting_steps:
-            update = {"share": None, "written_anew_by": rewriting_steps[key]}
-            note = note.model_copy(update=update)
-        new_notes.append(note)
-    return new_notes
-
-
-def _without_share_if_not_shown(note: PassageNote) -> PassageNote:
-    """Make the share of a note unknown if it is 0 and no step dropped the document."""
-    if note.share == 0.0 and note.kept is not False:
-        return note.model_copy(update={"share": None})
-    return note
-
-
-def _drop_uncertain_shares(
-    notes: Sequence[PassageNote], retrieved: Sequence[Document], shown: ShownToCall
-) -> list[PassageNote]:
-    """The notes, without the word "not shown" where the prompt holds a few words.
-
-    These are the document's first words, or what a model wrote that was shown the
-    document alone.
-
-    Args:
-        notes: The notes so far, one for each retrieved document.
-        retrieved: The retrieved documents.
-        shown: What the answering call was shown.
-    """
-    uncertain_keys = shown.keys_behind_notes | shown.keys_perhaps_cut
-    return [
-        _without_share_if_not_shown(note) if document.key in uncertain_keys else note
-        for note, document in zip(notes, retrieved, strict=True)
-    ]
-
-
-def _notes_of_searches_and_steps(
-    retrieved: Sequence[Document],
-    documents_by_search: Mapping[Node, Documents],
-    steps: Sequence[StepEffect],
-) -> list[PassageNote]:
-    """Note for each retrieved document which search found it and which step dropped it.
-
-    Args:
-        retrieved: The retrieved documents.
-        documents_by_search: What each search returned.
-        steps: The rerankers and filters, with the indexes of the documents that each
-            took and returned.
-    """
-    search_by_document = _first_searches(documents_by_search)
-    # steps whose output no other reranker or filter took
-    last_steps = [step for step in steps if not _is_worked_on(step, steps)]
-    notes: list[PassageNote] = []
-    for index, document in enumerate(retrieved):
-        search, rank = search_by_document.get(document.identity, (None, None))
-        steps_that_took = [step for step in steps if index in step.indexes_taken]
-        kept, rank_kept, dropped_by = _kept_by_steps(index, steps_that_took, last_steps)
-        notes.append(
-            PassageNote(
-                retriever=search,
-                rank=rank,
-                kept=kept,
-                rank_kept=rank_kept,
-                dropped_by=dropped_by,
-            )
-        )
-    return notes
-
-
-def _kept_by_steps(
-    index: int, steps_that_took: Sequence[StepEffect], last_steps: Sequence[StepEffect]
-) -> tuple[bool | None, int | None, str | None]:
-    """Tell whether rerankers and filters kept one retrieved document.
-
-    Args:
-        index: The index of the document among the retrieved ones.
-        steps_that_took: The steps that were given the document.
-        last_steps: The steps whose output no other step took.
-
-    Returns:
-        Whether the document was kept, its rank among what the last step returned, and
-        the name of the step that dropped it. What is not known is None.
-    """
-    if not steps_that_took:
-        return None, None, None
-    if any(index in step.indexes_returned for step in last_steps):
-        if len(last_steps) > 1:  # several results have no common order
-            return True, None, None
-        rank_kept = last_steps[0].indexes_returned.index(index) + 1
-        return True, rank_kept, None
-    dropper = _first_that_dropped(index, steps_that_took)
-    if dropper is None:
-        # Each step that took the document returned it, but the last step did not get
-        # it. So it was dropped between two steps, and no known step dropped it.
-        return False, None, None
-    if dropper.returns_unknown_texts:
-        # one of these texts may be this document in other words
-        return None, None, None
-    return False, None, dropper.name
-
-
-def _first_that_dropped(
-    index: int, steps_that_took: Sequence[StepEffect]
-) -> StepEffect | None:
-    """Find the first step that took a document and did not return it.
-
-    None if every step that took the document returned it.
-    """
-    for step in steps_that_took:
-        if index not in step.indexes_returned:
-            return step
-    return None
-
-
-def _add_shown_parts(
-    notes: Sequence[PassageNote],
-    retrieved: Sequence[Document],
-    context_keys: Sequence[DocumentKey | None],
-    contexts: Mapping[DocumentKey, Context],
-    shown: ShownToCall | None,
-) -> list[PassageNote]:
-    """Add to each note which context shows its document, and how much of it.
-
-    There are three outcomes:
-
-    - no context shows the document: ``context`` is None, and ``share`` is 0;
-    - a context was found in a prompt: ``context`` is its index, from 0, and ``share``
-      is the part of the document that it shows;
-    - a context was not found in a prompt, and is listed because the documents before
-      and behind it in a list were: ``context`` is its index, and ``share`` is None.
-
-    Args:
-        notes: The notes so far, one for each retrieved document.
-        retrieved: The retrieved documents.
-        context_keys: For each document the key of the context that shows it; None if
-            none does.
-        contexts: The contexts, in the order of the prompt.
-        shown: What was found in the prompts; None where the user named the contexts.
-            Named contexts count as shown.
-    """
-    index_by_key = {key: index for index, key in enumerate(contexts)}
-    new_notes: list[PassageNote] = []
-    for note, document, key in zip(notes, retrieved, context_keys, strict=True):
-        index: int | None = None
-        share: float | None = 0.0
-        if key is not None:
-            index = index_by_key[key]
-            is_in_prompt = shown is None or key in shown.shown_documents
-            share = None
-            if is_in_prompt:
-                share = _share_shown(document, key, contexts[key], shown)
-        update = {"context": index, "share": share}
-        new_notes.append(note.model_copy(update=update))
-    return new_notes
 
 
 def _count_dropped_inside(retrievers: Iterable[RetrieverEffect]) -> dict[str, int]:
@@ -355,20 +142,251 @@ def _count_dropped_inside(retrievers: Iterable[RetrieverEffect]) -> dict[str, in
     return n_dropped_by_name
 
 
-def _add_rewriting_retrievers(
-    notes: Sequence[PassageNote],
-    retrieved: Sequence[Document],
-    retrievers: Sequence[RetrieverEffect],
-) -> list[PassageNote]:
-    """Name the retriever that rewrote a document, in the notes of such documents."""
-    new_notes = []
-    for note, document in zip(notes, retrieved, strict=True):
-        for effect in retrievers:
+@dataclass(frozen=True, eq=False)
+class _NoteWriter:
+    """Writes a note for each retrieved document.
+
+    Attributes:
+        retrieved: The retrieved documents. A document's **index** is its place here.
+        traces: What the run tells of them.
+    """
+
+    retrieved: Sequence[Document]
+    traces: DocumentTraces
+
+    def notes(self) -> list[PassageNote]:
+        """Write the notes, in the order of the retrieved documents."""
+        return [self._note_of(index) for index in range(len(self.retrieved))]
+
+    def _note_of(self, index: int) -> PassageNote:
+        """Write the note of one document."""
+        note = self._note_of_search(index)
+        note = self._add_rewriting_retriever(note, index)
+        evidence_from = self.traces.contexts.evidence_from
+        if evidence_from in _SOURCES_THAT_TELL_WHAT_WAS_SHOWN:
+            return self._add_what_was_shown(note, index)
+        if evidence_from == "none_found":
+            # the framework says that no document reached the model
+            return note.model_copy(update={"share": 0.0})
+        return note
+
+    def _note_of_search(self, index: int) -> PassageNote:
+        """Note which search found a document, and whether rerankers and filters kept it."""
+        identity = self.retrieved[index].identity
+        search, rank = self._first_searches.get(identity, (None, None))
+        fate = self._fates_in_steps.fate_of(index)
+        return PassageNote(
+            retriever=search,
+            rank=rank,
+            kept=fate.kept,
+            rank_kept=fate.rank_kept,
+            dropped_by=fate.dropped_by,
+        )
+
+    @cached_property
+    def _first_searches(self) -> dict[DocumentKey, tuple[str | None, int]]:
+        """The call that first found each document, and the document's rank there, from 1.
+
+        The keys are identities of documents. A call without a name has the name None.
+        """
+        searches: dict[DocumentKey, tuple[str | None, int]] = {}
+        for node, documents in self.traces.documents_by_search.items():
+            for rank, document in enumerate(documents, start=1):
+                searches.setdefault(document.identity, (node.name or None, rank))
+        return searches
+
+    @cached_property
+    def _fates_in_steps(self) -> _FatesInSteps:
+        """What rerankers and filters did to the documents."""
+        return _FatesInSteps(self.traces.effects.steps)
+
+    def _add_rewriting_retriever(self, note: PassageNote, index: int) -> PassageNote:
+        """Name the retriever that rewrote a document, if one did."""
+        document = self.retrieved[index]
+        for effect in reversed(self.traces.effects.retrievers):
             if document.key in effect.rewritten_keys:
                 update = {"written_anew_by": effect.retriever.name}
-                note = note.model_copy(update=update)
-        new_notes.append(note)
-    return new_notes
+                return note.model_copy(update=update)
+        return note
+
+    def _add_what_was_shown(self, note: PassageNote, index: int) -> PassageNote:
+        """Add to a note which context shows its document, and how much of it.
+
+        A document that no context shows has the context None and the share 0.
+        """
+        update = {
+            "context": self._index_of_context(index),
+            "share": self._share_in_context(index),
+        }
+        note = note.model_copy(update=update)
+        rewriting_step = self._step_that_rewrote(index)
+        if rewriting_step is not None:
+            return _add_rewriting_step(note, rewriting_step)
+        was_dropped = note.kept is False
+        if note.share == 0.0 and not was_dropped:
+            return self._doubt_that_hidden(note, index)
+        return note
+
+    def _doubt_that_hidden(self, note: PassageNote, index: int) -> PassageNote:
+        """Make the share unknown if the prompt may show the document in other words."""
+        rewriting_step = self._step_that_may_have_rewritten(index)
+        if rewriting_step is not None:
+            return _add_rewriting_step(note, rewriting_step)
+        if self._may_be_shown_in_other_words(index):
+            return note.model_copy(update={"share": None})
+        return note
+
+    def _index_of_context(self, index: int) -> int | None:
+        """Return the index of the context that shows a document; None if none does."""
+        key = self.traces.matched_contexts.context_keys[index]
+        return None if key is None else self._context_index_by_key[key]
+
+    @cached_property
+    def _context_index_by_key(self) -> dict[DocumentKey, int]:
+        """The index of each context among the contexts, from 0."""
+        return {key: index for index, key in enumerate(self.traces.contexts.keys)}
+
+    @cached_property
+    def _context_by_key(self) -> dict[DocumentKey, Context]:
+        """The contexts of the answer."""
+        return self.traces.contexts.by_key
+
+    def _share_in_context(self, index: int) -> float | None:
+        """Return the share of a document that its context shows: 0 without a context.
+
+        None if the context itself was not found in a prompt. It is then listed because
+        the documents before and behind it in a list were found.
+        """
+        key = self.traces.matched_contexts.context_keys[index]
+        if key is None:
+            return 0.0
+        shown = self.traces.shown
+        if shown is not None and key not in shown.shown_documents:
+            return None
+        document = self.retrieved[index]
+        if shown is not None and key == document.key:
+            # the prompt shows this very document, and the share was measured there
+            _, finding = shown.shown_documents[key]
+            return 1.0 if finding.extent == "whole" else finding.coverage
+        return _share_by_length(document, self._context_by_key[key])
+
+    def _step_that_rewrote(self, index: int) -> str | None:
+        """Name the step that rewrote a document and kept its id; None if none did.
+
+        The document's context has the id of the document, but other words.
+        """
+        matched_contexts = self.traces.matched_contexts
+        key = matched_contexts.context_keys[index]
+        if key is None or key not in matched_contexts.keys_matched_by_id_alone:
+            return None
+        return self.traces.rewriting_steps.get(key)
+
+    def _step_that_may_have_rewritten(self, index: int) -> str | None:
+        """Name the step that took a document and returned others; None if none did.
+
+        One of the other documents must be a context. Else no rewritten document was
+        shown to the model.
+        """
+        if not self.traces.rewriting_steps:
+            return None
+        return self.traces.effects.writer_by_index.get(index)
+
+    def _may_be_shown_in_other_words(self, index: int) -> bool:
+        """Whether words of the prompt may come from a document that no context shows.
+
+        These words are passages that no recorded search found, a note that a model
+        wrote on the document, or the first words of the document.
+        """
+        if self.traces.contexts.n_from_elsewhere > 0:
+            return True
+        shown = self.traces.shown
+        if shown is None:
+            return False
+        key = self.retrieved[index].key
+        return key in shown.keys_behind_notes or key in shown.keys_perhaps_cut
+
+
+def _add_rewriting_step(note: PassageNote, step: str) -> PassageNote:
+    """Name the step that rewrote a document. How much of it was shown is unknown."""
+    return note.model_copy(update={"share": None, "written_anew_by": step})
+
+
+def _share_by_length(document: Document, context: Context) -> float:
+    """Return the share of a document that a context made of it shows, by their letters.
+
+    1 if the context holds the whole document, or the document has no letters.
+    """
+    if document.text in context.text:
+        return 1.0
+    n_letters = sum(map(str.isalnum, document.text))
+    if n_letters == 0:
+        return 1.0
+    n_shown = sum(map(str.isalnum, context.text))
+    return min(1.0, n_shown / n_letters)
+
+
+@dataclass(frozen=True)
+class _Fate:
+    """Whether rerankers and filters kept a document. What is unknown is None.
+
+    Attributes:
+        kept: Whether the last of them returned the document.
+        rank_kept: The rank of the document among what the last of them returned, from 1.
+        dropped_by: The name of the step that dropped the document.
+    """
+
+    kept: bool | None = None
+    rank_kept: int | None = None
+    dropped_by: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _FatesInSteps:
+    """Tells what rerankers and filters did to each retrieved document.
+
+    Attributes:
+        steps: The rerankers and filters, in their order.
+    """
+
+    steps: Sequence[StepEffect]
+
+    def fate_of(self, index: int) -> _Fate:
+        """Tell whether the steps kept the document with an index."""
+        steps_that_took = [step for step in self.steps if index in step.indexes_taken]
+        if not steps_that_took:
+            return _Fate()
+        if any(index in step.indexes_returned for step in self._last_steps):
+            return _Fate(kept=True, rank_kept=self._rank_in_last_step(index))
+        for step in steps_that_took:
+            if index not in step.indexes_returned:
+                return _fate_of_dropped(step)
+        # each step returned the document, but the last step was not given it
+        return _Fate(kept=False)
+
+    @cached_property
+    def _last_steps(self) -> list[StepEffect]:
+        """The steps whose output no other step took."""
+        return [step for step in self.steps if not _is_worked_on(step, self.steps)]
+
+    def _rank_in_last_step(self, index: int) -> int | None:
+        """Return a document's rank in what the last step returned, from 1.
+
+        None if there are several last steps: their results have no common order.
+        """
+        if len(self._last_steps) > 1:
+            return None
+        return self._last_steps[0].indexes_returned.index(index) + 1
+
+
+def _fate_of_dropped(step: StepEffect) -> _Fate:
+    """Return the fate of a document that a step took and did not return.
+
+    It is unknown if the step also returned new texts: one of these may be the document
+    in other words.
+    """
+    if step.returns_unknown_texts:
+        return _Fate()
+    return _Fate(kept=False, dropped_by=step.name)
 
 
 def _is_worked_on(step: StepEffect, steps: Sequence[StepEffect]) -> bool:
@@ -386,48 +404,3 @@ def _is_worked_on(step: StepEffect, steps: Sequence[StepEffect]) -> bool:
         if took_its_documents and not took_dropped_ones:
             return True
     return False
-
-
-def _first_searches(
-    documents_by_search: Mapping[Node, Documents],
-) -> dict[DocumentKey, tuple[str | None, int]]:
-    """Find for each document the call that found it first.
-
-    Returns:
-        By the identity of a document the name of that call, None if it has none, and
-        the document's rank there, from 1.
-    """
-    searches: dict[DocumentKey, tuple[str | None, int]] = {}
-    for node, documents in documents_by_search.items():
-        for rank, document in enumerate(documents, start=1):
-            searches.setdefault(document.identity, (node.name or None, rank))
-    return searches
-
-
-def _share_shown(
-    document: Document, key: DocumentKey, context: Context, shown: ShownToCall | None
-) -> float:
-    """Return the share of a document's letters that its context shows, from 0 to 1.
-
-    A document without letters counts as shown whole.
-
-    Args:
-        document: The retrieved document.
-        key: The key of the document of which the context was made.
-        context: The context.
-        shown: What was found in the prompts, by key; None where the user named the
-            contexts.
-    """
-    if shown is not None and key == document.key:
-        # the prompt shows this very document, and the share was measured there
-        _, finding = shown.shown_documents[key]
-        return 1.0 if finding.extent == "whole" else finding.coverage
-    if document.text in context.text:
-        return 1.0
-    # A step cut or shortened the document, or the user named the context: the lengths
-    # are compared.
-    n_letters = sum(map(str.isalnum, document.text))
-    if n_letters == 0:
-        return 1.0
-    n_shown = sum(map(str.isalnum, context.text))
-    return min(1.0, n_shown / n_letters)

@@ -7,20 +7,24 @@ shown, C was dropped by the reranker.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.call_results import CallResults
 from ragmetrics_core.capture.calls import names_of
 from ragmetrics_core.capture.context_rules import Contexts
-from ragmetrics_core.capture.origins import match_contexts
-from ragmetrics_core.capture.passage_notes import Passages, passages_of
+from ragmetrics_core.capture.origins import MatchedContexts, match_contexts
+from ragmetrics_core.capture.passage_notes import (
+    DocumentTraces,
+    Passages,
+    passages_of,
+)
 from ragmetrics_core.capture.prompt_contents import ShownToCall
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.rewriting import changes_of, rewriting_step_by_key
 from ragmetrics_core.capture.step_effects import effects_of
-from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, Node
+from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, DocumentKey, Node
 from ragmetrics_core.capture.widening import with_widened_texts
 from ragmetrics_core.data import Context
 
@@ -67,54 +71,55 @@ def retrieved_of(
             the user named the contexts, so that it does not matter.
         call_results: What the searches and tools of the turn returned.
     """
-    context_by_key = contexts.by_key
-    # what steps found that searched without the framework's knowledge
-    by_step = call_results.documents_of_steps(context_by_key)
-    # a context that the user named has a number as its key, and not a document's key
-    shown_keys = () if contexts.evidence_from == "named" else contexts.keys
-    documents = call_results.documents_retrieved(shown_keys, by_step)
+    by_step = call_results.documents_of_steps(contexts.by_key)
+    documents = call_results.documents_retrieved(_document_keys(contexts), by_step)
     documents_by_search = {**turn.calls.retrievals, **by_step}
-
-    # which context shows which document
-    matched_contexts = match_contexts(documents or (), context_by_key)
-    # A step may have rewritten a context that matches no document, or that matches one
-    # by the id alone and has another text.
-    keys_perhaps_rewritten = [
-        *matched_contexts.unmatched_keys,
-        *matched_contexts.keys_matched_by_id_alone,
-    ]
-    texts_perhaps_rewritten = {
-        key: context_by_key[key].text for key in keys_perhaps_rewritten
-    }
+    matched_contexts = match_contexts(documents or (), contexts.by_key)
     changes = changes_of(turn.calls.nodes)
-    rewriting_steps = rewriting_step_by_key(texts_perhaps_rewritten, changes)
-    # what rerankers, filters and retrievers did to the documents
-    effects = effects_of(
-        changes, turn.calls, documents or (), found_answer.writing_call
-    )
-    passages = passages_of(
-        documents,
+    traces = DocumentTraces(
         documents_by_search,
-        effects,
+        effects_of(changes, turn.calls, documents or (), found_answer.writing_call),
         matched_contexts,
-        rewriting_steps,
-        context_by_key,
-        contexts.evidence_from,
+        rewriting_step_by_key(_texts_rewritten(contexts, matched_contexts), changes),
+        contexts,
         shown,
-        has_passages_from_elsewhere=contexts.n_from_elsewhere > 0,
     )
+    passages = passages_of(documents, traces)
     warnings = list(passages.warnings)
     if _carry_a_distance(documents or contexts.items):
         warnings.append(_DISTANCE)
     return Retrieved(
         documents=with_widened_texts(
-            documents, matched_contexts.context_keys, context_by_key
+            documents, matched_contexts.context_keys, contexts.by_key
         ),
         by_step=by_step,
         sources=names_of(documents_by_search),
         passages=passages,
         warnings=tuple(warnings),
     )
+
+
+def _document_keys(contexts: Contexts) -> Sequence[DocumentKey]:
+    """Return the keys of the documents behind some contexts.
+
+    A context that the user named has a number as its key, and no known document.
+    """
+    return () if contexts.evidence_from == "named" else contexts.keys
+
+
+def _texts_rewritten(
+    contexts: Contexts, matched_contexts: MatchedContexts
+) -> dict[DocumentKey, str]:
+    """Return the texts of contexts that a step may have rewritten, by context key.
+
+    Such a context matches no document, or matches it by the id alone.
+    """
+    context_by_key = contexts.by_key
+    keys = [
+        *matched_contexts.unmatched_keys,
+        *matched_contexts.keys_matched_by_id_alone,
+    ]
+    return {key: context_by_key[key].text for key in keys}
 
 
 def _carry_a_distance(carriers: Iterable[Document | Context]) -> bool:
