@@ -6,6 +6,7 @@ the framework gives. Both are tried in order; the first that finds something dec
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from ragmetrics_core.capture.calls import (
     LABEL,
     NO_ANSWER,
     Calls,
+    Reply,
     end_of,
     form_of_structure,
 )
@@ -135,17 +137,42 @@ class _AnswerSearch:
     @cached_property
     def calls_in_output(self) -> list[Node]:
         """Calls whose text, or structure, is in the output."""
-        output_lines = {as_one_line(text) for text in texts_in(self.tree.output)} - {""}
-        structures = _structures_in(self.tree.output)
-        calls = []
-        for call, form in self.calls.reply_forms.items():
-            reply = self.calls.replies[call]
-            if form == NO_ANSWER:
-                continue
-            is_text = reply.line in output_lines
-            if is_text or any(value in structures for value in reply.values):
-                calls.append(call)
-        return calls
+        return [
+            call
+            for call, form in self.calls.reply_forms.items()
+            if form != NO_ANSWER and self._is_in_output(self.calls.replies[call])
+        ]
+
+    def _is_in_output(self, reply: Reply) -> bool:
+        """Whether a reply's text, or a structure that it wrote, is in the output."""
+        if reply.line and reply.line in self._output_lines:
+            return True
+        return any(value in self._output_structures for value in reply.values)
+
+    @cached_property
+    def _output_lines(self) -> Counter[str]:
+        """The texts of the output, each in one line, with how often each stands in it."""
+        return Counter(as_one_line(text) for text in texts_in(self.tree.output))
+
+    @cached_property
+    def _output_structures(self) -> list[Mapping[str, Any]]:
+        """The mappings in the output."""
+        return _structures_in(self.tree.output)
+
+    @cached_property
+    def has_several_texts(self) -> bool:
+        """Whether the output holds several texts that different model calls wrote."""
+        if len(self.calls_in_output) < 2:
+            return False
+        replies = self.calls.replies
+        reply_lines = {replies[call].line for call in self.calls_in_output}
+        n_model_texts = sum(self._output_lines[line] for line in reply_lines)
+        return n_model_texts > 1
+
+    @cached_property
+    def calls_in_output_with_documents(self) -> list[Node]:
+        """Calls whose text is in the output and that were shown documents."""
+        return self.with_documents_shown(self.calls_in_output)
 
     @cached_property
     def likely_calls_shown_question(self) -> list[Node]:
@@ -156,39 +183,27 @@ class _AnswerSearch:
     def last_answer_shown_to(self, reader: Node) -> Node | None:
         """Find the last earlier model call whose answer stands in a reader's prompt.
 
-        The reply of the earlier call must look like an answer; a label such as
-        "relevant" does not.
-
-        Args:
-            reader: The call whose prompt is searched. Results of tools in the prompt
-                are passed over.
-
-        Returns:
-            The earlier call; None if there is none.
+        A reply such as "relevant" is no answer. None if there is no such call.
         """
-        paths = self.calls.paths
-        tools_around_reader = tools_of(paths[reader])
-        step = self.calls.step_with_documents(reader)
-        message_lines = []
-        for message in reader.prompt:
-            if message.role != "tool":
-                message_lines.append(as_one_line(message.text))
-        prompt = "\n".join(message_lines)
+        prompt = _prompt_without_tools(reader)
         for call in reversed(self.calls.models):
-            if end_of(call) > reader.began:
-                continue
-            # an agent that runs inside a tool answers to the tool, not to the reader
-            if tools_of(paths[call]) != tools_around_reader:
-                continue
-            # A synthesizer makes several calls in one step, each with some of the
-            # documents. The earlier replies of the reader's own step are drafts of the
-            # reader's answer, so they do not count.
-            if step is not None and step in paths[call]:
+            if end_of(call) > reader.began or not self.calls.looks_like_answer(call):
                 continue
             is_shown = self.calls.replies[call].line in prompt
-            if is_shown and self.calls.looks_like_answer(call):
+            if is_shown and self._may_answer_to(reader, call):
                 return call
         return None
+
+    def _may_answer_to(self, reader: Node, call: Node) -> bool:
+        """Whether an earlier call's reply may be an answer that a reader was shown.
+
+        A reply inside a tool answers to that tool. A reply inside the reader's own
+        synthesizer is a draft of what the reader wrote.
+        """
+        paths = self.calls.paths
+        synthesizer = self.calls.step_with_documents(reader)
+        is_draft = synthesizer is not None and synthesizer in paths[call]
+        return not is_draft and tools_of(paths[call]) == tools_of(paths[reader])
 
     def with_documents_shown(self, calls: Sequence[Node]) -> list[Node]:
         """Those of some calls that were shown documents."""
@@ -197,6 +212,15 @@ class _AnswerSearch:
             for call in calls
             if self.prompt_contents.shown_to(call).shown_documents
         ]
+
+
+def _prompt_without_tools(reader: Node) -> str:
+    """Return a call's prompt, each message in a line, without the results of tools."""
+    lines = []
+    for message in reader.prompt:
+        if message.role != "tool":
+            lines.append(as_one_line(message.text))
+    return "\n".join(lines)
 
 
 # What the answer is
@@ -256,53 +280,46 @@ def by_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     lalashiwoya/Chatbot_Design_with_LangGraph, api/nodes/retrieve.py: the state keeps a
     list of generations.
 
-    If the output holds several texts of models, their calls are ranked. A call that was
-    shown documents is preferred; then a call whose prompt holds the question; then a
-    call whose reply looks like an answer. The last call of the best rank is taken, with
-    a doubt if another call may have answered.
+    Of several texts the best is taken, with a doubt if another may be the answer.
     """
-    calls_in_output = search.calls_in_output
-    if not calls_in_output:
+    if not search.calls_in_output:
         return ()
-    # only among several texts it matters which call was shown documents
-    calls_with_documents: list[Node] = []
-    has_several_texts = (
-        len(calls_in_output) > 1 and _count_model_texts_in_output(search) > 1
-    )
-    if has_several_texts:
-        calls_with_documents = search.with_documents_shown(calls_in_output)
+    call = _best_call_in_output(search)
+    place = "a model call whose text occurs in the outputs"
+    answer = Answer(search.calls.replies[call].answer, place)
+    if search.has_several_texts and not _is_last_alone_with_documents(search):
+        return (FoundAnswer(answer, call, (_SEVERAL_TEXTS,)),)
+    return (_with_doubts(search, answer, call),)
+
+
+def _best_call_in_output(search: _AnswerSearch) -> Node:
+    """Return the call whose text in the output is most likely the answer.
+
+    Of several texts, one whose call was shown documents goes first, then one whose call
+    was shown the question, then one that looks like an answer, then the last.
+    """
+    calls_with_documents: Sequence[Node] = ()
+    if search.has_several_texts:
+        calls_with_documents = search.calls_in_output_with_documents
 
     def preference(call: Node) -> tuple[bool, bool, bool]:
         has_documents = call in calls_with_documents
         has_question = call in search.likely_calls_shown_question
         return has_documents, has_question, call in search.calls.likely_answer_calls
 
-    # sorting keeps the order of equal calls, so that the last of the best is taken
-    call = sorted(calls_in_output, key=preference)[-1]
-    place = "a model call whose text occurs in the outputs"
-    answer = Answer(search.calls.replies[call].answer, place)
-    if has_several_texts:
-        # There is no doubt if the last call alone was shown documents, and its prompt
-        # holds the question as well.
-        only_last_has_documents = calls_with_documents == [calls_in_output[-1]]
-        calls_with_documents_and_question = search.calls.filter_by_question(
-            search.turn.question, calls_with_documents
-        )
-        if not only_last_has_documents or not calls_with_documents_and_question:
-            return (FoundAnswer(answer, call, (_SEVERAL_TEXTS,)),)
-    # adds the doubts that one text alone may raise, such as that it may be a verdict
-    return (_with_doubts(search, answer, call),)
+    latest_first = reversed(search.calls_in_output)
+    return max(latest_first, key=preference)
 
 
-def _count_model_texts_in_output(search: _AnswerSearch) -> int:
-    """Count the texts of the output that a model wrote."""
-    replies = search.calls.replies
-    reply_lines = {replies[call].line for call in search.calls_in_output}
-    n_texts = 0
-    for text in texts_in(search.tree.output):
-        if as_one_line(text) in reply_lines:
-            n_texts += 1
-    return n_texts
+def _is_last_alone_with_documents(search: _AnswerSearch) -> bool:
+    """Whether of the calls in the output the last alone was shown documents.
+
+    It must have been shown the question as well.
+    """
+    last_call = search.calls_in_output[-1]
+    if search.calls_in_output_with_documents != [last_call]:
+        return False
+    return bool(search.calls.filter_by_question(search.turn.question, [last_call]))
 
 
 def by_the_last_reply(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
@@ -325,21 +342,28 @@ def by_a_structure_that_is_the_output(search: _AnswerSearch) -> tuple[FoundAnswe
     """The mapping that a model wrote, if the run returned just this mapping.
 
     langchain-ai/langchain, docs/docs/how_to/output_parser_json.ipynb: a parser makes a
-    mapping of the reply, and the chain returns it. The earlier rules skip a decision
-    such as ``{"route": "search"}``, since in the middle of a run it is no answer. This
-    rule accepts a decision that is the output of the run.
+    mapping of the reply, and the chain returns it.
+
+    Here even a decision such as ``{"route": "search"}`` is an answer.
     """
+    for call in reversed(search.calls.models):
+        if call in search.calls.query_writers:
+            continue  # what it wrote was searched for, and is no answer
+        mapping = _mapping_returned(search, call)
+        if mapping is not None:
+            answer = Answer(compact(mapping), "the structure that the run returned")
+            return (_with_doubts(search, answer, call),)
+    return ()
+
+
+def _mapping_returned(search: _AnswerSearch, call: Node) -> Mapping[str, Any] | None:
+    """Return the mapping that a call wrote, if it is the output or a value of the output."""
     output = search.tree.output
     returned = [output, *output.values()] if isinstance(output, Mapping) else [output]
-    calls = search.calls
-    for call in reversed(calls.models):
-        if call in calls.query_writers:
-            continue  # what it wrote was searched for, and is no answer
-        for value in calls.replies[call].values:
-            if isinstance(value, Mapping) and value in returned:
-                answer = Answer(compact(value), "the structure that the run returned")
-                return (_with_doubts(search, answer, call),)
-    return ()
+    for value in search.calls.replies[call].values:
+        if isinstance(value, Mapping) and value in returned:
+            return value
+    return None
 
 
 def by_nothing(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
@@ -387,6 +411,13 @@ class _Attribution:
         return frozenset(lines - {""})
 
     @property
+    def last_writer(self) -> Node | None:
+        """The call that the framework names, else the last that replied this text."""
+        if self.answer.writing_call is not None:
+            return self.answer.writing_call
+        return next(iter(self.calls_of_equal_text), None)
+
+    @property
     def latest_first(self) -> list[Node]:
         """Calls of models that replied, the last first."""
         return self.search.calls.models[::-1]
@@ -430,37 +461,41 @@ def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | Non
 
     A run that ends in a verdict on its answer, or in further questions: no public
     application is known that does. The verdict may be "yes".
-
-    Returns:
-        The earlier answer. It has no doubt if its text is in the output too, or if the
-        last call clearly did not answer and the earlier call was shown documents. None
-        if the last call wrote an answer itself, or was shown no earlier answer.
     """
     search = attribution.search
-    replies = search.calls.replies
-    last_writer = attribution.answer.writing_call
-    if last_writer is None:
-        # the last call whose reply equals the text that the framework gives
-        last_writer = next(iter(attribution.calls_of_equal_text), None)
+    last_writer = attribution.last_writer
     if last_writer is None:
         return None
-    reply = replies[last_writer]
-    # one question alone is an answer, which asks the user back
-    has_further_questions = len(reply.questions) > 1
-    if not reply.is_verdict and not has_further_questions:
+    reply = search.calls.replies[last_writer]
+    if not reply.is_verdict and not _has_further_questions(reply):
         return None
     judged_call = search.last_answer_shown_to(last_writer)
     if judged_call is None:
         return None
     place = f"what {judged_call.name} wrote, behind a verdict on it"
-    answer = Answer(replies[judged_call].answer, place)
-    if judged_call in search.calls_in_output:
-        return FoundAnswer(answer, judged_call)
-    # several questions without numbers may be an answer that asks the user back
-    is_no_answer = reply.is_verdict or reply.lists_questions
-    if is_no_answer and search.with_documents_shown([judged_call]):
+    answer = Answer(search.calls.replies[judged_call].answer, place)
+    if _is_surely_judged(search, judged_call, reply):
         return FoundAnswer(answer, judged_call)
     return FoundAnswer(answer, judged_call, (_JUDGED,))
+
+
+def _has_further_questions(reply: Reply) -> bool:
+    """Whether a reply is several questions; a single one may ask the user back."""
+    return len(reply.questions) > 1
+
+
+def _is_surely_judged(
+    search: _AnswerSearch, judged_call: Node, judgement: Reply
+) -> bool:
+    """Whether the text of a judged call, and not the judgement of it, is the answer.
+
+    It is if its text is in the output too, or if it was shown documents and the
+    judgement is a verdict or a numbered list of questions.
+    """
+    if judged_call in search.calls_in_output:
+        return True
+    is_no_answer = judgement.is_verdict or judgement.lists_questions
+    return is_no_answer and bool(search.with_documents_shown([judged_call]))
 
 
 def by_no_query(attribution: _Attribution) -> FoundAnswer | None:
@@ -597,28 +632,27 @@ CALL_RULES: tuple[Callable[[_Attribution], FoundAnswer | None], ...] = (
 
 
 def _is_rewritten_later(search: _AnswerSearch, call: Node) -> bool:
-    """Whether a later call made another text out of a call's reply.
+    """Whether a later call made another text of the output out of a call's reply.
 
-    An example is a blog post that a second model writes from a summary. The other text
-    must stand in the run's output.
+    An example is a blog post that a second model writes from a summary.
     """
-    replies = search.calls.replies
-    reply = replies[call]
-    for later_call in search.calls_in_output:
-        later_reply = replies[later_call]
-        if later_call.began < end_of(call):
-            continue
-        if later_reply.line == reply.line:
-            continue  # the same words again
-        if len(later_reply.text) < _SHORTEST_REWRITE * len(reply.text):
-            continue  # a title for the answer
-        if later_reply.questions:
-            continue  # what the user may ask next
-        if search.calls.reply_forms[later_call] != FREE_TEXT:
-            continue  # a verdict on the answer, or data made of it
-        if search.last_answer_shown_to(later_call) is call:
-            return True
-    return False
+    return any(
+        later_call.began >= end_of(call)
+        and _may_rewrite(search, later_call, search.calls.replies[call])
+        and search.last_answer_shown_to(later_call) is call
+        for later_call in search.calls_in_output
+    )
+
+
+def _may_rewrite(search: _AnswerSearch, later_call: Node, earlier: Reply) -> bool:
+    """Whether a later reply is a text that may say an earlier reply anew."""
+    later = search.calls.replies[later_call]
+    is_same_text = later.line == earlier.line
+    is_title = len(later.text) < _SHORTEST_REWRITE * len(earlier.text)
+    if is_same_text or is_title or later.questions:
+        return False
+    # no verdict on the answer, and no data made of it
+    return search.calls.reply_forms[later_call] == FREE_TEXT
 
 
 def _may_judge(calls: Calls, call: Node) -> bool:
@@ -678,10 +712,7 @@ def _with_its_call(search: _AnswerSearch, answer: Answer) -> FoundAnswer:
 def _with_doubts(
     search: _AnswerSearch, answer: Answer, call: Node, *, is_stated: bool = True
 ) -> FoundAnswer:
-    """Return an answer with its call, and say in words what is uncertain about that.
-
-    It is uncertain where the text may be a verdict, and where another call may have
-    written the answer.
+    """Return an answer with the call that wrote it, and what is uncertain in words.
 
     Args:
         search: What the rules look at.
@@ -694,20 +725,37 @@ def _with_doubts(
     is_joined = search.tree.root.name == FLOW
     if is_stated and not is_joined:
         return FoundAnswer(answer, call, _doubts_of_stated(search, call))
-    replies = search.calls.replies
-    if replies[call].is_verdict or _is_a_list_or_grade(search.calls, call):
+    is_verdict = search.calls.replies[call].is_verdict
+    if is_verdict or _is_a_list_or_grade(search.calls, call):
         return FoundAnswer(answer, call, (_MAY_BE_A_VERDICT,))
+    return FoundAnswer(answer, call, _doubts_of_other_calls(search, call))
+
+
+def _doubts_of_other_calls(search: _AnswerSearch, call: Node) -> tuple[str, ...]:
+    """Say that other calls may have written the answer, if one replied another text.
+
+    Replies that the call used for its own answer raise no doubt.
+    """
+    replies = search.calls.replies
+    used_lines = {
+        as_one_line(replies[used_call].answer)
+        for used_call in _calls_used_by(search, call)
+    }
+    choice = "the last one"
     if call in search.likely_calls_shown_question:
-        # the call itself, and the earlier calls whose replies its prompt holds
-        used_calls = search.prompt_contents.shown_to(call).calls
         choice = "the last that was shown the question"
-    else:
-        # It may only have written a title for an earlier reply, which is the answer:
-        # that its prompt holds the reply proves nothing.
-        used_calls = (call,)
-        choice = "the last one"
-    used_lines = {as_one_line(replies[used_call].answer) for used_call in used_calls}
     for likely_call in search.calls.likely_answer_calls:
         if as_one_line(replies[likely_call].answer) not in used_lines:
-            return FoundAnswer(answer, call, (_SEVERAL_CALLS.format(choice),))
-    return FoundAnswer(answer, call)
+            return (_SEVERAL_CALLS.format(choice),)
+    return ()
+
+
+def _calls_used_by(search: _AnswerSearch, call: Node) -> Sequence[Node]:
+    """List a call, and the earlier calls whose replies it used for its own answer.
+
+    A call that was not shown the question used none: it may only have written a title
+    for an earlier reply.
+    """
+    if call not in search.likely_calls_shown_question:
+        return (call,)
+    return search.prompt_contents.shown_to(call).calls

@@ -88,10 +88,7 @@ def evidence(
     prompt_contents: PromptContents,
     call_results: CallResults,
 ) -> AnswerEvidence:
-    """Find what one answer of a turn could rest on.
-
-    That is: its contexts, the documents that were retrieved, and the ledger. The ledger
-    lists what each search and tool returned, and which of it the answering model saw.
+    """Find the contexts of one answer, the retrieved documents and the ledger.
 
     Args:
         turn: The question, and the calls that were made for it.
@@ -101,26 +98,18 @@ def evidence(
     """
     search = ContextSearch(turn, found_answer, prompt_contents, call_results)
     contexts = contexts_of(search)
-    # where the user named the contexts, what the prompts show does not matter
-    is_named = contexts.evidence_from == "named"
-    shown = None if is_named else search.shown
+    shown = _shown_besides_named(search, contexts)
     contributing_calls = _contributing_calls(found_answer.writing_call, shown)
     retrieved = retrieved_of(turn, found_answer, contexts, shown, call_results)
     entries, earlier_calls = _ledger_entries(
         search, contexts, contributing_calls, retrieved
     )
-    if is_named and contexts.items and not entries:
-        # no call was recorded that returned the contexts that contexts_from= names
+    if _are_named_without_search(contexts, entries):
         entries = (entry_of_named_contexts(contexts.items, turn.tree.root),)
         contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
-
-    # tools that returned a text; ``to_name`` are those of which the user has to say
-    # whether the text is evidence
     tools = tools_of_text(contexts, entries, turn.calls)
-    if contexts.evidence_from is None and tools.with_text:
-        # A tool's text is the only evidence. It may hold several results, and nobody
-        # divided it into contexts.
-        contexts = replace(contexts, evidence_from="undivided")
+    if tools.with_text:
+        contexts = _undivided_if_none(contexts)
     return AnswerEvidence(
         contexts=contexts,
         retrieved=retrieved.documents,
@@ -135,36 +124,54 @@ def evidence(
     )
 
 
+def _shown_besides_named(
+    search: ContextSearch, contexts: Contexts
+) -> ShownToCall | None:
+    """Return what the answering call was shown; None if that is unknown.
+
+    Also None where the user named the contexts: then prompts do not matter.
+    """
+    return None if contexts.evidence_from == "named" else search.shown
+
+
+def _are_named_without_search(
+    contexts: Contexts, entries: Sequence[LedgerEntry]
+) -> bool:
+    """Whether ``contexts_from=`` names contexts, and no recorded call found anything."""
+    return contexts.evidence_from == "named" and bool(contexts.items) and not entries
+
+
+def _undivided_if_none(contexts: Contexts) -> Contexts:
+    """Mark that a tool's text is the only evidence, if there are no contexts.
+
+    The text may hold several results, which nobody divided into contexts.
+    """
+    if contexts.evidence_from is not None:
+        return contexts
+    return replace(contexts, evidence_from="undivided")
+
+
 def _ledger_entries(
     search: ContextSearch,
     contexts: Contexts,
     contributing_calls: Sequence[Node],
     retrieved: Retrieved,
 ) -> tuple[tuple[LedgerEntry, ...], tuple[EvidenceCall, ...]]:
-    """Make the ledger's entries of one answer.
-
-    The ledger lists what each search and tool returned, in this turn and in earlier
-    turns, and which items of it the answering model saw.
-
-    Args:
-        search: The turn, the answer, and what its searches and tools returned.
-        contexts: The contexts of the answer.
-        contributing_calls: Earlier calls whose replies the answering call was shown.
-        retrieved: What was retrieved.
+    """List what each search and tool returned, and which of it the answering model saw.
 
     Returns:
-        The entries for the calls of this turn, and those for the calls of earlier
-        turns. Each says which of its items the answer was shown.
+        The ledger's entries for the calls of this turn, and its calls of earlier turns.
     """
     turn = search.turn
+    earlier_calls = turn.tree.earlier_calls
     results = search.call_results.results_for_ledger(
-        search.found_answer.text, turn.tree.earlier_calls, retrieved.by_step
+        search.found_answer.text, earlier_calls, retrieved.by_step
     )
     prompts = _messages_shown(search.found_answer.writing_call, contributing_calls)
     shown_to_answer = ShownToAnswer(
         contexts.by_key, prompts, turn.texts_besides_documents
     )
-    return shown_to_answer.all_entries_as_shown(results, turn.tree.earlier_calls)
+    return shown_to_answer.all_entries_as_shown(results, earlier_calls)
 
 
 def _contributing_calls(
@@ -172,9 +179,7 @@ def _contributing_calls(
 ) -> tuple[Node, ...]:
     """List the earlier calls of models whose replies the answering call was shown.
 
-    Args:
-        call: The answering call; None if it is unknown.
-        shown: What it was shown; None if that is unknown, or does not matter.
+    Empty where it is unknown what the call was shown.
     """
     if shown is None:
         return ()
