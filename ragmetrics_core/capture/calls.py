@@ -307,18 +307,12 @@ class Calls:
         Only calls that work for the answer are listed (``prompted``). Where calls
         stand inside each other, as of a model with a fallback, the innermost counts.
         """
-        replied: set[Node] = set()
-        for node in self.nodes:
-            has_replied = node.reply is not None and node.error is None
-            if node.kind == "model" and has_replied:
-                replied.add(node)
-        innermost = []
-        for node in self.prompted:
-            _, *inner_calls = node.walk()
-            holds_another = not replied.isdisjoint(inner_calls)
-            if node in replied and not holds_another:
-                innermost.append(node)
-        return innermost
+        return [node for node in self.prompted if self._is_innermost_reply(node)]
+
+    def _is_innermost_reply(self, model: Node) -> bool:
+        """Whether a model's call replied, and no model's call inside it did."""
+        _, *inner_calls = model.walk()
+        return _has_replied(model) and not any(map(_has_replied, inner_calls))
 
     @cached_property
     def prompted(self) -> list[Node]:
@@ -375,18 +369,23 @@ class Calls:
 
         The query is all of the reply, a line of it, or a text of its structure.
         """
-        # when the last call with each query began
-        last_asked: dict[str, float] = {}
-        for node in self.nodes:
-            if node.query:
-                query = _bare_query(node.query)
-                last_asked[query] = max(node.began, last_asked.get(query, node.began))
         query_writers = set()
         for call, reply in self.replies.items():
-            moments = [last_asked[query] for query in reply.queries & last_asked.keys()]
+            queries_searched = reply.queries & self._last_search_by_query.keys()
+            moments = [self._last_search_by_query[query] for query in queries_searched]
             if moments and max(moments) >= call.began:
                 query_writers.add(call)
         return frozenset(query_writers)
+
+    @cached_property
+    def _last_search_by_query(self) -> Mapping[str, float]:
+        """When the last call with each query began."""
+        last_search: dict[str, float] = {}
+        for node in self.nodes:
+            if node.query:
+                query = _bare_query(node.query)
+                last_search[query] = max(node.began, last_search.get(query, node.began))
+        return last_search
 
     @cached_property
     def step_calls(self) -> frozenset[Node]:
@@ -437,42 +436,28 @@ class Calls:
     def _form_of_reply(self, call: Node) -> int:
         """Tell the form of a call's reply, by how much it looks like an answer.
 
-        Returns:
-            - ``NO_ANSWER`` for an empty reply, a call of a tool that ran, or a query
-              that was searched for later;
-            - ``LABEL`` for a word or two, or JSON that is no object;
-            - for a JSON object the form that its keys tell, even if the application
-              searched for the object later: ``STRUCTURED`` if a key names an answer of
-              more than a word or two, ``NO_ANSWER`` for a verdict or a route, else
-              ``LABEL``;
-            - ``FREE_TEXT`` for any other text.
+        A JSON object has the form that its keys tell, even if it was searched for.
         """
         reply = call.reply
-        if reply is None:
+        if reply is None or self._only_calls_tool(call, reply):
             return NO_ANSWER
-        names_called = {tool_call.name for tool_call in reply.tool_calls}
-        if not names_called.isdisjoint(self.names_of_tools_that_ran):
-            return NO_ANSWER
-        # what the model wrote was searched for later
-        writes_query = call in self.query_writers
-        if reply.tool_calls and writes_query:
-            # the query is the tool's argument, and the text a remark: "Let me look."
-            return NO_ANSWER
-        has_text = bool(reply.text.strip())
-        value: object = None
-        if has_text:
-            value = parse_json(reply.text)
-        elif reply.tool_calls:
-            # frameworks ask for a structured reply as the arguments of a tool
-            value = reply.tool_calls[-1].arguments
+        value = _structure_of(reply)
         if isinstance(value, Mapping):
             return form_of_structure(value)
-        if not has_text or writes_query:
+        if not reply.text.strip() or call in self.query_writers:
             return NO_ANSWER
         is_other_json = value is not None
-        if is_other_json or _is_label(reply.text):
-            return LABEL
-        return FREE_TEXT
+        return LABEL if is_other_json or _is_label(reply.text) else FREE_TEXT
+
+    def _only_calls_tool(self, call: Node, reply: Message) -> bool:
+        """Whether a reply calls a tool that ran, or a tool with a query that was searched for.
+
+        A text beside such a tool call is a remark: "Let me look."
+        """
+        names_called = {tool_call.name for tool_call in reply.tool_calls}
+        if not names_called.isdisjoint(self.names_of_tools_that_ran):
+            return True
+        return bool(names_called) and call in self.query_writers
 
     @cached_property
     def names_of_tools_that_ran(self) -> frozenset[str]:
@@ -494,15 +479,14 @@ class Calls:
     def _documents_of_searches(self) -> dict[Node, tuple[Document, ...]]:
         """The documents that each retriever and each tool brought.
 
-        Calls inside a retriever are left out, as it hands on what they found. Of a tool
-        only the documents count that no call inside it gave.
+        Of a tool only the documents count that no call inside it gave.
         """
         documents_by_call: dict[Node, tuple[Document, ...]] = {}
         for node, path in self.paths.items():
-            callers = path[:-1]
-            is_in_retriever = any(caller.kind == "retriever" for caller in callers)
-            if node.error is not None or node.documents is None or is_in_retriever:
+            if node.error is not None or node.documents is None:
                 continue
+            if any(caller.kind == "retriever" for caller in path[:-1]):
+                continue  # the retriever around it hands on what it found
             if node.kind == "retriever":
                 documents_by_call[node] = node.documents
             elif node.kind == "tool":
@@ -656,37 +640,38 @@ class Calls:
     def _lists_with_moments(self) -> list[tuple[float, tuple[Document, ...]]]:
         """Each list of documents with the time from which it was there, the latest first.
 
-        A call's input was there when the call began, and its result when it ended. The
-        text of a tool that ``context_tools`` names counts as a list of one document.
         Documents that models of the run wrote are left out, and so are empty lists.
         """
         lists: list[tuple[float, tuple[Document, ...]]] = []
         for node in self.nodes:
-            if node.input_documents:
-                inputs = self.without_texts_of_models(node.input_documents, node.began)
-                lists.append((node.began, inputs))
-            if node.documents and node.ended is not None:
-                returned = self.without_texts_of_models(node.documents, node.ended)
-                lists.append((node.ended, returned))
-            if node in self.context_tool_calls:
-                # the user says that this text is evidence, whoever wrote it
-                lists.append((end_of(node), (Document(node.text or ""),)))
+            lists += self._lists_of_call(node)
         lists = [(moment, documents) for moment, documents in lists if documents]
         lists.sort(key=lambda moment_and_list: moment_and_list[0], reverse=True)
         return lists
+
+    def _lists_of_call(
+        self, node: Node
+    ) -> Iterator[tuple[float, tuple[Document, ...]]]:
+        """Yield what a call was given, with its begin, and what it returned, with its end.
+
+        The text of a tool that ``context_tools`` names counts as one document.
+        """
+        if node.input_documents:
+            inputs = self.without_texts_of_models(node.input_documents, node.began)
+            yield node.began, inputs
+        if node.documents and node.ended is not None:
+            returned = self.without_texts_of_models(node.documents, node.ended)
+            yield node.ended, returned
+        if node in self.context_tool_calls:
+            yield end_of(node), (Document(node.text or ""),)
 
     def without_texts_of_models(
         self, documents: Sequence[Document], before: float
     ) -> tuple[Document, ...]:
         """Leave out the documents that a model of this run wrote.
 
-        A step may put a model's reply into a document: the answer to a sub-question, or
-        a summary.
-
-        Args:
-            documents: The documents.
-            before: The time at which they were there. Only replies that were complete
-                by then can stand in them.
+        A step may put a model's reply into a document, such as a summary. ``before`` is
+        the time at which the documents were there: later replies cannot stand in them.
         """
         found = []
         for document in documents:
@@ -698,33 +683,37 @@ class Calls:
 
     @cached_property
     def _texts_of_models(self) -> ModelTexts:
-        """Collect what the run's models wrote, to tell it from what was found.
-
-        - ``replies``: answers of models and of sub-agents, each with the time at which
-          its call ended. A document can repeat only a text that was written before.
-        - ``queries``: queries, verdicts, routes and the question, without a time. They
-          only help to recognise a text that holds a query beside an answer: "Sub
-          question: …  Response: …". A query alone makes no text a model's.
-        - ``originals``: the texts that retrievers and tools found.
-        """
-        answers: list[tuple[float, str]] = []
-        steering_texts = [node.query for node in self.nodes if node.query]
-        for call in self.models:
-            if call in self.step_calls:  # it wrote a query, a verdict or a route
-                steering_texts.append(text_of(call))
-            else:
-                answers.append((end_of(call), text_of(call)))
-        inner_nodes = self.nodes[1:]
-        for node in inner_nodes:
-            if node.kind == "agent":
-                answers.append((end_of(node), node.text or ""))
-        if self.tree.question:
-            steering_texts.append(self.tree.question)
+        """Collect what the run's models wrote, to recognise it in documents."""
         return ModelTexts(
-            replies=answers,
-            queries=steering_texts,
+            replies=self._replies_with_ends(),
+            queries=self._steering_texts(),
             originals=frozenset(self._texts_found()),
         )
+
+    def _replies_with_ends(self) -> list[tuple[float, str]]:
+        """List the answers of models and sub-agents, each with the end of its call."""
+        replies: list[tuple[float, str]] = []
+        for call in self.models:
+            if call not in self.step_calls:
+                replies.append((end_of(call), text_of(call)))
+        nodes_below_root = self.nodes[1:]
+        for node in nodes_below_root:
+            if node.kind == "agent":
+                replies.append((end_of(node), node.text or ""))
+        return replies
+
+    def _steering_texts(self) -> list[str]:
+        """List the question, the queries, and the verdicts and routes of models.
+
+        A document may repeat one beside an answer: "Sub question: …  Response: …".
+        """
+        texts = [node.query for node in self.nodes if node.query]
+        for call in self.models:
+            if call in self.step_calls:
+                texts.append(text_of(call))
+        if self.tree.question:
+            texts.append(self.tree.question)
+        return texts
 
     def _texts_found(self) -> Iterator[str]:
         """Yield the texts that were found, so that no model of the run wrote them.
@@ -740,6 +729,22 @@ class Calls:
             if node.kind == "tool" and node.text and not _holds_model(node):
                 yield node.text
                 yield from texts_in(parse_json(node.text))
+
+
+def _has_replied(node: Node) -> bool:
+    """Whether a call is one of a model, which replied without an error."""
+    return node.kind == "model" and node.reply is not None and node.error is None
+
+
+def _structure_of(reply: Message) -> object:
+    """Return a reply's text as JSON, or without a text the arguments of its last tool.
+
+    Frameworks ask for a structured reply as the arguments of a tool. None if the text is
+    no JSON.
+    """
+    if reply.text.strip():
+        return parse_json(reply.text)
+    return reply.tool_calls[-1].arguments if reply.tool_calls else None
 
 
 def _holds_model(tool: Node) -> bool:

@@ -7,7 +7,7 @@ between search and prompt may have cut, merged or renamed documents: a search fo
 Then the keys differ, and the texts tell that the context shows this document.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH, locate
@@ -22,19 +22,16 @@ def context_keys_of(
 ) -> list[DocumentKey | None]:
     """Find for each document the context that shows it, and return the context's key.
 
-    The key of a context is the id and the text of the document of which it was made. A
-    context shows a document if it has the document's key, its id, or its whole text. A
-    document without such a context may have been cut or merged. It is then compared
-    with the contexts that show no other document: chunks overlap, so that a context
-    which shows one chunk shares sentences with its neighbour.
+    A context shows a document if it has the document's key, its id, or its whole text.
+    A document without such a context may have been cut or merged. It is compared only
+    with contexts that show no other document, since neighbouring chunks overlap.
 
     Args:
         documents: The documents, in any order.
         contexts: The contexts, each by the key of the document of which it was made.
 
     Returns:
-        For each document, in the same order, the key of its context; None if no context
-        shows it.
+        For each document the key of its context; None if no context shows it.
     """
     context_keys = _context_keys_by_name_or_text(documents, contexts)
     indexes_without_context = [
@@ -57,9 +54,7 @@ def _context_keys_by_name_or_text(
 ) -> list[DocumentKey | None]:
     """Find for each document the context that has its key, its id or its text.
 
-    Returns:
-        For each document the key of that context, else of a context that holds its text
-        as a part; None if there is none.
+    Else a context that holds the document's text as a part; None without one.
     """
     first_of_id: dict[str, DocumentKey] = {}
     first_of_text: dict[str, DocumentKey] = {}
@@ -67,19 +62,17 @@ def _context_keys_by_name_or_text(
         first_of_text.setdefault(context.text, key)
         if context.id:
             first_of_id.setdefault(context.id, key)
-    context_keys: list[DocumentKey | None] = []
-    for document in documents:
-        context_key: DocumentKey | None = None
+
+    def context_key(document: Document) -> DocumentKey | None:
         if document.key in contexts:
-            context_key = document.key
-        elif document.own_id:
-            context_key = first_of_id.get(document.own_id)
-        if context_key is None:
-            context_key = first_of_text.get(document.text)
-        if context_key is None:
-            context_key = _key_of_holder(document.text, contexts)
-        context_keys.append(context_key)
-    return context_keys
+            return document.key
+        return (
+            first_of_id.get(document.own_id or "")
+            or first_of_text.get(document.text)
+            or _key_of_holder(document.text, contexts)
+        )
+
+    return [context_key(document) for document in documents]
 
 
 def _key_of_holder(
@@ -108,25 +101,22 @@ def _keys_of_most_text(
     keys = list(text_by_key)
     texts = list(text_by_key.values())
     document_texts = [document.text for document in documents]
+    text_of_document = dict(_halves_found(document_texts, texts))
+    for text_index, document_index in _halves_found(texts, document_texts):
+        text_of_document.setdefault(document_index, text_index)
     found_keys: list[DocumentKey | None] = [None] * len(documents)
-    # A finding has two indexes: of the candidate, in the first list, and of the message
-    # that holds it, in the second list. Coverage is the share of the candidate that
-    # stands there.
-    # a text may hold most of a document: several documents were merged
-    for finding in locate(document_texts, texts).findings:
-        document_index = finding.candidate_index
-        text_index = finding.message_index
-        if text_index is not None and finding.coverage >= HALF:
-            found_keys[document_index] = keys[text_index]
-    # a document may hold most of a text: the text was cut out of it
-    for finding in locate(texts, document_texts).findings:
-        text_index = finding.candidate_index
-        holder_index = finding.message_index
-        if holder_index is None or finding.coverage < HALF:
-            continue
-        if found_keys[holder_index] is None:
-            found_keys[holder_index] = keys[text_index]
+    for document_index, text_index in text_of_document.items():
+        found_keys[document_index] = keys[text_index]
     return found_keys
+
+
+def _halves_found(
+    sought: Sequence[str], holders: Sequence[str]
+) -> Iterator[tuple[int, int]]:
+    """Yield each sought text of which half stands in a holder: the indexes of both."""
+    for finding in locate(sought, holders).findings:
+        if finding.message_index is not None and finding.coverage >= HALF:
+            yield finding.candidate_index, finding.message_index
 
 
 def keys_of_unmatched_contexts(
@@ -149,19 +139,14 @@ def _keys_without_document(
 ) -> list[DocumentKey]:
     """List the keys of contexts that show none of some documents, nor are made of them.
 
-    Args:
-        context_keys: For each document the key of the context that shows it, as
-            ``context_keys_of`` gives it.
-        documents: The documents.
-        contexts: The contexts by key.
+    ``context_keys`` holds for each document the key of the context that shows it.
     """
-    keys_without_document = []
     keys_with_document = set(context_keys)
-    for key, context in contexts.items():
-        if key in keys_with_document or derives_from(context.text, documents):
-            continue
-        keys_without_document.append(key)
-    return keys_without_document
+    return [
+        key
+        for key, context in contexts.items()
+        if key not in keys_with_document and not derives_from(context.text, documents)
+    ]
 
 
 @dataclass(frozen=True)
@@ -188,13 +173,7 @@ def match_contexts(
 
     Args:
         documents: The documents.
-        contexts: The contexts, each by the key (id and text) of the document of which
-            it was made. It may show a document with another key as well: one with the
-            same id, or with words of the context.
-
-    Returns:
-        The context of each document, the contexts of no document, and the contexts that
-        have a document's id and none of its words.
+        contexts: The contexts, each by the key of the document of which it was made.
     """
     context_keys = context_keys_of(documents, contexts)
     unmatched_keys = _keys_without_document(context_keys, documents, contexts)
@@ -202,13 +181,14 @@ def match_contexts(
     for document, key in zip(documents, context_keys, strict=True):
         if key is None or key == document.key:
             continue
-        # The keys differ, so that the context was matched by its id or by its words.
-        # If it has none of the document's words, it was the id alone.
-        context_text = contexts[key].text
-        holds_document = document.text in context_text
-        if not holds_document and not derives_from(context_text, [document]):
+        if not _has_words_of(contexts[key].text, document):
             keys_by_id_alone.add(key)
     return MatchedContexts(context_keys, unmatched_keys, frozenset(keys_by_id_alone))
+
+
+def _has_words_of(text: str, document: Document) -> bool:
+    """Whether a text holds a document, or was made of it."""
+    return document.text in text or derives_from(text, [document])
 
 
 @dataclass(frozen=True)
