@@ -7,8 +7,9 @@ item 0 was shown. The ledger is made of such entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from ragmetrics_core.capture.call_results import CallResult
 from ragmetrics_core.capture.locating import locate
@@ -19,8 +20,7 @@ from ragmetrics_core.data import Context, EvidenceCall
 
 # Kinds of calls that may make documents out of a tool's text.
 _KINDS_OF_MAKERS = ("step", "reranker")
-# A text was shown if this share of it stands in the prompts. Less may be the words with
-# which all summaries begin.
+# Less of a text in the prompts may be the words with which all summaries begin.
 _SHARE_SHOWN = 0.5
 
 
@@ -90,34 +90,34 @@ class ShownToAnswer:
     def entries_as_shown(
         self, results: Sequence[CallResult], texts_shown: set[str]
     ) -> Iterator[LedgerEntry]:
-        """Yield the ledger's entry for each result of this turn, in the words that were shown.
-
-        A document that a context shows is replaced by the context: the prompt may show
-        only a part of the document, or the document in other words.
+        """Yield the ledger's entry for each result of this turn.
 
         Args:
-            results: What the calls of this turn returned.
+            results: What the calls of this turn returned: each a text or documents.
             texts_shown: The texts of tools and earlier turns that the answer was shown.
+        """
+        context_keys = self._context_keys_by_result(results)
+        for result, keys_of_result in zip(results, context_keys, strict=True):
+            if result.text is None:
+                yield self._entry_of_documents(result, keys_of_result)
+            else:
+                items = (Context(text=result.text),)
+                indexes_shown = self._indexes_shown(items, texts_shown)
+                yield LedgerEntry(result, items, indexes_shown)
+
+    def _context_keys_by_result(
+        self, results: Sequence[CallResult]
+    ) -> list[list[DocumentKey | None]]:
+        """Find for each document of each result the key of the context that shows it.
+
+        All documents are matched at once, so that of two similar documents the one that
+        fits a context best gets the key of the context. None if no context shows it.
         """
         documents: list[Document] = []
         for result in results:
             documents += result.documents
-        # Each context goes to the document that fits it best. So the documents of all
-        # results are matched together. This is a key for each document: the key of the
-        # context that shows it, None if no context does.
-        context_keys = context_keys_of(documents, self.contexts)
-        n_documents_before = 0
-        for result in results:
-            # a result has a text or documents, never both
-            if result.text is not None:
-                items = (Context(text=result.text),)
-                yield LedgerEntry(
-                    result, items, self._indexes_shown(items, texts_shown)
-                )
-                continue
-            end = n_documents_before + len(result.documents)
-            yield self._entry_of_documents(result, context_keys[n_documents_before:end])
-            n_documents_before = end
+        keys = iter(context_keys_of(documents, self.contexts))
+        return [list(islice(keys, len(result.documents))) for result in results]
 
     def earlier_calls_as_shown(
         self, earlier: Sequence[EvidenceCall], texts_shown: set[str]
@@ -137,57 +137,44 @@ class ShownToAnswer:
     ) -> set[str]:
         """Find the texts of tools and earlier turns that the answer was shown.
 
-        Args:
-            results: What the calls of this turn returned.
-            earlier: The calls of earlier turns.
-
-        Returns:
-            Each such text of which at least half stands in the prompts, or from which a
-            step made a context. All contexts are returned as well.
+        A text counts as shown if half of it stands in the prompts, or if a step made a
+        context of it. The texts of all contexts are returned as well.
         """
+        context_texts = {context.text for context in self.contexts.values()}
+        texts_shown = context_texts | self._texts_made_into_contexts(results)
         texts: list[str] = []
         for call in earlier:
             texts += [context.text for context in call.items]
         texts += [result.text for result in results if result.text is not None]
-        context_texts = {context.text for context in self.contexts.values()}
         texts_to_seek = [
             text for text in dict.fromkeys(texts) if text not in context_texts
         ]
-        texts_shown = context_texts | self._texts_made_into_contexts(results)
-        if not texts_to_seek:
-            return texts_shown
-        # a place in the prompts that one of these texts takes counts for no sought text
+        return texts_shown | self._texts_in_prompts(texts_to_seek, context_texts)
+
+    def _texts_in_prompts(
+        self, texts: Sequence[str], context_texts: Iterable[str]
+    ) -> set[str]:
+        """Return those of some texts of which at least half stands in the prompts.
+
+        Where a context or another known text stands, none of the texts is found.
+        """
+        if not texts:
+            return set()
         texts_already_placed = [*self.known, *context_texts]
-        located = locate(texts_to_seek, self.prompts or (), known=texts_already_placed)
-        for finding in located.findings:
-            if finding.coverage >= _SHARE_SHOWN:
-                texts_shown.add(texts_to_seek[finding.candidate_index])
-        return texts_shown
+        located = locate(texts, self.prompts or (), known=texts_already_placed)
+        return {
+            texts[finding.candidate_index]
+            for finding in located.findings
+            if finding.coverage >= _SHARE_SHOWN
+        }
 
     def _texts_made_into_contexts(self, results: Sequence[CallResult]) -> set[str]:
-        """Find the texts of tools from which a step made contexts.
+        """Return the texts of tools from which a step made contexts.
 
-        LangGraph's CRAG puts what its web search returned into documents, and the
-        prompt shows these documents. The search of the prompts credits the words to the
-        documents, so that the tool's text would wrongly look as if it was not shown.
-
-        Args:
-            results: What searches and tools returned.
-
-        Returns:
-            The texts that share a passage with a context which a step made.
+        LangGraph's CRAG puts what its web search returned into documents. A prompt that
+        shows these documents shows the tool's text.
         """
-        keys_made_by_steps: set[DocumentKey] = set()
-        for result in results:
-            if result.kind == "retrieval" and result.call.kind in _KINDS_OF_MAKERS:
-                keys_made_by_steps.update(document.key for document in result.documents)
-        contexts_made = [
-            context.text
-            for key, context in self.contexts.items()
-            if key in keys_made_by_steps
-        ]
-        if not contexts_made:
-            return set()
+        contexts_made = self._contexts_made_by_steps(results)
         texts: set[str] = set()
         for result in results:
             text = result.text
@@ -195,29 +182,31 @@ class ShownToAnswer:
                 texts.add(text)
         return texts
 
+    def _contexts_made_by_steps(self, results: Sequence[CallResult]) -> list[str]:
+        """Return the texts of the contexts that show documents of steps or rerankers."""
+        keys_made: set[DocumentKey] = set()
+        for result in results:
+            if result.kind == "retrieval" and result.call.kind in _KINDS_OF_MAKERS:
+                keys_made.update(document.key for document in result.documents)
+        return [
+            context.text for key, context in self.contexts.items() if key in keys_made
+        ]
+
     def _entry_of_documents(
         self, result: CallResult, context_keys: Sequence[DocumentKey | None]
     ) -> LedgerEntry:
         """Make the entry of a result with documents, each as the prompt showed it.
 
-        Args:
-            result: The result.
-            context_keys: For each document the key of the context that shows it; None
-                if no context does.
+        ``context_keys`` holds for each document the key of the context that shows it.
+        Without prompts, that no context shows a document proves nothing: then it is
+        unknown what was shown.
         """
-        items = []
-        indexes_shown = []
-        documents_and_keys = zip(result.documents, context_keys, strict=True)
-        for index, (document, context_key) in enumerate(documents_and_keys):
-            items.append(self._document_as_shown(document, context_key))
-            if context_key is not None:
-                indexes_shown.append(index)
-        if self.prompts is None and not indexes_shown:
-            # The call that answered is not known, so that only the contexts tell what
-            # was shown. They show none of the documents: whether a prompt showed them
-            # is unknown (None), unlike () for "none was shown".
-            return LedgerEntry(result, tuple(items), shown=None)
-        return LedgerEntry(result, tuple(items), tuple(indexes_shown))
+        items = tuple(map(self._document_as_shown, result.documents, context_keys))
+        indexes_shown = tuple(
+            index for index, key in enumerate(context_keys) if key is not None
+        )
+        is_unknown = self.prompts is None and not indexes_shown
+        return LedgerEntry(result, items, None if is_unknown else indexes_shown)
 
     def _indexes_shown(
         self, items: Sequence[Context], texts_shown: set[str]
@@ -236,10 +225,7 @@ class ShownToAnswer:
     ) -> Context:
         """Make a ledger's item of a document: its own id, and the words that were shown.
 
-        Args:
-            document: The document.
-            context_key: The key of the context that shows it; None if no context does.
-                Then the item has the document's own text.
+        A document that no context shows (``context_key`` is None) has its own words.
         """
         if context_key is None:
             return document.context()

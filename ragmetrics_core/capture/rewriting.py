@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from ragmetrics_core.capture.calls import end_of
 from ragmetrics_core.capture.passages import shares_a_passage_with_any
@@ -32,13 +33,10 @@ def rewritten_documents(
 ) -> tuple[Document, ...]:
     """Return the documents of a step that it made out of documents that it took.
 
-    Such a document has the id, the metadata or most words of a document that the step
-    took and did not return. If the step returned three others for three documents, say,
-    then all of them were made out of these.
-
-    Args:
-        step: The step.
-        later_lists: Lists of documents that were there after the step.
+    Such a document has the id, the metadata or most words of a dropped one. If a step
+    returned three new documents for three old ones, say, then all were made out of
+    these. But without shared words, an old document in one of the later lists says
+    that the step searched for more.
     """
     dropped, added = _dropped_and_added(step)
     if not dropped or not added:
@@ -46,15 +44,17 @@ def rewritten_documents(
     alike = tuple(document for document in added if _is_made_of_any(document, dropped))
     if not _replaces_each(step, dropped, added):
         return alike
-    if alike:
+    if alike or not _is_any_in(later_lists, dropped):
         return tuple(added)
-    # Nothing but the number of documents says that they were rewritten. If a later call
-    # still has a document that the step took, the step may have searched for more.
-    dropped_texts = {document.text for document in dropped}
-    for documents in later_lists:
-        if any(document.text in dropped_texts for document in documents):
-            return ()
-    return tuple(added)
+    return ()
+
+
+def _is_any_in(
+    lists: Iterable[Sequence[Document]], documents: Sequence[Document]
+) -> bool:
+    """Whether one of some lists holds the text of one of some documents."""
+    texts = {document.text for document in documents}
+    return any(document.text in texts for document in chain.from_iterable(lists))
 
 
 @dataclass(frozen=True)
@@ -85,64 +85,61 @@ class DocumentChange:
 
 
 def changes_of(nodes: Sequence[Node]) -> list[DocumentChange]:
-    """Return what the steps and rerankers of a run made of their documents.
+    """Return what the steps, agents and rerankers of a run made of their documents.
 
-    Args:
-        nodes: The calls of the run.
-
-    Returns:
-        One change for each step, agent or reranker that returned documents or passed
-        some on, in the order in which the calls ended.
+    A call that returned no documents and passed none on is left out. The changes stand
+    in the order in which the calls ended.
     """
-    changes = []
-    for node in sorted(nodes, key=end_of):
-        has_output = node.documents is not None or bool(node.documents_passed_on)
-        if node.kind not in ("step", "agent", "reranker") or not has_output:
-            continue
-        dropped, added = _dropped_and_added(node)
-        is_filter = _is_filter(node, dropped, added, nodes)
-        returned = node.documents or ()
-        if is_filter:
-            # ``node.documents`` of a step leaves out what it only handed on, and a
-            # filter only hands on some of the documents that it was given
-            returned = node.documents_passed_on
-        change = DocumentChange(
-            node=node,
-            taken=_documents_taken(node),
-            returned=returned,
-            dropped=tuple(dropped),
-            added=tuple(added),
-            is_filter=is_filter,
-        )
-        changes.append(change)
-    return changes
+    return [
+        _change_of(node, nodes)
+        for node in sorted(nodes, key=end_of)
+        if node.kind in ("step", "agent", "reranker") and _has_output(node)
+    ]
+
+
+def _has_output(node: Node) -> bool:
+    """Whether a call returned documents, perhaps none of them, or passed some on."""
+    return node.documents is not None or bool(node.documents_passed_on)
+
+
+def _change_of(node: Node, nodes: Sequence[Node]) -> DocumentChange:
+    """Return what a call made of the documents that it was given."""
+    dropped, added = _dropped_and_added(node)
+    is_filter = _is_filter(node, dropped, added, nodes)
+    # ``documents`` of a step leaves out what it passed on, as a filter does
+    returned = node.documents_passed_on if is_filter else node.documents or ()
+    return DocumentChange(
+        node=node,
+        taken=_documents_taken(node),
+        returned=returned,
+        dropped=tuple(dropped),
+        added=tuple(added),
+        is_filter=is_filter,
+    )
 
 
 def rewriting_step_by_key(
     text_by_key: Mapping[DocumentKey, str], changes: Sequence[DocumentChange]
 ) -> dict[DocumentKey, str]:
-    """Find the texts that a step rewrote, and name the first such step for each.
+    """Name for each text the first step that rewrote it; other texts are left out.
 
     A step rewrote a text if it dropped documents, added others, and returned the text
-    or a passage of it.
-
-    Args:
-        text_by_key: The texts of contexts, each by the key of its context.
-        changes: What the steps of the run made of their documents, in their order.
-
-    Returns:
-        For the key of each rewritten text the name of the step; the other keys are left
-        out.
+    or a passage of it. The keys are those of the texts.
     """
     name_by_key: dict[DocumentKey, str] = {}
     writers = [change for change in changes if change.replaces_documents]
     for key, text in text_by_key.items():
         for writer in writers:
-            returned = [document.text for document in writer.returned]
-            if text in returned or shares_a_passage_with_any(text, returned):
+            if _has_returned(writer, text):
                 name_by_key[key] = writer.node.name
                 break
     return name_by_key
+
+
+def _has_returned(change: DocumentChange, text: str) -> bool:
+    """Whether a step returned a text, or a passage of it."""
+    returned = [document.text for document in change.returned]
+    return text in returned or shares_a_passage_with_any(text, returned)
 
 
 def _is_filter(
@@ -151,42 +148,37 @@ def _is_filter(
     added: Sequence[Document],
     nodes: Sequence[Node],
 ) -> bool:
-    """Whether a plain step passed on some of the documents that it took, and dropped the rest.
+    """Whether a plain step passed on some of the documents that it took, for later calls.
 
-    A later call must have been given documents that the step passed on. If a later call
-    was also given a dropped document, the step filtered nothing out: it only picked
-    some documents out of a state that keeps all of them.
-
-    Args:
-        step: The step.
-        dropped: The documents that it took and did not return.
-        added: The documents that it returned and had not taken; a filter has none.
-        nodes: The calls of the run.
+    It must have dropped the others, and added none.
     """
     if step.kind != "step" or not dropped or added or not step.documents_passed_on:
         return False
+    keys_taken_later = _keys_taken_after(step, nodes)
     dropped_keys = {document.key for document in dropped}
-    passed_on_keys = {document.key for document in step.documents_passed_on}
-    is_used_later = False
+    if not keys_taken_later.isdisjoint(dropped_keys):
+        # it only picked documents out of a state that keeps all of them
+        return False
+    return any(
+        document.key in keys_taken_later for document in step.documents_passed_on
+    )
+
+
+def _keys_taken_after(step: Node, nodes: Sequence[Node]) -> set[DocumentKey]:
+    """Return the keys of the documents that calls behind a step were given."""
+    keys: set[DocumentKey] = set()
     for later in nodes:
-        if later.began < end_of(step):
-            continue
-        keys_taken = {document.key for document in _documents_taken(later)}
-        if not keys_taken.isdisjoint(dropped_keys):
-            return False
-        if not keys_taken.isdisjoint(passed_on_keys):
-            is_used_later = True
-    return is_used_later
+        if later.began >= end_of(step):
+            keys.update(document.key for document in _documents_taken(later))
+    return keys
 
 
 def _dropped_and_added(step: Node) -> tuple[list[Document], list[Document]]:
     """Compare the documents that a step took and those that it returned, by their texts.
 
-    Documents that the step only handed on count as returned.
-
     Returns:
-        The documents that it took and did not return, and the documents that it
-        returned and had not taken.
+        The documents that it took and neither returned nor passed on, and the documents
+        that it returned and had not taken.
     """
     returned = step.documents or ()
     taken = _documents_taken(step)
@@ -227,16 +219,19 @@ def _is_made_of_any(document: Document, others: Sequence[Document]) -> bool:
     if _is_named_like_one(document, others):
         return True
     stems = _stems(document.text)
-    stems_of_all_others: set[str] = set()
-    for other in others:
-        stems_of_other = _stems(other.text)
-        n_kept = len(stems & stems_of_other)
-        has_enough_words = len(stems_of_other) >= _FEWEST_OLD_WORDS
-        if has_enough_words and n_kept >= _SHARE_OF_OLD_WORDS * len(stems_of_other):
-            return True
-        stems_of_all_others |= stems_of_other
+    stems_of_others = [_stems(other.text) for other in others]
+    if any(_keeps_most_of(stems, stems_of_other) for stems_of_other in stems_of_others):
+        return True
+    stems_of_all_others: set[str] = set().union(*stems_of_others)
     n_from_others = len(stems & stems_of_all_others)
     return bool(stems) and n_from_others >= _SHARE_OF_NEW_WORDS * len(stems)
+
+
+def _keeps_most_of(stems: set[str], old_stems: set[str]) -> bool:
+    """Whether a new text keeps most words of an old text, which has some words at least."""
+    if len(old_stems) < _FEWEST_OLD_WORDS:
+        return False
+    return len(stems & old_stems) >= _SHARE_OF_OLD_WORDS * len(old_stems)
 
 
 def _is_named_like_one(document: Document, others: Sequence[Document]) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import Calls, end_of
-from ragmetrics_core.capture.origins import MatchedDocuments, match_documents
+from ragmetrics_core.capture.origins import match_documents
 from ragmetrics_core.capture.rewriting import DocumentChange
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
@@ -80,41 +80,47 @@ def effects_of(
 ) -> StepEffects:
     """Find out what steps and retrievers did to the retrieved documents.
 
-    It tells three things: what each reranker and filter before the answer kept, what
-    each retriever kept of what searches inside it found, and which step may have
-    rewritten which retrieved document.
-
     Args:
         changes: What the steps of the run made of their documents.
         calls: The calls of the run.
         retrieved: The retrieved documents.
         answering_call: The call that wrote the answer; None if it is unknown.
     """
-    step_effects = []
-    for step in _steps_before_answer(changes, calls, answering_call):
-        taken = match_documents(retrieved, step.taken)
-        returned = match_documents(retrieved, step.change.returned)
-        step_effects.append(_step_effect(step, retrieved, taken, returned))
-
-    retriever_effects = []
-    for retriever, found_inside in _found_inside_retrievers(calls).items():
-        matched = match_documents(found_inside, retriever.documents or ())
-        retriever_effects.append(_retriever_effect(retriever, matched))
-
-    # For the index of a retrieved document, the name of the first step that may have
-    # rewritten it: the step dropped it and returned other documents.
-    writer_by_index: dict[int, str] = {}
+    step_effects = [
+        _step_effect(step, retrieved)
+        for step in _steps_before_answer(changes, calls, answering_call)
+    ]
+    retriever_effects = [
+        _retriever_effect(retriever, found_inside)
+        for retriever, found_inside in _found_inside_retrievers(calls).items()
+    ]
     steps_with_documents = set(calls.steps_with_documents)
-    for change in changes:
-        is_writer = change.replaces_documents and change.node in steps_with_documents
-        if not is_writer:
-            continue
-        dropped = match_documents(retrieved, change.dropped)
-        # for each retrieved document the key of the dropped document that equals it
-        for index, dropped_key in enumerate(dropped.later_keys):
+    rewriting_changes = [
+        change
+        for change in changes
+        if change.replaces_documents and change.node in steps_with_documents
+    ]
+    return StepEffects(
+        tuple(step_effects),
+        tuple(retriever_effects),
+        _writer_by_index(retrieved, rewriting_changes),
+    )
+
+
+def _writer_by_index(
+    retrieved: Sequence[Document], rewriting_changes: Sequence[DocumentChange]
+) -> dict[int, str]:
+    """Name for each retrieved document the first rewriting step that dropped it.
+
+    The keys are indexes. Documents that no such step dropped are left out.
+    """
+    writer_by_index: dict[int, str] = {}
+    for change in rewriting_changes:
+        dropped_keys = match_documents(retrieved, change.dropped).later_keys
+        for index, dropped_key in enumerate(dropped_keys):
             if dropped_key is not None:
                 writer_by_index.setdefault(index, change.node.name)
-    return StepEffects(tuple(step_effects), tuple(retriever_effects), writer_by_index)
+    return writer_by_index
 
 
 @dataclass(frozen=True)
@@ -136,29 +142,30 @@ def _steps_before_answer(
 ) -> list[_StepBeforeAnswer]:
     """List the rerankers and filters that ended before the answering call began.
 
-    Args:
-        changes: For each step of the run the documents that it was given and those that
-            it returned, in the order of the steps.
-        calls: The calls of the run.
-        answering_call: The call that wrote the answer; None if it is unknown. Then all
-            rerankers and filters count.
+    All rerankers and filters count if the answering call is unknown (None).
     """
     steps: list[_StepBeforeAnswer] = []
     for change in changes:
         node = change.node
-        is_reranker = node.kind == "reranker" and node.documents is not None
-        if not is_reranker and not change.is_filter:
+        if not _is_reranker_or_filter(change) or _is_reported_by_search(node, calls):
             continue
-        if answering_call is not None and end_of(node) > answering_call.began:
-            continue
-        callers = calls.paths[node][:-1]
-        if any(caller.kind == "retriever" for caller in callers):
-            continue  # the retriever around it tells what it returned
-        if node in calls.retrievals:
-            continue  # it counts as a search itself, which found its documents
-        taken = change.taken or _documents_found_before(node, calls)
-        steps.append(_StepBeforeAnswer(change, taken))
+        if answering_call is None or end_of(node) <= answering_call.began:
+            taken = change.taken or _documents_found_before(node, calls)
+            steps.append(_StepBeforeAnswer(change, taken))
     return steps
+
+
+def _is_reranker_or_filter(change: DocumentChange) -> bool:
+    """Whether a change was made by a reranker that returned documents, or by a filter."""
+    is_reranker = change.node.kind == "reranker" and change.node.documents is not None
+    return is_reranker or change.is_filter
+
+
+def _is_reported_by_search(node: Node, calls: Calls) -> bool:
+    """Whether what a step returned counts as found: by itself, or by a retriever around it."""
+    callers = calls.paths[node][:-1]
+    is_in_retriever = any(caller.kind == "retriever" for caller in callers)
+    return is_in_retriever or node in calls.retrievals
 
 
 def _documents_found_before(node: Node, calls: Calls) -> tuple[Document, ...]:
@@ -171,73 +178,65 @@ def _documents_found_before(node: Node, calls: Calls) -> tuple[Document, ...]:
 
 
 def _step_effect(
-    step: _StepBeforeAnswer,
-    retrieved: Sequence[Document],
-    taken: MatchedDocuments,
-    returned: MatchedDocuments,
+    step: _StepBeforeAnswer, retrieved: Sequence[Document]
 ) -> StepEffect:
-    """Say what a step did to the retrieved documents.
-
-    Args:
-        step: The step.
-        retrieved: The retrieved documents.
-        taken: Which document that the step took was made of which retrieved one.
-        returned: Which document that it returned was made of which retrieved one.
-    """
+    """Say which of the retrieved documents a step took and returned."""
     change = step.change
-    index_by_identity = {
-        document.identity: index for index, document in enumerate(retrieved)
-    }
-    indexes_taken = _indexes_of(step.taken, taken, index_by_identity)
-    indexes_returned = _indexes_of(change.returned, returned, index_by_identity)
     return StepEffect(
         change.node.name,
         change.node,
-        frozenset(indexes_taken),
-        tuple(indexes_returned),
-        returns_unknown_texts=change.replaces_documents
-        and bool(returned.unmatched_keys),
+        frozenset(_indexes_of(step.taken, retrieved)),
+        tuple(_indexes_of(change.returned, retrieved)),
+        returns_unknown_texts=_has_unknown_texts(change, retrieved),
     )
 
 
-def _indexes_of(
-    documents: Sequence[Document],
-    matched: MatchedDocuments,
-    index_by_identity: Mapping[DocumentKey, int],
-) -> list[int]:
-    """Find the indexes that some documents have among the retrieved documents.
+def _has_unknown_texts(change: DocumentChange, retrieved: Sequence[Document]) -> bool:
+    """Whether a step returned new texts that were made of no retrieved document."""
+    if not change.replaces_documents:
+        return False
+    return bool(match_documents(retrieved, change.returned).unmatched_keys)
 
-    Args:
-        documents: Documents that a step took or returned.
-        matched: For each retrieved document the key of the one among ``documents`` that
-            was made of it, by the words that they share.
-        index_by_identity: The indexes of the retrieved documents by their identities: a
-            document keeps its identity as long as it keeps its id.
+
+def _indexes_of(
+    documents: Sequence[Document], retrieved: Sequence[Document]
+) -> list[int]:
+    """Find the indexes that documents of a step have among the retrieved documents.
+
+    The identity tells, as long as the step kept all ids; else the words.
 
     Returns:
         The indexes, in the order of ``documents``.
     """
+    index_by_identity = {
+        document.identity: index for index, document in enumerate(retrieved)
+    }
     identities = [document.identity for document in documents]
-    if all(identity in index_by_identity for identity in identities):
-        indexes = [index_by_identity[identity] for identity in identities]
-        return list(dict.fromkeys(indexes))
-    # the step changed texts and kept no ids, so that shared words tell
+    if not all(identity in index_by_identity for identity in identities):
+        return _indexes_by_words(documents, retrieved)
+    indexes = [index_by_identity[identity] for identity in identities]
+    return list(dict.fromkeys(indexes))
+
+
+def _indexes_by_words(
+    documents: Sequence[Document], retrieved: Sequence[Document]
+) -> list[int]:
+    """Find the indexes of the retrieved documents of which some documents were made."""
     keys = dict.fromkeys(document.key for document in documents)
     rank_by_key = {key: rank for rank, key in enumerate(keys)}
+    key_made_of_each = match_documents(retrieved, documents).later_keys
     ranks_and_indexes = []
-    for retrieved_index, key in enumerate(matched.later_keys):
+    for retrieved_index, key in enumerate(key_made_of_each):
         if key is not None:
             ranks_and_indexes.append((rank_by_key[key], retrieved_index))
     return [index for _, index in sorted(ranks_and_indexes)]
 
 
-def _retriever_effect(retriever: Node, matched: MatchedDocuments) -> RetrieverEffect:
-    """Say what a retriever did to the documents that searches inside it found.
-
-    Args:
-        retriever: The retriever.
-        matched: Which document that it returned was made of which found one.
-    """
+def _retriever_effect(
+    retriever: Node, found_inside: Sequence[Document]
+) -> RetrieverEffect:
+    """Say what a retriever did to the documents that searches inside it found."""
+    matched = match_documents(found_inside, retriever.documents or ())
     rewritten_keys = frozenset(matched.unmatched_keys)
     n_dropped = 0 if rewritten_keys else matched.later_keys.count(None)
     return RetrieverEffect(retriever, n_dropped, rewritten_keys)
