@@ -175,8 +175,7 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
     put into the prompt.
 
     The prompts of earlier calls count as well, if the answering call was shown their
-    replies. A document is cut to the words that were shown. Each doubt has a grade, the
-    best that the sample can then have, and a warning that says why.
+    replies. A document is cut to the words that were shown.
     """
     call = search.found_answer.writing_call
     shown = search.shown
@@ -184,40 +183,38 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
         return None
     contexts = tuple(_context_as_shown(key, shown) for key in shown.keys_in_order)
     n_from_elsewhere = _count_passages_from_elsewhere(search, call, contexts)
-    doubts = list(_doubts_of_prompt(search, shown, contexts, n_from_elsewhere))
-    evidence_from: EvidenceFrom = "prompt"
-    # The user may name a tool in ``context_tools`` whose text counts as one document.
-    # If only such texts are shown, each may hold several documents, not divided.
-    tool_texts = {node.text for node in search.calls.context_tool_calls}
-    texts_shown = {document.text for document, _ in shown.shown_documents.values()}
-    if texts_shown <= tool_texts:
-        evidence_from = "undivided"
+    doubts = [
+        *_doubts_of_contexts(search, shown, contexts),
+        *_doubts_of_other_passages(shown, n_from_elsewhere),
+    ]
+    is_undivided = _shows_only_context_tools(shown, search.calls)
     return Contexts(
         contexts,
         shown.keys_in_order,
         _place_of_prompts(call, shown.calls_showing_documents),
-        evidence_from,
+        "undivided" if is_undivided else "prompt",
         grades=frozenset(grade for grade, _ in doubts),
         warnings=tuple(warning for _, warning in doubts),
         n_from_elsewhere=n_from_elsewhere,
     )
 
 
-def _doubts_of_prompt(
-    search: ContextSearch,
-    shown: ShownToCall,
-    contexts: Sequence[Context],
-    n_from_elsewhere: int,
+def _shows_only_context_tools(shown: ShownToCall, calls: Calls) -> bool:
+    """Whether all documents that a call was shown are texts of tools that the user named.
+
+    Each such text may hold several documents, not divided.
+    """
+    tool_texts = {node.text for node in calls.context_tool_calls}
+    texts_shown = {document.text for document, _ in shown.shown_documents.values()}
+    return texts_shown <= tool_texts
+
+
+def _doubts_of_contexts(
+    search: ContextSearch, shown: ShownToCall, contexts: Sequence[Context]
 ) -> Iterator[tuple[Grade, str]]:
-    """Yield what is uncertain about contexts that a prompt shows.
+    """Yield what is uncertain about the contexts that a prompt shows.
 
     Each doubt is the grade to which it lowers the sample, and the reason in words.
-
-    Args:
-        search: What the rules of the contexts look at.
-        shown: What the answering call was shown.
-        contexts: The contexts that it was shown.
-        n_from_elsewhere: How many passages beside them no recorded search found.
     """
     for rank, key in enumerate(shown.keys_in_order, start=1):
         doubt = _doubt_of(rank, key, shown)
@@ -225,6 +222,15 @@ def _doubts_of_prompt(
             yield doubt
     for rank in _ranks_quoted_by_assistant(search, shown, contexts):
         yield "inferred", _QUOTED.format(rank)
+
+
+def _doubts_of_other_passages(
+    shown: ShownToCall, n_from_elsewhere: int
+) -> Iterator[tuple[Grade, str]]:
+    """Yield what a prompt may show besides its contexts, each with the grade and the reason.
+
+    ``n_from_elsewhere`` counts its passages that no recorded search found.
+    """
     if n_from_elsewhere:
         yield "inferred", _FROM_ELSEWHERE.format(n_from_elsewhere)
     if shown.keys_behind_notes:
@@ -236,30 +242,15 @@ def _doubts_of_prompt(
 def _ranks_quoted_by_assistant(
     search: ContextSearch, shown: ShownToCall, contexts: Sequence[Context]
 ) -> list[int]:
-    """List the ranks of contexts that an earlier answer of the assistant may quote.
+    """List the ranks, from 1, of contexts that an earlier answer may quote.
 
     An application may print the earlier conversation into its prompt: "User: …
-    Assistant: …". A context that stands in the assistant's words there may be such a
-    quote, and not a document that was put into the prompt.
-
-    Args:
-        search: The search for the contexts; its turn says which texts, such as the
-            history, are known to stand in prompts.
-        shown: What the answering call was shown.
-        contexts: The contexts that the answering call was shown.
-
-    Returns:
-        Ranks among the contexts, from 1.
+    Assistant: …". A context in the assistant's words may be such a quote, and not a
+    document that was put into the prompt.
     """
-    # Answers of the known history are skipped: the history was left out of the prompt
-    # before the documents were located, so that no context was found in it.
-    known_lines = {as_one_line(text) for text in search.turn.texts_besides_documents}
-    letters_of_answers: list[bytes] = []
-    for call in shown.calls:
-        for message in call.prompt:
-            for earlier_answer in words_of_assistant(message.text):
-                if as_one_line(earlier_answer) not in known_lines:
-                    letters_of_answers.append(letters_of(earlier_answer))
+    letters_of_answers = [
+        letters_of(answer) for answer in _answers_printed(search, shown.calls)
+    ]
     ranks = []
     for rank, context in enumerate(contexts, start=1):
         letters = letters_of(context.text)
@@ -268,37 +259,55 @@ def _ranks_quoted_by_assistant(
     return ranks
 
 
+def _answers_printed(search: ContextSearch, calls: Iterable[Node]) -> Iterator[str]:
+    """Yield the earlier answers of the assistant that the prompts of calls print.
+
+    Answers of the known history are left out: no context was found in these.
+    """
+    known_lines = {as_one_line(text) for text in search.turn.texts_besides_documents}
+    for call in calls:
+        for message in call.prompt:
+            for earlier_answer in words_of_assistant(message.text):
+                if as_one_line(earlier_answer) not in known_lines:
+                    yield earlier_answer
+
+
 def _count_passages_from_elsewhere(
     search: ContextSearch, call: Node, contexts: Sequence[Context]
 ) -> int:
     """Count passages of a prompt that are labelled like the contexts and come from nowhere known.
 
     Say the contexts stand under "Source 1:" and "Source 2:", and "Source 3:" is above a
-    text that no recorded call returned. It is not counted if its text is known: from a
-    list of documents, an earlier reply or result, an earlier turn, the question, the
-    history or the instructions.
-
-    Args:
-        search: What the rules of the contexts look at.
-        call: The answering call.
-        contexts: The contexts that its prompt shows.
+    text that no recorded call returned.
     """
-    calls = search.calls
-    documents = list(search.tree.root.input_documents)
-    for listed in calls.lists():
-        documents += listed
-    known_texts = list(search.turn.texts_besides_documents)
-    for document in documents:
-        known_texts += document.texts
-    for node in calls.nodes:
-        if end_of(node) <= call.began:
-            known_texts.append(node.text or "")  # what a tool or agent returned
-            known_texts.append(text_of(node))  # what a model replied
-    for earlier_call in search.tree.earlier_calls:
-        known_texts += [item.text for item in earlier_call.items]
     context_texts = [context.text for context in contexts]
-    known_texts += context_texts
+    known_texts = [
+        *search.turn.texts_besides_documents,
+        *_texts_of_known_documents(search),
+        *_texts_returned_before(search, call),
+        *context_texts,
+    ]
     return unknown_passages(texts_not_of_models(call), context_texts, known_texts)
+
+
+def _texts_of_known_documents(search: ContextSearch) -> Iterator[str]:
+    """Yield the texts of all documents that calls of this and earlier turns had."""
+    for document in search.tree.root.input_documents:
+        yield from document.texts
+    for documents in search.calls.lists():
+        for document in documents:
+            yield from document.texts
+    for earlier_call in search.tree.earlier_calls:
+        for item in earlier_call.items:
+            yield item.text
+
+
+def _texts_returned_before(search: ContextSearch, call: Node) -> Iterator[str]:
+    """Yield what tools, agents and models returned before a call began."""
+    for node in search.calls.nodes:
+        if end_of(node) <= call.began:
+            yield node.text or ""
+            yield text_of(node)
 
 
 def by_a_cleared_prompt(search: ContextSearch) -> Contexts | None:
@@ -323,34 +332,41 @@ def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
 
     NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: no document is
     relevant, and the model is told that nothing was found.
-
-    None, so that the next rule decides, if the answering call was shown documents or
-    words of some, or if no judging call before it was shown any.
     """
     call = search.found_answer.writing_call
     shown = search.shown
     if call is None or shown is None or search.found_answer.text is None:
         return None
     if shown.shown_documents or shown.keys_with_some_words:
-        return None  # it was shown documents, or some words of them
-    # step calls wrote a query, a verdict or a route instead of an answer
-    judging_calls = search.calls.step_calls - search.calls.query_writers
-    for judging_call in judging_calls:
-        if end_of(judging_call) > call.began:
-            continue
-        # The reply "yes" inside a nested engine may be the engine's own answer, which
-        # is no verdict. The path leads from the root of the run to the call itself.
-        callers_below_root = search.calls.paths[judging_call][1:-1]
-        if any(caller.kind == "agent" for caller in callers_below_root):
-            continue
-        if search.prompt_contents.shown_to(judging_call).shown_documents:
-            return Contexts(
-                place=f"the prompt of {call.name}",
-                evidence_from="prompt",
-                grades=frozenset({"inferred"}),
-                warnings=(_SHOWN_TO_OTHERS,),
-            )
-    return None
+        return None
+    if not _had_judge_with_documents(search, call):
+        return None
+    return Contexts(
+        place=f"the prompt of {call.name}",
+        evidence_from="prompt",
+        grades=frozenset({"inferred"}),
+        warnings=(_SHOWN_TO_OTHERS,),
+    )
+
+
+def _had_judge_with_documents(search: ContextSearch, call: Node) -> bool:
+    """Whether a call that judges or routes was shown documents before another call began.
+
+    Calls inside nested engines do not count: "yes" may be the engine's own answer.
+    """
+    calls = search.calls
+    return any(
+        end_of(judge) <= call.began
+        and not _is_in_nested_engine(judge, calls)
+        and search.prompt_contents.shown_to(judge).shown_documents
+        for judge in calls.step_calls - calls.query_writers
+    )
+
+
+def _is_in_nested_engine(call: Node, calls: Calls) -> bool:
+    """Whether a call runs inside an agent below the root of the run."""
+    callers_below_root = calls.paths[call][1:-1]
+    return any(caller.kind == "agent" for caller in callers_below_root)
 
 
 def by_the_answers_documents(search: ContextSearch) -> Contexts | None:
@@ -386,20 +402,24 @@ def by_the_last_step(search: ContextSearch) -> Contexts | None:
     searches ends in a function that fuses ranks. Where several last steps ran beside
     each other, the documents of all of them count.
     """
-    calls = search.calls
-    ends_of_retrievals = [node.ended or 0.0 for node in calls.retrievals]
-    ends_of_steps = [node.ended or 0.0 for node in calls.steps_with_documents]
-    last_retrieval = max(ends_of_retrievals, default=0.0)
-    if not any(end > last_retrieval for end in ends_of_steps):
-        return None  # no step returned documents after the retrieval
+    if not _has_step_after_retrieval(search.calls):
+        return None
     document_by_key: dict[DocumentKey, Document] = {}
-    steps = _last_steps(calls)
+    steps = _last_steps(search.calls)
     for step in steps:
         for document in step.documents or ():
             document_by_key[document.key] = document
     names = ", ".join(names_of(steps))
     documents = tuple(document_by_key.values())
     return _contexts_of_list(search, documents, f"what {names} returned")
+
+
+def _has_step_after_retrieval(calls: Calls) -> bool:
+    """Whether a step returned documents after the last retrieval had ended."""
+    ends_of_retrievals = [node.ended or 0.0 for node in calls.retrievals]
+    ends_of_steps = [node.ended or 0.0 for node in calls.steps_with_documents]
+    last_retrieval = max(ends_of_retrievals, default=0.0)
+    return any(end > last_retrieval for end in ends_of_steps)
 
 
 def _last_steps(calls: Calls) -> list[Node]:
@@ -421,19 +441,13 @@ def _works_on_documents_of(
 ) -> bool:
     """Whether a later step worked on the documents that a step returned.
 
-    Args:
-        step: The step.
-        later: The later step.
-        lists_retrieved: For each retrieval the ids of the documents that it found.
+    It did if nobody recorded what it took. It did not if it took exactly what one search
+    found: two searches may have found the same documents.
     """
     ids_returned = _ids_of(step.documents or ())
     ids_taken = _ids_of(later.input_documents)
-    if not ids_taken:
-        return True  # nobody recorded what it took
     if ids_taken <= ids_returned:
         return True
-    # It took all that the step returned, and more. If that is exactly what one search
-    # found, it worked on the search: two searches may have found the same documents.
     return ids_returned <= ids_taken and ids_taken not in lists_retrieved
 
 
@@ -483,28 +497,37 @@ def _with_doubt_of_provider(search: ContextSearch, contexts: Contexts) -> Contex
     """Add a doubt where a model's provider may have shown texts that no prompt holds.
 
     A provider searches while it serves one model call. It may show what it found to
-    later calls of the same conversation as well, and no prompt says so. So contexts may
-    be missing where it searched for a call that is no call of the answer.
+    later calls of the same conversation as well, and no prompt says so.
     """
     shown = search.shown
     if shown is None or contexts.evidence_from == "named":
         return contexts
-    prompts: list[bytes] = []
-    for call in shown.calls:
-        prompts += [letters_of(message.text) for message in call.prompt]
-    hidden_searches = []
-    for node in search.calls.nodes:
-        if not node.by_provider:
-            continue
-        # a provider's search stands directly below the model call that it served
-        served_call = search.calls.paths[node][-2]
-        is_of_the_answer = served_call in shown.calls
-        if not is_of_the_answer and not _is_in_prompts(node, prompts):
-            hidden_searches.append(node)
+    hidden_searches = _searches_in_no_prompt(search.calls, shown.calls)
     if not hidden_searches:
         return contexts
     warnings = [_FOUND_BY_PROVIDER.format(name) for name in names_of(hidden_searches)]
     return _with_inferred_doubts(contexts, warnings)
+
+
+def _searches_in_no_prompt(calls: Calls, answer_calls: Sequence[Node]) -> list[Node]:
+    """List the providers' searches for other calls that no prompt of the answer shows.
+
+    Args:
+        calls: The calls of the run.
+        answer_calls: The calls whose prompts lead to the answer.
+    """
+    prompts: list[bytes] = []
+    for call in answer_calls:
+        prompts += [letters_of(message.text) for message in call.prompt]
+    searches = []
+    for node in calls.nodes:
+        if not node.by_provider:
+            continue
+        # a provider's search stands directly below the model call that it served
+        served_call = calls.paths[node][-2]
+        if served_call not in answer_calls and not _is_in_prompts(node, prompts):
+            searches.append(node)
+    return searches
 
 
 def _with_inferred_doubts(contexts: Contexts, warnings: Sequence[str]) -> Contexts:
@@ -519,11 +542,10 @@ def _with_inferred_doubts(contexts: Contexts, warnings: Sequence[str]) -> Contex
 def _with_doubt_of_imagined_documents(calls: Calls, contexts: Contexts) -> Contexts:
     """Add a doubt where a model inside a retriever wrote one of the contexts.
 
-    A retriever may ask a model for a page and return the page as a document. The
-    context stays, since the model may have searched for what it wrote.
+    The context is kept: the model's text may come from a search that it made.
     """
     if contexts.evidence_from == "named":
-        return contexts  # the user said that these are the contexts
+        return contexts
     context_lines = {as_one_line(context.text) for context in contexts.items}
     retrievers = []
     for node in calls.nodes:
@@ -537,13 +559,10 @@ def _with_doubt_of_imagined_documents(calls: Calls, contexts: Contexts) -> Conte
 
 
 def _lines_written_inside(retriever: Node) -> set[str]:
-    """Return those texts among a retriever's documents that a model inside it made up.
+    """Return the documents, each in one line, that a model inside a retriever made up.
 
-    Such a document equals the reply of a model call that began before any search inside
-    the retriever had ended. A later model call may have shortened what was found.
-
-    Returns:
-        The texts, each in one line.
+    A model that began after a search inside had ended may only have shortened what was
+    found, so that its texts are left out.
     """
     _, *inner_calls = retriever.walk()
     ends_of_searches = [end_of(node) for node in inner_calls if node.documents]
@@ -570,40 +589,39 @@ def _is_in_prompts(search: Node, prompts: Sequence[bytes]) -> bool:
 def _contexts_of_list(
     search: ContextSearch, documents: Sequence[Document], place: str
 ) -> Contexts:
-    """Make contexts of a list of documents, where no prompt tells that they were shown.
+    """Make *inferred* contexts of a list of documents, which no prompt surely shows.
 
-    The contexts are *inferred*. A warning says why: there is no prompt or no answer to
-    compare, or the prompt holds no words, or too few words, of the documents.
-
-    Args:
-        search: What the rules of the contexts look at.
-        documents: The documents. Without any there are no contexts, and
-            ``evidence_from`` says whether a search found none.
-        place: Where the documents were found, in words.
+    Without documents there are no contexts, and ``evidence_from`` says why. ``place``
+    says in words where the documents were found.
     """
     if not documents:
         return Contexts(evidence_from=_why_no_contexts(search))
-    # somebody lists the documents: the framework, or a step that returned them
-    evidence_from: EvidenceFrom = "listed"
-    if search.found_answer.writing_call is None and search.tree.gives_only_documents:
-        # a pipeline that only searches: another run may answer from the documents
-        evidence_from = "retrieved_only"
-    keys = {document.key for document in documents}
-    if search.shown is None or search.found_answer.text is None:
-        # no call that answered is known, or it gave no answer
-        warning = _NO_PROMPT.format(place)
-    elif keys.isdisjoint(search.shown.keys_with_some_words):
-        warning = _UNSEEN  # the prompt holds no words of any document
-    else:
-        warning = _UNTOLD  # it holds some words, too few to tell which documents
+    keys = tuple(document.key for document in documents)
     return Contexts(
         tuple(document.context() for document in documents),
-        tuple(document.key for document in documents),
+        keys,
         place,
-        evidence_from,
+        "retrieved_only" if _only_searches(search) else "listed",
         frozenset({"inferred"}),
-        (warning,),
+        (_why_inferred(search, keys, place),),
     )
+
+
+def _only_searches(search: ContextSearch) -> bool:
+    """Whether a run only searches. Another run may answer from its documents."""
+    writing_call = search.found_answer.writing_call
+    return writing_call is None and search.tree.gives_only_documents
+
+
+def _why_inferred(
+    search: ContextSearch, keys: Iterable[DocumentKey], place: str
+) -> str:
+    """Say why no prompt tells that the documents with some keys were shown."""
+    shown = search.shown
+    if shown is None or search.found_answer.text is None:
+        return _NO_PROMPT.format(place)
+    has_some_words = not shown.keys_with_some_words.isdisjoint(keys)
+    return _UNTOLD if has_some_words else _UNSEEN
 
 
 def _why_no_contexts(search: ContextSearch) -> EvidenceFrom | None:
@@ -670,29 +688,31 @@ def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
 def _is_cleared(calls: Calls, call: Node) -> bool:
     """Whether all tool results that earlier prompts showed are missing from a call's prompt.
 
-    False for a prompt without any message of a tool: it may be of a step that never
-    showed results of tools. A prompt whose results were cleared still holds messages
-    such as "[cleared]".
+    The prompt must still hold messages of tools, such as "[cleared]": others may be of a
+    step that never showed any.
     """
-    # An agent inside a tool has prompts of its own, which do not count here.
-    calls_in_no_tool = []
-    for node, path in calls.paths.items():
-        callers = path[:-1]  # a path ends with the call itself
-        if not any(caller.kind == "tool" for caller in callers):
-            calls_in_no_tool.append(node)
+    calls_in_no_tool = _calls_in_no_tool(calls)
     if call not in calls_in_no_tool:
         return False
     tools = [node for node in calls_in_no_tool if node.kind == "tool"]
     results = {as_one_line(tool.text) for tool in tools}
-    models = set(calls.models)
     results_shown_before: set[str] = set()
-    for earlier_call in calls_in_no_tool:
-        if earlier_call in models and earlier_call.began < call.began:
+    for earlier_call in calls.models:
+        if earlier_call in calls_in_no_tool and earlier_call.began < call.began:
             results_shown_before |= _tool_messages_of(earlier_call) & results
     messages_now = _tool_messages_of(call)
     if not results_shown_before or not messages_now:
         return False
     return results_shown_before.isdisjoint(messages_now)
+
+
+def _calls_in_no_tool(calls: Calls) -> set[Node]:
+    """Return the calls that run inside no tool: an agent there has prompts of its own."""
+    return {
+        node
+        for node, path in calls.paths.items()
+        if all(caller.kind != "tool" for caller in path[:-1])
+    }
 
 
 def _tool_messages_of(call: Node) -> set[str]:

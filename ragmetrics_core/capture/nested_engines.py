@@ -20,10 +20,9 @@ LONGEST_FRAME = 32
 def separate_engines(root: Node) -> None:
     """Take engines out of the retrievers that hand on their answers as documents.
 
-    Such a retriever becomes a step. Inside it stand the engines, with what they found,
-    and beside them the search, with the documents that no engine wrote. A search that
-    led to engines alone chose among them and found nothing: it is ignored, like the
-    selector of a router.
+    Such a retriever becomes a step around its engines and its search. The search keeps
+    the documents that no engine wrote. It is ignored if there are none: then it only
+    chose among engines.
 
     Args:
         root: The outermost call of a run; calls inside it are changed.
@@ -77,44 +76,39 @@ def _documents_found_inside(retriever: Node) -> set[str]:
 def _engine_that_wrote(
     document: Document, engines: Sequence[Node], found_inside: set[str]
 ) -> Node | None:
-    """Find the engine that wrote a document of a retriever.
+    """Find the engine whose answer a document of a retriever is; None without one.
 
-    The document holds the engine's answer, with the query or with few words around it.
-
-    Args:
-        document: The document.
-        engines: The engines inside the retriever.
-        found_inside: The texts that searches inside the retriever found.
-
-    Returns:
-        The engine; None if no engine wrote the document.
+    An engine may repeat a text that was found inside the retriever. Such a document was
+    written by none.
     """
     if document.text in found_inside:
-        return None  # an engine may have repeated a found text as its answer
+        return None
     for engine in engines:
-        answer = (engine.text or "").strip()
-        if answer not in document.text:
-            continue
-        query = engine.query or ""
-        # "Query: …\nResponse: …": a page that was found does not repeat the query
-        has_query = query != "" and query in document.text
-        words_around = frame_of(document.text, answer, query)
-        if has_query or len(words_around) < LONGEST_FRAME:
+        if _is_answer_of(engine, document.text):
             return engine
     return None
+
+
+def _is_answer_of(engine: Node, text: str) -> bool:
+    """Whether a text is an engine's answer, with the query or with few words around it.
+
+    A page that was found may hold the answer too, but does not repeat the query.
+    """
+    answer = (engine.text or "").strip()
+    if answer not in text:
+        return False
+    query = engine.query or ""
+    has_query = query != "" and query in text
+    return has_query or len(frame_of(text, answer, query)) < LONGEST_FRAME
 
 
 def _separate(
     retriever: Node, engines: Sequence[Node], authors: Sequence[Node | None]
 ) -> None:
-    """Turn a retriever into a step, with its engines and a copy of the retriever below it.
-
-    The copy stands for the search: it has only the documents that were found, and the
-    engines are removed from it. If nothing was found, the copy is ignored.
+    """Turn a retriever into a step around its engines and its search.
 
     Args:
-        retriever: The retriever; it is changed. It keeps its documents, each with the
-            engine that wrote it.
+        retriever: The retriever; it is changed. Each document is told its author.
         engines: The engines inside it.
         authors: For each document of the retriever the engine that wrote it; None for
             a document that was found.
@@ -123,14 +117,25 @@ def _separate(
         replace(document, author=author)
         for document, author in zip(retriever.documents or (), authors, strict=True)
     )
-    found = tuple(document for document in documents if document.author is None)
-    search = replace(retriever, documents=found)
-    search.kind = "retriever" if found else "ignored"
-    _remove_below(search, engines)
+    search = _search_beside(retriever, documents, engines)
     retriever.kind = "step"
     retriever.query = None
     retriever.documents = documents
     retriever.children = [search, *engines]
+
+
+def _search_beside(
+    retriever: Node, documents: Sequence[Document], engines: Sequence[Node]
+) -> Node:
+    """Return a copy of a retriever without its engines and without what they wrote.
+
+    The copy is ignored if nothing else was found.
+    """
+    found = tuple(document for document in documents if document.author is None)
+    search = replace(retriever, documents=found)
+    search.kind = "retriever" if found else "ignored"
+    _remove_below(search, engines)
+    return search
 
 
 def _remove_below(node: Node, engines: Sequence[Node]) -> None:

@@ -177,9 +177,7 @@ def _documents_found_before(node: Node, calls: Calls) -> tuple[Document, ...]:
     return tuple(found)
 
 
-def _step_effect(
-    step: _StepBeforeAnswer, retrieved: Sequence[Document]
-) -> StepEffect:
+def _step_effect(step: _StepBeforeAnswer, retrieved: Sequence[Document]) -> StepEffect:
     """Say which of the retrieved documents a step took and returned."""
     change = step.change
     return StepEffect(

@@ -16,6 +16,7 @@ from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
 _ENDING_SIGNS = " .!?\"'`)]}>"  # that may stand behind an argument in a tool's text
+_ARGUMENT_SIGN = "\0"  # stands for an argument; no text holds it
 
 
 def documents_behind(tool: Node) -> tuple[Document, ...] | None:
@@ -39,24 +40,26 @@ def documents_behind(tool: Node) -> tuple[Document, ...] | None:
 def is_made_of_documents(tool: Node) -> bool:
     """Whether a tool's result only presents the documents that were found inside it.
 
-    The tool and the search inside it then count as one call.
+    The tool and the search inside it then count as one call. So do a tool that failed
+    and its search, unless a model ran inside the tool.
     """
     if tool.error:
-        # a tool that failed presents nothing; with a model inside, it is a sub-agent
         return not any(node.kind == "model" for node in tool.walk())
     documents = documents_behind(tool)
-    if documents is None:
+    if documents is None or repeated_reply(tool) is not None:
         return False
-    if repeated_reply(tool) is not None:
-        return False  # a model inside the tool answered from the documents
     text = tool.text or ""
     if not documents or not text.strip():
         return True  # "Nothing was found.", or documents without any text beside them
+    return _shows_any(text, documents)
+
+
+def _shows_any(text: str, documents: Iterable[Document]) -> bool:
+    """Whether a text shows one of some documents."""
     document_texts: list[str] = []
     for document in documents:
         document_texts += document.texts
-    documents_in_text = locate(document_texts, text).shown_in_order
-    return bool(documents_in_text)
+    return bool(locate(document_texts, text).shown_in_order)
 
 
 def repeated_reply(tool: Node) -> str | None:
@@ -106,55 +109,52 @@ def _replies_inside(tool: Node) -> list[str]:
 
 
 def _is_reply_in_frame(tool: Node) -> bool:
-    """Whether a tool's text is a reply of a model inside the tool, in a frame.
-
-    The reply is a line of the text, more than half of the text, or so long that it does
-    not stand in the text by chance.
-    """
+    """Whether a tool returns the reply of a model inside it, with fixed words around it."""
     text = tool.text or ""
-    text_in_one_line = as_one_line(text)
-    lines = {as_one_line(line) for line in text.splitlines()}
     replies = _replies_inside(tool)
-    for reply in replies:
-        line = as_one_line(reply)
-        is_most_of_text = 2 * len(line) > len(text_in_one_line)
-        if line in lines or (is_most_of_text and line in text_in_one_line):
-            return True
+    if any(_is_line_or_most_of(reply, text) for reply in replies):
+        return True
+    # a long reply does not stand in a text by chance
     long_replies = [reply for reply in replies if len(reply) >= DISTINCTIVE_LENGTH]
-    if not long_replies:
-        return False
     findings = locate(long_replies, text).findings
     return any(finding.extent == "whole" for finding in findings)
 
 
+def _is_line_or_most_of(reply: str, text: str) -> bool:
+    """Whether a reply is a line of a text, or more than half of the text."""
+    reply = as_one_line(reply)
+    if reply in {as_one_line(line) for line in text.splitlines()}:
+        return True
+    text_in_one_line = as_one_line(text)
+    return reply in text_in_one_line and 2 * len(reply) > len(text_in_one_line)
+
+
 def _is_argument_in_frame(tool: Node, nodes: Iterable[Node]) -> bool:
-    """Whether a tool's text is few fixed words that end with an argument chosen by a model.
+    """Whether a tool's text is a model's argument behind a few fixed words.
 
-    An example is "Reflection recorded: I should search for the bridge." The fixed words
-    may take up half of the text. A number at their beginning is allowed, as a count;
-    with a number anywhere else they tell something.
-
-    Args:
-        tool: The tool.
-        nodes: The calls of the run.
+    Examples are "Reflection recorded: I should search for the bridge." and "3 notes
+    recorded: …". A number between the fixed words is information of the tool's own.
     """
     text = as_one_line(tool.text)
-    # each argument in the text is replaced by this sign, which no text holds
-    argument_sign = "\0"
-    text_without_arguments = text.rstrip(_ENDING_SIGNS)
-    for argument in _arguments_before(tool, nodes):
-        if len(argument) >= DISTINCTIVE_LENGTH:
-            text_without_arguments = text_without_arguments.replace(
-                argument.rstrip(_ENDING_SIGNS), argument_sign
-            )
-    if not text_without_arguments.endswith(argument_sign):
+    text_with_signs = _with_signs_for_arguments(text, _arguments_before(tool, nodes))
+    if not text_with_signs.endswith(_ARGUMENT_SIGN):
         # 'Results for "bridge": It fell …' repeats a query, and then tells something
         return False
-    frame = text_without_arguments.replace(argument_sign, "")
-    # "3 notes recorded: …" begins with a count
-    frame = frame.lstrip("0123456789 ")
-    holds_number = any(map(str.isdigit, frame))
-    return 2 * len(frame) <= len(text) and not holds_number
+    fixed_words = text_with_signs.replace(_ARGUMENT_SIGN, "").lstrip("0123456789 ")
+    holds_number = any(map(str.isdigit, fixed_words))
+    return 2 * len(fixed_words) <= len(text) and not holds_number
+
+
+def _with_signs_for_arguments(text: str, arguments: Iterable[str]) -> str:
+    """Put ``_ARGUMENT_SIGN`` in the place of each long argument in a text.
+
+    Full stops and quotes at the end of the text are left out.
+    """
+    text = text.rstrip(_ENDING_SIGNS)
+    for argument in arguments:
+        if len(argument) >= DISTINCTIVE_LENGTH:
+            text = text.replace(argument.rstrip(_ENDING_SIGNS), _ARGUMENT_SIGN)
+    return text
 
 
 def _arguments_before(tool: Node, nodes: Iterable[Node]) -> list[str]:
