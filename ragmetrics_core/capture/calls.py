@@ -573,12 +573,12 @@ class Calls:
         ]
 
     @cached_property
-    def tried(self) -> bool:
+    def has_search(self) -> bool:
         """Whether anything was retrieved, or something was searched and found nothing."""
         return bool(self._searches)
 
     @cached_property
-    def tried_by_application(self) -> bool:
+    def has_search_of_application(self) -> bool:
         """Whether the application retrieved or searched, apart from a model's provider.
 
         A call of a model whose provider searched may still answer from documents that

@@ -631,7 +631,7 @@ def _why_no_contexts(search: ContextSearch) -> EvidenceFrom | None:
         "ids_only" if a search found documents whose texts were not recorded,
         "none_found" if a search found nothing, None if nothing was searched.
     """
-    if not search.calls.tried:
+    if not search.calls.has_search:
         return None
     return "ids_only" if search.calls.n_without_text else "none_found"
 

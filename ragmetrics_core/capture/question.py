@@ -166,7 +166,11 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
     tree = calls.tree
     if tree.root.kind == "ignored":
         return False
-    if tree.is_always_a_sample or calls.tried or overrides.contexts_from is not None:
+    if (
+        tree.is_always_a_sample
+        or calls.has_search
+        or overrides.contexts_from is not None
+    ):
         return True
     if not tree.root.input_documents or tree.question is None:
         return False

@@ -46,7 +46,7 @@ from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.tree import FLOW, THREAD, Document, Message, Tree
 from ragmetrics_core.capture.unsampled import Unsampled
 from ragmetrics_core.capture.waiting_groups import WaitingGroups
-from ragmetrics_core.data import Sample
+from ragmetrics_core.data import Sample, Turn
 from ragmetrics_core.data.undivided import (
     how_to_name_tools,
     tools_with_undivided_text,
@@ -100,25 +100,19 @@ class Turns(Generic[Run]):
         problems: Problems | None = None,
         hint: str = "",
     ) -> None:
-        """Begin without any run."""
+        """Begin without any run; the class tells what the arguments are."""
         self._trees_of = trees
         self._overrides = overrides
         self.problems = Problems() if problems is None else problems
         self._n_runs = 0
         self._n_samples = 0
-        # runs that wait for a run that resumes them, because they stopped for a person
-        # or gave no answer, by the key that both share
-        self._waiting_runs_by_key: OrderedDict[str, list[Tree]] = OrderedDict()
-        # runs of plain functions that wait for further runs of their question
-        self._groups = WaitingGroups()
-        # runs whose text a later run may be asked
+        self._waiting_runs_by_resumption_key: OrderedDict[str, list[Tree]] = (
+            OrderedDict()
+        )
+        self._waiting_groups = WaitingGroups()
         self._auxiliary_runs = AuxiliaryRuns()
-        # of the documents that retrievals without a chain found, the latest last: the
-        # application may hand them in again in a later turn
-        self._hashes_of_documents: OrderedDict[int, None] = OrderedDict()
-        # questions of runs that gave no sample
-        self._unsampled = Unsampled(self.problems, hint)
-        # samples whose answer a later run may replace
+        self._documents_found_before = _DocumentsFoundBefore()
+        self._unsampled_questions = Unsampled(self.problems, hint)
         self._earlier_answers = AnswersReadLater(
             lambda tree: samples_of(tree, overrides)
         )
@@ -185,38 +179,41 @@ class Turns(Generic[Run]):
     def _make_samples_of_waiting(self, *, is_final: bool) -> list[Sample]:
         """Make the samples of all runs that wait for a further run, and note problems.
 
-            - Each group, the runs of one question in plain functions, gives its samples.
-            - Runs that wait because they gave no answer give a sample without one.
-            - Runs that stopped for a person give no sample. That is noted as a problem.
+        Args:
+            is_final: Whether no further run comes, so that the samples are remembered
+                as turns.
+        """
+        samples = self._samples_of_groups(self._waiting_groups, is_final=is_final)
+        samples += self._samples_of_unresumed_runs(is_final=is_final)
+        n_doubted_too_late = self._earlier_answers.forget_doubted_samples()
+        for _ in range(n_doubted_too_late):
+            self.problems.note(_READ_TOO_LATE)
+        gave_any_sample = bool(self._n_samples or samples)
+        self._unsampled_questions.note_problems(
+            is_without_samples=self._n_runs > 0 and not gave_any_sample
+        )
+        return samples
 
-        Two more problems are noted: samples that were put in doubt after the caller had
-        got them, and questions of runs that gave no sample.
+    def _samples_of_unresumed_runs(self, *, is_final: bool) -> list[Sample]:
+        """Make the samples of runs that no further run resumed.
+
+        Runs that stopped for a person give none: that is noted as a problem.
 
         Args:
             is_final: Whether no further run comes, so that the samples are remembered
                 as turns.
         """
-        samples = self._samples_of_groups(self._groups, is_final=is_final)
+        samples: list[Sample] = []
         is_any_paused = False
-        for waiting_runs in self._waiting_runs_by_key.values():
-            last_run = waiting_runs[-1]
-            if last_run.is_paused:
+        for runs_of_turn in self._waiting_runs_by_resumption_key.values():
+            if runs_of_turn[-1].is_paused:
                 is_any_paused = True
             else:
                 samples += self._samples_of_joined(
-                    waiting_runs, THREAD, is_final=is_final
+                    runs_of_turn, THREAD, is_final=is_final
                 )
         if is_any_paused:
             self.problems.note(_PAUSED)
-        # the caller has these samples already, without their doubt
-        n_doubted_too_late = self._earlier_answers.forget_doubted_samples()
-        for _ in range(n_doubted_too_late):
-            self.problems.note(_READ_TOO_LATE)
-        gave_any_sample = bool(self._n_samples or samples)
-        # tells the user of each question that no sample asks or answers
-        self._unsampled.note_problems(
-            is_without_samples=self._n_runs > 0 and not gave_any_sample
-        )
         return samples
 
     def finish_trace(self) -> list[Sample]:
@@ -225,8 +222,8 @@ class Turns(Generic[Run]):
         It is called at the end of a trace: no run of another trace joins them.
         """
         with self._lock:
-            samples = self._samples_of_groups(self._groups)
-            self._groups.clear()
+            samples = self._samples_of_groups(self._waiting_groups)
+            self._waiting_groups.clear()
             self._auxiliary_runs.clear()
             self._n_samples += len(samples)
             return samples
@@ -239,94 +236,98 @@ class Turns(Generic[Run]):
         with self._lock:
             samples = self.finish_trace()
             samples += self.samples_that_wait(is_final=True)
-            for resumption_key, runs in list(self._waiting_runs_by_key.items()):
+            for resumption_key, runs in list(
+                self._waiting_runs_by_resumption_key.items()
+            ):
                 if not runs[-1].is_paused:
-                    del self._waiting_runs_by_key[resumption_key]
+                    del self._waiting_runs_by_resumption_key[resumption_key]
             self._n_samples += len(samples)
             return samples
 
     def _take_in(self, tree: Tree) -> list[Sample]:
-        """Take in one run, and return the samples that are complete now.
-
-        Cases, in the order of the branches:
-
-            - The user's own ``build=`` makes the samples, and nothing is joined.
-            - The run is of no thread that can be resumed: it is taken in by itself.
-            - The run resumes earlier runs of its thread: it is joined with them.
-            - The run asks something new in its thread. An earlier run of the thread
-              that stopped for a person is dropped, since nobody resumed it. An earlier
-              run that only gave no answer is a turn of its own.
-            - The run stops for a person: it waits for the run that resumes it.
-        """
+        """Take in one run, and return the samples that are complete now."""
         if self._overrides.build is not None:
             return samples_of(tree, self._overrides)
         if tree.resumption_key is None:
-            return self._take_in_joined([tree])
-        samples: list[Sample] = []
-        runs_of_turn = [tree]
-        earlier_runs = self._waiting_runs_by_key.pop(tree.resumption_key, [])
+            return self._take_in_turn([tree])
+        earlier_runs = self._waiting_runs_by_resumption_key.pop(tree.resumption_key, [])
         if tree.continues:
-            runs_of_turn = [*earlier_runs, tree]
-        elif earlier_runs and not earlier_runs[-1].is_paused:
-            samples += self._samples_of_joined(earlier_runs, THREAD)
-        if tree.is_paused:
-            samples += self._let_wait(tree.resumption_key, runs_of_turn)
-        else:
-            samples += self._take_in_joined(runs_of_turn)
-        return samples
+            return self._take_in_turn([*earlier_runs, tree])
+        return [*self._samples_of_abandoned(earlier_runs), *self._take_in_turn([tree])]
 
-    def _take_in_joined(self, runs_of_turn: list[Tree]) -> list[Sample]:
-        """Take in a run that did not stop for a person; return the samples complete now.
+    def _samples_of_abandoned(self, runs_of_turn: list[Tree]) -> list[Sample]:
+        """Make the samples of a turn after which the user asked something new.
 
-        The run is joined with the runs that it resumes, or else with the auxiliary runs
-        that wrote its question. The joined run becomes a sample, and a turn of its
-        conversation. If its answer may replace the answer of an earlier sample, that
-        sample is put in doubt. Where the run gives no sample, as a router does, its
-        question is noted.
+        A turn that stopped for a person, and was not resumed, gives none.
+        """
+        if not runs_of_turn or runs_of_turn[-1].is_paused:
+            return []
+        return self._samples_of_joined(runs_of_turn, THREAD)
 
-        Three kinds of runs wait or are kept. In the order of the branches:
+    def _take_in_turn(self, runs_of_turn: list[Tree]) -> list[Sample]:
+        """Take in a run as a part of its turn; return the samples complete now.
 
-            - A graph stopped before its tools: it waits for the run that resumes it.
-            - The run is kept for other runs, as a search alone is. The samples returned
-              are then those of other questions, which are over now.
-            - A graph gave no answer: it waits, since the run that resumes it may answer.
+        The run waits or is kept where a later run may complete its turn.
 
         Args:
-            runs_of_turn: The runs of its thread that the run resumes, and the run
-                itself as the last one.
+            runs_of_turn: The runs that the run resumes, and the run itself as the last.
         """
         tree = runs_of_turn[-1]
+        resumption_key = tree.resumption_key
+        if resumption_key is not None and tree.is_paused:
+            return self._let_wait(resumption_key, runs_of_turn)
         joined_tree = self._join_with_writers(runs_of_turn)
         calls = Calls(joined_tree, self._overrides.context_tools or ())
-        if tree.resumption_key is not None and _stops_before_tools(calls):
-            return self._let_wait(tree.resumption_key, runs_of_turn)
+        if resumption_key is not None and _stops_before_tools(calls):
+            return self._let_wait(resumption_key, runs_of_turn)
         has_failed = bool(tree.error or tree.root.error)
         resumes_none = len(runs_of_turn) == 1
-        # no other run completes a run that failed, or that resumes others
         if resumes_none and not has_failed:
             samples_of_others = self._keep_for_other_runs(tree, calls)
             if samples_of_others is not None:  # the run was kept
                 return samples_of_others
-        joined_tree = self._place_in_conversation(joined_tree)
-        # The application kept the documents of an earlier turn, and hands them in
-        # without a search: the text found as the question may be of that earlier turn.
-        if not calls.tried and self._was_found_earlier(tree.root.input_documents):
-            joined_tree = doubtful(joined_tree, _FOUND_EARLIER)
-        samples = samples_of(joined_tree, self._overrides)
+        return self._end_turn(runs_of_turn, joined_tree, calls)
+
+    def _end_turn(
+        self, runs_of_turn: list[Tree], joined_tree: Tree, calls: Calls
+    ) -> list[Sample]:
+        """Make the samples of a turn, and remember them for later turns.
+
+        A graph's turn without an answer gives none yet: the run that resumes it may
+        answer.
+
+        Args:
+            runs_of_turn: The runs of the turn.
+            joined_tree: These runs, joined into one.
+            calls: The calls of the joined run.
+        """
+        turn = self._place_in_conversation(joined_tree)
+        if self._is_handed_documents_again(runs_of_turn[-1], calls):
+            turn = doubtful(turn, _FOUND_EARLIER)
+        samples = samples_of(turn, self._overrides)
         is_without_answer = any(sample.answer is None for sample in samples)
-        if tree.resumption_key is not None and is_without_answer:
-            return self._let_wait(tree.resumption_key, runs_of_turn)
+        if turn.resumption_key is not None and is_without_answer:
+            return self._let_wait(turn.resumption_key, runs_of_turn)
         if samples:
-            self._earlier_answers.doubt_answer_replaced_by(joined_tree, calls)
+            self._earlier_answers.doubt_answer_replaced_by(turn, calls)
         else:
-            self._count_without_sample(joined_tree, runs_of_turn)
-        self._remember_samples(joined_tree, samples)
+            self._note_unsampled_question(turn, runs_of_turn)
+        self._remember_samples(turn, samples)
         return samples
+
+    def _is_handed_documents_again(self, tree: Tree, calls: Calls) -> bool:
+        """Return whether a run did not search, and was given an earlier turn's documents.
+
+        The text found as its question may then be of that earlier turn.
+        """
+        if calls.has_search:
+            return False
+        return self._documents_found_before.holds_any(tree.root.input_documents)
 
     def _remember_samples(self, tree: Tree, samples: Sequence[Sample]) -> None:
         """Remember the samples of a run for later turns, and note problems of them."""
         self._remember(tree, samples)
-        self._unsampled.keep_words_of(samples)
+        self._unsampled_questions.keep_words_of(samples)
         self._note_texts_of_tools(samples)
 
     def _note_texts_of_tools(self, samples: Iterable[Sample]) -> None:
@@ -339,7 +340,7 @@ class Turns(Generic[Run]):
             if names:
                 self.problems.note(how_to_name_tools(names))
 
-    def _count_without_sample(
+    def _note_unsampled_question(
         self, joined_tree: Tree, runs_of_turn: Sequence[Tree]
     ) -> None:
         """Note the question of a run that gave no sample, if it needs one.
@@ -355,20 +356,12 @@ class Turns(Generic[Run]):
         tree = runs_of_turn[-1]
         is_answer_of_agent = tree.root.kind == "agent" and bool(tree.answers)
         if len(runs_of_turn) > 1 or is_answer_of_agent:
-            self._unsampled.add(joined_tree, counts_anyway=True)
+            self._unsampled_questions.add(joined_tree, counts_anyway=True)
         elif tree.was_routed_away:
-            self._unsampled.add(tree, counts_anyway=False)
+            self._unsampled_questions.add(tree, counts_anyway=False)
 
     def _keep_for_other_runs(self, tree: Tree, calls: Calls) -> list[Sample] | None:
-        """Keep a run for other runs, if it is no sample by itself.
-
-        Three kinds of runs are kept, in the order of the branches:
-
-            - a search alone: a later run answers from what it found;
-            - a call of a model for which the application did not search: it may answer
-              from what an earlier search found, or write what a later run is asked;
-            - a run that was asked one of several questions into which a model split the
-              user's: a later run may put the answers together.
+        """Keep a run that a later run may complete: a search, a model call or a part.
 
         Args:
             tree: The run.
@@ -376,26 +369,40 @@ class Turns(Generic[Run]):
 
         Returns:
             The samples of other questions that are over now, perhaps none; None if the
-            run was not kept, so that it is a sample by itself or gives none.
+            run was not kept.
         """
         if tree.gives_only_documents or tree.root.kind == "retriever":
             return self._keep_retrieval(tree)
-        if not calls.tried_by_application:
-            if calls.models and self._keep_call_of_model(tree, calls):
+        if calls.models and not calls.has_search_of_application:
+            was_kept = self._keep_call_of_model(tree, calls)
+            if was_kept:
                 return self._samples_due()
-            # nothing was searched in it, and the framework calls it no query
-            if not tree.is_always_a_sample and not calls.tried:
-                return None
+        if tree.is_always_a_sample or calls.has_search:
+            return self._keep_part_of_question(tree, calls)
+        return None
+
+    def _keep_part_of_question(self, tree: Tree, calls: Calls) -> list[Sample] | None:
+        """Keep a run that was asked one of several questions that a model wrote.
+
+        The model split the user's question; a later run may put the answers together.
+
+        Args:
+            tree: The run.
+            calls: Its calls; those of a joined run if it was joined with its writer.
+
+        Returns:
+            The samples of groups that are given up, since too many wait; None if the
+            run was not kept.
+        """
         writer = self._auxiliary_runs.writer_of_several(tree)
-        # joined with its writer already: it was asked the only question that was written
-        has_joined_writer = calls.tree.root is not tree.root
-        if writer is None or has_joined_writer:
+        was_joined_with_writer = calls.tree.root is not tree.root
+        if writer is None or was_joined_with_writer:
             return None
-        self._unsampled.strike([writer])
+        self._unsampled_questions.remove_questions_of([writer])
         if self._overrides.contexts_from is not None:
             tree = doubtful(tree, _NAMED_IN_EACH_PART)
-        self._groups.add_part(tree, writer)
-        return self._samples_of_groups(self._groups.take_too_many())
+        self._waiting_groups.add_part(tree, writer)
+        return self._samples_of_groups(self._waiting_groups.take_too_many())
 
     def _samples_of_groups(
         self, groups: Iterable[RunGroup], *, is_final: bool = True
@@ -432,7 +439,7 @@ class Turns(Generic[Run]):
         else:
             # into the copy for a trial: other waiting runs may be the next turn
             self.conversations.add(joined_tree, samples)
-            self._unsampled.keep_words_of(samples)
+            self._unsampled_questions.keep_words_of(samples)
         return samples
 
     def _remember(self, tree: Tree, samples: Sequence[Sample]) -> None:
@@ -448,10 +455,10 @@ class Turns(Generic[Run]):
         Returns:
             The samples of the thread that was given up; empty if none was.
         """
-        self._waiting_runs_by_key[resumption_key] = runs
-        if len(self._waiting_runs_by_key) <= _MOST_WAITING:
+        self._waiting_runs_by_resumption_key[resumption_key] = runs
+        if len(self._waiting_runs_by_resumption_key) <= _MOST_WAITING:
             return []
-        _, oldest_runs = self._waiting_runs_by_key.popitem(last=False)
+        _, oldest_runs = self._waiting_runs_by_resumption_key.popitem(last=False)
         return self._samples_of_joined(oldest_runs, THREAD)
 
     # Runs of plain functions
@@ -471,46 +478,26 @@ class Turns(Generic[Run]):
         writers = self._auxiliary_runs.take_writers_of(tree)
         if not writers:
             return tree
-        self._unsampled.strike(writers)
+        self._unsampled_questions.remove_questions_of(writers)
         return join_trees([*writers, tree], FLOW)
 
     def _keep_retrieval(self, tree: Tree) -> list[Sample]:
-        """Keep a search that ran by itself until a run answers from it.
+        """Keep a search that ran by itself, until a run answers from what it found.
 
-        The search joins the group of its question, or begins one. The auxiliary runs
-        that wrote its query join as well, so that they no longer count as runs without
-        a sample. The documents found are noted, since a later turn may use them again.
+        The runs that wrote its query join its group with it.
 
         Returns:
-            The samples of other groups that are over now: they were answered, or wait
-            too long, or too many wait.
+            The samples of other groups that are over now.
         """
         queries = (node.query for node in tree.root.walk() if node.query)
         first_query = as_one_line(next(queries, None))
         samples = self._samples_due(tree.task_or_thread, first_query)
         auxiliary_runs = self._auxiliary_runs.runs_near(tree.task_or_thread)
         writers = [run for run in auxiliary_runs if writes_query(run, first_query)]
-        self._unsampled.strike(writers)
-        self._groups.add_retrieval(tree, first_query, writers)
-        self._note_documents_found(tree)
-        return samples + self._samples_of_groups(self._groups.take_too_many())
-
-    def _note_documents_found(self, tree: Tree) -> None:
-        """Note the documents that a search found, for a while.
-
-        The application may keep them, too, and hand them in again without a search.
-        """
-        for node in tree.root.walk():
-            for document in node.documents or ():
-                self._hashes_of_documents[_hash_of(document)] = None
-        while len(self._hashes_of_documents) > _MOST_HASHES:
-            self._hashes_of_documents.popitem(last=False)
-
-    def _was_found_earlier(self, documents: Iterable[Document]) -> bool:
-        """Return whether an earlier search that ran by itself found one of some documents."""
-        return any(
-            _hash_of(document) in self._hashes_of_documents for document in documents
-        )
+        self._unsampled_questions.remove_questions_of(writers)
+        self._waiting_groups.add_retrieval(tree, first_query, writers)
+        self._documents_found_before.add_of(tree)
+        return samples + self._samples_of_groups(self._waiting_groups.take_too_many())
 
     def _samples_due(
         self, task_or_thread: str | None = None, query: str = ""
@@ -523,49 +510,44 @@ class Turns(Generic[Run]):
             query: What is searched for, in one line.
         """
         return self._samples_of_groups(
-            self._groups.take_over_due(task_or_thread, query)
+            self._waiting_groups.take_over_due(task_or_thread, query)
         )
 
     def _keep_call_of_model(self, tree: Tree, calls: Calls) -> bool:
         """Keep a run that called models and did not search, if it is no sample.
 
-        In the order of the branches:
-
-            - The run was shown what a group found: it joins that group.
-            - The run is a sample by itself, and is not kept: the model's provider searched
-              while the model answered, or ``_is_a_sample_by_itself`` says so.
-            - Otherwise it is kept as an auxiliary run: a later search may use its text.
-
-        In each case, earlier answers that stand in its prompts are put in doubt: what it
+        It joins the group whose findings it was shown, or is kept as an auxiliary run.
+        In any case, earlier answers that stand in its prompts are put in doubt: what it
         wrote may be what the user reads.
-
-        Args:
-            tree: The run.
-            calls: Its calls, with those of the runs that wrote its question.
 
         Returns:
             Whether it was kept.
         """
-        group = self._groups.join(tree, calls)
+        group = self._waiting_groups.join(tree, calls)
         if group is not None:
-            # an earlier answer to the same queries may be replaced by this one
             queries = {as_one_line(query) for query in group.queries}
             self._earlier_answers.doubt_answers_shown_to(tree, calls, queries)
             return True
         self._earlier_answers.doubt_answers_shown_to(tree, calls)
-        if calls.tried or self._is_a_sample_by_itself(tree):
+        if calls.has_search or self._is_a_sample_by_itself(tree):
             return False
-        # a run that called a tool is no router or title: its question needs a sample
+        self._keep_auxiliary_run(tree)
+        return True
+
+    def _keep_auxiliary_run(self, tree: Tree) -> None:
+        """Keep a run of models that gives no sample: a later search may use its text.
+
+        Its question is noted as one without a sample. If the run called a tool, it is
+        no router or title, and the note stays even if a sample asks the same.
+        """
         called_tools = any(node.kind == "tool" for node in tree.root.walk())
-        self._unsampled.add(tree, counts_anyway=called_tools)
+        self._unsampled_questions.add(tree, counts_anyway=called_tools)
         self._auxiliary_runs.add(tree)
         if tree.conversation_id is not None:
             # later turns of the conversation may speak of what this run said
-            as_turn = self._place_in_conversation(
-                replace(tree, is_always_a_sample=True)
-            )
-            self._remember(as_turn, samples_of(as_turn, self._overrides))
-        return True
+            as_sample = replace(tree, is_always_a_sample=True)
+            turn = self._place_in_conversation(as_sample)
+            self._remember(turn, samples_of(turn, self._overrides))
 
     def _is_a_sample_by_itself(self, tree: Tree) -> bool:
         """Return whether a run that searched for nothing is a sample all the same.
@@ -582,27 +564,26 @@ class Turns(Generic[Run]):
     def _place_in_conversation(self, tree: Tree) -> Tree:
         """Return a run as a turn of its conversation, with history and earlier calls.
 
-        The history is looked for in this order:
-
-            1. The framework tells it.
-            2. The answering prompt holds it as messages of user and assistant.
-            3. A prompt quotes a captured turn as text that names who speaks: "User: …
-               Assistant: … User: …". That turn and those before it are the history.
-            4. A prompt quotes question and answer of a captured turn, and does not say
-               who speaks. They may as well be a draft or an example: the run gets a
-               doubt and no history, and the words are no evidence for its answer.
-            5. A prompt holds only the answer of a captured turn: as in case 4.
+        The history is the framework's, else the messages before the question in the
+        answering prompt, else the turns that a prompt quotes as text.
         """
-        # none of the messages before the question is a turn that was captured
         if tree.is_history_of_prompt and not self.conversations.holds_turn_of(
             tree.history
         ):
             tree = doubtful(tree, _MAY_BE_EXAMPLES)
+        if not tree.history:
+            tree = self._with_history_of_prompt(tree)
         if tree.history:
             return self.conversations.place_turn(tree)
-        with_history = self._with_history_of_prompt(tree)
-        if with_history is not None:
-            return self.conversations.place_turn(with_history)
+        return self._place_by_quotations(tree)
+
+    def _place_by_quotations(self, tree: Tree) -> Tree:
+        """Place a run in its conversation by earlier turns that its prompts quote as text.
+
+        A quoted turn tells the history if the prompt says who speaks: "User: …
+        Assistant: … User: …". Otherwise its words may be a draft or an example: the run
+        gets a doubt and no history.
+        """
         quoted_turns = self._find_quoted_turns(tree)
         last_turn = self._last_quoted_turn_of_user(quoted_turns, tree.task_or_thread)
         placed = self.conversations.place_turn(tree, last_turn)
@@ -612,12 +593,12 @@ class Turns(Generic[Run]):
             words: list[str] = []
             for quoted in quoted_turns:
                 words += [quoted.turn.question, quoted.turn.answer]
-            with_words = _with_words_of_conversation(placed, words)
-            return doubtful(with_words, _EARLIER_QUESTION_AND_ANSWER)
+            return _doubt_words_of_conversation(
+                placed, words, _EARLIER_QUESTION_AND_ANSWER
+            )
         answers = self._answers_without_questions(tree)
         if answers:
-            with_words = _with_words_of_conversation(placed, answers)
-            return doubtful(with_words, _EARLIER_ANSWER_ALONE)
+            return _doubt_words_of_conversation(placed, answers, _EARLIER_ANSWER_ALONE)
         return placed
 
     def _last_quoted_turn_of_user(
@@ -639,80 +620,46 @@ class Turns(Generic[Run]):
     def _answers_without_questions(self, tree: Tree) -> list[str]:
         """Return the answers of earlier turns that the prompts of a run hold.
 
-        It is called where no prompt holds such an answer with its question. Texts of
-        this run do not count as earlier answers: its queries, replies and documents.
+        Texts of this run are no earlier answers: its queries, replies and documents.
         """
         calls = Calls(tree)
-        lines_of_this_run = {calls.replies[call].line for call in calls.models}
+        lines_of_run = {calls.replies[call].line for call in calls.models}
         for node in calls.nodes:
-            lines_of_this_run |= {as_one_line(node.query), as_one_line(node.text)}
-        for documents in calls.lists():
-            lines_of_this_run |= {as_one_line(document.text) for document in documents}
+            lines_of_run |= {as_one_line(node.query), as_one_line(node.text)}
+        lines_of_run |= {
+            as_one_line(document.text) for document in _documents_found(calls)
+        }
         prompts = [message.text for call in calls.models for message in call.prompt]
-        return self.conversations.find_answers(prompts, lines_of_this_run)
+        return self.conversations.find_answers(prompts, lines_of_run)
 
-    def _with_history_of_prompt(self, tree: Tree) -> Tree | None:
+    def _with_history_of_prompt(self, tree: Tree) -> Tree:
         """Return a run with the history that its answering prompt holds as messages.
 
-        The answering prompt is that of the last call that looks like answering. Calls
-        that were shown the question go before other calls. The messages of user and
-        assistant before the question are the history, in two cases:
-
-            - They hold a turn that was captured before.
-            - They hold none, and the run is one of plain functions, in which nothing but
-              the prompt tells the history. The run is put in doubt, since the messages
-              may be examples.
+        Messages that hold no captured turn may be examples. Then only runs of plain
+        functions get them, with a doubt: nothing else tells the history of these.
 
         Returns:
-            The run with its history; None if the prompt holds no history.
+            The run with its history; the run as it is if the prompt tells none.
         """
-        calls = Calls(tree)
-        question = tree.question
-        is_of_plain_functions = tree.root.name == FLOW
-        if question is None and is_of_plain_functions:
-            question = question_without_chain(calls)
-        calls_shown_question = calls.filter_by_question(
-            question, calls.likely_answer_calls
-        )
-        answering_calls = calls_shown_question or calls.likely_answer_calls
-        if not answering_calls:
-            return None
-        # a message that only shows what was found is left out of the history
-        documents_found: list[Document] = []
-        for documents_of_call in calls.lists():
-            documents_found += documents_of_call
-        history = turns_before_question(
-            answering_calls[-1].prompt, question, documents_found
-        )
+        history = _history_in_answering_prompt(tree)
         if not any(message.role == "assistant" for message in history):
-            return None
+            return tree
         with_history = replace(tree, history=history)
         if self.conversations.holds_turn_of(history):
             return with_history
-        if is_of_plain_functions:
+        if _is_of_plain_functions(tree):
             return doubtful(with_history, _MAY_BE_EXAMPLES)
-        return None
+        return tree
 
     def _find_quoted_turns(self, tree: Tree) -> list[QuotedTurn]:
-        """Find the earlier turns whose question and answer stand in a prompt of a run.
-
-        The run's own words, such as its queries, may be the same as those of an earlier
-        turn. They are handed on, so that they are not taken for that turn.
-        """
+        """Find the earlier turns whose question and answer stand in a prompt of a run."""
         calls = Calls(tree)
-        prompts = []
+        prompts: list[str] = []
         for call in calls.models:
             message_texts = [message.text for message in call.prompt]
             prompts.append("\n".join(message_texts))
-        # texts of this run that its prompts may show, each in one line
-        lines_of_this_run = {as_one_line(node.query) for node in calls.nodes}
-        lines_of_this_run.add(as_one_line(tree.question))
-        last_call_began = max((call.began for call in calls.models), default=0.0)
-        for call in calls.models:
-            # a later call of the run may have been shown the reply in its prompt
-            if end_of(call) <= last_call_began:
-                lines_of_this_run.add(calls.replies[call].line)
-        return list(self.conversations.find_quoted_turns(prompts, lines_of_this_run))
+        own_lines = _lines_that_prompts_may_repeat(calls)
+        return list(self.conversations.find_quoted_turns(prompts, own_lines))
 
     def _was_written_by_model(self, question: str, task_or_thread: str) -> bool:
         """Return whether a model of an auxiliary run wrote a question."""
@@ -720,9 +667,82 @@ class Turns(Generic[Run]):
         return any(writes_query(run, question) for run in auxiliary_runs)
 
 
-def _with_words_of_conversation(tree: Tree, words: Iterable[str]) -> Tree:
-    """Return a run some of whose prompts' words are of earlier turns, and no evidence."""
-    return replace(tree, instructions=(*tree.instructions, *words))
+def _history_in_answering_prompt(tree: Tree) -> tuple[Turn, ...]:
+    """Return what user and assistant said before the question in the answering prompt.
+
+    That is the prompt of the last call that looks like answering; calls that were shown
+    the question go before others. Empty without such a call.
+    """
+    calls = Calls(tree)
+    question = tree.question
+    if question is None and _is_of_plain_functions(tree):
+        question = question_without_chain(calls)
+    calls_shown_question = calls.filter_by_question(question, calls.likely_answer_calls)
+    answering_calls = calls_shown_question or calls.likely_answer_calls
+    if not answering_calls:
+        return ()
+    return turns_before_question(
+        answering_calls[-1].prompt, question, _documents_found(calls)
+    )
+
+
+def _is_of_plain_functions(tree: Tree) -> bool:
+    """Return whether a run was joined of single calls, since no framework made a chain."""
+    return tree.root.name == FLOW
+
+
+def _documents_found(calls: Calls) -> list[Document]:
+    """Return the documents that the calls of a run returned, call by call."""
+    documents: list[Document] = []
+    for documents_of_call in calls.lists():
+        documents += documents_of_call
+    return documents
+
+
+def _lines_that_prompts_may_repeat(calls: Calls) -> set[str]:
+    """Return the run's question, queries and earlier replies, each in one line.
+
+    A prompt of the run may show these texts, even if an earlier turn had the same words.
+    """
+    lines = {as_one_line(node.query) for node in calls.nodes}
+    lines.add(as_one_line(calls.tree.question))
+    last_call_began = max((call.began for call in calls.models), default=0.0)
+    for call in calls.models:
+        was_written_before_last_call = end_of(call) <= last_call_began
+        if was_written_before_last_call:
+            lines.add(calls.replies[call].line)
+    return lines
+
+
+def _doubt_words_of_conversation(tree: Tree, words: Iterable[str], doubt: str) -> Tree:
+    """Put a run in doubt whose prompts hold words of earlier turns.
+
+    The words count as instructions, so that they are no evidence for its answer.
+    """
+    with_words = replace(tree, instructions=(*tree.instructions, *words))
+    return doubtful(with_words, doubt)
+
+
+class _DocumentsFoundBefore:
+    """The documents that searches found lately, in bounded memory.
+
+    The application may keep them, and hand them in again in a later turn.
+    """
+
+    def __init__(self) -> None:
+        self._hashes: OrderedDict[int, None] = OrderedDict()  # the latest last
+
+    def add_of(self, tree: Tree) -> None:
+        """Note the documents that the searches of a run found."""
+        for node in tree.root.walk():
+            for document in node.documents or ():
+                self._hashes[_hash_of(document)] = None
+        while len(self._hashes) > _MOST_HASHES:
+            self._hashes.popitem(last=False)
+
+    def holds_any(self, documents: Iterable[Document]) -> bool:
+        """Return whether an earlier search found one of some documents."""
+        return any(_hash_of(document) in self._hashes for document in documents)
 
 
 def _hash_of(document: Document) -> int:

@@ -65,7 +65,7 @@ class Unsampled:
         if len(self._questions) > _MOST_KEPT:
             self._count_the_first()
 
-    def strike(self, trees: Iterable[Tree]) -> None:
+    def remove_questions_of(self, trees: Iterable[Tree]) -> None:
         """Remove the questions of runs that belong to a sample after all."""
         for tree in trees:
             line = _question_line(tree)
