@@ -335,15 +335,13 @@ class ShownGroup:
     def continues(self, groups_of_task: Sequence[ShownGroup]) -> bool:
         """Return whether a run goes on with this group, which is of another thread.
 
-        The prompts of the run must show a query of the group. Besides, one of two must
-        hold:
-
-            - The group began after all groups of the run's own thread were answered.
-            - It has another question than they, and still waits for its answer.
+        The prompts of the run must show a query of the group. Besides, the group began
+        after all groups of the run's own thread were answered, or it still waits for the
+        answer to another question than theirs.
 
         Args:
-            groups_of_task: What the prompts show of the groups of the run's own task or
-                thread. These were all answered.
+            groups_of_task: The groups of the run's own task or thread that its prompts
+                show. These were all answered.
         """
         if not self.is_asked:
             return False
@@ -359,44 +357,48 @@ class ShownGroup:
 
 
 def groups_that_run_joins(
-    groups_of_task: Sequence[RunGroup],
-    groups_of_others: Sequence[RunGroup],
-    prompts: Prompts,
+    groups: Sequence[RunGroup], task_or_thread: str, prompts: Prompts
 ) -> list[ShownGroup]:
     """Find the groups that a run belongs to, by what its prompts show of each.
 
-    A group is the runs of one question. Which groups of other tasks or threads count
-    depends on the groups of the run's own that its prompts show:
-
-        - One of these was not answered yet: no group of another task counts.
-        - All were answered: a group of another task counts if the run goes on with it,
-          as ``ShownGroup.continues`` tells.
-        - The prompts show none: each shown group of another task counts.
+    A group is left out if it was answered before another shown group began, or if all
+    its shown texts belong to groups before it, too.
 
     Args:
-        groups_of_task: The groups of the task or thread in which the run ran.
-        groups_of_others: The groups of other tasks or threads.
+        groups: The groups, the latest first.
+        task_or_thread: The task or thread in which the run ran.
         prompts: The prompts of the run.
 
     Returns:
-        The groups; at first those whose query stands in the prompts, then those whose
-        answer does, then the others, each time the latest first. Left out are
-
-        - a group that was answered before another shown group began,
-        - a group all of whose shown texts belong to groups before it in the list, too.
+        The groups; at first those whose query is shown, then those whose answer is.
     """
-    shown_of_task = _shown_groups(groups_of_task, prompts, by_question=True)
-    shown_groups = list(shown_of_task)
-    if all(shown.group.answered_at is not None for shown in shown_of_task):
-        for other in _shown_groups(groups_of_others, prompts):
-            if not shown_of_task or other.continues(shown_of_task):
-                shown_groups.append(other)
+    shown_groups = _shown_groups_of_run(groups, task_or_thread, prompts)
     current_groups: list[ShownGroup] = []
     for shown_group in shown_groups:
         if not any(shown_group.was_over_before(other) for other in shown_groups):
             current_groups.append(shown_group)
     current_groups.sort(key=_sort_key, reverse=True)
     return _groups_that_add_texts(current_groups)
+
+
+def _shown_groups_of_run(
+    groups: Sequence[RunGroup], task_or_thread: str, prompts: Prompts
+) -> list[ShownGroup]:
+    """Return the groups that a run's prompts show, its own task or thread first.
+
+    Groups of other tasks count if the prompts show no group of the own task, or if all
+    those were answered and the run goes on with the other (``ShownGroup.continues``).
+    """
+    groups_of_task = [group for group in groups if group.has_run_of(task_or_thread)]
+    groups_of_others = [group for group in groups if group not in groups_of_task]
+    shown_of_task = _shown_groups(groups_of_task, prompts, by_question=True)
+    if any(shown.group.answered_at is None for shown in shown_of_task):
+        return shown_of_task
+    shown_of_others = _shown_groups(groups_of_others, prompts)
+    if not shown_of_task:
+        return shown_of_others
+    continued = [other for other in shown_of_others if other.continues(shown_of_task)]
+    return [*shown_of_task, *continued]
 
 
 def _groups_that_add_texts(shown_groups: Iterable[ShownGroup]) -> list[ShownGroup]:
@@ -427,44 +429,48 @@ def _sort_key(shown_group: ShownGroup) -> tuple[bool, bool, float]:
 def _shown_groups(
     groups: Sequence[RunGroup], prompts: Prompts, *, by_question: bool = False
 ) -> list[ShownGroup]:
-    """Return the groups of which prompts show something, with what they show.
+    """Return the groups that prompts show, with what they show of each.
 
-    A group is the runs of one question. It is shown in three cases:
-
-        - The group found documents, and one of them, or a long answer of the group,
-          stands in the prompts.
-        - The group found no document, and a query of it stands in the prompts.
-        - The group found documents and was not answered yet, and a query of it stands in
-          the prompts. This case counts only with ``by_question``.
+    A document or a long answer of the group stands in the prompts. For a group that
+    found no document, a query is enough.
 
     Args:
         groups: The groups.
         prompts: The prompts of one run.
-        by_question: Whether the third case counts. An application may have found
-            documents, shown none of them because none was good enough, and asked the
-            model all the same.
+        by_question: Whether a query is also enough for a group without an answer: its
+            documents may have been too bad to be shown.
     """
-    shown_groups = []
+    shown_groups: list[ShownGroup] = []
     for group in groups:
-        is_asked = any(_is_asked_in(prompts, query) for query in group.queries)
         document_texts: list[str] = []
         for document in group.documents:
             document_texts += document.texts
-        answers: set[str] = set()
-        if document_texts:
-            # a short answer, such as "Yes", stands in a prompt by chance
-            answers = {
-                answer for answer in group.answers if len(answer) >= DISTINCTIVE_LENGTH
-            }
-        candidates = [*document_texts, *answers]
-        indices_of_shown = locate(candidates, prompts.texts).shown_in_order
-        shown_texts = frozenset(candidates[index] for index in indices_of_shown)
+        shown = _shown_group(group, document_texts, prompts)
         waits_for_answer = by_question and group.answered_at is None
         is_query_enough = waits_for_answer or not document_texts
-        if shown_texts or (is_asked and is_query_enough):
-            shown_answers = shown_texts & answers
-            shown_groups.append(ShownGroup(group, is_asked, shown_texts, shown_answers))
+        if shown.texts or (shown.is_asked and is_query_enough):
+            shown_groups.append(shown)
     return shown_groups
+
+
+def _shown_group(
+    group: RunGroup, document_texts: Sequence[str], prompts: Prompts
+) -> ShownGroup:
+    """Find the queries, documents and answers of a group that stand in prompts.
+
+    Short answers, such as "Yes", stand there by chance. Answers of a group that found
+    no document are not looked for.
+    """
+    answers: set[str] = set()
+    if document_texts:
+        answers = {
+            answer for answer in group.answers if len(answer) >= DISTINCTIVE_LENGTH
+        }
+    candidates = [*document_texts, *answers]
+    indices_of_shown = locate(candidates, prompts.texts).shown_in_order
+    shown_texts = frozenset(candidates[index] for index in indices_of_shown)
+    is_asked = any(_is_asked_in(prompts, query) for query in group.queries)
+    return ShownGroup(group, is_asked, shown_texts, shown_texts & answers)
 
 
 def _is_asked_in(prompts: Prompts, query: str) -> bool:

@@ -16,7 +16,7 @@ before and behind that answer tell which of the two it is::
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, get_args
@@ -145,8 +145,8 @@ def _turns_by_position(texts: Sequence[str]) -> Iterator[Turn]:
         yield Turn(role="assistant" if is_assistant else "user", content=text.strip())
 
 
-def turns_of_fields(text_by_speaker: Mapping[str, object]) -> tuple[Turn, ...]:
-    """Return the turns in a mapping of speakers to their words, or of one message.
+def turns_of_fields(field_values: Mapping[str, object]) -> tuple[Turn, ...]:
+    """Return the turns of a message, or of a mapping with a question and an answer.
 
     Empty for another mapping.
 
@@ -156,12 +156,12 @@ def turns_of_fields(text_by_speaker: Mapping[str, object]) -> tuple[Turn, ...]:
         >>> turns_of_fields({"role": "human", "content": "Open?"})
         (Turn(role='user'),)
     """
-    role = text_by_speaker.get("role")
-    content = text_by_speaker.get("content")
+    role = field_values.get("role")
+    content = field_values.get("content")
     if isinstance(role, str) and isinstance(content, str):
         return _turns_of_role(role.lower(), content)
-    question = _first_text_of(_USERS, text_by_speaker)
-    answer = _first_text_of(_REPLIES, text_by_speaker)
+    question = _first_text_of(_USERS, field_values)
+    answer = _first_text_of(_REPLIES, field_values)
     if question is None or answer is None:
         return ()
     return (
@@ -182,11 +182,11 @@ def _turns_of_role(role: str, content: str) -> tuple[Turn, ...]:
 
 
 def _first_text_of(
-    names: Collection[str], text_by_speaker: Mapping[str, object]
+    names: Collection[str], field_values: Mapping[str, object]
 ) -> str | None:
-    """Return the first text whose speaker has one of some names; None without one."""
-    for speaker, text in text_by_speaker.items():
-        if speaker.lower() not in names:
+    """Return the first text in a field with one of some names; None without one."""
+    for name, text in field_values.items():
+        if name.lower() not in names:
             continue
         if isinstance(text, str) and text.strip():
             return text
@@ -198,25 +198,32 @@ def _turns_by_label(text: str) -> Iterator[Turn]:
 
     Nothing is yielded for a text that does not begin with the name of a speaker.
     """
-    labels: list[tuple[re.Match[str], str]] = []  # of each turn, with its role
-    last_role = ""
-    for label in _LABEL.finditer(text):
-        role = "assistant" if label["assistant"] else "user"
-        # "Answer:" inside of what the assistant says begins no other turn
-        if role != last_role:
-            labels.append((label, role))
-            last_role = role
-    if not labels:
+    labels = _labels_where_speaker_changes(text)
+    if not labels or labels[0].start() != 0:
         return
-    first_label, _ = labels[0]
-    if first_label.start() != 0:
-        return
-    starts_of_later_labels = [label.start() for label, _ in labels[1:]]
+    starts_of_later_labels = [label.start() for label in labels[1:]]
     turn_ends = [*starts_of_later_labels, len(text)]
-    for (label, role), turn_end in zip(labels, turn_ends, strict=True):
+    for label, turn_end in zip(labels, turn_ends, strict=True):
         words = text[label.end() : turn_end].strip()
         if words:
-            yield Turn(role=role, content=words)
+            yield Turn(role=_role_of_label(label), content=words)
+
+
+def _labels_where_speaker_changes(text: str) -> list[re.Match[str]]:
+    """Return the names of speakers in a text, where another speaker spoke before.
+
+    "Answer:" inside of what the assistant says begins no other turn.
+    """
+    labels: list[re.Match[str]] = []
+    for label in _LABEL.finditer(text):
+        if not labels or _role_of_label(label) != _role_of_label(labels[-1]):
+            labels.append(label)
+    return labels
+
+
+def _role_of_label(label: re.Match[str]) -> Literal["assistant", "user"]:
+    """Return the role of the speaker whom a match of ``_LABEL`` names."""
+    return "assistant" if label["assistant"] else "user"
 
 
 def words_of_assistant(text: str) -> list[str]:
@@ -246,12 +253,7 @@ def quotation(answer: str, questions: Collection[str], host: Text) -> Quotation:
         answer: The answer.
         questions: The known wordings of the question that it answered; () if the
             question is to tell nothing.
-        host: The message.
-
-    Returns:
-        One of the five kinds that ``Quotation`` explains. If the answer stands in the
-        message several times, the kind that stands first there: the nearest to
-        "earlier turn".
+        host: The message. If it holds the answer several times, the surest kind counts.
 
     Examples:
         >>> talk = "User: When did it open?\nAssistant: In 1874.\nUser: And the ferry?"
@@ -269,10 +271,14 @@ def quotation(answer: str, questions: Collection[str], host: Text) -> Quotation:
             name, _ = _name_before(host.raw, start)
             if name:
                 names_before_question.add(name)
-    quotations = [
+    return surest_quotation(
         _quotation_at(host.raw, start, end, names_before_question, question_ends)
         for start, end in _occurrences(answer, host)
-    ]
+    )
+
+
+def surest_quotation(quotations: Iterable[Quotation]) -> Quotation:
+    """Return the kind that stands first in ``QUOTATIONS``; "absent" if there is none."""
     return min(quotations, key=QUOTATIONS.index, default="absent")
 
 
@@ -288,27 +294,15 @@ def _quotation_at(
     names_before_question: Collection[str],
     question_ends: Collection[int],
 ) -> Quotation:
-    """Say how a message quotes an answer at one occurrence of the answer.
+    """Say how a message quotes an answer that stands from ``start`` to ``end`` in it.
 
     Args:
         text: The message.
         start: Where the answer begins in it.
         end: Where the answer ends.
-        names_before_question: The names that stand before the question that the answer
-            answers, such as "user" or "anna".
-        question_ends: Where that question ends, for each occurrence in the message.
-
-    Returns:
-        - "earlier turn", in one of three cases: the answer is the content of an
-          assistant's message in a list, as in "AIMessage(content='In 1874.')". Or the
-          assistant's name stands before the answer, and a user's name behind it. Or the
-          question stands right before the answer, and the name before the question
-          stands again behind the answer: "Anna: Open? In 1874. Anna: …".
-        - "assistant's last words": the assistant's name stands before the answer, and no
-          user's name behind it.
-        - "after its question": the question stands right before the answer, without the
-          name of an assistant.
-        - "among other words": any other occurrence.
+        names_before_question: The names before the question that the answer answers,
+            such as "user" or "anna".
+        question_ends: Where that question ends, for each occurrence.
     """
     name, separator = _name_before(text, start)
     is_assistant = name in _ASSISTANTS
@@ -316,9 +310,11 @@ def _quotation_at(
     if is_assistant and _OF_A_MESSAGE.search(separator):
         return "earlier turn"
     later_speakers = {speaker[1].lower() for speaker in _SPEAKER.finditer(text, end)}
+    # "Assistant: In 1874. User: …"
     if is_assistant and not later_speakers.isdisjoint(_USERS):
         return "earlier turn"
     is_after_question = _is_right_behind(text, start, question_ends)
+    # "Anna: When did it open? In 1874. Anna: …"
     if is_after_question and not later_speakers.isdisjoint(names_before_question):
         return "earlier turn"
     if is_assistant:

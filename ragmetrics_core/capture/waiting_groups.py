@@ -28,7 +28,11 @@ from ragmetrics_core.capture.run_group import (
     document_names,
     groups_that_run_joins,
 )
-from ragmetrics_core.capture.transcripts import QUOTATIONS, Quotation, quotation
+from ragmetrics_core.capture.transcripts import (
+    Quotation,
+    quotation,
+    surest_quotation,
+)
 from ragmetrics_core.capture.tree import Document, Node, Tree
 
 _MOST_WAITING = 1000
@@ -73,19 +77,13 @@ class WaitingGroups:
     def add_retrieval(self, run: Tree, query: str, writers: Sequence[Tree]) -> None:
         """Put a retrieval that ran by itself into the group of its question.
 
-        A group is all runs of one question. A new group begins where no group fits. The
-        **writer** of a query is the run in which a model wrote it, such as a rewriter of
-        the question. The writer joins the group, too.
-
-        Several runs may have written the same query. Then the retrieval belongs to the
-        first writer whose group did not search for the query yet, and the groups of all
-        writers are put in doubt.
+        A new group begins where no group fits. The run that wrote the query joins, too.
 
         Args:
             run: The retrieval.
-            query: What it searched for first, in one line.
-            writers: The auxiliary runs, which have no sample of their own, in which a
-                model wrote this query.
+            query: The first text that it searched for, in one line.
+            writers: Runs outside of groups in which a model wrote this query, such as a
+                rewriter of the question.
         """
         possible_writers = self._possible_writers(run.task_or_thread, query, writers)
         writer = self._writer_of_search(possible_writers, query)
@@ -95,41 +93,30 @@ class WaitingGroups:
         if writer is not None:
             group.add_query_writers([writer])
         group.add(run, is_answered=False)
-        if len(possible_writers) <= 1:
-            return
-        for possible_writer in possible_writers:
-            group_of_writer = self._group_of(possible_writer)
-            if group_of_writer is not None:
-                group_of_writer.doubt(_SEVERAL_WROTE)
+        if len(possible_writers) > 1:
+            self._doubt_groups_of(possible_writers)
+
+    def _doubt_groups_of(self, writers: Iterable[Tree]) -> None:
+        """Put the groups of several runs in doubt that all wrote a search's query."""
+        for writer in writers:
+            group = self._group_of(writer)
+            if group is not None:
+                group.doubt(_SEVERAL_WROTE)
 
     def _possible_writers(
         self, task_or_thread: str, query: str, writers: Sequence[Tree]
     ) -> list[Tree]:
         """Return the runs that may have written the query of a search made now.
 
-        Candidates are the given runs and the runs of waiting groups whose models wrote
-        the query. Of these it is
-
-            - the last one that ran in the task or thread of the search, alone;
-            - without such a run, all whose query was not answered from yet;
-            - without these either, the last candidate, alone.
+        That is the last writer in the task or thread of the search. If there is none,
+        it is each writer whose query nobody answered from yet, else the last writer.
 
         Args:
-            task_or_thread: The task or thread in which the search ran.
+            task_or_thread: The task or thread of the search.
             query: The query, in one line.
             writers: Runs outside of groups that wrote the query.
-
-        Returns:
-            The runs, the first to run first; empty without candidates.
         """
-        writer_by_root = {writer.root: writer for writer in writers}
-        for group in self._waiting:
-            for run in group.runs:
-                if writes_query(run, query):
-                    writer_by_root[run.root] = run
-        candidates = sorted(
-            writer_by_root.values(), key=lambda writer: writer.root.began
-        )
+        candidates = self._writers_by_begin(query, writers)
         of_the_same_task = [
             writer for writer in candidates if writer.task_or_thread == task_or_thread
         ]
@@ -137,6 +124,15 @@ class WaitingGroups:
             return of_the_same_task[-1:]
         unanswered = [writer for writer in candidates if not self._is_answered(writer)]
         return unanswered or candidates[-1:]
+
+    def _writers_by_begin(self, query: str, writers: Sequence[Tree]) -> list[Tree]:
+        """Return the given writers of a query and those in groups, the first to run first."""
+        writer_by_root = {writer.root: writer for writer in writers}
+        for group in self._waiting:
+            for run in group.runs:
+                if writes_query(run, query):
+                    writer_by_root[run.root] = run
+        return sorted(writer_by_root.values(), key=lambda writer: writer.root.began)
 
     def _is_answered(self, writer: Tree) -> bool:
         """Return whether a run answered from what was found for a writer's query."""
@@ -189,41 +185,48 @@ class WaitingGroups:
     def _group_to_continue(
         self, run: Tree, query: str, writer: Tree | None
     ) -> RunGroup | None:
-        """Find the group that a retrieval continues.
-
-        The cases are tried in this order:
-
-            1. The application called a reranker itself, and gave it documents that
-               groups found. These groups and the group of the writer become one. Its
-               sibling searches are noted: further searches of the same question, whose
-               results no model read. They are recognised by finding the same documents
-               at about the same time.
-            2. The run that wrote the query is in a group.
-            3. The run that wrote the query was shown the first query of a group, and
-               the query is a new one: a further search for that group's question.
+        """Find the group that a retrieval continues; None if it begins a new group.
 
         Args:
             run: The retrieval.
-            query: What it searched for first, in one line.
+            query: The first text that it searched for, in one line.
             writer: The run that wrote the query; None if no such run is known.
-
-        Returns:
-            The group; None if the retrieval begins a new one.
         """
-        group_of_writer = None if writer is None else self._group_of(writer)
         giving_groups = self._groups_that_gave_inputs(run, query)
         if giving_groups:
-            if group_of_writer is not None and group_of_writer not in giving_groups:
-                giving_groups.append(group_of_writer)
-            group = self._unite(giving_groups)
-            input_names = document_names(run.root.input_documents)
-            group.sibling_searches += self._sibling_searches_of(group, input_names)
-            return group
-        if group_of_writer is not None:
-            return group_of_writer
+            return self._unite_for_reranker(run, giving_groups, writer)
         if writer is None:
             return None
-        for group in self._groups_of(run.task_or_thread):
+        group_of_writer = self._group_of(writer)
+        if group_of_writer is not None:
+            return group_of_writer
+        return self._group_of_further_query(run.task_or_thread, query, writer)
+
+    def _unite_for_reranker(
+        self, reranking: Tree, giving_groups: list[RunGroup], writer: Tree | None
+    ) -> RunGroup:
+        """Unite the groups that found the documents given to a reranker.
+
+        The group of the run that wrote the reranker's query is united with them. The
+        united group notes its sibling searches (``_sibling_searches_of``).
+        """
+        group_of_writer = None if writer is None else self._group_of(writer)
+        if group_of_writer is not None and group_of_writer not in giving_groups:
+            giving_groups = [*giving_groups, group_of_writer]
+        group = self._unite(giving_groups)
+        input_names = document_names(reranking.root.input_documents)
+        group.sibling_searches += self._sibling_searches_of(group, input_names)
+        return group
+
+    def _group_of_further_query(
+        self, task_or_thread: str, query: str, writer: Tree
+    ) -> RunGroup | None:
+        """Return the latest group for whose question a run wrote a further query.
+
+        The run was shown the first query of the group, and wrote a query that the group
+        did not search for yet.
+        """
+        for group in self._groups_of(task_or_thread):
             is_new_query = not group.searched_for(query)
             if is_new_query and _was_shown_first_query(writer, group):
                 return group
@@ -251,46 +254,23 @@ class WaitingGroups:
         return _groups_that_found(documents, query, groups_of_others)
 
     def join(self, run: Tree, calls: Calls) -> RunGroup | None:
-        """Add a run to the groups whose documents, answers or questions it was shown.
+        """Add a run to the group whose documents, answer or question it was shown.
 
-        A group is the runs of one question. The steps:
-
-            1. Groups that the run does not continue are left out. An application with a
-               memory shows the answer of an earlier question as an earlier turn of the
-               conversation. If nobody speaks after that answer ("assistant's last
-               words"), the answer may be a draft that the run revises. The group is
-               left out all the same, and gets a doubt.
-            2. The groups that the run was shown become one, and the run joins it.
-            3. Sibling searches are noted: further searches of the same question, whose
-               results no model read. They are recognised by finding documents that the
-               run was shown, at about the same time.
-            4. The group gets a doubt if the prompts show an answer of it right behind
-               its question ("after its question"), and none of its documents. The run
-               may revise that answer, or be a turn of its own.
-
-        A doubt becomes a warning of the group's sample. ``Quotation`` lists the ways in
-        which a prompt quotes an answer.
-
-        Args:
-            run: The run.
-            calls: Its calls.
+        If the run was shown several groups, they become one.
 
         Returns:
             The group that now holds the run; None if the run was shown no group.
         """
-        groups_of_task = self._groups_of(run.task_or_thread)
-        groups_of_others = self._latest_of_other_tasks(run.task_or_thread)
-        quotation_by_group = _quotations_of_last_answers(
-            [*groups_of_task, *groups_of_others], calls
-        )
+        candidates = self._groups_of(run.task_or_thread)
+        candidates += self._latest_of_other_tasks(run.task_or_thread)
+        quotation_by_group = _quotations_of_last_answers(candidates, calls)
         groups_not_continued = _groups_not_continued(quotation_by_group, run, calls)
         for group in groups_not_continued:
-            may_be_draft = quotation_by_group[group] == "assistant's last words"
-            if may_be_draft:
+            if quotation_by_group[group] == "assistant's last words":
                 group.doubt(_MAY_GO_ON)
         shown_groups = groups_that_run_joins(
-            [group for group in groups_of_task if group not in groups_not_continued],
-            [group for group in groups_of_others if group not in groups_not_continued],
+            [group for group in candidates if group not in groups_not_continued],
+            run.task_or_thread,
             Prompts.of(calls),
         )
         if not shown_groups:
@@ -298,14 +278,11 @@ class WaitingGroups:
         joined = self._unite([shown_group.group for shown_group in shown_groups])
         names_shown = _names_of_shown_documents(joined, shown_groups)
         joined.sibling_searches += self._sibling_searches_of(joined, names_shown)
-        # a grade or a route is no free text, and answers nothing
-        wrote_text = FREE_TEXT in calls.reply_forms.values()
-        joined.add(run, is_answered=wrote_text)
-        joined.was_read = True  # a model was shown what was found
+        wrote_free_text = FREE_TEXT in calls.reply_forms.values()  # no grade or route
+        joined.add(run, is_answered=wrote_free_text)
+        joined.was_read = True
         for shown_group in shown_groups:
-            quotation_of_answer = quotation_by_group[shown_group.group]
-            is_after_question = quotation_of_answer == "after its question"
-            if is_after_question and not shown_group.shows_documents:
+            if _may_revise_answer(shown_group, quotation_by_group[shown_group.group]):
                 joined.doubt(_MAY_GO_ON)
         return joined
 
@@ -324,17 +301,10 @@ class WaitingGroups:
     def _sibling_searches_of(
         self, group: RunGroup, names: Collection[str]
     ) -> list[RunGroup]:
-        """Find searches near a group that found the same documents and were not read.
+        """Find unread searches near a group that found some of the same documents.
 
         An application may search twice for one question, and show a model what both
-        searches found. The groups of the task or thread are gone through from the latest
-        to the earliest:
-
-            - A group that is overtaken is skipped: it was made before a question that is
-              over by now.
-            - Of the groups that began after the given one, all fitting ones are taken.
-            - Of the groups that began before it, fitting ones are taken up to the first
-              that does not fit: something else happened in between.
+        searches found. Searches before the group count back to the first other event.
 
         Args:
             group: The group.
@@ -342,7 +312,7 @@ class WaitingGroups:
                 or texts of documents without id.
 
         Returns:
-            The searches, each a group of its own.
+            The searches, each a group of its own, the latest first.
         """
         groups_of_task = self._groups_of(group.runs[-1].task_or_thread)
         groups_of_task.sort(key=lambda other: other.began, reverse=True)
@@ -358,49 +328,54 @@ class WaitingGroups:
         return siblings
 
     def _with_sibling_searches(self, groups: Sequence[RunGroup]) -> list[RunGroup]:
-        """Return groups in the state that they would have if no further run came.
+        """Return groups as they would be if no further run came, with their siblings.
 
-        Each group then holds its unread siblings. A **sibling** is a search near a group
-        that found some of the same documents, and that no model has read. An application
-        may search twice for one question, and show what both searches found.
-
-            - A sibling that asked the same query, or was made after the group began,
-              belongs to the group. It is not returned by itself.
-            - Any other sibling may be a question of its own. It stays a group, and the
-              group beside it is put in doubt.
-
-        Args:
-            groups: The groups; they are not changed.
-
-        Returns:
-            The groups, or copies of them where siblings or a doubt were added.
+        A sibling is a search near a group that found some of the same documents, and
+        that no model has read. Siblings that belong to a group are not returned by
+        themselves.
         """
-        # the group to which a sibling belongs; the first of several counts
+        owner_by_sibling = self._owner_by_sibling()
+        return [
+            self._whole_group(group, owner_by_sibling)
+            for group in groups
+            if group not in owner_by_sibling
+        ]
+
+    def _owner_by_sibling(self) -> dict[RunGroup, RunGroup]:
+        """Return the sibling searches that belong to a waiting group, with that group.
+
+        Such a search asked a query of the group, or was made after the group began.
+        The first of several groups counts.
+        """
         owner_by_sibling: dict[RunGroup, RunGroup] = {}
         for group in self._waiting:
             for sibling in self._unread_siblings(group):
                 asks_the_same = not sibling.queries.isdisjoint(group.queries)
                 if asks_the_same or sibling.began > group.began:
                     owner_by_sibling.setdefault(sibling, group)
-        whole_groups: list[RunGroup] = []
-        for group in groups:
-            if group in owner_by_sibling:  # its owner holds it
-                continue
-            own_siblings: list[RunGroup] = []
-            for sibling, owner in owner_by_sibling.items():
-                if owner is group:
-                    own_siblings.append(sibling)
-            has_sibling_without_owner = any(
-                sibling not in owner_by_sibling
-                for sibling in self._unread_siblings(group)
-            )
-            whole_group = group
-            if own_siblings or has_sibling_without_owner:
-                whole_group = group.copy_with(own_siblings)
-            if has_sibling_without_owner:
-                whole_group.doubt(_SEARCHED_BEFORE)
-            whole_groups.append(whole_group)
-        return whole_groups
+        return owner_by_sibling
+
+    def _whole_group(
+        self, group: RunGroup, owner_by_sibling: Mapping[RunGroup, RunGroup]
+    ) -> RunGroup:
+        """Return a group, or a copy of it that holds the siblings that belong to it.
+
+        A sibling that belongs to no group may be a question of its own: then the copy
+        gets a doubt.
+        """
+        own_siblings: list[RunGroup] = []
+        for sibling, owner in owner_by_sibling.items():
+            if owner is group:
+                own_siblings.append(sibling)
+        has_sibling_without_owner = any(
+            sibling not in owner_by_sibling for sibling in self._unread_siblings(group)
+        )
+        if not own_siblings and not has_sibling_without_owner:
+            return group
+        whole_group = group.copy_with(own_siblings)
+        if has_sibling_without_owner:
+            whole_group.doubt(_SEARCHED_BEFORE)
+        return whole_group
 
     def _unread_siblings(self, group: RunGroup) -> list[RunGroup]:
         """Return the sibling searches of a group that still wait and were never read."""
@@ -414,26 +389,26 @@ class WaitingGroups:
     ) -> list[RunGroup]:
         """Remove and return the groups that no further run will join, the oldest first.
 
-        A group, the runs of one question, is due
-
-            - if no run joined it for a minute;
-            - or if it was answered, and a search begins now in its task or thread.
-
-        The second case has two exceptions. A group goes on waiting
-
-            - if one of its models wrote the query of that search;
-            - if it is the last of the answered groups that searched for the same query:
-              its answer may be a draft, and the search is made to revise it.
-
-        A group returned holds its sibling searches: searches nearby that found some of
-        the same documents, and that no model read. Groups of its task or thread that
-        still wait and began before its last run are marked as overtaken: they are
-        siblings of no later group.
+        They hold their sibling searches. Groups of their tasks that still wait and began
+        before they ended become siblings of no later group.
 
         Args:
             task_or_thread: The task or thread in which a search begins now; None where
                 no search begins.
-            query: What is searched for, in one line.
+            query: The text that is searched for, in one line.
+        """
+        due = self._due_groups(task_or_thread, query)
+        whole_groups = self._with_sibling_searches(due)
+        self._remove_runs_of(whole_groups)
+        for whole_group in whole_groups:
+            self._mark_groups_begun_before(whole_group.runs[-1])
+        return whole_groups
+
+    def _due_groups(self, task_or_thread: str | None, query: str) -> list[RunGroup]:
+        """Return the groups that waited too long or that a new search follows.
+
+        The last answered group with the same query goes on waiting: the search may be
+        made to revise its answer.
         """
         now = time.monotonic()
         due: list[RunGroup] = []
@@ -447,12 +422,7 @@ class WaitingGroups:
                 else:
                     due.append(group)
         due += due_with_same_query[:-1]
-        due.sort(key=lambda group: group.began)
-        whole_groups = self._with_sibling_searches(due)
-        self._remove_runs_of(whole_groups)
-        for whole_group in whole_groups:
-            self._mark_groups_begun_before(whole_group.runs[-1])
-        return whole_groups
+        return sorted(due, key=lambda group: group.began)
 
     def _remove_runs_of(self, groups: Iterable[RunGroup]) -> None:
         """Remove the waiting groups whose runs some other groups hold."""
@@ -498,13 +468,7 @@ def _is_followed_by_search(
 ) -> bool:
     """Return whether a group was answered and a search begins in its task or thread.
 
-    A search with a query that a model of the group wrote belongs to the group: False.
-
-    Args:
-        group: The group.
-        task_or_thread: The task or thread in which a search begins; None where no
-            search begins.
-        query: What is searched for, in one line.
+    A search whose query a model of the group wrote belongs to the group: False.
     """
     if group.answered_at is None or task_or_thread is None:
         return False
@@ -512,43 +476,51 @@ def _is_followed_by_search(
     return is_same_task and not group.writes_query(query)
 
 
+def _may_revise_answer(shown_group: ShownGroup, quotation_of_answer: Quotation) -> bool:
+    """Return whether a run may revise a group's answer, or be a turn of its own.
+
+    Its prompts show the answer right behind its question, and no document of the group.
+    """
+    is_after_question = quotation_of_answer == "after its question"
+    return is_after_question and not shown_group.shows_documents
+
+
 def _groups_that_found(
     documents: Iterable[Document], query: str, groups: Sequence[RunGroup]
 ) -> list[RunGroup]:
-    """Return the groups from which the documents of a reranker come.
+    """Return the groups whose searches found the documents given to a reranker.
 
-    A group holds the searches and model calls that belong to one question. Here the
-    application called a reranker itself, so that nothing else tells its question.
-
-    Only groups whose question has no answer yet are taken, if there are any. They are
-    taken in turn until each document is accounted for: at first those that searched for
-    the reranker's query, then the others, each time the latest first. If all groups have
-    their answers, only the latest group is taken.
+    Groups without an answer count, those with the reranker's query first. If all have
+    their answers, the latest counts alone.
 
     Args:
-        documents: What the reranker was given.
-        query: What it was asked, in one line; empty if it was asked nothing.
+        documents: The documents that the reranker was given.
+        query: The text that it was asked, in one line; empty if it was asked nothing.
         groups: The groups of one thread or task, the latest first.
-
-    Returns:
-        The groups; empty if none of them returned any of the documents.
     """
-    missing_names = document_names(documents)  # of documents not accounted for
+    names = document_names(documents)
     giving_groups = [
-        group for group in groups if not missing_names.isdisjoint(group.document_names)
+        group for group in groups if not names.isdisjoint(group.document_names)
     ]
     waiting = [group for group in giving_groups if group.answered_at is None]
     if not waiting:
-        return giving_groups[:1]  # the latest one, or none
-    # Those that searched for the query come first, since False sorts before True. The
-    # sort is stable: the latest stay first.
-    waiting.sort(key=lambda group: not group.searched_for(query))
-    chosen: list[RunGroup] = []
-    for group in waiting:
+        return giving_groups[:1]
+    with_query = [group for group in waiting if group.searched_for(query)]
+    without_query = [group for group in waiting if group not in with_query]
+    return _first_groups_that_hold(names, [*with_query, *without_query])
+
+
+def _first_groups_that_hold(
+    names: set[str], groups: Iterable[RunGroup]
+) -> list[RunGroup]:
+    """Return groups from the first one on, until they found all named documents."""
+    missing_names = set(names)
+    first_groups: list[RunGroup] = []
+    for group in groups:
         if missing_names:
-            chosen.append(group)
+            first_groups.append(group)
             missing_names -= group.document_names
-    return chosen
+    return first_groups
 
 
 def _names_of_shown_documents(
@@ -638,14 +610,10 @@ def _asks_of_kept_documents(
 def _groups_not_continued(
     quotation_by_group: Mapping[RunGroup, Quotation], run: Tree, calls: Calls
 ) -> list[RunGroup]:
-    """Return the groups that a run does not continue.
+    """Return the groups whose question a run does not go on with.
 
-    A group is the runs of one question. The run has another question in two cases:
-
-        - The prompts of the run hold the group's answer as an earlier turn of the
-          conversation.
-        - The prompts do not hold the group's answer, and the run asks a new question of
-          documents that the application kept from an earlier search.
+    The prompts of the run hold the group's answer as an earlier turn, or the run asks a
+    new question of documents that the application kept from the group's search.
 
     Args:
         quotation_by_group: How the prompts of the run quote the last answer of each
@@ -676,18 +644,19 @@ def _groups_not_continued(
 def _quotations_of_last_answers(
     groups: Iterable[RunGroup], calls: Calls
 ) -> dict[RunGroup, Quotation]:
-    """Return how the prompts of a run quote the last answer of each of some groups.
+    """Say for each group how the prompts of a run quote its last answer.
 
-    Where an answer stands in several messages, the surest quotation counts.
+    Where several messages hold the answer, the surest kind counts: "earlier turn" goes
+    before "among other words".
     """
     messages: list[Text] = []
     for call in calls.models:
         messages += [Text(message.text) for message in call.prompt]
     quotation_by_group: dict[RunGroup, Quotation] = {}
     for group in groups:
-        answer = group.last_answer
-        questions = group.questions
-        quotations = [quotation(answer, questions, message) for message in messages]
-        surest: Quotation = min(quotations, key=QUOTATIONS.index, default="absent")
-        quotation_by_group[group] = surest
+        quotations = [
+            quotation(group.last_answer, group.questions, message)
+            for message in messages
+        ]
+        quotation_by_group[group] = surest_quotation(quotations)
     return quotation_by_group
