@@ -68,11 +68,8 @@ class ModelTexts:
     def _is_framed_reply(self, text: str, n_replies: int) -> bool:
         """Return whether a document's text is a model's reply, alone or in a frame.
 
-        The text must hold an earlier reply. Replies and queries must make up most of
-        it. What is left of it without them is the frame. Neither the text nor the frame
-        may come from a text that a search or tool returned (``originals``).
-
-        Texts are compared as streams: their letters and digits alone, as bytes.
+        Replies and queries must make up most of it. Neither the text nor its frame, the
+        words around them, may come from a found text.
 
         Args:
             text: The text of a document.
@@ -81,14 +78,9 @@ class ModelTexts:
         if text in self.originals:
             return False
         text_stream = letters_of(text)
-        earlier_replies = [reply for _, reply in self._reply_streams[:n_replies]]
-        replies_inside = [reply for reply in earlier_replies if reply in text_stream]
-        if not replies_inside:
+        frame = self._frame_around_replies(text_stream, n_replies)
+        if frame is None:
             return False
-        queries_inside = [
-            query for query in self._query_streams if query in text_stream
-        ]
-        frame = _remove_parts(text_stream, [*replies_inside, *queries_inside])
         n_bytes_of_models = len(text_stream) - len(frame)
         if n_bytes_of_models < _MOST_OF_IT * len(text_stream):
             return False
@@ -97,6 +89,25 @@ class ModelTexts:
             if text_stream in original or share_a_passage(frame, original):
                 return False
         return True
+
+    def _frame_around_replies(self, text_stream: bytes, n_replies: int) -> bytes | None:
+        """Return what is left of a text without the replies and queries that it holds.
+
+        Args:
+            text_stream: The letters and digits of the text, as bytes.
+            n_replies: How many of the run's replies may stand in it, the earliest first.
+
+        Returns:
+            The words left, as such bytes; None if the text holds no reply.
+        """
+        earlier_replies = [reply for _, reply in self._reply_streams[:n_replies]]
+        replies_inside = [reply for reply in earlier_replies if reply in text_stream]
+        if not replies_inside:
+            return None
+        queries_inside = [
+            query for query in self._query_streams if query in text_stream
+        ]
+        return _remove_parts(text_stream, [*replies_inside, *queries_inside])
 
     @cached_property
     def _reply_streams(self) -> list[tuple[float, bytes]]:
@@ -142,16 +153,11 @@ def _remove_parts(letters: bytes, parts: Iterable[bytes]) -> bytes:
 
 
 def name_authors(root: Node) -> None:
-    """Mark each document that a call of the run wrote with that call, its **author**.
+    """Give each input document that a nested call wrote that call as its **author**.
 
     LlamaIndex's engine for sub-questions answers each of them by a nested engine, and
-    gives the answers as documents to the next call. The author of such a document is the
-    nested engine. Documents that a retriever or reranker returned get no author, even if
-    they hold such an answer.
-
-    A tool may return, as a line of its text, the answer of an engine inside the tool.
-    Then the tool's text becomes an input document of the tool, with the engine as its
-    author.
+    gives the answers as documents to the next call. A tool that returns an engine's
+    answer gets its text as an input document.
 
     Args:
         root: The outermost call. The calls below it are changed: nested engines become
@@ -162,24 +168,30 @@ def name_authors(root: Node) -> None:
     answer_by_call = _answers_of_nested_calls(nodes)
     if not answer_by_call:
         return
-    # what retrievers and rerankers returned: found, not written by a call
     found_documents = _originals_of(nodes)
     for node in nodes:
         if node.kind == "tool" and node.text:
             node.input_documents = _answers_in_text_of(node, answer_by_call)
             continue
-        earlier_calls = []
-        for call in answer_by_call:
-            # a call without an end counts as earlier: it has answered all the same
-            if call.ended is None or call.ended < node.began:
-                earlier_calls.append(call)
+        earlier_answers = _answers_before(node, answer_by_call)
         documents = []
         for document in node.input_documents:
-            author = _author(document, earlier_calls, answer_by_call, found_documents)
+            author = _author(document, earlier_answers, found_documents)
             documents.append(replace(document, author=author))
         node.input_documents = tuple(documents)
-    # calls that returned or were given the same documents elsewhere
     copy_authors([root])
+
+
+def _answers_before(node: Node, answer_by_call: Mapping[Node, str]) -> dict[Node, str]:
+    """Return the answers of the calls that ended before another call began.
+
+    A call without an end counts as well: it has answered all the same.
+    """
+    earlier_answers: dict[Node, str] = {}
+    for call, answer in answer_by_call.items():
+        if call.ended is None or call.ended < node.began:
+            earlier_answers[call] = answer
+    return earlier_answers
 
 
 def _answers_of_nested_calls(nodes: Sequence[Node]) -> dict[Node, str]:
@@ -278,34 +290,25 @@ class _Originals:
 
 
 def _author(
-    document: Document,
-    earlier_calls: Iterable[Node],
-    answer_by_call: Mapping[Node, str],
-    originals: _Originals,
+    document: Document, answer_by_call: Mapping[Node, str], originals: _Originals
 ) -> Node | None:
-    """Return the call that wrote a document's text; None if the document was found.
-
-    It is the first earlier call whose answer stands in the document. Around the answer
-    there may be other words, its **frame**: "Sub question: … Response: ". If the
-    document also holds the whole text of a found document, the frame must be short.
+    """Return the first call whose answer a document's text is, alone or among few words.
 
     Args:
         document: The document.
-        earlier_calls: The calls that ended before the document was given to a call.
-        answer_by_call: What each of them answered.
-        originals: The documents that retrievers and rerankers returned.
+        answer_by_call: The answers that were there before the document.
+        originals: The documents that retrievers and rerankers returned: none of them
+            has an author.
     """
     if originals.hold(document):
         return None
-    for call in earlier_calls:
-        answer = answer_by_call[call]
+    for call, answer in answer_by_call.items():
         if answer not in document.text:
             continue
-        # either the answer quotes a found document in full, or the document is a page
-        # that holds both; such a page has many words besides the answer
+        # a page may hold a found document, an answer and many words besides
         holds_original = any(text in document.text for text in originals.texts)
-        frame = frame_of(document.text, answer, call.query)
-        if not holds_original or len(frame) < LONGEST_FRAME:
+        words_around_answer = frame_of(document.text, answer, call.query)
+        if not holds_original or len(words_around_answer) < LONGEST_FRAME:
             return call
     return None
 

@@ -11,7 +11,7 @@ by when they began. A **step** counts the model calls before a call::
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -122,16 +122,9 @@ class CallOrder:
     def earliest_concurrent_begin(self, chosen: Iterable[Node]) -> dict[Node, float]:
         """Return for each chosen call the earliest begin of the chosen calls beside it.
 
-        A chosen call is beside another one in three cases:
-
-            - Both overlap in time.
-            - They stand in two branches of a parallel step, and the branches overlap.
-            - One call stands inside the other.
-
-        The call itself counts, too: a call that ran alone gets its own begin.
-
-        Args:
-            chosen: The calls. Other calls do not count.
+        Two calls are beside each other if they overlap in time, stand in overlapping
+        branches of a parallel step, or one stands inside the other. A call that ran
+        alone gets its own begin.
         """
         calls = list(chosen)
         first_begin_inside = self._first_begin_inside(calls)
@@ -213,89 +206,85 @@ def _beginning_and_branches(path: Path) -> tuple[float, str]:
 def _first_begin_beside(
     siblings: Sequence[Node], first_begin_inside: Mapping[Node, float]
 ) -> dict[Node, float]:
-    """Return for each call the earliest begin of chosen calls in siblings beside it.
+    """Return for each call the smallest value of the siblings that overlap it in time.
 
-    A sibling is beside a call if both overlap in time. For a call without such a sibling
-    the value is infinite.
-
-    Args:
-        siblings: Calls with one parent, sorted by their beginning.
-        first_begin_inside: For each sibling the earliest begin of the chosen calls in
-            its subtree, the sibling itself included.
-    """
-    first_begin_beside = _first_begin_in_running(siblings, first_begin_inside)
-    _lower_to_later_siblings(first_begin_beside, siblings, first_begin_inside)
-    return first_begin_beside
-
-
-def _first_begin_in_running(
-    siblings: Sequence[Node], first_begin_inside: Mapping[Node, float]
-) -> dict[Node, float]:
-    """Return for each call the earliest chosen begin in siblings that ran as it began.
-
-    These siblings began earlier and had not ended; the earliest chosen begin in a
-    sibling is its value in ``first_begin_inside``. If there was no such sibling, the
-    value for the call is infinite. Siblings that begin later are added by
-    ``_lower_to_later_siblings``.
+    The value is infinite for a call that no sibling overlaps.
 
     Args:
         siblings: Calls with one parent, sorted by their beginning.
-        first_begin_inside: For each sibling the earliest begin of the chosen calls in
-            its subtree, the sibling itself included.
+        first_begin_inside: The value of each sibling: the earliest begin of a chosen
+            call in its subtree.
     """
-    first_begin: dict[Node, float] = {}
-    # Earlier siblings, each as its value in first_begin_inside and its index: the
-    # smallest value is on top. A sibling that has ended is removed once it is on top.
-    heap: list[tuple[float, int]] = []
-    for index, node in enumerate(siblings):
-        while heap:
-            _, index_on_top = heap[0]
-            if end_of(siblings[index_on_top]) > node.began:
-                break
-            heappop(heap)
-        first_begin[node] = inf
-        if heap:
-            first_begin[node], _ = heap[0]
-        heappush(heap, (first_begin_inside[node], index))
-    return first_begin
+    values = [first_begin_inside[sibling] for sibling in siblings]
+    smallest_of_earlier = _smallest_of_running(siblings, values)
+    smallest_of_later = _smallest_until_end(siblings, values)
+    return {
+        sibling: min(smallest_of_earlier[index], smallest_of_later[index])
+        for index, sibling in enumerate(siblings)
+    }
 
 
-def _lower_to_later_siblings(
-    first_begin_beside: dict[Node, float],
-    siblings: Sequence[Node],
-    first_begin_inside: Mapping[Node, float],
-) -> None:
-    """Lower the value of each call to those of siblings that begin while the call runs.
-
-    Afterwards ``first_begin_beside[call]`` is at most ``first_begin_inside[sibling]``
-    for each later sibling that begins before the call ends.
-
-    The siblings are gone through from the latest to the earliest, with a stack of later
-    siblings, the earliest on top. A sibling on the stack is removed once an earlier one
-    with the same or a smaller value comes: the earlier one overlaps each call that the
-    removed one overlaps. So the values rise towards the top. Of the siblings that begin
-    before a call ends, the lowest one on the stack has the smallest value: bisection
-    finds it.
+def _smallest_of_running(
+    siblings: Sequence[Node], values: Sequence[float]
+) -> list[float]:
+    """Return for each call the smallest value of the siblings that ran as it began.
 
     Args:
-        first_begin_beside: The values of ``_first_begin_in_running``; they are changed.
-        siblings: Calls with one parent, sorted by their beginning.
-        first_begin_inside: For each sibling the earliest begin of the chosen calls in
-            its subtree, the sibling itself included.
+        siblings: Calls, sorted by their beginning.
+        values: A value of each call.
     """
-    # the stack, in two lists: when each sibling began, negative so that the list rises
-    # as bisection needs, and its value in first_begin_inside
-    negative_begins: list[float] = []
-    values: list[float] = []
-    for node in reversed(siblings):
-        # siblings below this index begin after the call has ended
-        lowest_index = bisect_right(negative_begins, -end_of(node))
-        if lowest_index < len(values):
-            first_begin_beside[node] = min(
-                first_begin_beside[node], values[lowest_index]
-            )
-        while values and values[-1] >= first_begin_inside[node]:
-            negative_begins.pop()
-            values.pop()
-        negative_begins.append(-node.began)
-        values.append(first_begin_inside[node])
+    smallest: list[float] = []
+    running: list[tuple[float, float]] = []  # a heap of value and end of siblings
+    for sibling, value in zip(siblings, values, strict=True):
+        while running and running[0][1] <= sibling.began:
+            heappop(running)
+        smallest.append(running[0][0] if running else inf)
+        heappush(running, (value, end_of(sibling)))
+    return smallest
+
+
+def _smallest_until_end(
+    siblings: Sequence[Node], values: Sequence[float]
+) -> list[float]:
+    """Return for each call the smallest value of the siblings that begin while it runs.
+
+    Args:
+        siblings: Calls, sorted by their beginning.
+        values: A value of each call.
+    """
+    begins = [sibling.began for sibling in siblings]
+    range_minimum = _RangeMinimum(values)
+    smallest: list[float] = []
+    for index, sibling in enumerate(siblings):
+        first_index_after_end = bisect_left(begins, end_of(sibling))
+        smallest.append(range_minimum.of(index + 1, first_index_after_end))
+    return smallest
+
+
+class _RangeMinimum:
+    """Finds the smallest value of any range of a list, without a loop over the range.
+
+    Row ``k`` of the table holds, for each index, the smallest of the ``2 ** k`` values
+    from that index on.
+    """
+
+    def __init__(self, values: Sequence[float]) -> None:
+        self._rows = [list(values)]
+        width = 1
+        while 2 * width <= len(values):
+            narrower = self._rows[-1]
+            pairs = zip(narrower, narrower[width:], strict=False)
+            self._rows.append([min(pair) for pair in pairs])
+            width *= 2
+
+    def of(self, start: int, stop: int) -> float:
+        """Return the smallest value from ``start`` up to before ``stop``; else infinity.
+
+        Two ranges of one row cover the range: one from its start on, one up to its end.
+        """
+        if start >= stop:
+            return inf
+        row_number = (stop - start).bit_length() - 1
+        row = self._rows[row_number]
+        width: int = 2**row_number
+        return min(row[start], row[stop - width])
