@@ -25,27 +25,21 @@ from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
 from ragmetrics_core.capture.passages import EDGE
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.question import TOLD_MORE, question_without_chain
+from ragmetrics_core.capture.run_group import doubtful
 from ragmetrics_core.capture.tree import FLOW, Document, Node, Tree
 
 _FEWEST_WORDS = 3  # a query of fewer words may be mere keywords
 
 
 def join_trees(trees: Sequence[Tree], name: str) -> Tree:
-    """Join the runs of one turn into one run.
+    """Join the runs of one turn into one run: who asked, who answered, and all calls.
 
-    The joined run has
-
-        - the answer of the run that answered. Of a resumed graph that is the last run;
-          of plain functions the last run with a call that looks like answering;
-        - the question of the first run that the user asked. If there is no such run, the
-          joined run has no question: the rules in ``question`` then look for it among
-          the calls.
-
-    A single run is returned as it is.
+    A single run is returned as it is. The joined run has no question if the user asked
+    none of the runs: the rules in ``question`` then look for it among the calls.
 
     Args:
-        trees: The runs, in the order in which they began. Documents of their calls are
-            changed: each gets the author that a copy of it has in another run.
+        trees: The runs, in the order in which they began. Documents of their calls get
+            the author that a copy of them has in another run.
         name: Why they are one turn: ``FLOW`` for the runs of plain functions,
             ``THREAD`` for a run and those that resumed it.
     """
@@ -58,43 +52,49 @@ def join_trees(trees: Sequence[Tree], name: str) -> Tree:
     asking_run = _asking_run(trees, calls)
     answering_run = trees[-1]  # a resumed graph answers at its end
     if name == FLOW:
-        if asking_run is None:
-            # the question may stand in a prompt; it only helps to find the answer here
-            question = question_without_chain(calls)
-        else:
-            question = asking_run.question
-        # plain functions may go on after the answer: with a grade, or a title
-        answering_run = _answering_run(trees, calls, question)
-    joined = _with_fields_of_all(answering_run, trees)
-    doubts: list[str] = []
-    for tree in trees:
-        doubts += tree.doubts
-    if asking_run is not None:
-        joined.question = asking_run.question
-        joined.question_place = asking_run.question_place
-        joined.history = asking_run.history or answering_run.history
-        if _encloses_query_of_others(asking_run, calls):
-            doubts.append(TOLD_MORE)
-    return replace(joined, root=joined_root, doubts=tuple(dict.fromkeys(doubts)))
+        answering_run = _answering_run(trees, calls, asking_run)
+    joined = replace(_with_fields_of_all(answering_run, trees), root=joined_root)
+    if asking_run is None:
+        return joined
+    return _with_question_of(asking_run, joined, calls)
+
+
+def _with_question_of(asking_run: Tree, joined: Tree, calls: Calls) -> Tree:
+    """Return a joined run with the question and history of the run that was asked.
+
+    Args:
+        asking_run: The run that the user asked.
+        joined: All runs of the turn, joined.
+        calls: The calls of all these runs.
+    """
+    joined = replace(
+        joined,
+        question=asking_run.question,
+        question_place=asking_run.question_place,
+        history=asking_run.history or joined.history,
+    )
+    if _encloses_query_of_others(asking_run, calls):
+        return doubtful(joined, TOLD_MORE)
+    return joined
 
 
 def _with_fields_of_all(answering_run: Tree, trees: Sequence[Tree]) -> Tree:
     """Return a copy of the answering run, with what all runs of its turn hold.
 
-    Each call may give fields of the sample, such as a reference: the first run that
-    gives a field counts. In the lookups for ``contexts_from=`` and the like, the latest
-    run stands first. The copy has no question: the caller sets it.
+    The copy has no question.
 
     Args:
         answering_run: The run whose answer counts.
         trees: All runs of the turn, in the order in which they began.
     """
-    given_fields: dict[str, Any] = {}
+    given_fields: dict[str, Any] = {}  # such as a reference; the first run goes first
     documents_without_text: list[Document] = []
+    doubts: list[str] = []
     for tree in trees:
         given_fields = {**tree.given_fields, **given_fields}
         documents_without_text += tree.documents_without_text
-    lookup_inputs: list[Any] = []
+        doubts += tree.doubts
+    lookup_inputs: list[Any] = []  # for ``contexts_from=``; the last run goes first
     lookup_outputs: list[Any] = []
     for tree in reversed(trees):
         lookup_inputs += tree.lookup_inputs
@@ -108,21 +108,17 @@ def _with_fields_of_all(answering_run: Tree, trees: Sequence[Tree]) -> Tree:
         given_fields=given_fields,
         n_without_text=sum(tree.n_without_text for tree in trees),
         documents_without_text=tuple(documents_without_text),
+        doubts=tuple(dict.fromkeys(doubts)),
         lookup_inputs=tuple(lookup_inputs),
         lookup_outputs=tuple(lookup_outputs),
     )
 
 
 def _asking_run(trees: Sequence[Tree], calls: Calls) -> Tree | None:
-    """Return the first run that was asked by the user; None if there is none.
+    """Return the first run that the user asked; None if there is none.
 
-    Left out are
-
-        - a search alone: its query may be a rewritten question;
-        - a run whose question a model had written;
-        - a run whose question is the text of a document found, unless some search was
-          made for that text. A script that sums up its hits gives these to a chain as
-          the question.
+    A search alone does not count, since its query may be a rewritten question. Neither
+    does a run whose question a model or a document found gave.
     """
     document_lines: set[str] = set()
     for documents in calls.lists():
@@ -145,13 +141,21 @@ def _encloses_query_of_others(asking_run: Tree, calls: Calls) -> bool:
     """Return whether the question of a run holds another run's query and further words.
 
     The application searched for "When did the bridge open?", and asked a model "When
-    did the bridge open? Answer in French." Which words are the user's is not certain
-    then. Queries that a model wrote do not count.
+    did the bridge open? Answer in French.": which words are the user's is not certain.
 
     Args:
         asking_run: The run.
         calls: The calls of all runs of its turn.
     """
+    queries = _queries_of_others(asking_run, calls)
+    question = as_one_line(asking_run.question)
+    if question in queries:  # searched for as it is: all words are the user's
+        return False
+    return any(_holds_words_of(question, query) for query in queries)
+
+
+def _queries_of_others(asking_run: Tree, calls: Calls) -> set[str]:
+    """Return what other runs searched for, in one line; no queries of models."""
     queries: set[str] = set()
     for node, path in calls.paths.items():
         is_of_another_run = asking_run.root not in path
@@ -159,10 +163,7 @@ def _encloses_query_of_others(asking_run: Tree, calls: Calls) -> bool:
             continue
         if not calls.is_written(node.query):
             queries.add(as_one_line(node.query))
-    question = as_one_line(asking_run.question)
-    if question in queries:
-        return False
-    return any(_holds_words_of(question, query) for query in queries)
+    return queries
 
 
 def _holds_words_of(question: str, query: str) -> bool:
@@ -182,12 +183,24 @@ def _was_written_by_model(tree: Tree, question: str, calls: Calls) -> bool:
     return any(calls.replies[call].writes_query(question) for call in earlier_calls)
 
 
-def _answering_run(trees: Sequence[Tree], calls: Calls, question: str | None) -> Tree:
-    """Return the run with the last call of a model that looks like answering.
+def _answering_run(
+    trees: Sequence[Tree], calls: Calls, asking_run: Tree | None
+) -> Tree:
+    """Return the run of plain functions with the last call that looks like answering.
 
-    Calls that were shown the question go before other calls. Without a call that looks
-    like answering it is the last run.
+    Further runs may have graded the answer or written a title. Calls that were shown
+    the question go before other calls. Without such a call it is the last run.
+
+    Args:
+        trees: The runs of one turn.
+        calls: Their calls.
+        asking_run: The run that the user asked; None if the question may only stand in
+            a prompt.
     """
+    if asking_run is None:
+        question = question_without_chain(calls)
+    else:
+        question = asking_run.question
     calls_shown_question = calls.filter_by_question(question, calls.likely_answer_calls)
     candidates = calls_shown_question or calls.likely_answer_calls
     if candidates:

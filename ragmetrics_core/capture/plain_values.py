@@ -59,7 +59,7 @@ _SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
 # what an application writes around the user's words is at least so long
 _FEWEST_LETTERS_AROUND = 24
 _DEPTH = 4  # mappings and sequences inside of each other that are looked into
-# what str() makes of an object, such as a stream
+# what str() makes of an object, such as a stream that was not read
 _OBJECT_AS_TEXT = re.compile(r"<[\w.]+ object(?: [\w.<>]+)? at 0x[0-9a-fA-F]+>")
 _UNDIVIDED_HISTORY = (
     "an earlier talk was handed in under {} as text that does not say who speaks: no"
@@ -226,45 +226,49 @@ def conversation(value: object) -> tuple[Message, ...] | None:
 
 
 def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
-    """Find the question in what a run of the application was given.
+    """Find the question in what a run of the application was given; None without one.
 
-    A text is the question; of messages it is the last one of the user. Of a mapping it
-    is looked for under the usual names, then as the only text in it, then inside of its
-    only value.
+    A text is the question. Of messages it is the last one of the user. A mapping may
+    hold the question under a usual name, as its only text, or inside its only value.
 
     Args:
         value: The input of the run.
         depth: How many mappings inside of each other may be looked into.
-
-    Returns:
-        The question; None if there is none.
     """
     is_one_message = isinstance(value, (str, Message))
     messages = conversation([value] if is_one_message else value)
     if messages is not None:
-        return _last_words_of_user(messages)
+        return last_words_of_user(messages)
     if depth == 0 or not isinstance(value, Mapping):
         return None
     for key in QUESTION_KEYS:
         question = question_in(value.get(key), depth=depth - 1)
         if question:
             return question
-    text_by_key = {}
+    text_by_key: dict[object, str] = {}
     for key, text in value.items():
         if isinstance(text, str) and text.strip():
             text_by_key[key] = text
-    if len(text_by_key) == 1:
-        ((key, only_text),) = text_by_key.items()
-        # an answer that was given before, such as to a step that grades it
-        is_answer = key in _GIVEN_ANSWER_KEYS
-        return None if is_answer else only_text
-    if len(value) == 1 and not text_by_key:
+    if text_by_key:
+        return _only_text_unless_answer(text_by_key)
+    if len(value) == 1:
         (only_value,) = value.values()
         return question_in(only_value, depth=depth - 1)
     return None
 
 
-def _last_words_of_user(messages: Sequence[Message]) -> str | None:
+def _only_text_unless_answer(text_by_key: Mapping[object, str]) -> str | None:
+    """Return the only text of a mapping; None if there are several.
+
+    None also for an answer that was given before, such as to a step that grades it.
+    """
+    if len(text_by_key) > 1:
+        return None
+    ((key, text),) = text_by_key.items()
+    return None if key in _GIVEN_ANSWER_KEYS else text
+
+
+def last_words_of_user(messages: Sequence[Message]) -> str | None:
     """Return the last message of the user that is not blank; None without one."""
     for message in reversed(messages):
         if message.role == "user" and message.text.strip():
@@ -310,25 +314,16 @@ def find_conversation(
 ) -> EarlierConversation:
     """Find the earlier turns of a conversation in what a run was given.
 
-    They are looked for, in this order,
-
-        1. in a list of messages: those before the question, or before the user's last
-           message if the question is not among them;
-        2. in a mapping, under names such as "chat_history";
-        3. in a mapping, in its input, in its messages, or in its only value;
-        4. in a mapping, under names such as "memory_notes": texts that do not say who
-           speaks. No turns are read from them; they are noted as no evidence.
-
     Args:
-        value: A list of messages, or a mapping that may hold some.
+        value: A list of messages, or a mapping that may hold a history or messages.
         question: What is asked now; None if it is not known.
         depth: How many mappings inside of each other may be looked into.
-        needs_question: Whether messages give earlier turns only if the question is
-            among them. Some applications take the question out of their state, and
-            write other messages there.
+        needs_question: Whether a list of messages without the question gives no turns.
+            Some applications keep the messages of their steps there.
 
     Returns:
-        The turns, or the texts of the fourth case; both empty if nothing was found.
+        The turns; else the texts of notes that do not say who speaks; both empty if
+        nothing was found.
     """
     messages = conversation(value)
     # a list of texts alone may be a list of queries
@@ -343,16 +338,21 @@ def find_conversation(
         earlier = _history_before_question(value.get(key), question)
         if earlier.turns:
             return earlier
-    keys = ["input", "messages"]
-    if len(value) == 1:
-        keys.extend(value)  # the only key, whatever its name is
-    for key in keys:
+    for part in _parts_that_may_hold_messages(value):
         earlier = find_conversation(
-            value.get(key), question, depth=depth - 1, needs_question=needs_question
+            part, question, depth=depth - 1, needs_question=needs_question
         )
         if earlier.turns or earlier.texts:
             return earlier
     return _texts_without_speakers(value, question)
+
+
+def _parts_that_may_hold_messages(inputs: Mapping[Any, Any]) -> list[object]:
+    """Return the input and the messages of a mapping, and its only value."""
+    parts = [inputs.get("input"), inputs.get("messages")]
+    if len(inputs) == 1:
+        parts.extend(inputs.values())
+    return parts
 
 
 def _history_before_question(
@@ -360,12 +360,7 @@ def _history_before_question(
 ) -> EarlierConversation:
     """Read the turns of a value that stands under a name such as "chat_history".
 
-    An application may have added the question of now to its history already. Then it is
-    left out: it is no earlier turn.
-
-    Args:
-        value: The value; see ``_read_history``.
-        question: What is asked now; None if it is not known.
+    The question of now is left out if the application has added it there already.
     """
     earlier = _read_history(value, question)
     if not earlier.turns:
@@ -378,35 +373,15 @@ def _history_before_question(
 
 
 def _read_history(value: object, question: str | None) -> EarlierConversation:
-    """Read the turns of a history, perhaps with the question of now as the last one.
+    """Read the turns of a history: a text, or a list of texts, mappings, messages or pairs.
 
-    The forms that are read, in this order:
-
-        - a text that names its speakers: "User: Open? Assistant: Yes.";
-        - a list of texts. Texts without speakers are the user's and the assistant's by
-          turns, and the last is the assistant's. So the question of now, which may
-          stand behind it, is left out;
-        - a list of mappings: ``{"question": …, "answer": …}``, ``{"role": …}``;
-        - a list of messages. A bare text right behind a message of the user is the
-          assistant's answer: ``[Message("user", "Open?"), "Yes."]``;
-        - a list of pairs of texts: the user's and the assistant's.
-
-    Args:
-        value: What the application keeps as its history.
-        question: What is asked now; None if it is not known.
-
-    Returns:
-        The turns; none for a value of another form.
+    There are none for a value of another form. The question of now may be the last one.
     """
     if isinstance(value, str):
-        earlier = read_conversation([value])
-        # the only doubt there is: a text such as "Open? Yes." does not say who speaks
-        names_no_speaker = bool(earlier.doubts)
-        return EarlierConversation() if names_no_speaker else earlier
+        return _history_of_text(value)
     if isinstance(value, (list, tuple)) and value:
         if all(isinstance(element, str) for element in value):
-            is_question_last = as_one_line(value[-1]) == as_one_line(question)
-            return read_conversation(value[:-1] if is_question_last else value)
+            return _history_of_texts(value, question)
         if all(isinstance(element, Mapping) for element in value):
             turns: list[Turn] = []
             for fields in value:
@@ -416,6 +391,24 @@ def _read_history(value: object, question: str | None) -> EarlierConversation:
     if messages is not None:
         return EarlierConversation(spoken(_with_texts_as_answers(messages, value)))
     return EarlierConversation(_turns_of_pairs(value))
+
+
+def _history_of_text(text: str) -> EarlierConversation:
+    """Read the turns of "User: Open? Assistant: Yes."; none if it does not say who speaks."""
+    earlier = read_conversation([text])
+    names_no_speaker = bool(earlier.doubts)
+    return EarlierConversation() if names_no_speaker else earlier
+
+
+def _history_of_texts(
+    texts: Sequence[str], question: str | None
+) -> EarlierConversation:
+    """Read the turns of a list of texts; user and assistant may speak by turns.
+
+    The question of now is left out if it is the last text: that is the assistant's.
+    """
+    is_question_last = as_one_line(texts[-1]) == as_one_line(question)
+    return read_conversation(texts[:-1] if is_question_last else texts)
 
 
 def _with_texts_as_answers(
@@ -450,28 +443,14 @@ def _texts_without_speakers(
 ) -> EarlierConversation:
     """Collect the texts of an earlier conversation that do not say who speaks.
 
-    They stand under names such as "memory_notes". Texts of one word are left out, since
-    they are names or ids, and so is the question of now.
-
-    Args:
-        value: What the run was given.
-        question: What is asked now; None if it is not known.
-
-    Returns:
-        The texts, without turns, and with a doubt that names the fields; all empty if
-        there are no such texts.
+    They stand under names such as "memory_notes", and get a doubt that names the fields.
     """
     names: list[str] = []
     texts: list[str] = []
     for key, notes in value.items():
         if not names_a_history(key):
             continue
-        earlier_texts = []
-        for text in _texts_alone(notes):
-            is_one_word = " " not in text.strip()
-            is_question = as_one_line(text) == as_one_line(question)
-            if not is_one_word and not is_question:
-                earlier_texts.append(text)
+        earlier_texts = _sentences_besides_question(notes, question)
         if earlier_texts:
             names.append(key)
             texts += earlier_texts
@@ -479,6 +458,17 @@ def _texts_without_speakers(
         return EarlierConversation()
     doubt = _UNDIVIDED_HISTORY.format(", ".join(names))
     return EarlierConversation(turns=(), doubts=(doubt,), texts=tuple(texts))
+
+
+def _sentences_besides_question(notes: object, question: str | None) -> list[str]:
+    """Return the texts of notes without the question and texts of one word, such as ids."""
+    sentences: list[str] = []
+    for text in _texts_alone(notes):
+        is_one_word = " " not in text.strip()
+        is_question = as_one_line(text) == as_one_line(question)
+        if not is_one_word and not is_question:
+            sentences.append(text)
+    return sentences
 
 
 def _texts_alone(value: object) -> list[str]:
@@ -569,20 +559,14 @@ def drop_shown_documents(
 ) -> list[Message]:
     """Leave out the user's messages that show documents instead of asking something.
 
-    Some applications show the documents that they found in a message of its own, in the
-    user's name, beside the message with the question. It is recognised by a passage
-    that it has in common with a document. A message that the assistant answered stays:
-    it is the question of an earlier turn, kept together with its documents.
+    Such a message has a passage in common with a document. A message that the assistant
+    answered stays: it is the question of an earlier turn, kept with its documents.
 
     Args:
         messages: Messages of a conversation, oldest first.
-        documents: What this run found.
+        documents: The documents that this run found.
     """
-    spoken_messages = [message for message in messages if message.role in _SPEAKERS]
-    ids_of_answered = set()
-    for message, next_message in pairwise(spoken_messages):
-        if next_message.role == "assistant" and next_message.text.strip():
-            ids_of_answered.add(id(message))
+    ids_of_answered = _ids_of_answered(messages)
     document_letters = [letters_of(document.text) for document in documents]
     remaining: list[Message] = []
     for message in messages:
@@ -593,6 +577,16 @@ def drop_shown_documents(
                 continue
         remaining.append(message)
     return remaining
+
+
+def _ids_of_answered(messages: Sequence[Message]) -> set[int]:
+    """Return the identities of the messages right before a text of the assistant."""
+    spoken_messages = [message for message in messages if message.role in _SPEAKERS]
+    ids_of_answered = set()
+    for message, next_message in pairwise(spoken_messages):
+        if next_message.role == "assistant" and next_message.text.strip():
+            ids_of_answered.add(id(message))
+    return ids_of_answered
 
 
 def answer_in(output: object) -> tuple[str | None, str]:
@@ -612,15 +606,10 @@ def answer_in(output: object) -> tuple[str | None, str]:
 
 
 def answer_text(value: object) -> str | None:
-    """Read the answer of a run in one value that it returned.
+    """Read the answer of a run in one value that it returned; None if it holds none.
 
-    A text is the answer, unless it is blank or only names an object, such as a stream
-    that was turned into text. Of messages it is the last one that answers. Of a mapping
-    it is the field for an answer; if there is none, the whole mapping as JSON, unless
-    that holds documents. A list of texts is no answer.
-
-    Returns:
-        The answer; None if the value holds none.
+    Of messages it is the last one that answers. Of a mapping it is the field for an
+    answer, else the whole mapping as JSON.
     """
     if isinstance(value, str):
         names_object = _OBJECT_AS_TEXT.fullmatch(value.strip()) is not None
@@ -632,14 +621,19 @@ def answer_text(value: object) -> str | None:
             return None
         messages = conversation(value) or ()
         return last_answer(messages)
-    if not isinstance(value, Mapping):
-        return None
-    answer, _ = answer_in(value)
+    if isinstance(value, Mapping):
+        return _answer_of_mapping(value)
+    return None
+
+
+def _answer_of_mapping(output: Mapping[Any, Any]) -> str | None:
+    """Return the field for an answer, else the mapping as JSON unless it holds documents."""
+    answer, _ = answer_in(output)
     if answer is not None:
         return answer
-    if not value or any(documents_in(value)):
+    if not output or any(documents_in(output)):
         return None
-    return compact(value)
+    return compact(output)
 
 
 def _answer_of_message(message: Message) -> str | None:

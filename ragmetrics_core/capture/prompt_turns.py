@@ -25,16 +25,14 @@ def turns_before_question(
 ) -> tuple[Turn, ...]:
     """Return what user and assistant said before the question that a prompt asks.
 
+    The question stands in the last message of the user that holds it. If no message
+    holds it, it is taken to stand behind the assistant's last message.
+
     Args:
         prompt: The messages that a model was shown.
         question: What is asked now; None if that is not known.
         documents: What was found for the question. Messages in the user's name that
             only show these are no turns.
-
-    Returns:
-        The turns, oldest first: the messages before the last message of the user that
-        holds the question. If no message holds it, all messages up to the assistant's
-        last one.
     """
     question_line = as_one_line(question)
     n_earlier = 0
@@ -67,23 +65,13 @@ def messages_up_to_question(
 ) -> list[Message]:
     """Return the messages that a step returned, up to the one that asks the question.
 
-    Messages behind it are of this turn: what was found, or a tool's call. Messages
-    before it are earlier turns, and a memory may hold the same question among them. So
-    the messages are gone through from the last to the first. The first message of the
-    user counts that fulfils one of two:
-
-        - The message is the question and nothing else, and it is among the messages that
-          the step was given.
-        - The message holds the question, and no message of the assistant stands behind
-          it.
+    Messages behind it are of this turn: what was found, or a tool's call. All messages
+    are returned if none asks the question.
 
     Args:
         messages: The messages that the step returned.
         question: The question that is asked now; None if it is not known.
         passed_on: The messages that the step was given.
-
-    Returns:
-        The messages; all of them if none asks the question.
     """
     question_line = as_one_line(question)
     if not question_line:
@@ -91,15 +79,23 @@ def messages_up_to_question(
     lines_given = [
         as_one_line(message.text) for message in passed_on if message.role == "user"
     ]
-    is_assistant_behind = False
+    is_whole_question_given = question_line in lines_given
     for index in reversed(range(len(messages))):
         message = messages[index]
+        if message.role != "user":
+            continue
         line = as_one_line(message.text)
-        if message.role == "user":
-            is_question_given = line == question_line and line in lines_given
-            holds_question = question_line in line
-            if is_question_given or (holds_question and not is_assistant_behind):
-                return list(messages[: index + 1])
-        elif message.role == "assistant" and line:
-            is_assistant_behind = True
+        is_question_given = is_whole_question_given and line == question_line
+        # a memory may hold the same question among the earlier turns, with a reply
+        if is_question_given or (
+            question_line in line and not _has_reply(messages[index + 1 :])
+        ):
+            return list(messages[: index + 1])
     return list(messages)
+
+
+def _has_reply(messages: Iterable[Message]) -> bool:
+    """Return whether one of some messages is a text of the assistant."""
+    return any(
+        message.role == "assistant" and message.text.strip() for message in messages
+    )

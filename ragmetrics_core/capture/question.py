@@ -9,7 +9,7 @@ that stands in the model's prompt.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,7 @@ from ragmetrics_core.capture.passages import (
 from ragmetrics_core.capture.plain_values import (
     Overrides,
     as_one_line,
+    last_words_of_user,
     parse_json,
     question_in,
     texts_in,
@@ -236,26 +237,23 @@ class _QuestionSearch:
     def queries(self) -> list[str]:
         """The queries of the run that are plain words, as against arguments in JSON.
 
-        They stand in this order:
-
-            1. those of the calls that retrieved documents, then of the calls around;
-            2. those of retrievers that failed, or of all retrievers where the run
-               retrieved documents whose text was not recorded;
-            3. those of rerankers.
-
-        A query may stand in the list several times.
+        Those of searches that found documents stand first, then of searches without
+        documents, then of rerankers. A query may stand in the list several times.
         """
         searches = list(self.calls.retrievals)
         for retrieval in self.calls.retrievals:
             searches += self.calls.paths[retrieval]
-        has_documents_without_text = self.tree.n_without_text > 0
-        for node in self.calls.nodes:
-            is_retriever = node.kind == "retriever"
-            if is_retriever and (has_documents_without_text or node.error):
-                searches.append(node)
+        searches += self._retrievers_without_texts
         searches += [node for node in self.calls.nodes if node.kind == "reranker"]
         queries = [search.query for search in searches if search.query]
         return [query for query in queries if parse_json(query) is None]
+
+    @property
+    def _retrievers_without_texts(self) -> list[Node]:
+        """The retrievers that failed; all where texts of documents were not recorded."""
+        has_documents_without_text = self.tree.n_without_text > 0
+        retrievers = [node for node in self.calls.nodes if node.kind == "retriever"]
+        return [node for node in retrievers if has_documents_without_text or node.error]
 
     @cached_property
     def lines_asked_inside(self) -> frozenset[str]:
@@ -359,32 +357,32 @@ def _ends_with_search(question: str, search: _QuestionSearch) -> bool:
 
 
 def by_the_words_to_the_model(search: _QuestionSearch) -> FoundQuestion | None:
-    """Where a model wrote every query: the user's last message to the call that chose it, else to the answering call.
+    """If a model wrote each query: the user's last message to the call that chose the search, else to the answering one.
 
     langchain-ai/langchain, docs/docs/how_to/tool_results_pass_to_model.ipynb: the tool
     that a model chose, here one that searches, is called by hand.
     """
     if not search.is_rewritten:
         return None
-    calls = search.calls
-    # by calling a tool, or since the model's provider searched by itself
     choosing_calls = _calls_that_chose_search(search) or search.searching_models
     if choosing_calls:
-        call = choosing_calls[0]
-    elif calls.likely_answer_calls:
-        call = calls.likely_answer_calls[-1]
-    else:
+        return _last_words_to(choosing_calls[0])
+    answering_calls = search.calls.likely_answer_calls
+    if not answering_calls:
         return None
-    last_message: str | None = None
-    for message in call.prompt:
-        if message.role == "user" and message.text.strip():
-            last_message = message.text
-    if last_message is None:
+    found = _last_words_to(answering_calls[-1])
+    if found is None or found.question is None:
         return None
-    # the message of an answering call may hold documents around the user's words
-    if not choosing_calls and not _may_be_users_words(last_message, calls):
+    # such a message may hold documents around the user's words
+    return found if _may_be_users_words(found.question, search.calls) else None
+
+
+def _last_words_to(call: Node) -> FoundQuestion | None:
+    """Return the user's last message in the prompt of a call; None without one."""
+    words = last_words_of_user(call.prompt)
+    if words is None:
         return None
-    return FoundQuestion(last_message, f"last message of the user to {call.name}")
+    return FoundQuestion(words, f"last message of the user to {call.name}")
 
 
 def _calls_that_chose_search(search: _QuestionSearch) -> list[Node]:
@@ -417,10 +415,6 @@ def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
 
     chziakas/Icarus, rag_openai.py: the application calls a retriever and a model without
     a chain.
-
-    The user may have asked in other words than the query. A doubt is added where that
-    is likely: the run had inputs that hold no question, the prompt shows no query, or
-    it shows several queries, all of them among other words.
     """
     queries = [query for query in search.queries if not search.calls.is_written(query)]
     if not queries:
@@ -429,22 +423,34 @@ def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
     in_own_line = [query for query in shown if _stands_apart(query, search.calls)]
     best_first = [*in_own_line, *shown, *queries]
     question = best_first[0]
-    place = "query of the first retriever"
-    if question != search.queries[0]:
-        # Either the prompt shows it, or a model wrote the queries before it.
-        place = (
-            "query that the answering prompt shows"
-            if shown
-            else "first query that no model wrote"
-        )
-    doubts: tuple[str, ...] = ()
-    if _has_inputs(search.tree):
-        doubts = (_ONLY_A_QUERY,)
-    elif not shown:
-        doubts = (_NOT_SHOWN,)
-    elif not in_own_line and len(set(shown)) > 1:
-        doubts = (_ONE_OF_SEVERAL_QUERIES,)
+    if question == search.queries[0]:
+        place = "query of the first retriever"
+    elif shown:
+        place = "query that the answering prompt shows"
+    else:
+        place = "first query that no model wrote"
+    doubts = _doubts_of_query(search.tree, shown, in_own_line)
     return FoundQuestion(question, place, doubts)
+
+
+def _doubts_of_query(
+    tree: Tree, shown: Collection[str], in_own_line: Collection[str]
+) -> tuple[str, ...]:
+    """Say why the user may have asked in other words than a query; () without a reason.
+
+    Args:
+        tree: The run.
+        shown: The queries that the answering prompt shows.
+        in_own_line: Those of them that are a line of it, not among other words.
+    """
+    if _has_inputs(tree):
+        return (_ONLY_A_QUERY,)
+    if not shown:
+        return (_NOT_SHOWN,)
+    shows_several = len(set(shown)) > 1
+    if shows_several and not in_own_line:
+        return (_ONE_OF_SEVERAL_QUERIES,)
+    return ()
 
 
 def _has_inputs(tree: Tree) -> bool:
@@ -566,18 +572,27 @@ def _only_query(calls: Calls) -> str | None:
     A query in JSON does not count: it is the arguments of a tool, and no text that
     could be a question.
     """
-    searches: list[Node] = [*calls.retrievals, *calls.context_tool_calls]
+    searches = [
+        *calls.retrievals,
+        *calls.context_tool_calls,
+        *_searches_without_documents(calls),
+    ]
+    queries: set[str] = set()
+    for search in searches:
+        if search.query and parse_json(search.query) is None:
+            queries.add(search.query)
+    return queries.pop() if len(queries) == 1 else None
+
+
+def _searches_without_documents(calls: Calls) -> list[Node]:
+    """Return the retrievers that failed, and the calls of tools that search."""
     names_of_searching_tools = searching_tools(calls.nodes)
+    searches: list[Node] = []
     for node in calls.nodes:
-        # it searched, and is not among the retrievals, since it found nothing
         is_failed_retriever = node.kind == "retriever" and bool(node.error)
         is_searching_tool = (
             node.kind == "tool" and node.name in names_of_searching_tools
         )
         if is_failed_retriever or is_searching_tool:
             searches.append(node)
-    queries: set[str] = set()
-    for search in searches:
-        if search.query and parse_json(search.query) is None:
-            queries.add(search.query)
-    return queries.pop() if len(queries) == 1 else None
+    return searches

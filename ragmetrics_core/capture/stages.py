@@ -11,10 +11,11 @@ Each stage is one function that makes a frozen value of those before it; none ca
 back.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ragmetrics_core.capture.answer import FoundAnswer, answers
 from ragmetrics_core.capture.call_results import CallResults
+from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.citing import CitationsFound, cited_by
 from ragmetrics_core.capture.conversations import BY_WORDS
 from ragmetrics_core.capture.evidence import AnswerEvidence, evidence
@@ -93,11 +94,10 @@ def _sample(
     cited: CitationsFound,
     ledger_of_turn: Ledger,
 ) -> Sample:
-    """Make the sample of one answer.
+    """Make the sample of one answer, with the citations that were found in it.
 
-    Its citations are positions in the answer. They are left out if the sample holds
-    another answer than the one in which they were found, or citations already: a value
-    that the user's call gives for a field of the sample (``given_fields``) counts.
+    The user's call may say some fields itself, such as the sample's id or a reference:
+    these are the tree's ``given_fields``.
     """
     tree = turn.tree
     retrieved: tuple[Context, ...] | None = None
@@ -116,8 +116,8 @@ def _sample(
         capture=_notes(turn, found_answer, answer_evidence, cited),
         ledger=ledger_of_turn,
     )
-    has_other_answer = sample.answer != found_answer.text
-    if cited.citations is None or has_other_answer or sample.citations:
+    is_blank_answer = sample.answer != found_answer.text  # a sample has None for it
+    if cited.citations is None or is_blank_answer or sample.citations:
         return sample
     return sample.model_copy(update={"citations": cited.citations})
 
@@ -204,39 +204,52 @@ def _findings(
 ) -> Iterator[tuple[Grade, str]]:
     """Yield what the user should know of a sample, in the order of the stages.
 
-    Each finding is a sentence with the best grade that a sample with it can have.
-    Whatever makes a sample less than exact is said.
+    Each finding is a sentence, with the best grade that a sample with it can have.
     """
     tree = turn.tree
-    calls = turn.calls
     for words in tree.warnings:
         yield "exact", words
     for words in (*tree.doubts, *turn.found_question.doubts):
         yield "inferred", words
-    # the conversation was recognised by the text of an earlier turn, not by an id
-    if tree.conversation_place in BY_WORDS:
+    if tree.conversation_place in BY_WORDS:  # no id named the conversation
         yield "inferred", _TOLD_BY_WORDS.format(tree.conversation_place)
     for words in answer_evidence.warnings:
         yield answer_evidence.grade, words
     answer_doubts = _answer_doubts(found_answer, answer_evidence)
     for words in answer_doubts:
         yield "inferred", words
+    yield from _findings_of_calls(turn.calls)
+    reason = _why_answer_is_incomplete(turn, found_answer, answer_doubts)
+    if reason is not None:
+        yield "incomplete", reason
+    if answer_evidence.contexts.evidence_from is None:
+        yield "incomplete", _WITHOUT_EVIDENCE
+
+
+def _findings_of_calls(calls: Calls) -> Iterator[tuple[Grade, str]]:
+    """Yield what the user should know of a run's calls, such as texts not recorded."""
     if calls.n_without_text:
         yield "incomplete", _TEXTS_NOT_RECORDED.format(calls.n_without_text)
     if calls.n_searches_without_end:
         yield "incomplete", _SEARCHES_NOT_ENDED.format(calls.n_searches_without_end)
     for words in calls.remarks:
         yield "inferred", words
+
+
+def _why_answer_is_incomplete(
+    turn: Turn, found_answer: FoundAnswer, answer_doubts: Sequence[str]
+) -> str | None:
+    """Say why the answer is missing or not whole; None if it is whole.
+
+    A doubt about the answer also says why there is none.
+    """
     if turn.error:
-        yield "incomplete", _FAILED
-    elif not tree.is_complete:
-        yield "incomplete", _UNFINISHED
-    elif found_answer.text is None:
-        # a doubt about the answer, which was said above, also says why there is none
-        reason = answer_doubts[0] if answer_doubts else _UNANSWERED
-        yield "incomplete", reason
-    if answer_evidence.contexts.evidence_from is None:
-        yield "incomplete", _WITHOUT_EVIDENCE
+        return _FAILED
+    if not turn.tree.is_complete:
+        return _UNFINISHED
+    if found_answer.text is not None:
+        return None
+    return answer_doubts[0] if answer_doubts else _UNANSWERED
 
 
 def _answer_doubts(
