@@ -357,7 +357,7 @@ def _ends_with_search(question: str, search: _QuestionSearch) -> bool:
 
 
 def by_the_words_to_the_model(search: _QuestionSearch) -> FoundQuestion | None:
-    """If a model wrote each query: the user's last message to the call that chose the search, else to the answering one.
+    """If a model wrote each query: the user's last message to the call that chose to search, else to the answering one.
 
     langchain-ai/langchain, docs/docs/how_to/tool_results_pass_to_model.ipynb: the tool
     that a model chose, here one that searches, is called by hand.
