@@ -121,8 +121,7 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
     """Find the value that a row holds for each field of a sample.
 
     Columns that the caller names come first. The other fields are looked for under their
-    usual names. A field whose column is empty has an empty value. A field that the row
-    does not have is left out.
+    usual names. A field that the row does not have is left out.
 
     Args:
         row: The row.
@@ -139,24 +138,31 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
     for field, column in columns.items():
         if column is not None:
             found_by_field[field] = _value_named_by_caller(row, field, column)
+    is_contexts_named = "contexts" in found_by_field
     cells_of_row = _Cells(row)
     for field, names in _usual_names_for_row(row).items():
         if field in found_by_field:
             continue
-        # A column whose whole value is another field cannot hold this field, too. But a
-        # column with an object, such as "inputs", may hold several fields in its parts.
-        columns_in_use = set()
-        for found_value in found_by_field.values():
-            is_whole_column = found_value.value is row.get(found_value.column)
-            if is_whole_column:
-                columns_in_use.add(found_value.column)
+        columns_in_use = _columns_used_whole(row, found_by_field)
         candidates = list(_possible_values(cells_of_row, field, names, columns_in_use))
         chosen_value = _choose_value(field, candidates)
         if chosen_value is not None:
             found_by_field[field] = chosen_value
-    if "contexts" in found_by_field and columns.get("contexts") is None:
+    if "contexts" in found_by_field and not is_contexts_named:
         _refuse_joined_contexts(found_by_field["contexts"], cells_of_row)
     return found_by_field
+
+
+def _columns_used_whole(row: Row, found_by_field: Mapping[str, FoundValue]) -> set[str]:
+    """Return the columns whose whole value is a field, so that no other field is in them.
+
+    A column with an object, such as "inputs", may hold several fields in its parts.
+    """
+    return {
+        found_value.column
+        for found_value in found_by_field.values()
+        if found_value.value is row.get(found_value.column)
+    }
 
 
 def _usual_names_for_row(row: Row) -> Mapping[str, Sequence[str]]:
@@ -167,9 +173,9 @@ def _usual_names_for_row(row: Row) -> Mapping[str, Sequence[str]]:
 
 @lru_cache(maxsize=64)  # the rows of one file have the same columns
 def _usual_names_leading_to(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
-    """Select from each field's usual names those that some columns can answer.
+    """Return the usual names of each field that lead to one of these columns.
 
-    The name ``inputs.query`` is kept if there is a column ``inputs.query``, or a column
+    The name ``inputs.query`` leads to a column ``inputs.query``, or to a column
     ``inputs``, which may hold an object with the key ``query``.
     """
     plain_columns = {plain_name(column) for column in columns}
@@ -180,12 +186,14 @@ def _usual_names_leading_to(columns: frozenset[str]) -> Mapping[str, Sequence[st
         return is_column or plain_name(outer_name) in plain_columns
 
     names_by_field: dict[str, Sequence[str]] = {}
-    for field, names in _usual_names_in_tool_of(columns).items():
+    for field, names in _usual_names_of_writing_tool(columns).items():
         names_by_field[field] = tuple(filter(leads_to_a_column, names))
     return names_by_field
 
 
-def _usual_names_in_tool_of(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
+def _usual_names_of_writing_tool(
+    columns: frozenset[str],
+) -> Mapping[str, Sequence[str]]:
     """Return all usual names of each field, as the tool that wrote the columns uses them.
 
     In data frames of Phoenix ``reference`` is the retrieved text. In rows of DeepEval
@@ -451,33 +459,36 @@ def _comparable_content(field: str, value: Any) -> object:
 def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
     """Return the value that a column holds for a field; None if it cannot hold the field.
 
-    For a text, such as the answer, the column may hold an object: then the text in that
-    object is the value. If no key of the object is known to hold the text, the whole
-    object is returned and marked as not certain.
-
     Args:
         value: The column's value.
         field: The field of a sample.
         column: The name of the column.
     """
     if field == "citations":
-        # a column "citations" may also hold web addresses or texts, which are no citations
-        citations = without_missing_labels(data_in(value))
-        is_known = is_citations(citations) or is_numbering(citations)
-        return FoundValue(citations, column) if is_known else None
+        return _citations_in_column(value, column)
     if field in _KEY_IN_OWN_RESULTS:
-        # A column "capture" or "ledger" counts only if it looks like our own results.
-        own_data = data_in(value)
-        if isinstance(own_data, Mapping) and _KEY_IN_OWN_RESULTS[field] in own_data:
-            return FoundValue(own_data, column)
-        return None
-    # A column named "conversation" may hold the conversation's id, which is no history.
+        return _own_result_in_column(value, field, column)
     if field == "history" and not _may_be_history(value):
         return None
     is_text_field = field in _INNER_NAMES
-    if not is_text_field:
-        return FoundValue(value, column)
-    return _text_in_column(value, field, column)
+    if is_text_field:
+        return _text_in_column(value, field, column)
+    return FoundValue(value, column)
+
+
+def _citations_in_column(value: Any, column: str) -> FoundValue | None:
+    """Return the citations or the numbering in a column; None for e.g. web addresses."""
+    citations = without_missing_labels(data_in(value))
+    is_known = is_citations(citations) or is_numbering(citations)
+    return FoundValue(citations, column) if is_known else None
+
+
+def _own_result_in_column(value: Any, field: str, column: str) -> FoundValue | None:
+    """Return the ledger or the capture in a column; None if it is not one of ours."""
+    own_data = data_in(value)
+    if isinstance(own_data, Mapping) and _KEY_IN_OWN_RESULTS[field] in own_data:
+        return FoundValue(own_data, column)
+    return None
 
 
 def _text_in_column(value: Any, field: str, column: str) -> FoundValue | None:
@@ -508,7 +519,7 @@ def _text_in_column(value: Any, field: str, column: str) -> FoundValue | None:
 def _may_be_history(value: Any) -> bool:
     """Tell whether a cell is empty, a list or an object, or a text that begins as one.
 
-    A single text is no history.
+    The id of a conversation, in a column "conversation", is no history.
     """
     is_data = isinstance(data_in(value), (list, tuple, Mapping))
     return is_data or looks_like_list(value) or not is_filled(value, "history")

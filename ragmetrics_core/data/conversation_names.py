@@ -38,7 +38,13 @@ _MAY_HOLD_NAME = re.compile("conversation|thread|chat|dialog|session", re.IGNORE
 
 
 class NamedConversation(NamedTuple):
-    """The usual name of a conversation, the path under which it stands, and its value."""
+    """A conversation that a row or span names.
+
+    Args:
+        name: The usual name of such a column or key, e.g. ``thread_id``.
+        path: The path under which it stands, e.g. ``metadata.threadId``.
+        value: The conversation's own id.
+    """
 
     name: str
     path: str
@@ -87,8 +93,8 @@ def _conversations_in(
 ) -> Iterator[tuple[NamedConversation, int]]:
     """Yield the conversations that an object names, itself or in objects inside it.
 
-    Each is paired with the ``levels_left`` of the object that names it. The larger this
-    number, the less deeply the object is nested.
+    Each comes with the ``levels_left`` of the object that names it. It is highest for the
+    outermost object.
 
     Args:
         data: The object.
@@ -97,9 +103,9 @@ def _conversations_in(
     """
     for key, value in data.items():
         inner_path = f"{path}{key}"
-        name = conversation_name(inner_path)
-        if name is None and isinstance(value, str) and _MAY_HOLD_NAME.search(value):
-            value = data_in(value)  # JSON in a text
+        usual_name = conversation_name(inner_path)
+        if usual_name is None:
+            value = _read_json_with_name(value)
         inner = []
         if isinstance(value, Mapping) and levels_left > 1:
             inner = list(
@@ -109,5 +115,12 @@ def _conversations_in(
             )
             yield from inner
         # Of {"thread": {"id": 7}} the inner name counts, not the object around it.
-        if name is not None and not inner and is_present(value):
-            yield NamedConversation(name, inner_path, value), levels_left
+        if usual_name is not None and not inner and is_present(value):
+            yield NamedConversation(usual_name, inner_path, value), levels_left
+
+
+def _read_json_with_name(value: object) -> object:
+    """Return the data of a JSON text that may name a conversation; else the value."""
+    if isinstance(value, str) and _MAY_HOLD_NAME.search(value):
+        return data_in(value)
+    return value

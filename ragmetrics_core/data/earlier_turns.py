@@ -52,31 +52,32 @@ def turns_without_answer(
 ) -> tuple[Turn, ...]:
     """Return the turns of a conversation without those that give the answer away.
 
-    They are for a judge that must not see the answer. Left out are:
-
-    - this question and the replies behind it, if the history ends with them,
-    - every turn that says the answer.
+    They are for a judge that must not see the answer. Left out are this question, if it
+    is the user's last, with the replies behind it, and every turn that says the answer.
 
     Args:
         history: The turns, oldest first.
         question: The question that the answer belongs to.
         answer: The answer; "" for none.
     """
-    # The last replies are all turns behind the user's last one.
-    last_replies_start = len(history)
-    while last_replies_start > 0 and not _is_of_user(history[last_replies_start - 1]):
-        last_replies_start -= 1
+    last_replies_start = _start_of_last_replies(history)
     if last_replies_start > 0:
         last_user_turn = history[last_replies_start - 1]
         if _asks(last_user_turn.content, question):
             history = history[: last_replies_start - 1]
-    # Even if the history does not end with this question, its last replies may be this
-    # answer with words added. So in the last replies even a short answer is looked for.
     return tuple(
         turn
         for index, turn in enumerate(history)
         if not _says(turn.content, answer, is_last_reply=index >= last_replies_start)
     )
+
+
+def _start_of_last_replies(history: Sequence[Turn]) -> int:
+    """Return the index behind the user's last turn, where the last replies begin."""
+    start = len(history)
+    while start > 0 and not _is_of_user(history[start - 1]):
+        start -= 1
+    return start
 
 
 def _is_of_user(turn: Turn) -> bool:

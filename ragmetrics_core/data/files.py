@@ -203,17 +203,16 @@ def _not_utf8(path: Path, likely: str, place: str = "") -> InputError:
 def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
     """Refuse to write a file whose path leads elsewhere by a link.
 
-    A path is refused if it is a link out of its folder, or if a folder in it is a link
-    out of the working folder. A folder from somebody else may hold such links, e.g. to a
-    file in the user's home. A path to no regular file, such as ``/dev/stdout``, passes:
-    nothing there can be destroyed.
+    A folder from somebody else may hold such links, e.g. to a file in the user's home. A
+    path to no regular file, such as ``/dev/stdout``, passes.
 
     Args:
         path: The file that is to be written.
         shown: How the error's message begins, e.g. with the path.
 
     Raises:
-        InputError: If the path leads elsewhere.
+        InputError: If the path is a link out of its folder, or leads out of the working
+            folder by a link.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -224,15 +223,20 @@ def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
             f"{shown} is a link out of its folder, to {target}; remove the link, or"
             " name that file"
         )
-    working_folder = Path.cwd()
-    # ``abspath`` follows no links, ``resolve`` does.
-    is_written_inside = Path(os.path.abspath(folder)).is_relative_to(working_folder)
-    leads_inside = folder.resolve().is_relative_to(working_folder.resolve())
-    if is_written_inside and not leads_inside:
+    if _leaves_working_folder_by_link(folder):
         raise InputError(
             f"{shown} leads out of this folder by a link, to {target}; remove the link,"
             " or name that file"
         )
+
+
+def _leaves_working_folder_by_link(folder: Path) -> bool:
+    """Tell whether a folder is spelled as one in the working folder, and is outside."""
+    working_folder = Path.cwd()
+    spelled_folder = Path(os.path.abspath(folder))  # which follows no links
+    is_spelled_inside = spelled_folder.is_relative_to(working_folder)
+    is_inside = folder.resolve().is_relative_to(working_folder.resolve())
+    return is_spelled_inside and not is_inside
 
 
 class AtomicFile:

@@ -84,13 +84,17 @@ def text_of_content(content: object) -> str:
     _, part = unwrap_message(content)
     if part.get("type") in _SILENT_PARTS:
         return ""
-    source = part.get("source")  # of a document as providers take it
-    if isinstance(source, Mapping):
-        return f"{source.get('data')}\n" if source.get("type") == "text" else ""
+    if isinstance(part.get("source"), Mapping):
+        return _text_of_document(part["source"])
     for key in ("text", "content", "response", "result"):
         if part.get(key):
             return text_of_content(part[key])
     return ""
+
+
+def _text_of_document(source: Mapping[str, Any]) -> str:
+    """Return the text of a document in a message, on lines of its own; "" for a file."""
+    return f"{source.get('data')}\n" if source.get("type") == "text" else ""
 
 
 def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]:

@@ -157,21 +157,11 @@ def numbering_of_column(
 ) -> NumberingRead:
     """Read from a table's column which context each label means.
 
-    The column gives each label an id of a context, or the index of a context, counted
-    from 0. Which of the two it gives is decided by the values:
+    The column gives each label an id of a context, as in ``{"1": "doc-a"}``. If all values
+    are numbers, and none is the id of a context, they are indices, counted from 0.
 
-    - All are numbers, and none is the id of a context: they are indices.
-    - All are numbers, and only some are ids of contexts: unknown, because the others may
-      be indices.
-    - In all other cases they are ids. If every context has an id, a label whose id no
-      context has is left out: a mark with this label points to nothing.
-
-    The numbering is also unknown if
-
-    - a label has two values, as ``{"1": "a", "[1]": "b"}``,
-    - an index is too high, or the indices may count from 1 instead of 0,
-    - several contexts have the id that a label names,
-    - no context has the id that a label names, and a context without an id may be meant.
+    The numbering is unknown if a label has two values, as in ``{"1": "a", "[1]": "b"}``, or
+    if a value may mean several contexts.
 
     Args:
         context_by_label: For each label the id or the index of a context.
@@ -226,14 +216,14 @@ def _numbering_of_ids(
 ) -> NumberingRead:
     """Read labels that name contexts by their id.
 
-    The numbering is unknown if an id belongs to several contexts, or if it belongs to
-    none and may still mean one.
+    A label whose id no context has is left out. But the numbering is unknown if that id may
+    still mean a context, or if several contexts have one id.
 
     Args:
         id_by_label: For each label the id of a context.
         ids: The ids of the contexts in their order; None for a context without an id.
-        are_numbers: Whether all ids in ``id_by_label`` are numbers. An id that no
-            context has may then be the index of a context.
+        are_numbers: Whether all ids in ``id_by_label`` are numbers, which may also be
+            indices.
     """
     numbering: dict[str, int] = {}
     for label, named_id in id_by_label.items():
@@ -247,13 +237,11 @@ def _numbering_of_ids(
         if indices:
             numbering[label] = indices[0]
         elif None in ids:
-            # it may be the id of a context that has none recorded
             return NumberingRead(
                 why_unknown="the column citations has an id that no context has, and"
                 " not all contexts have ids"
             )
         elif are_numbers:
-            # it may be an index
             return NumberingRead(
                 why_unknown="the column citations has numbers of which some are ids of"
                 " the contexts and some are not"

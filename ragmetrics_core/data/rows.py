@@ -167,36 +167,39 @@ def _answers(found_value: FoundValue) -> list[Any]:
 def _sample(row: Row, found_by_field: _Found, replaced: Mapping[str, Any]) -> Sample:
     """Build the sample of a row from the values that were found for its fields.
 
-    Args:
-        row: The row.
-        found_by_field: The value that the row holds for each field.
-        replaced: Values that replace those of the row, by field: one answer where the
-            row has several, and its id, such as ``row-7#1``.
+    ``replaced`` has values that replace those of the row, by field: one answer where the
+    row has several, and its id, such as ``row-7#1``.
 
     Raises:
         RowError: If a value has a wrong type.
     """
     values = _values_by_field(found_by_field, replaced)
+    numbering_cell = None
+    if isinstance(values.get("citations"), Mapping):
+        numbering_cell = values.pop("citations")
     metadata = _metadata(row, found_by_field, values.get("metadata", {}))
-    # The column may hold the citations themselves, as a list, or a numbering of the
-    # contexts, such as {"1": "doc-a"}, by which the marks in the answer are read.
-    citations = values.pop("citations", None)
-    if isinstance(citations, (list, tuple)):
-        values["citations"] = citations
     try:
         sample = Sample(**{**values, "metadata": metadata})
     except ValidationError as error:
         raise RowError(_explain(error, found_by_field)) from None
     if sample.citations is not None:
         return sample
-    numbering = citations if isinstance(citations, Mapping) else None
-    # A filled column "citations" that is neither a list of citations nor a numbering, such
-    # as a list of web addresses, is not found as this field.
-    has_citations_cell = any(
-        is_present(row.get(name)) for name in USUAL_NAMES["citations"]
+    return _with_citations_of_marks(
+        sample,
+        numbering_cell,
+        is_unreadable=_has_unreadable_citations(row, found_by_field),
     )
-    is_unreadable = has_citations_cell and "citations" not in found_by_field
-    return _with_citations_of_marks(sample, numbering, is_unreadable=is_unreadable)
+
+
+def _has_unreadable_citations(row: Row, found_by_field: _Found) -> bool:
+    """Tell whether a row has citations in a form that is not read.
+
+    A column "citations" with a list of web addresses is filled, but not found as the
+    citations of a sample.
+    """
+    if "citations" in found_by_field:
+        return False
+    return any(is_present(row.get(name)) for name in USUAL_NAMES["citations"])
 
 
 def _values_by_field(

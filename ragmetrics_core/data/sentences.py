@@ -92,8 +92,7 @@ def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
     """Split a text into its sentences, in order, without cutting a long one.
 
     Unlike with ``split_sentences``, a sentence may continue on the next line; it then has
-    a space for the line break. More abbreviations are known, such as "et al." and
-    "Fig. 3".
+    a space for the line break. More abbreviations are known, such as "et al.".
 
     Args:
         text: Any text.
@@ -102,16 +101,15 @@ def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
     Returns:
         Sentences without surrounding white space; [] for a blank text.
     """
-    text = join_lines(text, ends)  # keeps the length, so the indices in `ends` hold
+    joined_text = join_lines(text, ends)  # as long as the text: the indices stay valid
     sentences: list[str] = []
     start = 0
-    for end_sign in _WHOLE_BREAK.finditer(text):
+    for end_sign in _WHOLE_BREAK.finditer(joined_text):
         is_known_end = end_sign.start() in ends
-        if not is_known_end and _stands_in_sentence(end_sign, text, start):
-            continue
-        sentences.append(text[start : end_sign.end()].strip())
-        start = end_sign.end()
-    sentences.append(text[start:].strip())
+        if is_known_end or not _stands_in_sentence(end_sign, joined_text, start):
+            sentences.append(joined_text[start : end_sign.end()].strip())
+            start = end_sign.end()
+    sentences.append(joined_text[start:].strip())
     return [sentence for sentence in sentences if sentence]
 
 
@@ -124,22 +122,23 @@ def _stands_in_sentence(end_sign: re.Match[str], text: str, start: int) -> bool:
         start: Where the current sentence begins.
     """
     if end_sign[0] in ("...]", "…]"):
-        # "It fell [...] in May.": the bracket holds nothing but the dots, which stand
-        # for words left out, and the sentence goes on. So "[" stands right before them.
-        # "It fell [and rose...]": the bracket holds words, and ends the sentence.
-        return text.endswith("[", start, end_sign.start())
+        return _is_omission(end_sign, text, start)
     if end_sign[0] != ".":
-        return False  # "!" and "?" always end a sentence
+        return False
     end = end_sign.end()
     if _LETTER_AFTER_A_NOUN.search(text, max(start, end - _LONGEST_NAME), end):
-        return False  # "It has vitamin C." ends here
+        return False
     abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
     if _TITLE.search(text, abbreviation_start, end):
-        return True  # "Dr. Smith"; also an initial, as in "C. Darwin"
-    if not _SHORTENED.search(text, abbreviation_start, end):
-        return False  # an ordinary word
+        return True
+    is_shortened = _SHORTENED.search(text, abbreviation_start, end) is not None
     # "Fig. 3" and "etc. and" go on; "lions, tigers etc. They" does not
-    return _GOES_ON.match(text, end) is not None
+    return is_shortened and _GOES_ON.match(text, end) is not None
+
+
+def _is_omission(end_sign: re.Match[str], text: str, start: int) -> bool:
+    """Tell whether a bracket holds only dots for words left out: "It fell [...] in May."."""
+    return text.endswith("[", start, end_sign.start())
 
 
 def join_lines(text: str, ends: Container[int] = ()) -> str:

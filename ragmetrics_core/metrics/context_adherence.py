@@ -119,7 +119,7 @@ def _judgement_of_probabilities(
     return Asked((question.read(judgement),))
 
 
-_CAUSE: Decided[Sufficiency] = Decided(
+_TYPED_CAUSE: Decided[Sufficiency] = Decided(
     _state_of_cause, _typed_questions_on_cause, _judgement_of_probabilities
 )
 
@@ -393,9 +393,8 @@ class ContextAdherence(Metric):
         wants_cause = self.cause and _is_low(outcome)
         if not wants_cause or evidence is None:
             return outcome
-        was_judged_in_windows = bool(polls.windows)
         fields_of_cause = yield from self._find_cause(
-            parts, in_windows=was_judged_in_windows
+            parts, are_contexts_too_long=bool(polls.windows)
         )
         return outcome.model_copy(
             update={"evidence": evidence.model_copy(update=fields_of_cause)}
@@ -406,35 +405,18 @@ class ContextAdherence(Metric):
     ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
         """Poll the judge whether the answer is based on the texts.
 
-        If the answer may rest on earlier turns, the judge is asked to label each claim
-        with what it rests on. If labels are not possible, the judge is asked for the
-        verdict alone, and a note says why claims have no labels.
-
-        Args:
-            groups: The texts that the answer may rest on.
-            parts: What the judge is shown.
-            instructions: What the judge is told.
+        If the answer may rest on earlier turns, the judge is asked to label each claim with
+        what it rests on, or for the verdict alone where labels are not possible.
 
         Returns:
-            The polls, or ``NotAnswered``; and what the claims rest on. The latter is
-            None if no labels were wanted or the polls with labels failed.
+            The polls; and what the claims rest on, or a note why claims have no labels. The
+            latter is None if no labels were wanted, or if the judge failed.
         """
-        question_of_verdict = Adherent(
-            parts=parts,
-            instructions=instructions,
-            Reply=Poll,
-            polls=self.polls,
-            temperature=self.temperature,
-            weigh=_verdict_token(self.polls) if self.verdict_tokens else None,
-            # the form for judges that read no prompt; they could not follow a template
-            decided=SENTENCES if self.template is None else None,
-            example=EXAMPLES,
-        )
+        question_of_verdict = self._question_of_verdict(parts, instructions)
         if not groups.go_beyond_this_turn:
             polls = yield from self._poll_in_rounds(question_of_verdict)
             return polls, None
-        has_examples = bool(instructions.examples or instructions.quoted)
-        if self.template is not None or has_examples:
+        if self.template is not None or instructions.examples or instructions.quoted:
             why_unlabelled = "the metric has a prompt or examples of its own"
         else:
             labelled = yield from self._poll_for_labels(question_of_verdict, groups)
@@ -449,6 +431,22 @@ class ContextAdherence(Metric):
             f" {why_unlabelled}."
         )
         return polls, Grounds(kept=groups.earlier_shown, note=note)
+
+    def _question_of_verdict(
+        self, parts: Mapping[str, Part], instructions: Instructions
+    ) -> Adherent:
+        """Return the question whether the answer is based on the texts."""
+        return Adherent(
+            parts=parts,
+            instructions=instructions,
+            Reply=Poll,
+            polls=self.polls,
+            temperature=self.temperature,
+            weigh=_verdict_token(self.polls) if self.verdict_tokens else None,
+            # a judge of typed questions reads no prompt, and cannot follow a template
+            decided=SENTENCES if self.template is None else None,
+            example=EXAMPLES,
+        )
 
     def _poll_for_labels(
         self, question_of_verdict: Adherent, groups: Groups
@@ -465,16 +463,9 @@ class ContextAdherence(Metric):
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
         """Ask for all polls: in one round, or in several if polling may stop early.
 
-        With early stopping, a round has the fewest polls that can decide the majority.
-
-        If a round fails, there are three cases:
-
-        - No poll was answered before, and the texts are too long for the judge: the judge
-          is asked claim by claim instead.
-        - No poll was answered before, or a limit of the run was reached: ``NotAnswered``
-          is returned.
-        - Polls were answered before: those of this round count as missing, and polling
-          goes on.
+        If the first round fails, or a limit of the run is reached, ``NotAnswered`` is
+        returned; but texts too long for the judge are asked about claim by claim. In a later
+        round that fails, its polls count as missing.
         """
         polls_so_far: Asked[Any] = Asked(())
         n_polls = self._decisive_yes if self.early_stop else self.polls
@@ -484,19 +475,15 @@ class ContextAdherence(Metric):
             (reply,) = yield from ask(
                 [replace(question, polls=n_polls, first_poll=first_poll)]
             )
-            is_any_answered = bool(polls_so_far.replies)
-            if isinstance(reply, Asked):
-                new_polls = reply
-            elif not is_any_answered and was_too_long(reply):
-                return (yield from self._claim_by_claim(question, reply))
-            elif not is_any_answered or isinstance(reply.error, LimitReached):
-                return reply
-            else:
-                new_polls = Asked((), failures=(reply.error,) * n_polls)
-            polls_so_far = _add_polls(polls_so_far, new_polls)
-            # A deterministic judge answers once, however many polls are asked for:
-            # asking again would tell nothing new.
-            if new_polls.asked < n_polls:
+            if isinstance(reply, NotAnswered):
+                is_any_answered = bool(polls_so_far.replies)
+                if not is_any_answered and was_too_long(reply):
+                    return (yield from self._claim_by_claim(question, reply))
+                if not is_any_answered or isinstance(reply.error, LimitReached):
+                    return reply
+                reply = Asked((), failures=(reply.error,) * n_polls)
+            polls_so_far = _add_polls(polls_so_far, reply)
+            if reply.asked < n_polls:  # a deterministic judge answers only once
                 break
             n_not_asked = self.polls - polls_so_far.asked
             n_polls = min(n_not_asked, self._most_polls_before_decision(polls_so_far))
@@ -590,14 +577,14 @@ class ContextAdherence(Metric):
         return self._most_polls_before_decision(polls) <= 0
 
     def _find_cause(
-        self, parts: Mapping[str, Part], *, in_windows: bool
+        self, parts: Mapping[str, Part], *, are_contexts_too_long: bool
     ) -> Generator[Batch, Replies, dict[str, object]]:
         """Ask for the likely cause of a low score, by one more question.
 
         Args:
             parts: What the judge is shown.
-            in_windows: Whether the contexts were too long for the judge: then it is not
-                asked about the cause.
+            are_contexts_too_long: Whether the contexts are too long for the judge, so
+                that it is not asked.
 
         Returns:
             Fields of the evidence: the cause, a remedy and the judge's reason; or only
@@ -605,18 +592,19 @@ class ContextAdherence(Metric):
         """
         if parts["question"].text is None:
             return {"cause_note": "no cause could be looked for without the question"}
-        if in_windows:
+        if are_contexts_too_long:
             return {
                 "cause_note": (
                     "no cause was looked for: the contexts are longer than the judge's"
                     " window"
                 )
             }
+        _, _, instructions_on_cause = self.instructions()
         question = Sufficient(
             parts=parts,
-            instructions=self.instructions()[2],
+            instructions=instructions_on_cause,
             Reply=Sufficiency,
-            decided=_CAUSE,
+            decided=_TYPED_CAUSE,
             example=_SUFFICIENCY_EXAMPLES,
         )
         (asked,) = yield from ask([question])

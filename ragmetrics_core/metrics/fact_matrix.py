@@ -195,11 +195,9 @@ def _typed_questions_on_facts(question: FactInContext) -> list[Typed]:
 def _reply_of_probabilities(
     question: FactInContext, answers: Sequence[Chances]
 ) -> Asked[Any]:
-    """Return the reply that the probability of each fact makes: covered above one half.
+    """Build the reply from the probabilities that the context covers each fact.
 
-    Args:
-        question: One question about all facts, or a question about a single fact.
-        answers: For each fact its one probability.
+    A fact counts as covered if its probability is above one half.
     """
     probabilities = [chance for (chance,) in answers]
     verdicts: list[dict[str, Any]] = [
@@ -341,35 +339,33 @@ def questions_of_coverage(
         instructions: What the judge is told.
         polls: None: one question about all facts. A number: a question for each fact;
             if the judge gives no probability, it is asked so many times.
-        own_template: Whether the user wrote the template. If so, the questions have no
-            typed form, and judges that answer only typed questions cannot be asked: they
-            do not read templates.
+        own_template: Whether the user wrote the template, which judges of typed
+            questions do not read.
     """
-    reply: type[Covered | CoveredList]
     if polls is None:
-        reply = CoveredList
-        # each verdict in the list has the label of its fact
-        weigh = LabelProbability("covered", cell_key="label", fallback_polls=1)
         fact_parts = [{"facts": Part("Facts", tuple(facts), "lines")}]
     else:
-        reply = Covered
-        weigh = LabelProbability("covered", fallback_polls=polls)
         fact_parts = [{"fact": Part("Fact", fact)} for fact in facts]
     context_part = Part("Context", context)
     return [
         FactInContext(
             parts={**about, "context": context_part, **fact_part},
             instructions=instructions,
-            Reply=reply,
-            weigh=weigh,
-            # if the context is too long for the judge, it is judged in pieces
+            Reply=CoveredList if polls is None else Covered,
+            weigh=_probability_of_covered(polls),
             split=Split("context", "covered"),
-            # the typed form of the question
             decided=None if own_template else _COVERED,
             example=_all_covered,
         )
         for fact_part in fact_parts
     ]
+
+
+def _probability_of_covered(polls: int | None) -> LabelProbability:
+    """Say which probability is wanted: of "covered", in each verdict of a list if None."""
+    if polls is None:
+        return LabelProbability("covered", cell_key="label", fallback_polls=1)
+    return LabelProbability("covered", fallback_polls=polls)
 
 
 def _all_covered(question: FactInContext) -> tuple[Any, Any]:

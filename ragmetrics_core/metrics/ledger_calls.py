@@ -70,10 +70,8 @@ class _LedgerText:
 def groups_of_texts(sample: Sample) -> Groups:
     """Group the texts that an answer may rest on.
 
-    The groups are the evidence of this turn, the evidence of earlier turns, the user's
-    words and the assistant's words. They come from the sample's contexts and from its
-    ledger, which lists the application's calls and what each returned. Without a ledger
-    the contexts are the only evidence, and nothing is known of earlier turns.
+    Without a ledger, which lists what the application's calls returned, the contexts are
+    the only evidence.
     """
     ledger = sample.ledger
     if ledger is None:
@@ -82,44 +80,45 @@ def groups_of_texts(sample: Sample) -> Groups:
             _texts_of_contexts(context_by_rank.values()), tuple(context_by_rank)
         )
     ledger_texts = _evidence_of_ledger(ledger)
-    written_texts = _texts_of_models(ledger)
-    # A text of a model is no evidence, unless a search or the like returned it as well.
-    only_written = set(written_texts) - {text.context.text for text in ledger_texts}
-    context_by_rank = _context_by_rank(sample.contexts, without=only_written)
+    context_by_rank = _context_by_rank(
+        sample.contexts, without=_texts_only_written(ledger, ledger_texts)
+    )
     contexts = list(context_by_rank.values())
-    evidence, earlier = _evidence_by_turn(ledger, ledger_texts, contexts)
-    # The evidence begins with the contexts, which have ranks already. Its further texts,
-    # and then the earlier texts, are ranked behind the last context.
-    n_beside_contexts = len(evidence) - len(contexts) + len(earlier)
-    ranks_behind_contexts = _numbers_behind(len(sample.contexts), n_beside_contexts)
+    of_this_turn, of_earlier_turns = _texts_beside_contexts(
+        ledger, ledger_texts, contexts
+    )
+    last_rank = len(sample.contexts)
+    n_beside_contexts = len(of_this_turn) + len(of_earlier_turns)
     return Groups(
-        evidence=evidence,
-        ranks=(*context_by_rank, *ranks_behind_contexts),
-        earlier=earlier,
+        evidence=(*_texts_of_contexts(contexts), *of_this_turn),
+        ranks=(*context_by_rank, *_numbers_behind(last_rank, n_beside_contexts)),
+        earlier=tuple(of_earlier_turns),
         user=_user_words(sample),
-        assistant=(*_assistant_words(sample), *written_texts),
+        assistant=(*_assistant_words(sample), *_texts_of_models(ledger)),
         earlier_shown=_count_shown(
             [text for text in ledger_texts if text.turn < ledger.turn]
         ),
     )
 
 
-def _evidence_by_turn(
-    ledger: Ledger, ledger_texts: Sequence[_LedgerText], contexts: Sequence[Context]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split evidence into that of this turn and that of earlier turns.
+def _texts_only_written(
+    ledger: Ledger, ledger_texts: Sequence[_LedgerText]
+) -> set[str]:
+    """Return what models wrote and no search or the like returned: it is no evidence."""
+    return set(_texts_of_models(ledger)) - {text.context.text for text in ledger_texts}
 
-    Texts of this turn that are known to have been hidden from the answering call are
-    left out.
+
+def _texts_beside_contexts(
+    ledger: Ledger, ledger_texts: Sequence[_LedgerText], contexts: Sequence[Context]
+) -> tuple[list[str], list[str]]:
+    """Return the evidence of this turn, and of earlier turns, that is no context.
+
+    A text of this turn that was hidden from the answering call is left out.
 
     Args:
         ledger: The ledger, which says which turn this is.
         ledger_texts: The texts in the ledger that are evidence.
-        contexts: The contexts that are evidence; none is blank.
-
-    Returns:
-        The contexts and the further texts of this turn; and the texts of earlier turns
-        that are not among them.
+        contexts: The contexts that are evidence.
     """
     this_turn = [
         text
@@ -127,12 +126,13 @@ def _evidence_by_turn(
         if text.turn >= ledger.turn and text.was_shown is not False
     ]
     earlier_turns = [text for text in ledger_texts if text.turn < ledger.turn]
-    # needed to tell whether a ledger text is one of the contexts
     known_pairs = ids_and_texts(ledger)
-    further_texts = _further_texts(this_turn, contexts, known_pairs)
-    evidence = (*_texts_of_contexts(contexts), *further_texts)
-    earlier = _further_texts(earlier_turns, contexts, known_pairs, known_texts=evidence)
-    return evidence, tuple(earlier)
+    of_this_turn = _further_texts(this_turn, contexts, known_pairs)
+    evidence = {*_texts_of_contexts(contexts), *of_this_turn}
+    of_earlier_turns = _further_texts(
+        earlier_turns, contexts, known_pairs, known_texts=evidence
+    )
+    return of_this_turn, of_earlier_turns
 
 
 def _context_by_rank(

@@ -183,10 +183,9 @@ class RetrievalAccuracy(Metric):
     def plan(self, sample: Sample) -> Plan:
         """Extract facts if the sample has none, judge each fact in each context, and score.
 
-        The verdicts on a reference's facts are combined to a value, by the setting
-        ``combination``. Each distinct reference has its own facts; the reference with the
-        highest value counts. A control is a context of another question: facts that the
-        judge finds in it are errors of the judge.
+        Each distinct reference has its own facts; the reference with the highest value
+        counts. A control is a context of another question: facts that the judge finds in it
+        are errors of the judge.
         """
         fact_lists = yield from self._facts_of_sample(sample)
         if isinstance(fact_lists, JudgeError):
@@ -197,22 +196,20 @@ class RetrievalAccuracy(Metric):
         control = self._choose_control(texts) if self.controls else None
         judged_texts = texts if control is None else [*texts, control]
         facts = _distinct_texts_of_facts(fact_lists)
-        questions = self._questions(sample, judged_texts, facts)
-        replies = yield from ask(questions)
+        replies = yield from ask(self._questions(sample, judged_texts, facts))
         grid = matrix.grid_of_cells(replies, judged_texts, facts)
 
         evidence = self._best_evidence(sample, fact_lists, grid)
-        n_questions_per_text = len(questions) // len(judged_texts)
-        # The control is no part of the matrix, and its questions are not counted.
-        n_questions = n_questions_per_text * len(texts)
-        further_fields: dict[str, object] = {"matrix_calls": n_questions}
+        n_questions_per_text = len(replies) // len(judged_texts)
+        update = {"matrix_calls": n_questions_per_text * len(texts)}
+        evidence = evidence.model_copy(update=update)
         if control is not None:
-            share_in_control = _share_covered(control, evidence.facts, grid)
-            further_fields["control"] = share_in_control
-        evidence = evidence.model_copy(update=further_fields)
+            update_of_control = {
+                "control": _share_covered(control, evidence.facts, grid)
+            }
+            evidence = evidence.model_copy(update=update_of_control)
         if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
-        # what each call to a retriever added to the score, if the sample records the calls
         evidence = _with_curve(sample, evidence)
         value = _value_over_all_contexts(evidence)
         return self.scored(value, self._reason(evidence), evidence)
@@ -293,99 +290,101 @@ class RetrievalAccuracy(Metric):
     ) -> matrix.AccuracyEvidence:
         """Build the evidence on the facts of one reference: each fact in each context.
 
-        A row is a fact, a column is a context. Two further values are added where they
-        can be computed: ``soft``, the mean of each fact's highest probability; and
-        ``contexts_value``, the value over the kept columns, those of the contexts that
-        the application kept of what it retrieved.
-
-        Args:
-            sample: The sample.
-            facts: The facts of one reference.
-            grid: The verdicts on all facts of all references, in each text.
+        A row is a fact, a column is a context. ``grid`` has the verdicts on all facts of all
+        references, in each text.
         """
         contexts = _contexts_to_evaluate(sample)
         rows = [_cells_of_fact(fact, contexts, grid) for fact in facts]
+        combination = self._combination_for(sample, rows)
         evidence = matrix.AccuracyEvidence(
             facts=tuple(facts),
             facts_from="sample" if sample.facts else self.extraction,
             evaluated="contexts" if sample.retrieved is None else "retrieved",
             context_ids=tuple(context.id for context in contexts),
             cells=tuple(rows),
-            # counted for all references of the sample, not only for this one
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
-            # the setting; but "soft" in place of "or" for facts of the embedded judge
-            combination=self._combination_for(sample, rows),
-            # "noisy_or" counts contexts with equal texts once
-            duplicate_of=(
-                _duplicate_of(contexts) if self.combination == "noisy_or" else ()
-            ),
+            combination=combination,
+            duplicate_of=_duplicate_of(contexts) if combination == "noisy_or" else (),
         )
-        further_values: dict[str, float] = {}
-        if _has_all_probabilities(rows):
-            soft = evidence.model_copy(
-                update={"combination": "soft", "duplicate_of": ()}
-            )
-            further_values["soft"] = _value_over_all_contexts(soft)
-        kept_columns = _columns_of_kept_contexts(sample)
-        if kept_columns is not None:
-            further_values["contexts_value"] = evidence.combine(kept_columns)
-        return evidence.model_copy(update=further_values)
+        return evidence.model_copy(update=_further_values(sample, evidence))
 
     def _combination_for(
         self, sample: Sample, rows: Sequence[Sequence[Cell]]
     ) -> matrix.Combination:
         """Return how a fact's cells are combined: as the setting says, with one exception.
 
-        The exception is "soft" in place of "or" if the embedded judge split the reference
-        into facts itself: then the soft mean is nearer to people's labels than counting.
+        The setting "or" becomes "soft" if the embedded judge, which compares words, split the
+        reference into facts: the soft mean is then nearer to people's labels than counting.
         """
         if self.combination == "or" and not sample.facts and _is_lexical(rows):
             return "soft"
         return self.combination
 
     def _reason(self, evidence: matrix.AccuracyEvidence) -> str:
-        """Say how many facts are covered, and how the score was computed if not by count.
-
-        ``self.combination`` is the setting, ``evidence.combination`` is what was used. The
-        two differ in one case: the setting "or" becomes "soft" if the embedded judge split
-        the reference into facts itself.
-        """
+        """Say how many facts are covered, how the score was computed, and of the control."""
         n_covered = sum(_is_covered(row) for row in evidence.cells)
-        # a judge that compares words and gives no probability
-        is_by_words = _is_lexical(evidence.cells)
-        reason = (
+        return (
             f"{n_covered} of {len(evidence.facts)} facts are covered by at least one"
-            " context."
+            f" context.{self._computation_in_words(evidence)}"
+            f"{self._control_in_words(evidence)}"
         )
-        if self.combination == "noisy_or":
-            reason += (
+
+    def _computation_in_words(self, evidence: matrix.AccuracyEvidence) -> str:
+        """Say how the score was computed; "" if it is the share of covered facts."""
+        is_by_words = _is_lexical(evidence.cells)
+        if evidence.combination == "noisy_or":
+            words = (
                 " The score is the mean of 1 − Π(1 − p): errors in different contexts"
                 " are taken as independent."
             )
-            if is_by_words:
-                reason += " Each p is a score of words, no probability."
-        elif evidence.combination == "soft":
-            highest = "score of words" if is_by_words else "probability"
-            reason += f" The score is the mean of each fact's highest {highest}"
-            if self.combination == "or":
-                reason += ", because the embedded judge split the reference itself"
-            reason += "."
-        # The control: facts found in a context of another question are errors.
+            return (
+                f"{words} Each p is a score of words, no probability."
+                if is_by_words
+                else words
+            )
+        if evidence.combination == "or":
+            return ""
+        highest = "score of words" if is_by_words else "probability"
+        why = ""
+        if self.combination == "or":  # the setting, which the metric did not follow
+            why = ", because the embedded judge split the reference itself"
+        return f" The score is the mean of each fact's highest {highest}{why}."
+
+    def _control_in_words(self, evidence: matrix.AccuracyEvidence) -> str:
+        """Say how many facts the judge found in a context of another question."""
         if evidence.control is not None:
-            reason += (
+            return (
                 f" In a foreign context the judge finds {evidence.control:.0%} of them."
             )
-        elif self.controls:
-            reason += (
+        if self.controls:
+            return (
                 " There is no control: no context of another question was there to take"
                 " it from."
             )
-        return reason
+        return ""
 
 
 def _value_over_all_contexts(evidence: matrix.AccuracyEvidence) -> float:
     """Compute the metric over all contexts."""
     return evidence.combine(range(len(evidence.context_ids)))
+
+
+def _further_values(
+    sample: Sample, evidence: matrix.AccuracyEvidence
+) -> dict[str, float]:
+    """Compute the values beside the score that can be computed.
+
+    ``soft`` is the mean of each fact's highest probability. ``contexts_value`` is the
+    value over the contexts that the application kept of what it retrieved.
+    """
+    further_values: dict[str, float] = {}
+    if _has_all_probabilities(evidence.cells):
+        soft = evidence.model_copy(update={"combination": "soft", "duplicate_of": ()})
+        further_values["soft"] = _value_over_all_contexts(soft)
+    kept_columns = _columns_of_kept_contexts(sample)
+    if kept_columns is not None:
+        further_values["contexts_value"] = evidence.combine(kept_columns)
+    return further_values
 
 
 def _with_curve(

@@ -190,30 +190,21 @@ def _labelled_poll_of_probabilities(
 ) -> Asked[LabelledPoll]:
     """Label each sentence of an answer with what it rests on, from probabilities.
 
-    A sentence is supported if the labels that mean support (evidence, earlier evidence,
-    the user's words) together have more than half of the probability. Of the labels on
-    that side the likeliest is taken. Sentences that probably claim nothing are left out.
+    Sentences that probably claim nothing are left out. The weight of the poll is the
+    probability that its weakest sentence is supported.
 
     Args:
         question: The question about the whole answer.
         answers: For each sentence the probabilities of the labels, in their order.
-
-    Returns:
-        A poll, with the probability that its weakest sentence is supported.
     """
     claims: list[Claim] = []
     chances_of_support: list[float] = []
     for text, chances in zip(split_sentences(question["answer"]), answers, strict=True):
         if _mass(chances, (_NO_CLAIM,)) > 0.5:
             continue
-        chance_of_support = _mass(chances, _SUPPORTING)
-        is_supported = chance_of_support > 0.5
-        label_indices = _SUPPORTING if is_supported else _NOT_SUPPORTING
-        chances_of_side = tuple(chances[index] for index in label_indices)
-        likeliest_index = label_indices[most_likely(chances_of_side)]
-        needs, _ = _LABELS[likeliest_index]
-        claims.append(Claim.model_validate({"claim": text, "needs": needs}))
-        chances_of_support.append(chance_of_support)
+        label = _likeliest_label(chances)
+        claims.append(Claim.model_validate({"claim": text, "needs": label}))
+        chances_of_support.append(_mass(chances, _SUPPORTING))
     if not claims:
         return Asked((LabelledPoll(reason="The answer makes no claim.", claims=()),))
     weakest = min(chances_of_support)
@@ -222,6 +213,18 @@ def _labelled_poll_of_probabilities(
     )
     poll = LabelledPoll(reason=reason, claims=tuple(claims))
     return Asked((poll,), weights=(Weight(weakest, "decision"),))
+
+
+def _likeliest_label(chances: Chances) -> Needs | None:
+    """Return the likeliest label of a sentence that claims something.
+
+    It means support if all labels that do are together more probable than not.
+    """
+    is_supported = _mass(chances, _SUPPORTING) > 0.5
+    label_indices = _SUPPORTING if is_supported else _NOT_SUPPORTING
+    chances_of_side = tuple(chances[index] for index in label_indices)
+    label, _ = _LABELS[label_indices[most_likely(chances_of_side)]]
+    return label
 
 
 def _mass(chances: Chances, indices: Iterable[int]) -> float:
