@@ -122,8 +122,7 @@ def score_set(
 ) -> Score:
     """Measure how well a judge's scores agree with the labels of a set.
 
-    A set has points: an answer with some contexts of a document, and a label. The metric
-    scores each point, and the scores are compared with the labels.
+    A set has points: an answer with some contexts of a document, and a label.
 
     Args:
         labelled_set: The set.
@@ -141,7 +140,7 @@ def score_set(
     Returns:
         Accuracy, AUROC and F1 on a discrete set; mean absolute error, Spearman's
         correlation, and slope and intercept of the calibration line on a continuous
-        one. Intervals resample documents.
+        one.
 
     Raises:
         JudgeUnavailable: If the judge can answer none of the questions.
@@ -157,24 +156,15 @@ def score_set(
         store=store,
         progress=progress,
     )
-    outcomes: list[MetricResult] = []  # in the order of the samples, as the rows are
+    outcomes: list[MetricResult] = []
     usage = Usage()
     for row in rows:
         (outcome,) = row.results.values()
         outcomes.append(outcome)
         usage += outcome.usage
-    if len(outcomes) < len(samples):
-        # an interrupted run hands out fewer rows, and does not raise by itself
+    if len(outcomes) < len(samples):  # an interrupted run hands out fewer rows
         raise KeyboardInterrupt
-
-    if isinstance(labelled_set, ContinuousSet) and isinstance(
-        metric, RetrievalAccuracy
-    ):
-        # A point is a choice of a document's contexts. This metric judges each context by
-        # itself: one outcome on the whole document gives the scores of all its points.
-        scores = _scores_by_documents(labelled_set, outcomes)
-    else:
-        scores = [outcome.value for outcome in outcomes]
+    scores = _scores_of_points(labelled_set, metric, outcomes)
     labels = labels_of(labelled_set, reviews)
     pairs_by_document, n_missing = _pairs_by_document(labelled_set, scores, labels)
     statistics = _statistics(labelled_set, threshold)
@@ -188,6 +178,21 @@ def score_set(
         usage=usage,
         values=_measure_all(statistics, pairs_by_document, draws),
     )
+
+
+def _scores_of_points(
+    labelled_set: AnySet, metric: Metric, outcomes: Sequence[MetricResult]
+) -> list[float | None]:
+    """Return the score of each point, from the outcomes on the samples of a set.
+
+    Retrieval accuracy on a continuous set has one outcome for each document, other
+    metrics have one for each point; see ``samples_of``.
+    """
+    if isinstance(labelled_set, ContinuousSet) and isinstance(
+        metric, RetrievalAccuracy
+    ):
+        return _scores_by_documents(labelled_set, outcomes)
+    return [outcome.value for outcome in outcomes]
 
 
 def _measure_all(
@@ -466,34 +471,40 @@ def _on_intervals(scores: Sequence[Score]) -> str:
 def composition(labelled_set: AnySet, reviews: Reviews | None) -> str:
     """Say in a sentence how many points a set has, and how skewed they are.
 
-    In a discrete set a point is an answer with some documents. In a continuous set a
-    document has several points: each point is a choice of the document's chunks. A chunk
-    is *golden* if the question was written from it.
-
-    A set is skewed if most of its points are of one kind, e.g. hold few golden chunks.
-    Then a judge agrees often by chance.
+    A set is skewed if most of its points are of one kind. Then a judge agrees often by
+    chance.
     """
     labels = labels_of(labelled_set, reviews)
     n_ones = labels.count(1)
     n_zeros = labels.count(0)
-    n_left_out = labels.count(None)  # a label is None where it is ambiguous
+    n_ambiguous = labels.count(None)
     if isinstance(labelled_set, DiscreteSet):
         return (
-            f"{len(labels) - n_left_out} points: {n_ones} positive, {n_zeros} negative;"
-            f" {n_left_out} left out as ambiguous."
+            f"{len(labels) - n_ambiguous} points: {n_ones} positive, {n_zeros} negative;"
+            f" {n_ambiguous} left out as ambiguous."
         )
-    documents = labelled_set.documents
+    return (
+        f"{len(labels)} points of {len(labelled_set.documents)} documents, skewed:"
+        f" {_golden_chunks_in_words(labelled_set)}; {n_ones} are"
+        f" labelled 1, {n_zeros} are labelled 0, {n_ambiguous} left out."
+    )
+
+
+def _golden_chunks_in_words(labelled_set: ContinuousSet) -> str:
+    """Say how many points hold how many golden chunks.
+
+    A chunk is golden if the question was written from it.
+    """
     n_points_by_n_golden = labelled_set.skew()
-    # ``document.golden`` is the number of golden chunks of a document.
-    most_golden = max((document.golden for document in documents), default=0)
+    most_golden = max(
+        (document.golden for document in labelled_set.documents), default=0
+    )
     n_without_golden = n_points_by_n_golden.get(0, 0)
     n_with_all_golden = n_points_by_n_golden.get(most_golden, 0)
     spread = ", ".join(
         f"{n_golden}: {n_points}" for n_golden, n_points in n_points_by_n_golden.items()
     )
     return (
-        f"{len(labels)} points of {len(documents)} documents, skewed:"
-        f" {n_without_golden} hold no golden chunk, {n_with_all_golden} all of them"
-        f" (points by golden chunks: {spread}); {n_ones} are labelled 1, {n_zeros} are"
-        f" labelled 0, {n_left_out} left out."
+        f"{n_without_golden} hold no golden chunk, {n_with_all_golden} all of them"
+        f" (points by golden chunks: {spread})"
     )

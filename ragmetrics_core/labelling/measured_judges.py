@@ -106,23 +106,12 @@ def asking(
     def ask(
         metric: Metric, samples: Sequence[Sample], repetition_number: int
     ) -> Sequence[MetricResult]:
-        """Score the samples with the metric, in order.
-
-        From repetition 1 on the judge answers anew, also what it answered before. The
-        judge, its store and the budget are those of the function around this one.
-        """
-        judge_of_run = judge
-        store_of_run = store
+        """Score the samples with the metric, in order."""
+        judge_of_run, store_of_run = judge, store
         if repetition_number > 0:
-            judge_of_repetition = _judge_of_repetition(
-                resolve_judge(judge), repetition_number
+            judge_of_run, store_of_run = _judge_and_store_of_repetition(
+                judge, store, repetition_number
             )
-            if judge_of_repetition is None:
-                # Its replies cannot be stored apart from those of other repetitions. An
-                # empty store holds none of them.
-                store_of_run = MemoryStore()
-            else:
-                judge_of_run = judge_of_repetition
         run = Run([metric], judge_of_run, concurrency, store_of_run, limits=budget)
         run.check_prices()
         rows = list(stream(run, samples, progress=progress, columns={}))
@@ -135,6 +124,20 @@ def asking(
         return [row.results[metric.name] for row in rows]
 
     return ask
+
+
+def _judge_and_store_of_repetition(
+    judge: JudgeLike, store: StoreLike, repetition_number: int
+) -> tuple[JudgeLike, StoreLike]:
+    """Return the judge and the store with which a judge answers anew.
+
+    A judge whose replies cannot be stored apart from those of other repetitions gets an
+    empty store.
+    """
+    judge_of_repetition = _judge_of_repetition(resolve_judge(judge), repetition_number)
+    if judge_of_repetition is None:
+        return judge, MemoryStore()
+    return judge_of_repetition, store
 
 
 def _judge_of_repetition(judge: Judge, repetition_number: int) -> Judge | None:
@@ -165,15 +168,14 @@ def judge_samples(
     Args:
         ask: The judge, from ``asking``.
         metric: The metric whose question the labels answer.
-        labelled: The samples, all of one question. Where people compared two answers, a
-            row holds a second sample with the other answer.
+        labelled: The samples, all of one question.
         again: Whether the judge answers anew, without the replies that were stored when
             it was asked first.
 
     Returns:
         The same rows in the same order, each with the judge's result and verdicts, and
-        what they cost. Where two answers are compared, the result is that of the first
-        sample, and the cost is that of both.
+        what they cost. Where people compared two answers, the result is that of the
+        first one.
     """
     repetition_number = 1 if again else 0
     results = ask(metric, [row.sample for row in labelled], repetition_number)
@@ -203,8 +205,7 @@ def measure_judge(
 ) -> Card:
     """Measure a judge on labelled samples and return its card.
 
-    Each question that people answered is measured by itself: how well the judge agrees
-    with their labels, how often it gives no verdict, what sways it, and what it costs.
+    Each question that people answered is measured by itself.
 
     Args:
         judge: The judge, for its name, version and settings.
@@ -220,29 +221,15 @@ def measure_judge(
             measurement.
     """
     metric_by_question = _asking_metrics(labelled, metrics)
-    # This run asks nothing: it resolves the judge and gives the facts for the card.
+    # asks nothing: it resolves the judge, and knows what the card says of the run
     run = Run([*metric_by_question.values()], judge, concurrency=1, store=MemoryStore())
-    resolved_judge = run.judges[0]
+    measuring = _Measuring(run.judges[0], ask, draws)
     measured_by_question: dict[str, _MeasuredQuestion] = {}
+    all_rows: list[LabelledSample] = []
     for question, metric in metric_by_question.items():
         labelled_rows = [row for row in labelled if row.question == question]
-        rows, seconds = _judge_and_time(resolved_judge, ask, metric, labelled_rows)
-        if question == "adherent":
-            # also: does the verdict change when the sample is changed, and is a
-            # correction for the number of claims needed?
-            measured = _measure_adherence(
-                resolved_judge, ask, metric, rows, draws=draws
-            )
-        else:
-            measured = _measure_question(ask, metric, rows, draws=draws)
-        figures = list(_spent(rows, seconds))
-        # Such a judge answers with probabilities only, which has weaknesses of its own,
-        # e.g. that p(statement) and p(its negation) do not sum to 1.
-        if isinstance(resolved_judge, DecisionJudge):
-            figures += measure_weaknesses(question, metric, rows, ask)
-        measured_by_question[question] = measured.with_figures(figures)
-    all_rows: list[LabelledSample] = []
-    for measured in measured_by_question.values():
+        measured = measuring.measure(question, metric, labelled_rows)
+        measured_by_question[question] = measured
         all_rows += measured.rows
     _refuse_nothing_scored(run.facts.judges[0], all_rows)
     signature_by_question = {
@@ -321,32 +308,57 @@ def _asking_metrics(
     return metric_by_question
 
 
-def _measure_question(
-    ask: Ask, metric: Metric, rows: LabelledSamples, *, draws: int
-) -> _MeasuredQuestion:
-    """Return how well a judge agrees with labels, and how often it gives no verdict."""
-    figures = _agreement(rows, draws=draws)
-    figures += _shares(_outcomes(ask, metric, rows))
-    return _MeasuredQuestion(tuple(rows), tuple(figures))
+@dataclass(frozen=True, slots=True)
+class _Measuring:
+    """Measures a judge, question by question.
 
-
-def _measure_adherence(
-    judge: Judge, ask: Ask, metric: Metric, rows: LabelledSamples, *, draws: int
-) -> _MeasuredQuestion:
-    """Return how well a judge agrees with labels of adherence, and what sways it.
-
-    Of a judge that judges claim by claim it is also measured which answers its weakest
-    claim rejects, with and without a correction for the number of claims.
+    Args:
+        judge: The judge.
+        ask: Asks the judge.
+        draws: How many bootstrap resamples the intervals rest on.
     """
-    plain = _measure_question(ask, metric, rows, draws=draws)
-    answers = _weakest_claims(rows) if judge.takes_correction else []
-    rejections = tuple(_measure_rejection(answers))
-    swayed = _shares(_observe_swaying(ask, metric, rows))
-    return replace(
-        plain.with_figures([*swayed, *rejections]),
-        correction=_correction_of(judge, answers),
-        notes=tuple(_both_sides_of_the_correction(rejections)),
-    )
+
+    judge: Judge
+    ask: Ask
+    draws: int
+
+    def measure(
+        self, question: str, metric: Metric, labelled: LabelledSamples
+    ) -> _MeasuredQuestion:
+        """Measure what the judge is worth on one question, and what it costs."""
+        rows, seconds = _judge_and_time(self.judge, self.ask, metric, labelled)
+        measured = self._measure_agreement(metric, rows)
+        if question == "adherent":
+            measured = self._add_adherence(measured, metric)
+        figures = list(_spent(rows, seconds))
+        if isinstance(self.judge, DecisionJudge):
+            figures += measure_weaknesses(question, metric, rows, self.ask)
+        return measured.with_figures(figures)
+
+    def _measure_agreement(
+        self, metric: Metric, rows: LabelledSamples
+    ) -> _MeasuredQuestion:
+        """Measure how well the judge agrees with labels, and how often it says nothing."""
+        figures = _agreement(rows, draws=self.draws)
+        figures += _shares(_outcomes(self.ask, metric, rows))
+        return _MeasuredQuestion(tuple(rows), tuple(figures))
+
+    def _add_adherence(
+        self, measured: _MeasuredQuestion, metric: Metric
+    ) -> _MeasuredQuestion:
+        """Add what sways the judge, and a correction for the number of claims.
+
+        Only a judge that judges claim by claim has a correction.
+        """
+        rows = measured.rows
+        answers = _weakest_claims(rows) if self.judge.takes_correction else []
+        rejections = tuple(_measure_rejection(answers))
+        swayed = _shares(_observe_swaying(self.ask, metric, rows))
+        return replace(
+            measured.with_figures([*swayed, *rejections]),
+            correction=_correction_of(self.judge, answers),
+            notes=tuple(_both_sides_of_the_correction(rejections)),
+        )
 
 
 def _measure_decided_alone(
@@ -444,10 +456,6 @@ def _verdicts(
     There is one label for the answer, or one for each context or fact. Nothing is
     yielded where the metric gave no score.
 
-    Beside the judge's score stands the score of a baseline that knows only the length of
-    the labelled text: minus the length. So the card can say whether the judge's scores
-    follow the length.
-
     Args:
         row: The sample with its labels.
         result: What the metric said of the sample.
@@ -467,14 +475,21 @@ def _verdicts(
     elif isinstance(evidence, CitationEvidence):
         yield _of_citations(row, evidence)
     else:
-        own_verdict = None  # None: it is yes if the score is above one half
-        if isinstance(evidence, AdherenceEvidence) and evidence.probability is not None:
-            # A judge that gives a probability decides by a threshold of its own. It is
-            # asked once, so ``yes``, the number of times that it said yes, is 0 or 1.
-            own_verdict = evidence.yes > 0
         length = len(row.sample.answer or "")
+        own_verdict = _own_verdict(evidence)
         for label in row.labels:
             yield _verdict(row, result.value, label, length, own_verdict)
+
+
+def _own_verdict(evidence: object) -> bool | None:
+    """Return the verdict of a judge that decides by a threshold of its own.
+
+    It gives a probability, and is asked once. None for any other judge: its verdict is
+    yes if the score is above one half.
+    """
+    if isinstance(evidence, AdherenceEvidence) and evidence.probability is not None:
+        return evidence.yes > 0
+    return None
 
 
 def _preference(row: LabelledSample, score: float, other_score: float) -> Labelled:
@@ -529,7 +544,8 @@ def _verdict(
 ) -> Labelled:
     """Pair the judge's score with a label.
 
-    ``own_verdict`` is the judge's verdict if it does not follow from the score.
+    The rival score is that of a baseline that knows only the text's length: minus the
+    length. ``own_verdict`` is the judge's verdict if it does not follow from the score.
     """
     return Labelled(
         score=score,
@@ -625,8 +641,8 @@ def _measure_rejection(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
     """Measure how many answers are rejected by the rule that the weakest claim decides.
 
     The rule is tried plain, and with a correction for the number of claims: of many
-    claims, one looks weak by chance. The correction that is tried on a source is fitted
-    on the other sources. If there is only one source, it is fitted on this source.
+    claims, one looks weak by chance. The correction is fitted on the other sources, if
+    there are any.
 
     Yields:
         The share of supported and of unsupported answers that each rule rejects, as the
@@ -637,14 +653,8 @@ def _measure_rejection(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
     for source in sources:
         of_source = [answer for answer in answers if answer.source == source]
         of_others = [answer for answer in answers if answer.source != source]
-        # by rule, the correction; the plain rule has none
-        correction_by_rule: dict[str, ClaimCorrection | None] = {_PLAIN_RULE: None}
-        correction = fit_correction(of_others or of_source)
-        if correction is not None:  # None: too few answers to fit it on
-            correction_by_rule[_CORRECTED_RULE] = correction
-        for rule, rule_correction in correction_by_rule.items():
-            # of the supported answers, then of the unsupported ones
-            shares = shares_rejected(of_source, rule_correction)
+        for rule, correction in _correction_by_rule(of_others or of_source).items():
+            shares = shares_rejected(of_source, correction)
             for label, share in zip(("supported", "unsupported"), shares, strict=True):
                 if share is not None:
                     measure = _name_of_rejection(label, rule)
@@ -657,6 +667,20 @@ def _measure_rejection(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
             value=fmean(shares_of_sources),
             interval=None,
         )
+
+
+def _correction_by_rule(
+    answers: Sequence[WeakestClaim],
+) -> dict[str, ClaimCorrection | None]:
+    """Return the rules to try: the plain rule, and one with a correction.
+
+    The correction is fitted on these answers. If they are too few, it is left out.
+    """
+    correction_by_rule: dict[str, ClaimCorrection | None] = {_PLAIN_RULE: None}
+    correction = fit_correction(answers)
+    if correction is not None:
+        correction_by_rule[_CORRECTED_RULE] = correction
+    return correction_by_rule
 
 
 def _name_of_rejection(label: str, rule: str) -> str:
@@ -697,22 +721,23 @@ def _outcomes(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Obser
     The judge is asked about each row a second time.
 
     Yields:
-        For each row the measures "abstained", "undefined", "failed" and, if the row has
-        a verdict, "same when asked again": the measure, the row's source, and whether
-        it is so for the row.
+        A measure, the row's source, and whether the measure holds for the row.
     """
     rows_again = judge_samples(ask, metric, rows, again=True)
     for row, row_again in zip(rows, rows_again, strict=True):
-        # The status is "scored", "undefined" or "failed". A judge that declined gives
-        # "undefined" with the code "abstained", which counts as "abstained" only.
-        outcome = getattr(row.result, "status", "")
-        if getattr(row.result, "code", "") == "abstained":
-            outcome = "abstained"
+        outcome = _outcome_of(row)
         for measure in ("abstained", "undefined", "failed"):
             yield measure, row.source, outcome == measure
         if row.bool_verdicts:
             is_same = row.bool_verdicts == row_again.bool_verdicts
             yield "same when asked again", row.source, is_same
+
+
+def _outcome_of(row: LabelledSample) -> str:
+    """Return "scored", "abstained" (the judge declined), "undefined" or "failed"."""
+    if getattr(row.result, "code", "") == "abstained":
+        return "abstained"
+    return str(getattr(row.result, "status", ""))
 
 
 def _observe_swaying(
@@ -723,23 +748,15 @@ def _observe_swaying(
     Rows without a verdict are passed over.
 
     Yields:
-        A measure, the row's source, and whether the measure applies to the row. The
-        measures are:
-
-        - "caught: …": a supported answer was made wrong, and the verdict changed, as it
-          should. Not yielded if the judge gave no verdict on the wrong answer.
-        - "flipped: …": a context gives orders to the judge, or the contexts are in
-          reverse order, and the verdict changed or was lost, as it should not.
-        - "no verdict after a change", for all changed samples, if it happened at all.
-        - "uncertain": the judge calls its own verdict uncertain. Yielded only for the
-          built-in judges, which compare words.
+        A measure, the row's source, and whether the measure holds for the row: a change
+        was "caught: …" or has "flipped: …" the verdict, there is "no verdict after a
+        change", or the judge calls itself "uncertain".
     """
     changes: list[_Change] = []
     for row_index, row in enumerate(rows):
         if row.result is None or not row.verdicts:
             continue
-        # EMBEDDED: the names of the built-in judges; others do not say it
-        if row.result.judge in EMBEDDED:
+        if row.result.judge in EMBEDDED:  # others do not say it
             yield "uncertain", row.source, row.result.uncertain
         changes += _changes_of_row(row, row_index)
     judged_rows = judge_samples(ask, metric, [change.changed for change in changes])
@@ -774,31 +791,36 @@ def _changes_of_row(row: LabelledSample, row_index: int) -> Iterator[_Change]:
 
 
 def _changes(row: LabelledSample) -> Iterator[tuple[str, Sample]]:
-    """Change a sample in ways that a judge should, or should not, react to.
+    """Yield a sample changed in ways that a judge should, or should not, react to.
 
-    A supported answer is made wrong: a good judge changes its verdict ("caught"). A
-    context with orders to the judge is added, or the contexts are put in reverse order:
-    a good judge keeps its verdict; if it does not, it is "flipped".
-
-    Yields:
-        A measure such as "flipped: …", which says what was changed, and the changed
-        sample.
+    Each comes with a measure, such as "flipped: contexts reversed".
     """
-    sample = row.sample
-    # the question is whether the answer is supported: one verdict and one label
     (judged_supported,) = row.bool_verdicts
     (labelled_supported,) = row.labels
     if judged_supported and labelled_supported:
-        for kind in EDITS:
-            wrong_answer = edit_answer(kind, sample)
-            if wrong_answer is not None:
-                changed = sample.model_copy(update={"answer": wrong_answer})
-                yield f"caught: {kind}", changed
+        yield from _with_wrong_answers(row.sample)
+    yield from _with_swaying_contexts(row.sample, judged_supported)
+
+
+def _with_wrong_answers(sample: Sample) -> Iterator[tuple[str, Sample]]:
+    """Yield a sample whose supported answer was made wrong: a good judge catches it."""
+    for kind in EDITS:
+        wrong_answer = edit_answer(kind, sample)
+        if wrong_answer is not None:
+            yield f"caught: {kind}", sample.model_copy(update={"answer": wrong_answer})
+
+
+def _with_swaying_contexts(
+    sample: Sample, judged_supported: bool
+) -> Iterator[tuple[str, Sample]]:
+    """Yield a sample with changes that should not flip a verdict.
+
+    A context gives orders to the judge, or the contexts are in reverse order.
+    """
     for kind in ORDERS:
         yield f"flipped: {kind}", add_order(kind, sample, judged_supported)
     if len(sample.contexts) > 1:
-        reversed_contexts = sample.contexts[::-1]
-        changed = sample.model_copy(update={"contexts": reversed_contexts})
+        changed = sample.model_copy(update={"contexts": sample.contexts[::-1]})
         yield "flipped: contexts reversed", changed
 
 

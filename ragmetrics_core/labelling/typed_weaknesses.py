@@ -105,18 +105,8 @@ def measure_weaknesses(
 ) -> list[Measured]:
     """Measure the known weaknesses of a judge that answers with probabilities.
 
-    Such a judge is asked typed questions: is this statement true, which option is
-    right, how large is this number. They are asked again in other ways, as probes. The
-    figures are:
-
-    - accepting: the share of yes on the contexts of another sample;
-    - order: the share of questions where another option wins in reverse order;
-    - negation: the mean distance of p(statement) + p(its negation) from 1;
-    - company: the largest change of a probability if other questions stand in the same
-      request;
-    - rounding: the share of probabilities that are 0, 0.5 or 1;
-    - padding: the share of answers about a text far longer than the judge reads;
-    - lost answers: the share of samples with a probe that got no answer.
+    Its typed questions are asked once more in other ways, as probes: negated, in another
+    order, beside other questions, and about a text that is too long.
 
     Args:
         question: What people were asked: "relevant", "present", "adherent" or "other".
@@ -129,21 +119,15 @@ def measure_weaknesses(
         without a single answer to measure it on has no figure.
     """
     figures: list[Measured] = []
-    # If people compared two answers ("other"), contexts of another sample make neither
-    # of them wrong, so there is nothing wrong to accept.
+    # foreign contexts make neither of two compared answers ("other") wrong
     if question in NAME_OF_ACCEPTED:
         accepted = _judge_on_foreign_contexts(metric, rows, ask_again)
         figures += _shares(NAME_OF_ACCEPTED[question], accepted)
     probed_rows = _probe_alone_and_in_company(metric, rows, ask_again)
-    figures += _shares(ORDER, _measure_probes(probed_rows, _flips))
-    negation_errors = _measure_probes(probed_rows, _negation_errors)
-    figures += _summaries(NEGATION, negation_errors, fmean)
-    changes = _measure_probes(probed_rows, _changes_by_company)
-    figures += _summaries(COMPANY, changes, max)
-    figures += _shares(ROUNDED, _measure_probes(probed_rows, _are_round))
+    figures += _figures_of_probes(probed_rows)
     figures += _shares(PADDED, _judge_padded_texts(metric, rows, ask_again))
     lost_flags = [(row.source, float(answers is None)) for row, answers in probed_rows]
-    if any(flag for _, flag in lost_flags):  # a card shows this only if it happened
+    if any(flag for _, flag in lost_flags):
         figures += _shares(LOST, lost_flags)
     return figures
 
@@ -259,9 +243,8 @@ def _probe_alone_and_in_company(
 ) -> _ProbedRows:
     """Ask each row's typed questions again: each in its own request, then all in one.
 
-    A typed question is answered with a probability for each option. A request that asks
-    it again is a *probe*. The probe with all questions ("in company") has each question
-    as it is, negated, and as a choice with its options in both orders.
+    The request with all questions ("in company") has each question as it is, negated, and
+    as a choice with its options in both orders.
 
     Returns:
         Each row with the probabilities that its questions were answered with; with None
@@ -360,9 +343,8 @@ def _probing(
 ) -> Metric:
     """Return a metric that asks another metric's questions in other ways, as probes.
 
-    A probe is a request with the same question, but e.g. negated, or with its options
-    in reverse order. The evidence of this metric holds the probabilities that the judge
-    answers with; its score is always 1.0 and says nothing.
+    Its evidence holds the probabilities that the judge answers with. Its score is always
+    1.0 and says nothing.
 
     Args:
         probed_metric: The metric whose questions are probed.
@@ -371,18 +353,10 @@ def _probing(
     """
 
     def ask_probes(sample: Sample) -> Generator[Batch, Replies, Scored]:
-        """Ask the probes of a sample, one request after the other.
-
-        A probe asks a question of ``probed_metric`` again in another way, e.g. negated.
-        The judge answers with probabilities, which are the evidence. The score is a
-        dummy, always 1.0. ``probed_metric``, ``probes_of`` and ``most_probes`` are
-        arguments of the function around this one.
-        """
+        """Ask the probes of a sample, one request after the other."""
         probes: list[Probe] = []
         for question in _first_questions(probed_metric, sample):
-            # ``decided``: how the question is asked of a model that answers with
-            # probabilities. Without it the question is skipped.
-            if question.decided is not None:
+            if question.decided is not None:  # it can be asked as typed questions
                 probes += probes_of(question, question.decided)
         chances_of_probes: list[Any] = []
         for probe in probes[:most_probes]:
@@ -457,9 +431,8 @@ def _read_answers(
 
     Args:
         chances_alone: The probabilities of each question, asked in a request of its own.
-        chances_in_company: The probabilities in the one request with all questions. It
-            has for each question, in turn: the question as it is; its negation, if it is
-            a yes-or-no question; it as a choice; and the choice in reverse order.
+        chances_in_company: The probabilities in the one request with all questions, in
+            the order of ``_all_in_one_request``.
 
     Returns:
         The answers to each question; None if either list is None, because a request was
@@ -472,13 +445,23 @@ def _read_answers(
     for alone in chances_alone:
         in_company = next(remaining)
         negated = None
-        is_yes_or_no = len(alone) == 1  # one probability: that the statement is true
-        if is_yes_or_no:
+        is_predicate = len(alone) == 1  # one probability: that the statement is true
+        if is_predicate:
             (negated,) = next(remaining)
         forward = next(remaining)
         backward = next(remaining)
         answers.append(_ProbeAnswers(alone, in_company, negated, forward, backward))
     return answers
+
+
+def _figures_of_probes(probed_rows: _ProbedRows) -> Iterator[Measured]:
+    """Yield how the probabilities change if a question is asked in another way."""
+    yield from _shares(ORDER, _measure_probes(probed_rows, _flips))
+    negation_errors = _measure_probes(probed_rows, _negation_errors)
+    yield from _summaries(NEGATION, negation_errors, fmean)
+    changes = _measure_probes(probed_rows, _changes_by_company)
+    yield from _summaries(COMPANY, changes, max)
+    yield from _shares(ROUNDED, _measure_probes(probed_rows, _are_round))
 
 
 def _measure_probes(
@@ -536,18 +519,13 @@ def _judge_padded_texts(
 ) -> _SourcedValues:
     """Ask one question about one row of each source, on a text too long for any model.
 
-    The text is padded until it is longer than models read. A judge that answers
-    nevertheless has cut the text off, and has not said so.
+    A judge that answers nevertheless has cut the text off, and has not said so.
 
     Returns:
         For each source its name, and 1.0 if the judge answered, else 0.0. A source is
         left out if its row has no question that can be asked so.
     """
-    first_row_by_source: dict[str, LabelledSample] = {}
-    for row in rows:
-        first_row_by_source.setdefault(row.source, row)
-    first_rows = list(first_row_by_source.values())
-    # asks about the padded text, once for each sample
+    first_rows = _first_row_of_each_source(rows)
     padded_metric = _probing(metric, _probes_about_padded_text, most_probes=1)
     samples = [row.sample for row in first_rows]
     results = ask_again(padded_metric, samples, _NO_REPETITION)
@@ -555,11 +533,18 @@ def _judge_padded_texts(
     for row, result in zip(first_rows, results, strict=True):
         evidence = getattr(result, "evidence", None)
         if isinstance(evidence, ProbeEvidence) and evidence.chances:
-            # ``chances`` has one entry for each probe: the probabilities that the judge
-            # answered with, or None if it gave no answer. Here it has a single entry.
-            is_answered = evidence.chances[0] is not None
+            (chances_of_probe,) = evidence.chances
+            is_answered = chances_of_probe is not None
             answered.append((row.source, float(is_answered)))
     return answered
+
+
+def _first_row_of_each_source(rows: Sequence[LabelledSample]) -> list[LabelledSample]:
+    """Return the first row of each source, in order."""
+    first_row_by_source: dict[str, LabelledSample] = {}
+    for row in rows:
+        first_row_by_source.setdefault(row.source, row)
+    return list(first_row_by_source.values())
 
 
 def _probes_about_padded_text(
