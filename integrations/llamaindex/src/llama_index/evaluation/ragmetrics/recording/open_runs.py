@@ -1,10 +1,11 @@
 """What is known of runs that go on: open runs, and a record of each span in them."""
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from llama_index.evaluation.ragmetrics.recording.run import Kind, Run
 
@@ -77,6 +78,21 @@ class SpanRecord:
     node: Node | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class BeginningSpan:
+    """A call of a method that begins, as the framework reports it.
+
+    Attributes:
+        kind: What the call does; None if no call is recorded of it.
+        arguments: What the method was given.
+        instance: The object whose method it is.
+    """
+
+    kind: Kind | None
+    arguments: Mapping[str, Any]
+    instance: object
+
+
 # of spans that stand in no run, and of spans of which nothing inside is recorded either
 NOT_RECORDED = SpanRecord()
 IGNORED = SpanRecord()
@@ -97,6 +113,11 @@ def marked_as_reading(open_run: OpenRun) -> Iterator[None]:
     finally:
         # no token: a generator may go on in another context
         record_while_reading.set(before)
+
+
+def is_answer_read_here() -> bool:
+    """Whether a streamed answer is being read in this context."""
+    return record_while_reading.get() is not None
 
 
 def with_runs_read_here(outer: SpanRecord | None) -> SpanRecord | None:
@@ -121,21 +142,47 @@ def with_runs_read_here(outer: SpanRecord | None) -> SpanRecord | None:
     return replace(outer, calls_of_runs=tuple(calls_of_runs))
 
 
-def is_no_call_of_its_own(kind: Kind, outer: SpanRecord) -> bool:
+def is_no_call_of_its_own(kind: Kind | None, outer: SpanRecord) -> bool:
     """Whether a span belongs to the call around it, so that no call is recorded of it.
 
-    Such spans are a tool that calls itself, a part of a synthesizer, and a prediction
-    inside a run.
-
     Args:
-        kind: What the span does.
+        kind: What the span does; None if no call is ever recorded of such a span.
         outer: The record of the span around it.
     """
-    if kind == "tool":
+    if kind is None:
+        return True
+    if kind == "tool":  # a tool that calls itself
         return outer.kind == "tool"
-    if kind == "respond":
-        return "synth" in outer.kinds_of_path
+    if kind == "respond":  # a method that a synthesizer calls on itself
+        return not outer.kinds_of_path.isdisjoint(("synth", "respond"))
+    # a prediction inside of a run
     return kind == "predict" and bool(outer.calls_of_runs)
+
+
+def is_inside_retriever(record: SpanRecord) -> bool:
+    """Whether a span is a retriever, or stands inside of one."""
+    return record.kind == "retrieve" or "retrieve" in record.kinds_of_path
+
+
+def record_inside_call(
+    outer: SpanRecord, span: BeginningSpan, node: Node | None
+) -> SpanRecord:
+    """Make the record of a span of which no call is recorded.
+
+    Spans inside of it are calls in the same runs as spans beside it.
+
+    Args:
+        outer: The record of the span around it.
+        span: The span.
+        node: The recorded call that the span reports again; None if it reports none.
+    """
+    return replace(
+        outer,
+        kind=None,
+        # a step of a workflow is given its event as the argument "ev"
+        event_of_step=span.arguments.get("ev", outer.event_of_step),
+        node=node or outer.node,
+    )
 
 
 def add_call(node: Node, open_run: OpenRun, parent: Node) -> CallOfRun:
@@ -162,12 +209,8 @@ def add_call(node: Node, open_run: OpenRun, parent: Node) -> CallOfRun:
 def call_of_same_model(outer: SpanRecord, prompt: tuple[Message, ...]) -> Node | None:
     """Find the recorded model call that a new span of a model only reports again.
 
-    The framework may report one call of a model as two spans:
-
-    - one inside the other: the recorded call is around the new span, and its prompt is
-      known;
-    - one behind the other: the recorded call is the last one before the new span, has
-      the same prompt, and has no reply yet.
+    The framework may report one call of a model as two spans, one inside the other or
+    one behind the other.
 
     Args:
         outer: The record of the span around the new one.
@@ -176,19 +219,30 @@ def call_of_same_model(outer: SpanRecord, prompt: tuple[Message, ...]) -> Node |
     Returns:
         The recorded call; None if the new span is a call of its own.
     """
-    node = outer.node
-    if node is not None and node.kind == "model" and node.prompt:
-        return node
-    if not outer.calls_of_runs:
+    call_around = outer.node
+    if call_around is not None and _is_model_with_prompt(call_around):
+        return call_around
+    call_before = _last_call_inside(outer)
+    if call_before is None or call_before.reply is not None:
         return None
-    # Pairs of a run and the call around the new span in that run. A span may stand in
-    # several runs. Their calls have the same children, so that one pair is enough.
-    _, parent = outer.calls_of_runs[0]
-    if not parent.children:
-        return None
-    last_call = parent.children[-1]
-    has_same_prompt = last_call.kind == "model" and last_call.prompt == prompt
-    return last_call if has_same_prompt and last_call.reply is None else None
+    has_same_prompt = call_before.kind == "model" and call_before.prompt == prompt
+    return call_before if has_same_prompt else None
+
+
+def _is_model_with_prompt(call: Node) -> bool:
+    """Whether a call is one of a model whose prompt was recorded."""
+    return call.kind == "model" and bool(call.prompt)
+
+
+def _last_call_inside(record: SpanRecord) -> Node | None:
+    """The last call directly below a span's call; None if there is none.
+
+    The calls are the same in all runs of the span.
+    """
+    for _, call in record.calls_of_runs[:1]:
+        for last_call in call.children[-1:]:
+            return last_call
+    return None
 
 
 def note_end(node: Node, error: BaseException | None) -> None:

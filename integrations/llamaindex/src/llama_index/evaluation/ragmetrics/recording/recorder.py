@@ -10,6 +10,7 @@ import weakref
 from collections.abc import (
     AsyncGenerator,
     Callable,
+    Collection,
     Generator,
     Mapping,
 )
@@ -39,15 +40,18 @@ from llama_index.evaluation.ragmetrics.recording.hooks import (
 from llama_index.evaluation.ragmetrics.recording.open_runs import (
     IGNORED,
     NOT_RECORDED,
+    BeginningSpan,
     OpenRun,
     SpanRecord,
     add_call,
     call_of_same_model,
     error_in_words,
+    is_answer_read_here,
+    is_inside_retriever,
     is_no_call_of_its_own,
     marked_as_reading,
     note_end,
-    record_while_reading,
+    record_inside_call,
     tick,
     with_runs_read_here,
 )
@@ -56,8 +60,9 @@ from llama_index.evaluation.ragmetrics.recording.run import (
     ROOTS,
     Kind,
     Run,
-    called_by,
+    call_when_gone,
     kind_of,
+    preparing_caller,
 )
 from llama_index_instrumentation.span import active_span_id
 
@@ -100,6 +105,24 @@ _NOT_READ_YET = (
     "a streamed answer was not read to its end when the block ended; its sample is there"
     " once it is read, or its response is gone"
 )
+
+
+def _listeners_without_run(
+    listening: Collection[Listener], outer: SpanRecord
+) -> tuple[Listener, ...]:
+    """Pick the listeners to whom none of the runs around a span belongs.
+
+    They began to listen within such a run. A listener to all threads
+    (``everywhere``) gets outermost runs only, and is left out.
+    """
+    listeners_of_runs_around: list[Listener] = []
+    for open_run, _ in outer.calls_of_runs:
+        listeners_of_runs_around += open_run.listeners
+    return tuple(
+        listener
+        for listener in listening
+        if listener not in listeners_of_runs_around and not listener.everywhere
+    )
 
 
 class Recorder:
@@ -163,35 +186,21 @@ class Recorder:
     ) -> tuple[Listener, ...]:
         """Return the listeners for which a new span begins a run.
 
-        - Inside of recorded runs: the listeners that began to listen within such a run,
-          so that none of these runs is theirs. A listener to all threads
-          (``everywhere``) gets outermost runs only.
-        - Inside of a span that began before anything was recorded: the listeners that
-          began to listen directly under that span.
-        - Outside of all runs: every listener.
-
         Args:
             parent_id: The id of the span around the new one; None if there is none.
             outer: The record of the span around; None if it has none.
         """
+        if is_answer_read_here():
+            return ()
         listening = self.listeners.here()
-        listeners_of_runs_around: list[Listener] = []
-        if outer is not None:
-            for open_run, _ in outer.calls_of_runs:
-                listeners_of_runs_around += open_run.listeners
-        if listeners_of_runs_around:
-            # Inside of recorded runs.
+        if outer is not None and outer.calls_of_runs:
+            return _listeners_without_run(listening, outer)
+        began_before_recording = parent_id is not None and outer is None
+        if began_before_recording:
             return tuple(
-                listener
-                for listener in listening
-                if listener not in listeners_of_runs_around and not listener.everywhere
+                listener for listener in listening if listener.under == parent_id
             )
-        is_parent_unrecorded = parent_id is not None and outer is None
-        if not is_parent_unrecorded:
-            # Outside of all spans, or inside of a span that stands in no run.
-            return tuple(listening)
-        # Inside of a span that began before anything was recorded.
-        return tuple(listener for listener in listening if listener.under == parent_id)
+        return tuple(listening)
 
     @guard_hook
     def on_span_begin(
@@ -201,16 +210,9 @@ class Recorder:
         instance: object,
         parent_id: str | None,
     ) -> None:
-        """Record a span that begins.
+        """Record a **span**, the framework's record of one call of a method, as it begins.
 
-        A **span** is the framework's record of one call of a method. The reset of a chat
-        engine begins another conversation.
-
-        - A span inside of an ignored span is recorded as ``IGNORED``, so that what it
-          calls is ignored as well.
-        - A span that stands in no run, and begins none, gets no record.
-        - Any other span gets a record, by which the spans inside find their runs. It is
-          listed with its runs only if it is recorded as a call (it has a ``kind``).
+        A span that stands in no run, and begins none, gets no record.
 
         Args:
             id_: The span's id, which ends in class, method and a UUID.
@@ -222,28 +224,32 @@ class Recorder:
             snapshot.start_over(instance)
         if not self.listeners.open and not self._records:
             return
-        kind = self._kind_of_span(id_, instance)
-        outer = None if parent_id is None else self._records.get(parent_id)
-        # reading a streamed answer may make calls, which belong to the run that is read
-        outer = with_runs_read_here(outer)
+        span = BeginningSpan(self._kind_of_span(id_, instance), arguments, instance)
+        outer = self._record_around(parent_id)
         if outer is IGNORED:
             self._records[id_] = IGNORED
             return
-        new_listeners: tuple[Listener, ...] = ()
-        is_answer_read_here = record_while_reading.get() is not None
-        if not is_answer_read_here:  # no run begins while a streamed answer is read
-            new_listeners = self._listeners_of_new_run(parent_id, outer)
+        new_listeners = self._listeners_of_new_run(parent_id, outer)
         if outer is None:
             outer = NOT_RECORDED  # an empty record, which stands in no run
-        if not outer.calls_of_runs and not new_listeners:
-            return
-        record = self._record_unless_ignored(
-            kind, arguments, instance, outer, new_listeners
-        )
+        if outer.calls_of_runs or new_listeners:
+            record = self._record_unless_ignored(span, outer, new_listeners)
+            self._keep_record(id_, record)
+
+    def _record_around(self, parent_id: str | None) -> SpanRecord | None:
+        """Return the record of the span around a new one; None if there is none.
+
+        What is called while a streamed answer is read belongs to that run as well.
+        """
+        outer = None if parent_id is None else self._records.get(parent_id)
+        return with_runs_read_here(outer)
+
+    def _keep_record(self, id_: str, record: SpanRecord) -> None:
+        """Keep a span's record; that of a call is dropped when its runs have ended."""
+        self._records[id_] = record
         if record.kind is not None:
             for open_run, _ in record.calls_of_runs:
                 open_run.spans.append(id_)
-        self._records[id_] = record
 
     def _kind_of_span(self, id_: str, instance: object) -> Kind | None:
         """Tell what a span does, by the class of its object and the method in its id.
@@ -262,37 +268,23 @@ class Recorder:
 
     def _record_unless_ignored(
         self,
-        kind: Kind | None,
-        arguments: Mapping[str, Any],
-        instance: object,
+        span: BeginningSpan,
         outer: SpanRecord,
         new_listeners: tuple[Listener, ...],
     ) -> SpanRecord:
-        """Make the record of a span, or return ``IGNORED`` for a span that answers nothing.
+        """Make the record of a span, or return ``IGNORED`` if it does not work for a user.
 
-        - Spans of a judge inside of a run are ignored, with all that they call.
-        - Spans that something calls which only prepares, such as a generator of test
-          data, are ignored as well.
-        - If a memory calls a model to shorten a conversation, the call is recorded and
-          marked as "ignored".
-
-        Args:
-            kind: What the span does; None if no call is recorded of it.
-            arguments: What its method was given.
-            instance: The object whose method it is.
-            outer: The record of the span around it.
-            new_listeners: Those for whom a run begins with the span.
+        A judge does not, nor what prepares, such as a generator of test data. If a
+        memory calls a model, the call is recorded, and marked as "ignored".
         """
-        # The class that prepares or remembers whose method called this one; None if no
-        # such class did. Only kinds that can begin a run (``ROOTS``) are looked at.
-        caller_class = called_by() if kind in ROOTS else None
+        caller_class = preparing_caller() if span.kind in ROOTS else None
         is_judge = bool(outer.calls_of_runs) and capture.is_judge_work()
-        is_preparation = caller_class is not None and caller_class not in MEMORY
+        is_memory = caller_class in MEMORY
+        is_preparation = caller_class is not None and not is_memory
         if is_judge or is_preparation:
             return IGNORED
-        record = self._record_span(kind, arguments, instance, outer, new_listeners)
-        is_of_memory = caller_class is not None  # no other class is left here
-        if is_of_memory and record.kind is not None and record.node is not None:
+        record = self._record_span(span, outer, new_listeners)
+        if is_memory and record.kind is not None and record.node is not None:
             record.node.kind = "ignored"
         return record
 
@@ -309,8 +301,7 @@ class Recorder:
             bound_args: The arguments of the call.
         """
         if id_ in self._records or id_ in self._pieces_written:
-            self._end_watchers[id_] = weakref.finalize(bound_args, self._lost, id_)
-            self._end_watchers[id_].atexit = False
+            self._end_watchers[id_] = call_when_gone(bound_args, self._lost, id_)
 
     @guard_hook
     def _lost(self, id_: str) -> None:
@@ -319,123 +310,99 @@ class Recorder:
 
     def _record_span(
         self,
-        kind: Kind | None,
-        arguments: Mapping[str, Any],
-        instance: object,
+        span: BeginningSpan,
         outer: SpanRecord,
         new_listeners: tuple[Listener, ...],
     ) -> SpanRecord:
         """Make the record of a span, and record its call in the runs around it.
 
-        No call is recorded of a span that belongs to the call around it, or that is a
-        second span of a call of a model. For ``new_listeners`` a run begins with the
-        call, if calls of its kind may begin a run. Arguments are as for
-        ``_record_unless_ignored``.
+        A run of ``new_listeners`` begins with the call, if calls of its kind begin runs.
         """
-        other_call: Node | None = None
-        if kind == "model":
-            other_call = call_of_same_model(outer, snapshot.prompt_of(arguments))
-        is_second_span = other_call is not None
-        if kind is None or is_second_span or is_no_call_of_its_own(kind, outer):
-            self._note_history_of_prompt(outer, arguments)
-            return replace(
-                outer,
-                kind=None,
-                # a step of a workflow is given its event as the argument "ev"
-                event_of_step=arguments.get("ev", outer.event_of_step),
-                node=other_call or outer.node,
-            )
-        if not outer.calls_of_runs and kind not in ROOTS:
-            # such as a tool that the application calls by itself: it can begin no run
-            return SpanRecord(kind=kind)
-        node = self._make_call(kind, arguments, instance, outer)
+        call_reported_before = None
+        if span.kind == "model":
+            prompt = snapshot.prompt_of(span.arguments)
+            call_reported_before = call_of_same_model(outer, prompt)
+        if call_reported_before is not None or is_no_call_of_its_own(span.kind, outer):
+            self._note_history_of_prompt(outer, span.arguments)
+            return record_inside_call(outer, span, call_reported_before)
+        begins_run = bool(new_listeners) and span.kind in ROOTS
+        if span.kind is None or not (outer.calls_of_runs or begins_run):
+            # such as a tool that the application calls by itself
+            return SpanRecord(kind=span.kind)
+        node = self._make_call(span.kind, span, outer)
         calls_of_runs = []
         for open_run, parent in outer.calls_of_runs:
             calls_of_runs.append(add_call(node, open_run, parent))
-        if new_listeners and kind in ROOTS:
-            open_run = self._begin_run(kind, node, arguments, instance, new_listeners)
+        if begins_run:
+            open_run = self._begin_run(span.kind, node, span, new_listeners)
             calls_of_runs.append((open_run, node))
-        # To calls inside, a method of a synthesizer is the synthesizer: its further methods
-        # that they call are no calls of their own.
-        kind_for_calls_inside: Kind = "synth" if kind == "respond" else kind
         return SpanRecord(
             tuple(calls_of_runs),
-            kind,
-            outer.kinds_of_path | {kind_for_calls_inside},
+            span.kind,
+            outer.kinds_of_path | {span.kind},
             event_of_step=None,
             node=node,
         )
 
-    def _make_call(
-        self,
-        kind: Kind,
-        arguments: Mapping[str, Any],
-        instance: object,
-        outer: SpanRecord,
-    ) -> Node:
-        """The call of a span, with copies of what it was given."""
-        node = Node(_KINDS_OF_CALLS.get(kind, kind), type(instance).__name__, tick())
+    def _make_call(self, kind: Kind, span: BeginningSpan, outer: SpanRecord) -> Node:
+        """Make the recorded call of a span, with copies of what it was given."""
+        name = type(span.instance).__name__
+        node = Node(_KINDS_OF_CALLS.get(kind, kind), name, tick())
         if kind == "tool" and "program" in outer.kinds_of_path:
             node.kind = "ignored"  # a structured answer
         self._copy_guarded(snapshot.copy_event, node, outer.event_of_step)
-        self._copy_guarded(snapshot.copy_arguments, kind, node, arguments, instance)
+        self._copy_guarded(
+            snapshot.copy_arguments, kind, node, span.arguments, span.instance
+        )
         return node
 
     def _begin_run(
         self,
         kind: Kind,
         node: Node,
-        arguments: Mapping[str, Any],
-        instance: object,
+        span: BeginningSpan,
         listeners: tuple[Listener, ...],
     ) -> OpenRun:
         """Begin a run with its outermost call, and copy what that was given.
 
-        The application may have searched a store outside of all runs, where nobody
-        recorded what it found. A model that is called alone afterwards, in the same
-        task or thread, may have been shown what was found: its run gets a doubt.
-
         Args:
             kind: What the call does.
             node: The recorded call.
-            arguments: What its method was given.
-            instance: The object whose method it is.
+            span: The span of the call.
             listeners: Those who get the run.
         """
         # the user of a listener may name keys or paths in the whole arguments
         needs_data = any(listener.data for listener in listeners)
         run = Run(node, kind=kind, task_or_thread=current_task_or_thread())
-        searches_nothing = kind in _KINDS_WITHOUT_SEARCH  # e.g. a model called alone
-        if searches_nothing and run.task_or_thread in self._store_searchers:
-            del self._store_searchers[run.task_or_thread]
-            run.doubts = (_STORE_SEARCHED_BEFORE,)
-        open_run = OpenRun(run, listeners, needs_data)
+        self._doubt_after_unrecorded_search(run)
         for listener in listeners:
             listener.begun = True
         self._copy_guarded(
             snapshot.copy_start,
-            open_run.run,
-            arguments,
-            instance,
+            run,
+            span.arguments,
+            span.instance,
             needs_data,
             given_context(),
         )
-        return open_run
+        return OpenRun(run, listeners, needs_data)
+
+    def _doubt_after_unrecorded_search(self, run: Run) -> None:
+        """Add a doubt to a run that may answer from an unrecorded search of a store.
+
+        Such a run searches nothing by itself, as a model that is called alone. It is the
+        next one in the task or thread that searched.
+        """
+        searches_nothing = run.kind in _KINDS_WITHOUT_SEARCH
+        if searches_nothing and run.task_or_thread in self._store_searchers:
+            del self._store_searchers[run.task_or_thread]
+            run.doubts = (_STORE_SEARCHED_BEFORE,)
 
     @guard_hook
     def on_span_end(
         self, id_: str, instance: object, result: object, error: BaseException | None
     ) -> None:
-        """Record the end of a span, with a result or an exception.
-
-        A **span** is the framework's record of one call of a method.
-
-        - If the span is recorded as a call (a node), the node gets the result, the end
-          and the error. Its record is kept until the run ends, because a part of the
-          reply may come late.
-        - If the node is the outermost one of a run, the run ends now, or when its
-          streamed answer was read.
-        - The record of any other span is dropped here.
+        """Record the end of a **span**, the framework's record of one call of a method.
 
         Args:
             id_: The id of the span.
@@ -445,21 +412,32 @@ class Recorder:
         """
         end_watcher = self._end_watchers.pop(id_, None)
         if end_watcher is not None:
-            # It would report the end of the span a second time, when the arguments of
-            # the span are freed.
-            end_watcher.detach()
+            end_watcher.detach()  # it would report the end a second time
         record = self._records.get(id_, NOT_RECORDED)
-        # A span that is no call has no kind; its record's node is that of the call around.
-        node = record.node if record.kind is not None else None
-        is_call_in_a_run = node is not None and bool(record.calls_of_runs)
-        if not is_call_in_a_run:
+        is_recorded_as_call = record.kind is not None and record.node is not None
+        if not is_recorded_as_call:
             self._records.pop(id_, None)
         self._note_written_answer(id_, record, instance, error)
         self._note_test_data(record, result)
         is_step_of_workflow = instance is None
         if isinstance(result, AgentOutput) and is_step_of_workflow:
             self._note_reply_of_agent(record, result)
-        if node is None or record.kind is None:
+        if is_recorded_as_call:
+            self._end_call(record, instance, result, error)
+
+    def _end_call(
+        self,
+        record: SpanRecord,
+        instance: object,
+        result: object,
+        error: BaseException | None,
+    ) -> None:
+        """Write into a span's call its result, its end and its error.
+
+        If the call is the outermost one of a run, the run ends as well.
+        """
+        node = record.node
+        if record.kind is None or node is None:
             return
         if error is None:
             self._copy_guarded(
@@ -498,7 +476,7 @@ class Recorder:
 
         LlamaIndex's ``DatasetGenerator`` writes questions about an application's nodes.
         """
-        if record.kind == "ignored" and called_by() is DatasetGenerator:
+        if record.kind == "ignored" and preparing_caller() is DatasetGenerator:
             nodes = result if isinstance(result, list) else ()
             self._test_data |= {
                 node.node_id for node in nodes if isinstance(node, BaseNode)
@@ -531,26 +509,26 @@ class Recorder:
     def on_store_search(self, result: VectorStoreQueryResult) -> None:
         """Record what a vector store found, if the application searched without a retriever.
 
-        A retriever reports by itself what it finds. A search that the framework makes
-        to prepare, check or remember, such as to build an index or to read a memory, is
-        left out as well. If the application searches outside of all runs, only the fact
-        is kept: by it the next call of a model gets a doubt.
+        Outside of all runs only the fact is kept that a store was searched.
 
         Args:
             result: The store's result. It may name ids alone, whose texts are unknown.
         """
         record = self._records.get(active_span_id.get() or "", NOT_RECORDED)
-        is_of_retriever = (
-            record.kind == "retrieve" or "retrieve" in record.kinds_of_path
-        )
-        # the class that prepares, checks or remembers, if one of its methods is among
-        # the callers; None if the application searches
-        is_preparation = called_by() is not None
-        if record is IGNORED or is_of_retriever or is_preparation:
+        if record is IGNORED or is_inside_retriever(record):
             return
-        if not record.calls_of_runs:
+        if preparing_caller() is not None:
+            # an index that is built, or a memory that is read, searches stores as well
+            return
+        if record.calls_of_runs:
+            self._record_store_search(record, result)
+        else:
             self._note_search_outside()
-            return
+
+    def _record_store_search(
+        self, record: SpanRecord, result: VectorStoreQueryResult
+    ) -> None:
+        """Record a search of a store as a call of a retriever in the runs of a span."""
         documents = snapshot.documents_of_result(result)
         node = Node("retriever", "vector store", tick(), documents=documents)
         node.ended = tick()
@@ -633,40 +611,34 @@ class Recorder:
         """End a run whose outermost call returned, or wait until its stream is read.
 
         ``run.streamed`` notes whether the answer comes as a stream.
-
-        Args:
-            open_run: The run.
-            result: What the outermost call returned.
         """
         run = open_run.run
         response = snapshot.result_of(result)
         run.streamed = isinstance(response, snapshot.Streamed)
-        # The stream of a model is a bare generator, and no response object. The run ends
-        # with the event that tells the whole reply (``on_model_reply``), or when the
-        # application drops the stream.
         if run.kind == "model" and isinstance(result, (Generator, AsyncGenerator)):
             run.streamed = True
-            weakref.finalize(result, self._end, open_run).atexit = False
-            return
-        # The answer of a chat, which the engine writes into its memory by itself.
-        if (
+            self._end_once_stream_is_gone(open_run, result)
+        elif (
             isinstance(response, StreamingAgentChatResponse)
             and response.is_writing_to_memory
         ):
             self._follow_chat(open_run, response)
-            return
-        # Nothing is left to read: a thread has written the whole stream already, or
-        # there is no stream.
-        is_whole_text_recorded = run.root.text is not None
-        if is_whole_text_recorded or not isinstance(response, snapshot.Streamed):
+        elif isinstance(response, snapshot.Streamed) and run.root.text is None:
+            observe(
+                response,
+                on_end=partial(self._end_stream, open_run),
+                while_fetching=partial(marked_as_reading, open_run),
+            )
+        else:
             self._end(open_run)
-            return
-        # Any other response with a stream in it: the run ends when the stream was read.
-        observe(
-            response,
-            on_end=partial(self._end_stream, open_run),
-            while_fetching=partial(marked_as_reading, open_run),
-        )
+
+    def _end_once_stream_is_gone(self, open_run: OpenRun, stream: object) -> None:
+        """End a run when the application drops its model's stream.
+
+        A stream that is read ends the run earlier, with the event that tells the whole
+        reply (``on_model_reply``).
+        """
+        call_when_gone(stream, self._end, open_run)
 
     @guard_hook
     def _note_written_answer(
@@ -676,15 +648,14 @@ class Recorder:
         response: object,
         error: BaseException | None,
     ) -> None:
-        """Note that the engine of a chat has written a streamed answer to its end.
+        """Keep the answer that the engine of a chat has written, by its response's identity.
 
-        Nothing is done for a span that wrote no answer. The chat may return this
-        response only later. Until then each run of the span keeps the answer by the
-        identity of the response. A run that waits for the answer may end now.
+        The chat may return this response only later. A run that waits for the answer
+        may end now. Nothing is done for a span that wrote no answer.
 
         Args:
-            id_: The id of the span that wrote.
-            record: Its record, which says in which runs it stands.
+            id_: The id of the span.
+            record: The record of the span.
             response: The response with the answer.
             error: What broke the writing off; None if it came to its end.
         """
@@ -706,7 +677,7 @@ class Recorder:
 
         The engine of the chat writes the answer, perhaps after the chat has returned.
         """
-        weakref.finalize(response, self._end_unread, open_run).atexit = False
+        call_when_gone(response, self._end_unread, open_run)
         # first: from then on the thread that writes may end the run
         self._copy_guarded(self._follow_reading, open_run, response)
         open_run.awaited_response_id = id(response)

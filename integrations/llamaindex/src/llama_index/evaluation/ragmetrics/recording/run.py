@@ -5,6 +5,8 @@ own step for the framework's.
 """
 
 import sys
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import FrameType
@@ -122,11 +124,11 @@ def kind_of(owner: type, method: str) -> Kind | None:
     )
 
 
-def called_by() -> type | None:
+def preparing_caller() -> type | None:
     """The class of ``_ASIDE`` a method of which is among the callers; None without one.
 
-    These classes prepare, check or remember, and answer no question. A task that such a method
-    starts has other callers: there it is not seen.
+    These classes prepare, check or remember, and answer no question. A task that such a
+    method starts has other callers: there it is not seen.
     """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
     while frame is not None:
@@ -138,6 +140,15 @@ def called_by() -> type | None:
                     return owner
         frame = frame.f_back
     return None
+
+
+def call_when_gone(
+    target: object, function: Callable[..., object], *arguments: object
+) -> "weakref.finalize[Any, Any]":
+    """Have a function called once an object is freed, but not when the process exits."""
+    finalizer = weakref.finalize(target, function, *arguments)
+    finalizer.atexit = False
+    return finalizer
 
 
 @dataclass(frozen=True, slots=True)
