@@ -85,30 +85,23 @@ class LlamaIndexModel(FrameworkModel):
     def _form(self) -> object:
         """Describe the LLM, so that stored replies are used for an equal LLM only.
 
-        The description is what LlamaIndex writes of an LLM to a file, and what
-        LlamaIndex leaves out there but may change a reply: the names of the functions
-        that the LLM was given, and the addresses of its clients.
+        The description is what ``to_dict`` writes, and two things missing from it that
+        may change a reply: names of functions, and the addresses of clients.
 
         Raises:
-            ValueError: If a function is the user's own: its name does not say what it
-                does.
+            ValueError: If a function is the user's own.
         """
         functions = {}
         for name, field in type(self.llm).model_fields.items():
-            # LlamaIndex leaves fields out that hold functions
+            # ``to_dict`` leaves fields out that hold functions
             if not field.exclude or name in _CHANGE_NO_REPLY:
                 continue
             function = getattr(self.llm, name)
             if function is not None:
                 functions[name] = _name_of_installed(name, function)
         form = self.llm.to_dict()
-        addresses = set()
-        for client in (self.llm.__pydantic_private__ or {}).values():
-            address = str(getattr(client, "base_url", ""))
-            if address:
-                addresses.add(address.rstrip("/"))
-        # this address stands in the form already
-        addresses.discard(str(form.get("api_base")).rstrip("/"))
+        address_in_form = str(form.get("api_base")).rstrip("/")
+        addresses = _addresses_of_clients(self.llm) - {address_in_form}
         return [form, functions, sorted(addresses)]
 
     def _exchange(self, request: ChatRequest) -> Exchange:
@@ -141,22 +134,12 @@ class LlamaIndexModel(FrameworkModel):
         return partial(llm.chat, messages), partial(llm.achat, messages), read_reply
 
     def _with_settings(self, request: ChatRequest) -> LLM:
-        """A copy of the LLM with the request's settings, such as its temperature.
+        """Return a copy of the LLM with the request's settings, such as its temperature.
 
-        A setting for which the LLM has no field is left out. The limit of the reply's
-        length is set only if the LLM has a limit, and is never lowered. The copy is
-        kept for the next request of this event loop with the same settings, because
-        each copy makes a client, which takes longer than a call. If the user has
-        changed the LLM meanwhile, a new copy is made.
+        A copy makes a client, which takes longer than a call. So it is kept for further
+        requests of this event loop, until the user changes the LLM.
         """
-        settings = parameters(replace(request, schema=None, n=1, max_tokens=None))
-        own_limit = getattr(self.llm, "max_tokens", None)
-        if isinstance(own_limit, int) and request.max_tokens is not None:
-            settings["max_tokens"] = max(own_limit, request.max_tokens)
-        new_values = {}
-        for name, value in settings.items():
-            if name in type(self.llm).model_fields:
-                new_values[name] = value
+        new_values = self._settings_for(request)
         # all that the LLM holds, in its fields and its private attributes
         contents = (dict(vars(self.llm)), dict(self.llm.__pydantic_private__ or {}))
         copies = self._copies.setdefault(asyncio.get_running_loop(), {})
@@ -168,6 +151,28 @@ class LlamaIndexModel(FrameworkModel):
         copy = self.llm.model_copy(update=new_values)
         copies[key] = (contents, copy)
         return copy
+
+    def _settings_for(self, request: ChatRequest) -> dict[str, Any]:
+        """The settings of a request for which the LLM has a field.
+
+        The limit of the reply's length is set only if the LLM has one, and never lowered.
+        """
+        settings = parameters(replace(request, schema=None, n=1, max_tokens=None))
+        own_limit = getattr(self.llm, "max_tokens", None)
+        if isinstance(own_limit, int) and request.max_tokens is not None:
+            settings["max_tokens"] = max(own_limit, request.max_tokens)
+        fields = type(self.llm).model_fields
+        return {name: value for name, value in settings.items() if name in fields}
+
+
+def _addresses_of_clients(llm: LLM) -> set[str]:
+    """The addresses that the clients of an LLM call, without a slash at the end."""
+    addresses = set()
+    for client in (llm.__pydantic_private__ or {}).values():
+        address = str(getattr(client, "base_url", ""))
+        if address:
+            addresses.add(address.rstrip("/"))
+    return addresses
 
 
 def _name_of_installed(field: str, function: object) -> str:
@@ -316,9 +321,8 @@ def aligned(
 ) -> tuple[TokenAlternatives, ...]:
     """Find which token of a reply stands at each position.
 
-    LlamaIndex gives the alternatives of each position and does not say which of them
-    was chosen. So one token of each position is chosen such that they spell the text
-    together. Where several tokens of a position fit, the likeliest is taken.
+    LlamaIndex gives the alternatives of each position, and does not say which of them
+    was chosen. So tokens are chosen that spell the text together, the likeliest first.
 
     Args:
         text: The reply.
@@ -343,9 +347,7 @@ def aligned(
                 if not token or not text.startswith(token, length):
                     continue
                 new_length = length + len(token)
-                # Several choices of tokens may spell the same part of the text, such
-                # as "un" + "able" and "una" + "ble". The first one is kept: tokens are
-                # tried from the likeliest on.
+                # "un" + "able" and "una" + "ble" spell the same: the first one is kept
                 if new_length not in longer:
                     chosen = TokenAlternatives(token, logprob, listed)
                     longer[new_length] = (*tokens, chosen)

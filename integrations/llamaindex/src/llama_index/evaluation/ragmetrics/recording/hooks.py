@@ -7,7 +7,6 @@ because the framework swallows what a handler raises.
 
 import asyncio
 import functools
-import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack
@@ -27,6 +26,7 @@ from llama_index.core.instrumentation.events.llm import (
 )
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Context, Workflow
+from llama_index.evaluation.ragmetrics.recording.run import call_when_gone
 from llama_index.evaluation.ragmetrics.recording.snapshot import Streamed
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.base import BaseEvent
@@ -206,10 +206,6 @@ SEARCHES = _SearchesOfStores()
 def observe(response: Streamed, on_end: OnEnd, while_fetching: WhileFetching) -> None:
     """Replace the stream of a response by one that tells how its reading ended.
 
-    A generator is replaced by one of the same kind that hands on the same pieces. A
-    stream of any other class stays as it is, because the application may use what a
-    wrapper lacks; it counts as a stream that was never read.
-
     Args:
         response: The response.
         on_end: Called with the text read, and with the error that ended the reading. It
@@ -220,19 +216,31 @@ def observe(response: Streamed, on_end: OnEnd, while_fetching: WhileFetching) ->
         stream = vars(response).get(name)
         if stream is None:
             continue
-        wrapper: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]
-        if isinstance(stream, AsyncGeneratorType):
-            wrapper = _areading(stream, on_end, while_fetching)
-        elif isinstance(stream, GeneratorType):
-            wrapper = record_while_reading(stream, on_end, while_fetching)
+        if isinstance(stream, (GeneratorType, AsyncGeneratorType)):
+            setattr(response, name, _observed(stream, on_end, while_fetching))
         else:
+            # A stream of another class stays, because the application may use what a
+            # wrapper lacks. It counts as one that was never read.
             on_end("", GeneratorExit())
-            continue
-        # A generator that is dropped before its first piece runs none of its code. This
-        # calls on_end for it, and also, without effect, after a stream that was read.
-        # When the process exits, on_end is not called.
-        weakref.finalize(wrapper, on_end, "", GeneratorExit()).atexit = False
-        setattr(response, name, wrapper)
+
+
+def _observed(
+    stream: GeneratorType[Any, Any, Any] | AsyncGeneratorType[Any, Any],
+    on_end: OnEnd,
+    while_fetching: WhileFetching,
+) -> Generator[Any, Any, Any] | AsyncGenerator[Any, Any]:
+    """Wrap a generator so that ``on_end`` learns how its reading ended.
+
+    A generator that is dropped before its first piece runs none of its code: ``on_end``
+    is called when the wrapper is gone.
+    """
+    wrapper: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]
+    if isinstance(stream, AsyncGeneratorType):
+        wrapper = _hand_on_async(stream, on_end, while_fetching)
+    else:
+        wrapper = _hand_on(stream, on_end, while_fetching)
+    call_when_gone(wrapper, on_end, "", GeneratorExit())
+    return wrapper
 
 
 class _UntakenPieces(deque[str]):
@@ -298,14 +306,13 @@ def _calling_at_the_end(on_end: OnEnd, pieces_read: list[str]) -> ExitStack:
     return on_leaving
 
 
-def record_while_reading(
+def _hand_on(
     pieces: Generator[Any, Any, Any], on_end: OnEnd, while_fetching: WhileFetching
 ) -> Generator[Any, Any, Any]:
     """Hand on the pieces of a streamed answer, and tell at the end what was read.
 
-    To the application it behaves like the framework's generator: what the application
-    sends or throws in goes to that generator, and what that generator returns comes
-    back. ``yield from`` would do the same, but could not note the pieces.
+    What the application sends or throws in goes to the generator inside, as with
+    ``yield from``.
 
     Args:
         pieces: The framework's generator of the pieces.
@@ -334,13 +341,12 @@ def record_while_reading(
                 advance = partial(pieces.send, sent)
 
 
-async def _areading(
+async def _hand_on_async(
     pieces: AsyncGenerator[Any, Any], on_end: OnEnd, while_fetching: WhileFetching
 ) -> AsyncGenerator[Any, Any]:
     """Hand on the pieces of an async stream, and tell at the end what was read.
 
-    To the application it behaves like the generator inside: what the application sends
-    or throws in goes to that one.
+    What the application sends or throws in goes to the generator inside.
 
     Args:
         pieces: The framework's generator of the pieces.

@@ -5,7 +5,6 @@ They are live, and applications change them.
 
 import json
 import re
-import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import zip_longest
@@ -30,6 +29,7 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.chat_engine.types import (
     AgentChatResponse,
+    BaseChatEngine,
     StreamingAgentChatResponse,
 )
 from llama_index.core.llms import ChatMessage
@@ -43,7 +43,12 @@ from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Context, Event, StopEvent
-from llama_index.evaluation.ragmetrics.recording.run import Kind, Pointer, Run
+from llama_index.evaluation.ragmetrics.recording.run import (
+    Kind,
+    Pointer,
+    Run,
+    call_when_gone,
+)
 from pydantic import BaseModel
 
 from ragmetrics_core import Turn
@@ -84,9 +89,7 @@ def copy_arguments(
 ) -> None:
     """Copy what a method was given into the recorded call of it.
 
-    Copied are the name and the argument of a tool, the prompt of a model, and of any
-    other call the query and the documents that it was given. Of a workflow and of a
-    program (a structured output) nothing is copied here.
+    Of a workflow and of a program (a structured output) nothing is copied here.
 
     Args:
         kind: What the call does.
@@ -97,10 +100,7 @@ def copy_arguments(
     if kind == "tool" and isinstance(instance, BaseTool):
         node.name = instance.metadata.name or ""
         node.query = argument_of(arguments)
-        # the framework's own tool by which one agent hands over to another: it steers
-        # the run, and what it returns is no evidence
-        if isinstance(instance, FunctionTool) and instance.real_fn is handoff:
-            node.is_control = True
+        node.is_control = _hands_over_to_agent(instance)
     elif kind == "model" and isinstance(instance, BaseLLM):
         node.prompt = prompt_of(arguments)
         model_name = instance.metadata.model_name
@@ -108,12 +108,22 @@ def copy_arguments(
         node.model = None if model_name == "unknown" else model_name
     elif kind not in ("workflow", "program"):
         node.query = question_of(_query_among(arguments))
-        node.input_documents = documents_of(arguments.get("nodes"))
-        if not node.input_documents:
-            chunks = arguments.get("text_chunks") or ()
-            node.input_documents = tuple(
-                Document(chunk) for chunk in chunks if isinstance(chunk, str)
-            )
+        nodes = documents_of(arguments.get("nodes"))
+        node.input_documents = nodes or _chunks_among(arguments)
+
+
+def _hands_over_to_agent(tool: BaseTool) -> bool:
+    """Whether a tool is the framework's own, by which one agent hands over to another.
+
+    It steers the run, and what it returns is no evidence.
+    """
+    return isinstance(tool, FunctionTool) and tool.real_fn is handoff
+
+
+def _chunks_among(arguments: Mapping[str, Any]) -> tuple[Document, ...]:
+    """The texts that a synthesizer's method was given instead of nodes, as documents."""
+    chunks = arguments.get("text_chunks") or ()
+    return tuple(Document(chunk) for chunk in chunks if isinstance(chunk, str))
 
 
 def _query_among(arguments: Mapping[str, Any]) -> object:
@@ -148,11 +158,7 @@ def copy_start(
     needs_data: bool,
     context: Context | None,
 ) -> None:
-    """Copy into a run what its outermost call says of question and conversation.
-
-    - For any run all inputs are copied if ``needs_data`` is True.
-    - For a chat or a workflow these are copied as well: the earlier conversation, and
-      the texts and documents of the start event or of further keyword arguments.
+    """Copy into a run what its outermost call was given: inputs and conversation.
 
     Args:
         run: The run.
@@ -165,12 +171,23 @@ def copy_start(
     fields = start_fields(arguments)  # of the start event, and keyword arguments
     if needs_data:
         run.inputs = plain({**arguments, **fields})
-    if run.kind not in ("chat", "workflow"):
+    if run.kind == "chat":
+        # an engine without a memory keeps the messages itself
+        memory = vars(instance).get("_memory") or instance
+    elif run.kind == "workflow":
+        # the context of a run keeps messages, too
+        memory = fields.get("memory") or arguments.get("ctx") or context
+    else:
         return
-    _copy_history(run, arguments, fields, instance, context)
+    handed_history = {**arguments, **fields}.get("chat_history")
+    _copy_history(run, handed_history, memory, instance)
     if not run.history:
-        # an earlier conversation in another form than a ``chat_history`` of messages
         run.talk = _talk_handed_in(fields)
+    _copy_fields(run, fields)
+
+
+def _copy_fields(run: Run, fields: Mapping[str, Any]) -> None:
+    """Copy the texts and the documents of a start event into a run."""
     documents: list[Document] = []
     for name, value in fields.items():
         text = question_of(value)
@@ -181,48 +198,36 @@ def copy_start(
 
 
 def _copy_history(
-    run: Run,
-    arguments: Mapping[str, Any],
-    fields: Mapping[str, Any],
-    instance: object,
-    context: Context | None,
+    run: Run, handed_history: object, memory: object, instance: object
 ) -> None:
-    """Copy the earlier turns of a run, and the name of its conversation.
-
-    - If the application hands in a ``chat_history`` with messages, these are the turns,
-      and the conversation has no name.
-    - If it hands an empty ``chat_history`` to a chat engine, a new conversation begins
-      in the engine's memory: there are no turns, and the memory gets a new name. A
-      ``CondenseQuestionChatEngine`` ignores an empty one, and reads its memory.
-    - Else the turns are those that a memory keeps, and the conversation has the
-      memory's name.
+    """Copy the earlier turns into a run, and the name of its conversation.
 
     Args:
         run: The run of a chat engine or a workflow.
-        arguments: What it was given.
-        fields: The fields of a workflow's start event.
+        handed_history: The ``chat_history`` of the call; None if it has none. A
+            conversation that is handed in has no name.
+        memory: What keeps the messages; None if nothing does.
         instance: The chat engine or the workflow.
-        context: The context that a workflow's run goes on with.
     """
-    if run.kind == "workflow":
-        # the context of a run keeps messages, too
-        memory = fields.get("memory") or arguments.get("ctx") or context
-    else:
-        # an engine without a memory keeps the messages itself
-        memory = vars(instance).get("_memory") or instance
-    handed_history = {**arguments, **fields}.get("chat_history")
-    # this engine reads its memory also where it is handed an empty history
-    takes_memory_anyway = isinstance(instance, CondenseQuestionChatEngine)
-    is_empty_history = handed_history == []
-    begins_anew = is_empty_history and run.kind == "chat" and not takes_memory_anyway
-    if begins_anew:
-        start_over(instance)  # gives the memory a new name, which is read below
     run.conversation_id = None
-    if not handed_history and memory is not None:
+    if handed_history:
+        run.history = spoken(_messages(handed_history))
+        return
+    begins_anew = handed_history == [] and _empties_memory(instance)
+    if begins_anew:
+        start_over(instance)
+    if memory is not None:
         run.conversation_id = _conversation(memory)
-    run.history = ()
-    if not begins_anew:
-        run.history = spoken(_messages(handed_history or _messages_kept_by(memory)))
+    run.history = () if begins_anew else spoken(_messages(_messages_kept_by(memory)))
+
+
+def _empties_memory(instance: object) -> bool:
+    """Whether an instance begins a conversation when its ``chat_history`` is empty.
+
+    Chat engines do, all but one, which reads its memory then. Workflows do not.
+    """
+    is_chat_engine = isinstance(instance, BaseChatEngine)
+    return is_chat_engine and not isinstance(instance, CondenseQuestionChatEngine)
 
 
 def _talk_handed_in(fields: Mapping[str, object]) -> dict[str, Any]:
@@ -356,29 +361,34 @@ def _messages_in_reasoning(message: Message) -> tuple[Message, ...]:
 def message_of(
     message: ChatMessage, calls: tuple[ToolCall, ...] | None = None
 ) -> Message:
-    """Copy a message of the framework.
+    """Copy a chat message of the framework.
 
     Args:
         message: The message.
-        calls: The calls of tools that it makes; None to read them from its blocks. If
-            they stand there only in the form of the provider, which only the LLM can
-            read, the message gets a placeholder: one call without a name.
+        calls: The tool calls that it makes; None to read them from the message. Calls
+            in the provider's own form, which only the LLM can read, become a
+            placeholder: one call without a name.
     """
     if calls is None:
-        calls = tuple(
-            ToolCall(
-                block.tool_name,
-                block.tool_kwargs if isinstance(block.tool_kwargs, dict) else {},
-                block.tool_call_id,
-            )
-            for block in message.blocks
-            if block.block_type == "tool_call"  # 0.14.0 has no class for it
-        )
+        calls = _tool_calls_in_blocks(message)
         has_calls_of_provider = bool(message.additional_kwargs.get("tool_calls"))
         if has_calls_of_provider and not calls:
             calls = (_CALL_OF_PROVIDER,)
     role = str(message.role.value)
     return Message(_ROLES.get(role, role), _text_of_blocks(message), calls)
+
+
+def _tool_calls_in_blocks(message: ChatMessage) -> tuple[ToolCall, ...]:
+    """The tool calls that stand in the blocks of a message; empty in older releases."""
+    return tuple(
+        ToolCall(
+            block.tool_name,
+            block.tool_kwargs if isinstance(block.tool_kwargs, dict) else {},
+            block.tool_call_id,
+        )
+        for block in message.blocks
+        if block.block_type == "tool_call"
+    )
 
 
 def _text_of_blocks(holder: ChatMessage | ToolOutput) -> str:
@@ -616,7 +626,7 @@ def _store(keeper: object) -> tuple[object, tuple[int, str]]:
 def _give_new_name(store: object, key: tuple[int, str]) -> None:
     """Give a conversation a new name, which is forgotten with the store of its messages."""
     if key not in _conversations:
-        weakref.finalize(store, _conversations.pop, key, None).atexit = False
+        call_when_gone(store, _conversations.pop, key, None)
     _conversations[key] = uuid4().hex
 
 
@@ -763,7 +773,7 @@ def sources_of(result: object) -> tuple[Document, ...]:
 
 
 def plain(value: object, depth: int = 6) -> Any:
-    """Turn a value into plain data, in which the user names keys and paths.
+    """Turn a value into plain data, so that keys and paths can be looked up in it.
 
     Args:
         value: What a call was given or returned.

@@ -1,7 +1,7 @@
 """From a recorded run to the core's neutral tree, away from the application's threads."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llama_index.evaluation.ragmetrics.recording import snapshot
 from llama_index.evaluation.ragmetrics.recording.run import Pointer, Run
@@ -24,9 +24,7 @@ _QUESTION_FIELDS = ("query", "question", "input", "message")
 
 
 def as_run(response: object) -> Run:
-    """Return a run as it is, or make one of a framework's response.
-
-    A run made of a response has one call, with the answer, the sources and the outputs.
+    """Return a run as it is, or make a run of one call from a framework's response.
 
     Args:
         response: A run, or what a query engine, chat engine, agent or workflow returned.
@@ -36,30 +34,38 @@ def as_run(response: object) -> Run:
     """
     if isinstance(response, Run):
         return response
-    result = snapshot.result_of(response)
-    if not isinstance(result, (str, snapshot.Returned)):
+    returned = snapshot.result_of(response)
+    if not isinstance(returned, (str, snapshot.Returned)):
         raise capture.SettingError(
             "samples_from needs a run or a response of a query engine, chat engine,"
-            f" agent or workflow, got {type(result).__name__}"
+            f" agent or workflow, got {type(returned).__name__}"
         )
-    sources = {node.key: node for node in snapshot.sources_of(response)}.values()
-    # those with a text that a search found
-    sources_found = tuple(node for node in sources if _is_found(node))
-    run = Run(
-        Node("step", "response", text=snapshot.answer_of(response)),
-        sources=sources_found,
-        result=response,
-    )
+    run = Run(Node("step", "response", text=snapshot.answer_of(response)))
+    run.result = response
     # a streamed response has no answer until the application has read it
-    is_stream = isinstance(result, snapshot.Streamed)
+    is_stream = isinstance(returned, snapshot.Streamed)
     run.is_complete = not is_stream or run.root.text is not None
-    # sources that are no evidence: blank ones, and answers to sub-questions
-    run.documents_without_text = tuple(
-        node for node in sources if node not in sources_found
-    )
-    outputs = snapshot.plain(result)
+    _add_sources(run, snapshot.sources_of(response))
+    outputs = snapshot.plain(returned)
     run.outputs = outputs if isinstance(outputs, dict) else {}
     return run
+
+
+def _add_sources(run: Run, nodes: Iterable[Document]) -> None:
+    """Write the source nodes of a response into its run, each id once.
+
+    Those that no search found, or that have no text, are only noted.
+    """
+    node_by_key = {node.key: node for node in nodes}
+    sources = []
+    no_evidence = []
+    for node in node_by_key.values():
+        if _is_found(node):
+            sources.append(node)
+        else:
+            no_evidence.append(node)
+    run.sources = tuple(sources)
+    run.documents_without_text = tuple(no_evidence)
 
 
 def _is_found(node: Document) -> bool:
@@ -75,68 +81,63 @@ def _is_found(node: Document) -> bool:
     return not is_framed or bool(node.metadata) or node.score is not None
 
 
-@dataclass(frozen=True)
-class _History:
-    """What was said before the question, as far as a run tells.
-
-    Attributes:
-        conversation: The turns, with what is uncertain about them.
-        is_of_prompt: Whether the turns stand in a prompt alone, and may be examples.
-    """
-
-    conversation: capture.EarlierConversation
-    is_of_prompt: bool = False
-
-
 def trees_of(run: Run, where: Overrides) -> list[Tree]:
-    """Make the tree of a run: a copy of the run, with all that is derived from it.
-
-    A tree is the form in which the core reads a run of any framework. Derived are the
-    question, the earlier conversation, the answer, and the documents behind the answer.
+    """Make the tree of a run, the form in which the core reads runs of any framework.
 
     Args:
         run: The run. What is no evidence is taken out of its calls.
         where: Where the user says that question, contexts and answer are.
 
     Returns:
-        A list of one tree. It is a list because other frameworks make several trees.
+        A list of one tree. Other frameworks make several trees.
     """
     _settle(run)
-    asked_question, question_place = question(run)
     models = [node for node in run.root.walk() if node.kind == "model"]
     _note_streamed_reply(run, models)
-    documents = _documents_of_generator(run)
-    history = _earlier_conversation(run, models, asked_question)
-    # a search of a store may have named ids of nodes without their texts
-    ids_without_text = run.ids_alone - _ids_with_texts(run)
-    has_failed = run.root.error is not None
-    tree = replace(
-        run,
-        question=asked_question,
-        question_place=question_place,
-        history=_without_the_question(history.conversation.turns, asked_question),
-        is_history_of_prompt=history.is_of_prompt,
-        instructions=history.conversation.texts,
-        doubts=(*run.doubts, *history.conversation.doubts),
-        answers=() if has_failed else _answers(run, documents),
-        # the documents behind the answer, and where they were found
-        flow_documents=documents,
-        flow_place="source nodes of the result",
-        # a question that was answered is a sample even if nothing was retrieved
-        is_always_a_sample=_answers_a_question(run, models, where),
-        gives_only_documents=run.kind in ("retrieve", "post") and not has_failed,
-        # the conversation's id only tells memories apart: a name by the user goes first
-        is_id_of_memory=True,
-        n_without_text=len(ids_without_text),
-        warnings=_warnings(run, documents),
-        # what functions of the user get: ``result`` is a response that the user gave to
-        # be evaluated without a recorded run
-        native_run=run.result or run,
-        # the user's keys and paths, e.g. ``question_from="x.y"``, are looked up in these
-        lookup_inputs=(run.outputs, run.inputs),
-        to_plain_value=snapshot.plain,
-    )
+    tree = replace(run)
+    tree.question, tree.question_place = question(run)
+    _add_history(tree, models)
+    _add_answer(tree)
+    # a question that was answered is a sample even if nothing was retrieved
+    tree.is_always_a_sample = _answers_a_question(run, models, where)
+    # The user's functions get ``native_run``; the user's keys and paths, e.g.
+    # ``question_from="x.y"``, are looked up in ``lookup_inputs``.
+    tree.native_run = run.result or run
+    tree.lookup_inputs = (run.outputs, run.inputs)
+    tree.to_plain_value = snapshot.plain
     return [tree]
+
+
+def _add_history(tree: Run, models: Sequence[Node]) -> None:
+    """Write the earlier conversation into a tree whose question is known.
+
+    A prompt is only read if the application handed in no conversation. The history of a
+    model that was called alone is found by the core, from the runs before.
+    """
+    conversation = _conversation_handed_in(tree)
+    if not conversation.turns and tree.kind not in ("model", "program"):
+        turns = _history_of_prompts(models, tree)
+        conversation = replace(conversation, turns=turns)
+        # ``predict_and_call`` is handed the chat history itself: no examples stand in it
+        tree.is_history_of_prompt = bool(turns) and tree.kind != "predict"
+    tree.history = _without_the_question(conversation.turns, tree.question)
+    tree.instructions = conversation.texts
+    tree.doubts = (*tree.doubts, *conversation.doubts)
+    # a name of the conversation that the user gives goes before the memory's identity
+    tree.is_id_of_memory = True
+
+
+def _add_answer(tree: Run) -> None:
+    """Write the answer into a tree, with the documents behind it and the warnings."""
+    has_failed = tree.root.error is not None
+    documents = _documents_of_generator(tree)
+    tree.answers = () if has_failed else _answers(tree, documents)
+    tree.gives_only_documents = tree.kind in ("retrieve", "post") and not has_failed
+    tree.flow_documents = documents
+    tree.flow_place = "source nodes of the result"
+    # a search of a store may have named ids of nodes without their texts
+    tree.n_without_text = len(tree.ids_alone - _ids_with_texts(tree))
+    tree.warnings = _warnings(tree, documents)
 
 
 def _settle(run: Run) -> None:
@@ -153,78 +154,62 @@ def _settle(run: Run) -> None:
     _add_searches_of_engines(run)
 
 
-def _earlier_conversation(
-    run: Run, models: Sequence[Node], asked_question: str | None
-) -> _History:
-    """Find the earlier turns of the conversation.
+def _conversation_handed_in(run: Run) -> capture.EarlierConversation:
+    """Return the conversation that the application handed in, or that a memory keeps.
 
-    They were handed in or remembered, else they stand in other fields of the start
-    event, else in the prompts of the models.
-
-    Args:
-        run: The run.
-        models: Its calls of models.
-        asked_question: The question; None if it is not known.
+    It may also stand in other fields of a start event than ``chat_history``.
     """
-    turns_given = _turns_given_or_remembered(run)
-    if turns_given:
-        return _History(capture.EarlierConversation(turns_given))
-    in_fields = capture.find_conversation(run.talk, asked_question)
-    if in_fields.turns:
-        return _History(in_fields)
-    if run.kind in ("model", "program"):
-        # A model that the application calls by itself may answer from searches that are
-        # runs of their own. The core joins these runs, and finds their history.
-        return _History(in_fields)
-    documents: list[Document] = []
-    for node in run.root.walk():
-        documents += node.documents or ()
-    turns = _history_of_prompts(models, asked_question, documents)
-    # ``predict_and_call`` is handed the chat history itself: no examples stand in it
-    may_be_examples = bool(turns) and run.kind != "predict"
-    return _History(replace(in_fields, turns=turns), is_of_prompt=may_be_examples)
+    turns = _turns_given_or_remembered(run)
+    if turns:
+        return capture.EarlierConversation(turns)
+    return capture.find_conversation(run.talk, run.question)
 
 
 def _add_searches_of_engines(run: Run) -> None:
     """Add a search to each query engine that answers from nodes of its own making.
 
-    An engine that turns the question into SQL makes a document of the rows, and hands
-    the document to its synthesizer. No retriever is recorded then, so the engine itself
-    is taken for the retriever. Engines that hold any other call than steps and models,
-    such as a retriever, are left as they are.
+    An engine that turns the question into SQL makes a document of the rows. No retriever
+    is recorded then, so the engine itself is taken for the retriever.
     """
     for engine in list(run.root.walk()):
-        # In the core's terms a query engine has the kind "agent". The outermost call of
-        # that kind may also be a chat engine, an agent or a workflow: there the run's
-        # own kind tells.
-        is_query_engine = engine.kind == "agent"
-        if engine is run.root:
-            is_query_engine = is_query_engine and run.kind == "query"
-        if not is_query_engine:
-            continue
-        _, *inner_calls = engine.walk()
-        has_other_calls = any(
-            inner.kind not in ("step", "model") for inner in inner_calls
-        )
-        if has_other_calls:
-            continue
-        for step in inner_calls:
-            is_synthesizer = step.kind == "step" and step.query is not None
-            own_nodes = _nodes_without_origin(step, run)
-            if is_synthesizer and own_nodes:
-                # Calls begin at whole ticks: half a tick earlier is just before this
-                # step, and after all that began before it.
-                moment = step.began - 0.5
-                search = Node(
-                    "retriever",
-                    engine.name,
-                    began=moment,
-                    ended=moment,
-                    query=engine.query,
-                    documents=own_nodes,
-                )
-                engine.children.append(search)
-                break
+        if _is_query_engine(engine, run) and _has_only_steps_and_models(engine):
+            _add_search(engine, run)
+
+
+def _is_query_engine(call: Node, run: Run) -> bool:
+    """Whether a call is one of a query engine, which has the kind "agent" in a tree.
+
+    The outermost call of that kind may also be a chat engine, an agent or a workflow.
+    """
+    if call is run.root and run.kind != "query":
+        return False
+    return call.kind == "agent"
+
+
+def _has_only_steps_and_models(engine: Node) -> bool:
+    """Whether an engine calls only steps and models, and so no retriever."""
+    _, *inner_calls = engine.walk()
+    return all(inner.kind in ("step", "model") for inner in inner_calls)
+
+
+def _add_search(engine: Node, run: Run) -> None:
+    """Add a search to an engine, if one of its synthesizers was handed nodes of its own."""
+    for step in engine.walk():
+        is_synthesizer = step.kind == "step" and step.query is not None
+        own_nodes = _nodes_without_origin(step, run)
+        if is_synthesizer and own_nodes:
+            # calls begin at whole ticks: half a tick earlier is just before this step
+            moment = step.began - 0.5
+            search = Node(
+                "retriever",
+                engine.name,
+                began=moment,
+                ended=moment,
+                query=engine.query,
+                documents=own_nodes,
+            )
+            engine.children.append(search)
+            return
 
 
 def _nodes_without_origin(step: Node, run: Run) -> tuple[Document, ...]:
@@ -279,13 +264,7 @@ def _answers_a_question(run: Run, models: Sequence[Node], where: Overrides) -> b
 
 
 def _clean_calls(root: Node) -> tuple[Document, ...]:
-    """Take what is no evidence out of the calls of a run, and order its tools.
-
-    - Documents without a text are taken out, and unused pointers to other indices.
-    - The tools below each call are brought into the order in which a model called them.
-    - A message of a prompt that repeats a tool's result, or a model's summary of the
-      conversation, gets the role "tool" or "summary".
-    - Queries inside of tools lose the words that the framework puts around them.
+    """Correct the calls of a run: documents, order of tools, roles and queries.
 
     Args:
         root: The outermost call of the run.
@@ -310,13 +289,6 @@ def _clean_calls(root: Node) -> tuple[Document, ...]:
 def _drop_what_is_no_evidence(calls: Sequence[Node]) -> tuple[Document, ...]:
     """Take documents without a text, and unused pointers, out of the calls' lists.
 
-    A pointer stands for another index or table, such as "ask the index of 2023". A
-    retriever that finds one searches there and returns what it finds. So a pointer is
-    evidence only if a step took it as it is, or if a prompt shows it.
-
-    Args:
-        calls: The calls; their lists of documents are changed.
-
     Returns:
         The documents without a text, each id once.
     """
@@ -328,6 +300,8 @@ def _drop_what_is_no_evidence(calls: Sequence[Node]) -> tuple[Document, ...]:
         if not document.text.strip():
             document_without_text[document.id] = document
             return False
+        # A retriever that finds a pointer, such as "ask the index of 2023", searches
+        # there. Its text is evidence only if a step or a prompt got the pointer itself.
         if not isinstance(document, Pointer) or document.id in ids_taken:
             return True
         return any(document.text in prompt for prompt in prompts)
@@ -351,36 +325,42 @@ def _summaries(calls: Iterable[Node]) -> set[str]:
 
 
 def _order_tools(parent: Node) -> None:
-    """Say of each tool directly below a call which agent called it, and in which order.
+    """Write into each tool below a call which agent called it, and in which order.
 
-    The order is written into ``tool.branch``, whose text the core sorts by. A tool
-    belongs to the call of a model that has the tool's id. Some providers give no ids,
-    and LlamaIndex takes the tool's name as the id: then several calls have the same id,
-    and the first of them with the tool's arguments counts.
+    The order goes into ``tool.branch``, a text that the core sorts by.
     """
-    agents_and_calls: list[tuple[str | None, ToolCall]] = []
+    agents = []
+    tool_calls = []
     for child in parent.children:
         if child.reply is not None:
             for tool_call in child.reply.tool_calls:
-                agents_and_calls.append((child.agent, tool_call))
+                agents.append(child.agent)
+                tool_calls.append(tool_call)
     for tool in parent.children:
-        if tool.kind != "tool":
-            continue
-        with_same_id = []
-        with_same_arguments = []
-        for index, (_, tool_call) in enumerate(agents_and_calls):
-            if tool_call.id != tool.tool_call_id:
-                continue
-            with_same_id.append(index)
-            argument = snapshot.argument_of({"kwargs": tool_call.arguments})
-            if argument == tool.query:
-                with_same_arguments.append(index)
-        candidates = with_same_arguments or with_same_id
-        if candidates:
-            index = candidates[0]
-            tool.agent, _ = agents_and_calls[index]
+        index = _index_of_tool_call(tool, tool_calls)
+        if index is not None:
+            tool.agent = agents[index]
             # zero-padded, so that the texts sort as the numbers do
             tool.branch = f"{index:06}"
+
+
+def _index_of_tool_call(tool: Node, tool_calls: Sequence[ToolCall]) -> int | None:
+    """Find the tool call of a model that made a tool run; None if there is none.
+
+    It has the tool's id. Where a provider gives no ids, LlamaIndex takes the tool's name
+    as the id of several calls: the first with the tool's arguments counts.
+    """
+    if tool.kind != "tool":
+        return None
+    indices_with_same_id = []
+    for index, tool_call in enumerate(tool_calls):
+        if tool_call.id == tool.tool_call_id:
+            indices_with_same_id.append(index)
+    for index in indices_with_same_id:
+        arguments = tool_calls[index].arguments
+        if snapshot.argument_of({"kwargs": arguments}) == tool.query:
+            return index
+    return indices_with_same_id[0] if indices_with_same_id else None
 
 
 def _with_true_role(
@@ -419,27 +399,26 @@ def _unwrap_queries(tool: Node) -> None:
 def question(run: Run) -> tuple[str | None, str]:
     """Find the user's question in a run, and say where it was found.
 
-    The question of an engine is its argument. The question of a workflow comes from the
-    first of these places that holds one:
-
-    1. ``user_msg`` of the start event, the framework's own name for the question;
-    2. a field of the start event with a usual name, if a ``chat_history`` stands beside
-       it: the last message of that history is an earlier one then;
-    3. the last message of the user in the ``chat_history``;
-    4. a field that equals the first query, has a usual name, or is the only field;
-    5. the first query inside of the workflow.
+    The question of an engine is its argument.
 
     Returns:
         The question and its place in words. None and "" for a run that answers no
-        question by itself, such as that of a retriever: the core then guesses from the
-        queries of all runs of the turn.
+        question by itself, such as that of a retriever.
     """
     if run.kind in ("retrieve", "post", "model", "program"):
         return None, ""
-    if run.kind != "workflow":
-        return run.root.query, f"argument of {run.kind}"
+    if run.kind == "workflow":
+        return _question_of_workflow(run)
+    return run.root.query, f"argument of {run.kind}"
+
+
+def _question_of_workflow(run: Run) -> tuple[str | None, str]:
+    """Find the question of a workflow in its start event, and say where it was found.
+
+    If the start event does not tell, the question is the first query in the workflow.
+    """
     fields = run.fields
-    if fields.get("user_msg"):
+    if fields.get("user_msg"):  # the framework's own name for the question
         return fields["user_msg"], "user_msg"
     field_beside_history = _question_field(run)
     if field_beside_history is not None:
@@ -524,35 +503,32 @@ def _without_the_question(
     return history
 
 
-def _history_of_prompts(
-    models: Sequence[Node],
-    asked_question: str | None,
-    documents: Sequence[Document],
-) -> tuple[Turn, ...]:
-    """Find the earlier turns of a conversation in the prompts of the models.
+def _history_of_prompts(models: Sequence[Node], run: Run) -> tuple[Turn, ...]:
+    """Find the longest history of earlier turns in the prompts of a run's models.
 
-    Only prompts in which the user asks the question are read; if the question is not
-    known, prompts in which the user says anything. The longest history counts.
-
-    Args:
-        models: The calls of models.
-        asked_question: The question; None if it is not known.
-        documents: The documents of the run. Messages that only show these are no turns.
+    Only prompts in which the user asks the run's question are read. Messages that only
+    show documents are no turns.
     """
+    documents: list[Document] = []
+    for node in run.root.walk():
+        documents += node.documents or ()
     histories: list[tuple[Turn, ...]] = []
     for model in models:
         spoken = [message for message in model.prompt if not message.tool_calls]
-        lines_of_user = {
-            as_one_line(message.text) for message in spoken if message.role == "user"
-        }
-        if asked_question is None:
-            asks = bool(lines_of_user)
-        else:
-            asks = as_one_line(asked_question) in lines_of_user
-        if asks:
+        if _asks(spoken, run.question):
             spoken = capture.drop_shown_documents(spoken, documents)
-            histories.append(capture.history_in(spoken, asked_question))
+            histories.append(capture.history_in(spoken, run.question))
     return max(histories, key=len, default=())
+
+
+def _asks(messages: Sequence[Message], asked_question: str | None) -> bool:
+    """Whether the user asks a question in messages; says anything, if it is None."""
+    lines_of_user = {
+        as_one_line(message.text) for message in messages if message.role == "user"
+    }
+    if asked_question is None:
+        return bool(lines_of_user)
+    return as_one_line(asked_question) in lines_of_user
 
 
 def _synthesizers(run: Run) -> list[Node]:
@@ -571,19 +547,12 @@ def _documents_of_generator(run: Run) -> tuple[Document, ...] | None:
     were handed.
 
     Returns:
-        - The documents.
-        - Empty if the last synthesizer was handed none, or shows its model none.
-          Earlier synthesizers only supply texts.
-        - None if the result names no source, or only blank ones and answers of nested
-          engines.
+        The documents; empty if the last synthesizer shows its model none; None if the
+        result names no source that is evidence.
     """
     synthesizers = _synthesizers(run)
-    if synthesizers:
-        last_one = synthesizers[-1]
-        # the framework's synthesizer that lets the model answer without any nodes
-        shows_no_nodes = last_one.name == "Generation"
-        if shows_no_nodes or not last_one.input_documents:
-            return ()
+    if synthesizers and _shows_no_nodes(synthesizers[-1]):
+        return ()
     handed_by_id = {
         document.id: document
         for synthesizer in synthesizers
@@ -596,6 +565,11 @@ def _documents_of_generator(run: Run) -> tuple[Document, ...] | None:
         if document.text.strip() and document.author is None:
             documents.append(document)
     return tuple(documents) if documents else None
+
+
+def _shows_no_nodes(synthesizer: Node) -> bool:
+    """Whether a synthesizer was handed no nodes, or lets its model answer without any."""
+    return synthesizer.name == "Generation" or not synthesizer.input_documents
 
 
 def _replies_put_together(run: Run) -> tuple[str, ...]:
