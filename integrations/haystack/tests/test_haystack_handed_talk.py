@@ -242,3 +242,41 @@ def test_a_last_message_of_the_user_is_left_out_only_if_it_is_the_question(
     assert [turn.content for turn in sample.history] == said
     assert sample.ledger is not None
     assert sample.ledger.turn == 1 + roles.count("u")
+
+
+@component
+class AskedByOthers:
+    """Finds what other users asked, to be offered below the answer."""
+
+    @component.output_types(messages=list[ChatMessage])
+    def run(self, replies: list[ChatMessage]) -> dict[str, Any]:
+        return {"messages": [ChatMessage.from_user("Who dug the well?")]}
+
+
+def test_messages_that_came_after_the_answer_are_no_earlier_turns() -> None:
+    """The model that answered cannot have been shown them."""
+    pipeline = connected(
+        ("shelf.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        ("llm.replies", "afterwards.replies"),
+        shelf=Shelf(),
+        prompt=ChatPromptBuilder(
+            [
+                ChatMessage.from_user(
+                    "{% for one in documents %}{{ one.content }}\n{% endfor %}"
+                    "Question: {{ query }}"
+                )
+            ],
+            required_variables="*",
+        ),
+        llm=MockChatGenerator("It is 41 metres deep."),
+        afterwards=AskedByOthers(),
+    )
+    with capture() as captured:
+        pipeline.run(
+            {"shelf": {"query": QUESTION}, "prompt": {"query": QUESTION}},
+            include_outputs_from={"llm"},
+        )
+    sample = only(captured.samples)
+    assert sample.answer == "It is 41 metres deep."
+    assert sample.history == ()

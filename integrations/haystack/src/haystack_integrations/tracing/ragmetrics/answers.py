@@ -33,58 +33,60 @@ _QUESTION_SOCKETS = ("query", "queries", "question", "questions", "prompt")
 
 
 def answers(calls: Calls) -> list[Answer]:
-    """Find the answers of a run.
+    """Find the answers of a run, each with the call that wrote it.
 
-    They come from the first of these sources that has any:
+    Answer objects, such as an ``AnswerBuilder`` makes, go before texts. Passages that a
+    reader (an extractive model) cut out of documents are answer objects, too, but yield
+    to texts. An answer that a second component handed on counts once.
 
-    1. answer objects in the run's output, such as an ``AnswerBuilder`` makes;
-    2. answer objects of the last component that made any besides drafts. A draft is an
-       answer that a later model was shown before it wrote a text of the output;
-    3. texts in the run's output: those that a model wrote, and those of a socket that
-       has a usual name for answers. Texts that a later component worked on are left
-       out. If texts of several sockets remain, texts of calls that were shown documents
-       go before the others.
+    Returns:
+        The answers; empty if there is none: the core's rules look for one then.
+    """
+    outputs = _outputs(calls.run)
+    texts = _answers_in_texts(calls, outputs)
+    objects: list[Answer] = []
+    for place, value in outputs:
+        objects += _objects(place, value)
+    if not objects:
+        objects = _objects_of_last_component(calls, texts)
+    are_all_extracted = all(answer.is_extracted for answer in objects)
+    if objects and texts and are_all_extracted:
+        found = [_with_doubt_of_reader(answer) for answer in texts]
+    elif objects:
+        found = [_with_call(calls, answer) for answer in objects]
+    else:
+        found = _preferring_those_of_documents(texts)
+    return _without_forwarded_copies(found)
 
-    A reader component (an extractive model) cuts passages out of documents. Its
-    passages are answer objects, too, but they yield to a text of source 3.
+
+def _answers_in_texts(calls: Calls, outputs: list[tuple[str, Any]]) -> list[Answer]:
+    """Find the answers among the texts of a run's output, each with its call and doubts.
 
     Args:
         calls: The calls of the run.
-
-    Returns:
-        The answers, each with the call that wrote it. If a second component handed an
-        answer on unchanged, the answer counts once. Empty if there is no answer: the
-        core's rules look for one then.
+        outputs: The run's output: for each socket its place and value.
     """
-    outputs = _outputs(calls.run)
     texts: list[Answer] = []
-    objects: list[Answer] = []
     for place, value in outputs:
         texts += _answers_in_socket(calls, place, value)
-        objects += _objects(place, value)
     final_texts = _at_end_of_run(calls.run, texts)
     if not final_texts:
         final_texts = _answer_cut_from_reply(calls, outputs)
-    texts_with_calls = _with_calls_and_doubts(calls, final_texts, texts)
-    if not objects:
-        objects = _objects_of_last_component(calls, texts_with_calls)
-    are_all_extracted = all(answer.is_extracted for answer in objects)
-    if objects and are_all_extracted and texts_with_calls:
-        # a reader and a model both answered: the model's text is the likelier answer
-        texts_with_doubt = [
-            replace(answer, doubts=(*answer.doubts, _BESIDE_A_READER))
-            for answer in texts_with_calls
-        ]
-        return _without_forwarded_copies(texts_with_doubt)
-    if objects:
-        objects_with_calls = [_with_call(calls, answer) for answer in objects]
-        return _without_forwarded_copies(objects_with_calls)
-    has_several_places = len({answer.place for answer in texts_with_calls}) > 1
-    if has_several_places:
-        # Texts whose call was shown documents count before others.
-        from_documents = [answer for answer in texts_with_calls if answer.documents]
-        texts_with_calls = from_documents or texts_with_calls
-    return _without_forwarded_copies(texts_with_calls)
+    return _with_calls_and_doubts(calls, final_texts, texts)
+
+
+def _with_doubt_of_reader(answer: Answer) -> Answer:
+    """Put a model's answer in doubt, because a reader answered in the same run."""
+    return replace(answer, doubts=(*answer.doubts, _BESIDE_A_READER))
+
+
+def _preferring_those_of_documents(texts: list[Answer]) -> list[Answer]:
+    """Of texts of several sockets keep those whose call was shown documents, if any."""
+    has_several_places = len({answer.place for answer in texts}) > 1
+    if not has_several_places:
+        return texts
+    from_documents = [answer for answer in texts if answer.documents]
+    return from_documents or texts
 
 
 def _with_calls_and_doubts(
@@ -190,23 +192,32 @@ def _is_draft(node: Node, draft: Answer, final_texts: list[Answer]) -> bool:
         draft: The object.
         final_texts: The final texts of the output, each with the call that wrote it.
     """
-    for ancestor in node.ancestors:
-        # made inside a tool, and the agent went on after the tool
-        if ancestor.operation == AGENT_TOOL and not ancestor.ends_agent:
-            return True
+    if _is_in_tool_before_answer(node):
+        return True
     draft_text = as_one_line(draft.text)
-    if not draft_text:
-        return False
-    # a later call was shown the object, and wrote a final text from it
-    lines_shown_later = []
+    return bool(draft_text) and draft_text in _shown_after(node, final_texts)
+
+
+def _is_in_tool_before_answer(node: Node) -> bool:
+    """Whether a span is inside a tool after which its agent went on."""
+    return any(
+        ancestor.operation == AGENT_TOOL and not ancestor.ends_agent
+        for ancestor in node.ancestors
+    )
+
+
+def _shown_after(node: Node, final_texts: list[Answer]) -> str:
+    """What the calls were shown, in one line, that wrote final texts after a span.
+
+    A verdict such as "yes" judges what its call was shown, and does not replace it.
+    """
+    lines = []
     for answer in final_texts:
         call = answer.writing_call
-        # a verdict such as "yes" judges the object, and does not replace it
-        if call is None or _is_verdict(answer.text or ""):
-            continue
-        if call.began > node.closed:
-            lines_shown_later += [as_one_line(message.text) for message in call.prompt]
-    return draft_text in " ".join(lines_shown_later)
+        is_verdict = _is_verdict(answer.text or "")
+        if call is not None and call.began > node.closed and not is_verdict:
+            lines += [as_one_line(message.text) for message in call.prompt]
+    return " ".join(lines)
 
 
 def replies_of(calls: Calls, name: str) -> list[Answer]:
@@ -344,43 +355,43 @@ def _objects(place: str, value: object) -> list[Answer]:
 
 
 def _answers_in_socket(calls: Calls, place: str, value: object) -> Iterator[Answer]:
-    """Yield the answers among the texts of an output socket.
-
-    - Messages of an assistant or a tool are answers. If messages of others, such as the
-      user, stand among them, the socket holds a conversation: only the last message of
-      an assistant or tool answers then.
-    - A text that is no message is an answer if its socket is named for answers, such as
-      "replies". It is also one if a model wrote it and its socket is not named for
-      questions.
+    """Yield the answers among the messages or texts of an output socket.
 
     Args:
         calls: The calls of the run.
         place: The path of the socket.
-        value: What it gave: texts or messages.
+        value: What it gave.
     """
     values = value if isinstance(value, tuple) else (value,)
     messages = [message for message in values if isinstance(message, Message)]
     if messages:
-        replies_in_socket = [
-            message
-            for message in messages
-            if message.role in ("assistant", "tool") and message.text.strip()
-        ]
-        has_messages_of_others = len(replies_in_socket) < len(messages)
-        if has_messages_of_others:  # a conversation
-            replies_in_socket = replies_in_socket[-1:]
-        for message in replies_in_socket:
+        for message in _answering_messages(messages):
             yield Answer(message.text, place)
         return
-    name = place.rpartition(".")[2]
     for text in texts_in(value):
-        if not text.strip():
-            continue
-        is_answer = name in _ANSWER_SOCKETS
-        if not is_answer and name not in _QUESTION_SOCKETS:
-            is_answer = _writer_of(calls, (text,)) is not None
-        if is_answer:
+        if text.strip() and _is_answer(calls, place, text):
             yield Answer(text, place)
+
+
+def _answering_messages(messages: list[Message]) -> list[Message]:
+    """The messages of an assistant or a tool; of a conversation only the last of these."""
+    answering = [
+        message
+        for message in messages
+        if message.role in ("assistant", "tool") and message.text.strip()
+    ]
+    is_conversation = len(answering) < len(messages)
+    return answering[-1:] if is_conversation else answering
+
+
+def _is_answer(calls: Calls, place: str, text: str) -> bool:
+    """Whether a text answers, by the name of its socket or because a model wrote it."""
+    name = place.rpartition(".")[2]
+    if name in _ANSWER_SOCKETS:
+        return True
+    if name in _QUESTION_SOCKETS:
+        return False
+    return _writer_of(calls, (text,)) is not None
 
 
 def _component_of_place(run: Run, place: str) -> Node | None:

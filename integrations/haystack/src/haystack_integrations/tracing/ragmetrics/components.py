@@ -54,21 +54,16 @@ class Calls:
         """Make the call of a span, and put it below the call of the span around it.
 
         A **span** is what Haystack records of a component, agent step or tool. A
-        ``Node`` holds the span, and a ``Call`` says the same in the terms of the core.
-        Two kinds of span may share the call of the component or tool around them:
-
-        - A nested pipeline shares it always.
-        - An agent shares the call of a component. An agent inside a tool gets a call of
-          its own, below that of the tool.
+        ``Call`` says the same in the terms of the core.
         """
         parent: Call | None = None
         if node.parent is not None:
             # spans come in the order in which they began: the call around is made
             parent = self.call_by_span[node.parent]
-        if parent is not None and node.operation == AGENT:
-            return self._call_of_agent(parent, node)
-        if parent is not None and node.operation not in _CALLS:
-            return parent
+            if node.operation == AGENT:
+                return self._call_of_agent(parent, node)
+            if node.operation not in _CALLS:
+                return parent  # a nested pipeline shares the call of its component
         kind = self._kind_of_call(node)
         call = Call(kind, node.path or "run", node.opened, node.closed or None)
         self._fill_call(call, node)
@@ -85,7 +80,7 @@ class Calls:
         """
         documents_taken: list[Document] = []
         for value in node.input.values():
-            documents_taken += self._documents_in_or_behind(value)
+            documents_taken += self._documents_in_input(value)
         call.input_documents = tuple(documents_taken)
         is_root = node is self.run.root
         if not is_root:
@@ -146,35 +141,18 @@ class Calls:
     def _fill_tool_call(self, call: Call, node: Node) -> None:
         """Write into the call of a tool what it was asked and what it returned.
 
-        - A model may ask for several tools in one step of an agent. The name and the
-          arguments tell which of these requests the span ran.
-        - The result is the text that the next model was shown, else the tool's output.
-        - A tool brings no evidence (``is_control``) if its result is the agent's
-          answer, or if it looks for other tools.
+        A tool brings no evidence (``is_control``) if its text is the agent's answer, or
+        if it looks for other tools.
 
         Args:
-            call: The call in the terms of the core; it is changed.
+            call: The call; it is changed.
             node: The span of the tool.
         """
         call.name = node.name
         call.query = _one_text(node.input)
-        tools_of_step = [
-            span
-            for span in self.run.nodes
-            if span.operation == AGENT_TOOL and span.parent is node.parent
-        ]
-        # the request of the model that this span ran
-        requests = self._calls_of_step(node)
-        index = _index_of_call_that_span_ran(node, tools_of_step, requests)
-        call.tool_call_id = None if index is None else requests[index].id
-        # The next model was shown the result of each request. Which result is this
-        # span's? Each result names the request that it answers.
+        call.tool_call_id = self._id_of_request(node)
         next_model = self._next_model(node)
-        messages = () if next_model is None else prompt(next_model)
-        results = _results_after_the_last_reply(messages)
-        answered_requests = [result.tool_calls[0] for result in results]
-        index = _index_of_call_that_span_ran(node, tools_of_step, answered_requests)
-        result = None if index is None else results[index]
+        result = None if next_model is None else self._result_shown(node, next_model)
         if result is not None:
             call.text = result.text
         elif isinstance(node.output, str):
@@ -186,17 +164,41 @@ class Calls:
         looks_for_tools = "tool_keywords" in node.input
         call.is_control = is_answer or looks_for_tools
 
-    def _calls_of_step(self, node: Node) -> list[ToolCall]:
-        """The tools that the model called in the step of an agent in which a tool ran."""
-        calls: list[ToolCall] = []
+    def _id_of_request(self, node: Node) -> str | None:
+        """The id of the model's request that a tool's span ran; None if it ran none."""
+        requests = self._requests_of_step(node)
+        index = _index_of_request(node, self._tools_of_step(node), requests)
+        return None if index is None else requests[index].id
+
+    def _result_shown(self, node: Node, model: Node) -> Message | None:
+        """The result of a tool's span as the next model was shown it; None if it was not.
+
+        Each result names the request that it answers.
+        """
+        results = _results_after_the_last_reply(prompt(model))
+        requests = [result.tool_calls[0] for result in results]
+        index = _index_of_request(node, self._tools_of_step(node), requests)
+        return None if index is None else results[index]
+
+    def _tools_of_step(self, node: Node) -> list[Node]:
+        """The spans of all tools in the step of an agent in which a tool ran."""
+        return [
+            span
+            for span in self.run.nodes
+            if span.operation == AGENT_TOOL and span.parent is node.parent
+        ]
+
+    def _requests_of_step(self, node: Node) -> list[ToolCall]:
+        """The tools that the model asked for in the step of an agent in which a tool ran."""
+        requests: list[ToolCall] = []
         for model in self._models_of[node.agent]:
             # the models of later steps have no call yet
             if model.parent is not node.parent:
                 continue
             reply = self.call_by_span[model].reply
             if reply is not None:
-                calls += reply.tool_calls
-        return calls
+                requests += reply.tool_calls
+        return requests
 
     def _next_model(self, node: Node) -> Node | None:
         """The next call of the model of an agent, which is shown what a tool returned."""
@@ -213,14 +215,11 @@ class Calls:
         return models_of_agent
 
     def _documents_returned(self, node: Node) -> tuple[Document, ...] | None:
-        """Read the documents that a span returned.
+        """Read the documents that a span found: those whose text was not its input.
 
         Returns:
-            - The documents that have a text. Documents whose text was an input of the
-              span are left out: the span did not find them.
-            - () if the span searched and found nothing.
-            - None if the span says nothing of documents, or if a model wrote its
-              documents.
+            The documents; () if the span only says that it gives documents; None if it
+            says nothing of documents, or if a model wrote them.
         """
         if self._writes_its_documents(node):
             return None
@@ -230,20 +229,8 @@ class Calls:
             for document in documents_with_text(documents_in(node.output))
             if as_one_line(document.text) not in texts_taken
         )
-        if documents:
+        if documents or _is_for_documents(node):
             return documents
-        # e.g. the output "documents" with an empty list
-        gives_empty_list = any(
-            value == () and "document" in name
-            for name, value in node.output_by_socket.items()
-        )
-        # a tool whose function searched, and returned a bare empty list
-        is_empty_result = node.operation == AGENT_TOOL and node.output == ()
-        # an output of the type Document got nothing, in a component that ran to its end
-        has_ended = node.output is not None
-        gave_no_documents = _has_socket_of_documents(node.output_sockets) and has_ended
-        if gives_empty_list or is_empty_result or gave_no_documents:
-            return ()
         return None
 
     def _writes_its_documents(self, node: Node) -> bool:
@@ -259,16 +246,15 @@ class Calls:
         takes_documents = any(documents_in(node.input))
         return not takes_documents and not _has_socket_of_documents(node.input_sockets)
 
-    def _documents_in_or_behind(self, value: object) -> tuple[Document, ...]:
-        """Documents in an input, or behind it where it is a list of texts.
+    def _documents_in_input(self, value: object) -> tuple[Document, ...]:
+        """The documents in an input, or those of which its bare texts were made.
 
-        Components pass on bare texts of documents, or windows around them: the
-        documents behind such a list are those that its texts were made of.
+        Components pass on bare texts of documents, or windows around them.
         """
         if isinstance(value, tuple) and _holds_only_texts(value):
-            documents_behind = self._documents_by_texts.get(value, ())
-            if documents_behind:
-                return documents_behind
+            documents_of_texts = self._documents_by_texts.get(value, ())
+            if documents_of_texts:
+                return documents_of_texts
         return documents_with_text(documents_in(value))
 
     @cached_property
@@ -451,7 +437,7 @@ class Calls:
         """
         sockets = []
         for name, value in node.input.items():
-            documents = self._documents_in_or_behind(value)
+            documents = self._documents_in_input(value)
             description = f"{name} {node.input_sockets.get(name)}".lower()
             is_empty_list = value == () and "document" in description
             if documents or is_empty_list:
@@ -496,6 +482,19 @@ def _fill_model(call: Call, node: Node) -> None:
 def _has_socket_of_documents(sockets: Mapping[str, Any]) -> bool:
     """Whether any of these inputs or outputs is of the type Document."""
     return any("Document" in str(socket.get("type")) for socket in sockets.values())
+
+
+def _is_for_documents(node: Node) -> bool:
+    """Whether a span says that it gives documents, even if it gave none."""
+    gives_empty_list = any(
+        value == () and "document" in name
+        for name, value in node.output_by_socket.items()
+    )
+    # a tool whose function searched, and returned a bare empty list
+    is_empty_result = node.operation == AGENT_TOOL and node.output == ()
+    has_ended = node.output is not None
+    may_give_documents = has_ended and _has_socket_of_documents(node.output_sockets)
+    return gives_empty_list or is_empty_result or may_give_documents
 
 
 def _holds_only_texts(value: tuple[Any, ...]) -> bool:
@@ -553,41 +552,35 @@ def _note_failure(call: Call, node: Node) -> None:
     call.documents = None
 
 
-def _index_of_call_that_span_ran(
-    node: Node, siblings: Sequence[Node], calls: Sequence[ToolCall]
+def _index_of_request(
+    node: Node, siblings: Sequence[Node], requests: Sequence[ToolCall]
 ) -> int | None:
-    """Find the tool call of a model that a span ran.
+    """Find the index of the model's request that a tool's span ran; None if it ran none.
 
-    In one step of an agent the model may call several tools, and each call is run by a
-    span. The call that a span ran has the span's name and arguments; if no call has
-    both, it has the span's name. Several calls may be alike, and as many spans: then
-    the first span ran the first of these calls, and so on.
+    Several requests may be alike, and as many spans: the first span ran the first of
+    them, and so on.
 
     Args:
         node: The span of the tool.
         siblings: The spans of all tools of the same step, in their order.
-        calls: The calls of the model in that step.
-
-    Returns:
-        The index of the call in ``calls``; None if the span ran none of them.
+        requests: What the model asked for in that step.
     """
-    of_same_name: list[int] = []
-    of_same_arguments: list[int] = []
-    for call_index, call in enumerate(calls):
-        if call.name == node.name:
-            of_same_name.append(call_index)
-            if call.arguments == node.input:
-                of_same_arguments.append(call_index)
-    candidates = of_same_arguments or of_same_name
-    compares_arguments = bool(of_same_arguments)
-    like_spans = []  # those with which the span shares these candidates
-    for sibling in siblings:
-        has_same_arguments = sibling.input == node.input
-        is_alike = has_same_arguments or not compares_arguments
-        if sibling.name == node.name and is_alike:
-            like_spans.append(sibling)
-    index = like_spans.index(node)
-    return candidates[index] if index < len(candidates) else None
+    compares_arguments = any(
+        request.name == node.name and request.arguments == node.input
+        for request in requests
+    )
+
+    def is_alike(name: str, arguments: object) -> bool:
+        has_same_arguments = arguments == node.input or not compares_arguments
+        return name == node.name and has_same_arguments
+
+    like_spans = [span for span in siblings if is_alike(span.name, span.input)]
+    like_requests = []
+    for index, request in enumerate(requests):
+        if is_alike(request.name, request.arguments):
+            like_requests.append(index)
+    place = like_spans.index(node)
+    return like_requests[place] if place < len(like_requests) else None
 
 
 def prompt(node: Node) -> tuple[Message, ...]:

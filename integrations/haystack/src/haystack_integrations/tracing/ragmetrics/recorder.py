@@ -124,14 +124,6 @@ class TeeSpan(Span):
     def closed(self, error: BaseException | None) -> None:
         """Record that the block of code under the span was left.
 
-        The span gets the error. The span of the whole run also tells how the run ended:
-
-        - It failed with an error: the run is complete. If the error brings a snapshot,
-          the run may go on later (``resumable``).
-        - A breakpoint paused it: it is not complete and may go on later.
-        - It was cancelled, abandoned or interrupted (``error`` is a ``BaseException``
-          such as ``KeyboardInterrupt``): it has no error and is not complete.
-
         Args:
             error: What was raised in the block; None if the block came to its end.
         """
@@ -140,19 +132,25 @@ class TeeSpan(Span):
                 error, lambda raised: f"{type(raised).__name__}: {raised}"
             )
         if error is not None and self.node is self.run.root:
-            is_paused = isinstance(error, BreakpointException)
-            has_snapshot = (
-                isinstance(error, PipelineRuntimeError)
-                and error.pipeline_snapshot is not None
-            )
-            self.run.paused = is_paused
-            self.run.resumable = is_paused or has_snapshot
-            # ``node.error`` is None for an interrupt, which is no ``Exception``
-            self.run.error = None if is_paused else self.node.error
-            has_failed = self.run.error is not None
-            # A run that failed is at its end. A paused or interrupted run is not.
-            self.run.complete = has_failed
+            self._break_off_run(error)
         self.node.closed = tick()
+
+    def _break_off_run(self, error: BaseException) -> None:
+        """Record how the run ended that an error broke off.
+
+        A run that failed is at its end, and complete. A breakpoint paused it, or a
+        ``BaseException`` such as ``KeyboardInterrupt`` interrupted it: then it is not.
+        """
+        is_paused = isinstance(error, BreakpointException)
+        has_snapshot = (
+            isinstance(error, PipelineRuntimeError)
+            and error.pipeline_snapshot is not None
+        )
+        has_failed = isinstance(error, Exception) and not is_paused
+        self.run.paused = is_paused
+        self.run.resumable = is_paused or has_snapshot
+        self.run.error = self.node.error if has_failed else None
+        self.run.complete = has_failed
 
 
 class Tee(Tracer):
@@ -177,9 +175,7 @@ class Tee(Tracer):
     ) -> Iterator[Span]:
         """Trace a block of code with the tracer that was active before, and record it.
 
-        - What a judge does is neither traced nor recorded.
-        - The block is only traced if it belongs to no recorded run, or if another
-          tracer has taken our place.
+        What a judge does is neither traced nor recorded.
 
         Args:
             operation_name: What the block does, by Haystack's name.
@@ -187,7 +183,8 @@ class Tee(Tracer):
             parent_span: The span around it; None if it is not known.
 
         Yields:
-            A span that records and traces, or only the other tracer's span.
+            A span that records and traces. For a block that is not recorded, only the
+            other tracer's span.
         """
         if is_judge_work():
             yield NullSpan()
@@ -198,7 +195,7 @@ class Tee(Tracer):
         with self.inner.trace(
             operation_name, tags=tags, parent_span=inner_parent
         ) as inner_span:
-            span: TeeSpan | None = None  # stays None if the block is not recorded
+            span = None
             has_our_place = _tracer_slot.tee is self
             if has_our_place:
                 span = self._begin_span(
@@ -207,15 +204,20 @@ class Tee(Tracer):
             if span is None:
                 yield inner_span
                 return
-            # A pipeline's span need not be the current one: its components hand it over
-            # as their parent_span.
-            if operation_name != PIPELINE:
-                _current.set(span)
-            with contextlib.ExitStack() as block:
-                # records the end of the span and makes the span around it the current
-                # one again, however the block is left
-                block.push(partial(self._on_exit, span))
+            with self._recorded_block(span):
                 yield span
+
+    @contextlib.contextmanager
+    def _recorded_block(self, span: TeeSpan) -> Iterator[None]:
+        """Make a span the current one in a block of code, and record how the block is left.
+
+        A pipeline's span never is the current one: its components name it as their parent.
+        """
+        if span.node.operation != PIPELINE:
+            _current.set(span)
+        with contextlib.ExitStack() as block:
+            block.push(partial(self._on_exit, span))
+            yield
 
     def current_span(self) -> Span | None:
         """The other tracer's current span, in a span of ours if one of ours is open."""
@@ -355,10 +357,8 @@ def _begin_run() -> Run | None:
 def _component_that_started(texts: set[str]) -> tuple[Run, Node] | tuple[None, None]:
     """Find the open component that started this thread, and its run.
 
-    A thread that was started bare carries no context that names the component. So two
-    traces of the component are compared: the classes of components whose methods are on
-    this thread's call stack, and the inputs of the components that still run. The last
-    such component that has a class of the stack, and all texts among its inputs, is it.
+    It is the latest one whose class is on this thread's call stack, and whose inputs
+    hold all texts that the thread works on.
 
     Args:
         texts: The texts that the thread works on.
@@ -366,16 +366,7 @@ def _component_that_started(texts: set[str]) -> tuple[Run, Node] | tuple[None, N
     Returns:
         The run and the component's span; None twice if no component is found.
     """
-    classes = set()
-    for frame, _ in islice(walk_stack(None), _FRAMES):
-        caller = frame.f_locals.get("self")
-        # Haystack's decorator gives every component this attribute; it is looked up
-        # without running code of the application
-        sockets = inspect.getattr_static(caller, "__haystack_input__", None)
-        is_component = sockets is not None
-        if is_component:
-            owner = type(caller)
-            classes.add(f"{owner.__module__}.{owner.__name__}")
+    classes = _component_classes_on_stack()
     if not texts or not classes:
         return None, None
     for run in list(_open_runs):
@@ -385,6 +376,20 @@ def _component_that_started(texts: set[str]) -> tuple[Run, Node] | tuple[None, N
             if is_of_caller and texts <= set(texts_in(node.input)):
                 return run, node
     return None, None
+
+
+def _component_classes_on_stack() -> set[str]:
+    """The full names of components' classes whose methods are on this thread's stack."""
+    classes = set()
+    for frame, _ in islice(walk_stack(None), _FRAMES):
+        caller = frame.f_locals.get("self")
+        # Haystack's decorator gives every component this attribute; it is looked up
+        # without running code of the application
+        sockets = inspect.getattr_static(caller, "__haystack_input__", None)
+        if sockets is not None:
+            owner = type(caller)
+            classes.add(f"{owner.__module__}.{owner.__name__}")
+    return classes
 
 
 class _TracerSlot:

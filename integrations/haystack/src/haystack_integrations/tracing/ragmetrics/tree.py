@@ -72,9 +72,6 @@ _ONE_OF_SEVERAL = (
 def as_run(result: object) -> Run:
     """Return a run as it is, or make one of what an application got from Haystack.
 
-    Such a run holds only what was returned. Its contexts are the documents that the
-    answers carry, or the last ones in the result.
-
     Args:
         result: A run, the result of a pipeline or agent, an answer, or several answers.
 
@@ -83,13 +80,7 @@ def as_run(result: object) -> Run:
     """
     if isinstance(result, Run):
         return result
-    output = copied(result)
-    answers_alone = (output,) if isinstance(output, Answer) else output
-    if isinstance(answers_alone, tuple) and all(
-        isinstance(element, Answer) for element in answers_alone
-    ):
-        # as a pipeline returns them: by the names of a component and of its output
-        output = {"answers": {"answers": answers_alone}}
+    output = _by_component(copied(result))
     if not isinstance(output, dict):
         raise SettingError(
             "samples_from() takes a run, a pipeline's result or answers, got"
@@ -110,6 +101,15 @@ def as_run(result: object) -> Run:
     return run
 
 
+def _by_component(output: object) -> object:
+    """Return an answer, or several, as a pipeline's component returns them; else as it is."""
+    several = (output,) if isinstance(output, Answer) else output
+    if not isinstance(several, tuple):
+        return output
+    are_answers = all(isinstance(element, Answer) for element in several)
+    return {"answers": {"answers": several}} if are_answers else output
+
+
 def trees(run: Run, where: Overrides) -> list[Tree]:
     """Make a tree for each answer of a run, since each may have a question of its own.
 
@@ -126,23 +126,30 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     named_answers: list[Answer] = []
     if isinstance(where.answer_from, str):
         named_answers = replies_of(calls, where.answer_from)
-    # in a run that failed, only what the user names counts as an answer
-    run_answers = named_answers or ([] if run.error else answers(calls))
+    run_answers = named_answers
+    if not named_answers and not run.error:
+        run_answers = answers(calls)
     if where.build is not None:
         # ``build``, the user's function, makes all samples of the run from one tree
         run_answers = run_answers[:1]
+    if not run_answers:
+        return [_tree(calls, None, where)]
     answer_trees = [_tree(calls, answer, where) for answer in run_answers]
-    if not answer_trees:
-        answer_trees = [_tree(calls, None, where)]
     if named_answers:
-        # ``lookup_inputs`` is what the run was given. The core looks up ``answer_from``
-        # there, and would find all named answers again. So the name is removed there:
-        # each tree keeps its answer.
         for tree in answer_trees:
-            tree.lookup_inputs = tuple(
-                _without(place, where.answer_from) for place in tree.lookup_inputs
-            )
+            _drop_lookup(tree, where.answer_from)
     return answer_trees
+
+
+def _drop_lookup(tree: Tree, name: object) -> None:
+    """Drop a name from the values in which the core looks up the user's names.
+
+    The tree has one of several answers of that name, and the core would find all.
+    """
+    lookup_inputs = []
+    for values in tree.lookup_inputs:
+        lookup_inputs.append({key: values[key] for key in values if key != name})
+    tree.lookup_inputs = tuple(lookup_inputs)
 
 
 def _is_indexing(run: Run) -> bool:
@@ -153,106 +160,111 @@ def _is_indexing(run: Run) -> bool:
     )
 
 
-def _without(place: Mapping[str, Any], name: object) -> dict[str, Any]:
-    """A copy of a mapping without one of its names."""
-    return {key: value for key, value in place.items() if key != name}
-
-
 def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
-    """Make the tree of a run for one of its answers, or for none.
-
-    The documents behind the answer come from one of three places:
-
-    - Usually the answer, or the call that wrote it, names them.
-    - Without an answer they are the documents that reached the last model through the
-      pipeline: they flowed to it ("flow documents").
-    - The documents of the run's output replace them in two cases: the run ended with a
-      search and no answer, or an answer has no source: no call wrote it, and it
-      carries no documents.
+    """Make the tree of a run for one of its answers.
 
     Args:
         calls: The calls of the run.
         answer: The answer; None for a run without any.
         where: Where the user says that question, contexts and answer are.
     """
-    last_model = calls.models[-1] if calls.models else None
-    answering_call = None
-    if answer is not None:
-        answering_call = answer.writing_call
-    elif last_model is not None:
-        answering_call = calls.call_by_span[last_model]
+    call = _answering_call(calls, answer)
+    user_text = _question(
+        calls,
+        messages_shown=() if call is None else call.prompt,
+        query=None if answer is None else answer.question,
+    )
     tree = _tree_without_answer(calls, where)
-    _add_question(tree, calls, answering_call, answer)
-    if answer is None and last_model is not None:
-        tree.flow_documents, tree.flow_place = calls.documents_that_reached(last_model)
-    document_lists = documents_in_output(calls.run)
-    if document_lists:
-        is_search = answer is None and _ends_with_a_search(calls)
-        tree.gives_only_documents = is_search
-        if is_search or _has_no_source(answer, answering_call):
-            tree.flow_place, tree.flow_documents = document_lists[-1]
-            if answer is not None:
-                # None makes the core take the flow documents; () would mean none
-                answer = replace(answer, documents=None)
-    tree.answers = () if answer is None else (answer,)
+    _add_question(tree, user_text, answer)
+    _add_history(tree, calls, call, user_text)
+    if user_text is not None:
+        tree.was_routed_away = _skipped_a_branch(calls.run)
+    is_asked_of_a_model = bool(calls.models) and user_text is not None
+    tree.is_always_a_sample = answer is not None or is_asked_of_a_model
+    if answer is None:
+        _add_documents_without_answer(tree, calls)
+    else:
+        tree.answers = (answer,)
+        _add_documents_of_answer(tree, answer, calls)
     return tree
 
 
-def _add_question(
-    tree: Tree, calls: Calls, call: Call | None, answer: Answer | None
-) -> None:
-    """Write into a tree the question, and the conversation before it.
+def _answering_call(calls: Calls, answer: Answer | None) -> Call | None:
+    """The call that wrote an answer; without an answer the last call of a model."""
+    if answer is not None:
+        return answer.writing_call
+    return calls.call_by_span[calls.models[-1]] if calls.models else None
 
-    The tree also says whether the run is a sample even without a retrieval: that is so
-    if it gave an answer, or if a model was asked.
+
+def _add_documents_of_answer(tree: Tree, answer: Answer, calls: Calls) -> None:
+    """Take the documents of the run's output for an answer of which nothing tells any.
+
+    Usually the answer, or the call that wrote it, names its documents.
+    """
+    is_without_source = answer.writing_call is None and not answer.documents
+    document_lists = documents_in_output(calls.run)
+    if is_without_source and document_lists:
+        tree.flow_place, tree.flow_documents = document_lists[-1]
+        # None makes the core take the flow documents; () would mean none
+        tree.answers = (replace(answer, documents=None),)
+
+
+def _add_documents_without_answer(tree: Tree, calls: Calls) -> None:
+    """Write into a tree what its run found last, or else what reached its last model."""
+    document_lists = documents_in_output(calls.run)
+    if document_lists and _ends_with_a_search(calls):
+        tree.gives_only_documents = True
+        tree.flow_place, tree.flow_documents = document_lists[-1]
+    elif calls.models:
+        last_model = calls.models[-1]
+        tree.flow_documents, tree.flow_place = calls.documents_that_reached(last_model)
+
+
+def _add_question(
+    tree: Tree, user_text: _UserText | None, answer: Answer | None
+) -> None:
+    """Write the question into a tree: the user's text, else the one that the answer carries.
 
     Args:
         tree: The tree.
-        calls: The calls of its run.
-        call: The call that answered; None if there is none.
-        answer: The answer; None for a run without any.
+        user_text: The question as the user handed it in; None if it is not found.
+        answer: The answer, which may carry the question; None for a run without any.
     """
-    # an answer object may carry the question that it answers
     question_of_answer = None if answer is None else answer.question
-    prompt_of_call = () if call is None else call.prompt
-    # the question as the user handed it in, if it is found there
-    user_text = _question(calls, prompt_of_call, question_of_answer)
-    # the tree gets the user's text, else the question that the answer carries
-    tree.question, tree.question_place = _question_and_place(user_text, answer)
-    is_rewritten = bool(question_of_answer) and question_of_answer != tree.question
-    if user_text is not None and is_rewritten:
+    if user_text is None:
+        if answer is not None and question_of_answer:
+            tree.question = question_of_answer
+            tree.question_place = f"{answer.place} query"
+        return
+    tree.question = user_text.text
+    tree.question_place = ", ".join(user_text.places)
+    if user_text.is_one_of_several:
+        tree.doubts = (_ONE_OF_SEVERAL,)
+    if question_of_answer and question_of_answer != user_text.text:
         # a component rewrote the user's question before it was answered
         tree.standalone_question = question_of_answer
-    # the earlier turns are looked for before the text that became the tree's question
-    text_of_question = user_text
-    if text_of_question is None and tree.question is not None:
-        text_of_question = _UserText(tree.question)
-    _add_history(tree, calls, call, text_of_question)
-    if user_text is not None and user_text.is_one_of_several:
-        tree.doubts = (_ONE_OF_SEVERAL, *tree.doubts)
-    is_asked_of_a_model = bool(calls.models) and user_text is not None
-    tree.is_always_a_sample = answer is not None or is_asked_of_a_model
-    # a router may have sent the question past the components that search or answer
-    tree.was_routed_away = user_text is not None and _skipped_a_branch(calls.run)
 
 
 def _add_history(
-    tree: Tree, calls: Calls, call: Call | None, asked: _UserText | None
+    tree: Tree, calls: Calls, call: Call | None, user_text: _UserText | None
 ) -> None:
     """Write into a tree the earlier turns of the conversation, with their doubts.
 
     Args:
-        tree: The tree.
+        tree: The tree, which has its question.
         calls: The calls of its run.
         call: The call that answered; None if there is none.
-        asked: The question; None if it is not known.
+        user_text: The question as the user handed it in; None if it is not found.
     """
+    asked = user_text
+    if asked is None and tree.question is not None:
+        asked = _UserText(tree.question)
     answer_began = None if call is None else int(call.began)
     history = _earlier_history(calls, answer_began, asked)
     tree.history = history.conversation.turns
     tree.instructions = history.conversation.texts
     tree.is_history_of_prompt = history.is_of_prompt
-    tree.doubts = history.conversation.doubts
+    tree.doubts = (*tree.doubts, *history.conversation.doubts)
 
 
 def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:
@@ -293,17 +305,6 @@ def _skipped_a_branch(run: Run) -> bool:
     return not receivers <= ran
 
 
-def _question_and_place(
-    user_text: _UserText | None, answer: Answer | None
-) -> tuple[str | None, str]:
-    """The question and where it was found: what the user gave, else what the answer carries."""
-    if user_text is not None:
-        return user_text.text, ", ".join(user_text.places)
-    if answer is not None and answer.question:
-        return answer.question, f"{answer.place} query"
-    return None, ""
-
-
 def _ends_with_a_search(calls: Calls) -> bool:
     """Whether a run searched after its last call of a model.
 
@@ -317,14 +318,6 @@ def _ends_with_a_search(calls: Calls) -> bool:
         return True
     closed = calls.models[-1].closed
     return any(node.opened > closed and calls.retrieves(node) for node in run.nodes)
-
-
-def _has_no_source(answer: Answer | None, call: Call | None) -> bool:
-    """Whether nothing tells what an answer was made of.
-
-    No call wrote it, and it carries no documents.
-    """
-    return answer is not None and call is None and not answer.documents
 
 
 def _documents_without_text(run: Run) -> tuple[Document, ...]:
@@ -359,17 +352,17 @@ def _is_resumed(run: Run) -> bool:
 def _warnings(
     run: Run, where: Overrides, without_text: Sequence[Document]
 ) -> tuple[str, ...]:
-    """List what the user should know: places that lead nowhere, and documents without text."""
+    """List what the user should know: names that are not in the run, and documents without text."""
     warnings: list[str] = []
     for name in ("question", "contexts", "answer"):
+        # ``question_from="builder.query"`` names a value; a function is not checked
         source = getattr(where, f"{name}_from")
-        if not isinstance(source, str):
-            continue
-        is_there, _ = where.find(name, run, *_values_by_place(run))
-        if not is_there:
-            warnings.append(
-                f"{name}_from={source!r} is not in this run; the rules were used"
-            )
+        if isinstance(source, str):
+            is_in_run, _ = where.find(name, run, *_values_by_place(run))
+            if not is_in_run:
+                warnings.append(
+                    f"{name}_from={source!r} is not in this run; the rules were used"
+                )
     if without_text:
         warnings.append(f"{len(without_text)} documents without text are no contexts")
     return tuple(warnings)
@@ -430,71 +423,71 @@ class _UserText:
 def _question(
     calls: Calls, messages_shown: Sequence[Message], query: str | None
 ) -> _UserText | None:
-    """Choose the user's text that is the question.
-
-    1. A text that equals the query of the answer is the question.
-    2. Else a text may be the question if its input has a usual name for questions
-       (``is_usual``), or if it has several words and any model was shown it. Of
-       several such texts the ones that the answering call was shown go first, among
-       them those of a usual name. Then texts that more inputs got go first, then texts
-       of the likelier name (the lower ``rank``).
-    3. Else the question is the user's message as a template rendered it.
-
-    ``is_one_of_several`` of the chosen text stays True only if another text of a list
-    is as likely.
+    """Choose the user's text that is the question; None if none is found.
 
     Args:
         calls: The calls of the run.
         messages_shown: The prompt of the answering call.
         query: The question that the answer carries; None if it carries none.
-
-    Returns:
-        The text; None if none is found.
     """
     user_texts = _user_texts(calls)
     for text in user_texts:
         if query and as_one_line(text.text) == as_one_line(query):
             return text
-    shown_here = "\n".join(as_one_line(message.text) for message in messages_shown)
-    shown_anywhere = "\n".join(
-        as_one_line(message.text) for node in calls.models for message in prompt(node)
-    )
-    likely = []
-    for text in user_texts:
-        is_shown = _has_several_words(text.text) and _holds_words(
-            shown_anywhere, text.text
-        )
-        if text.is_usual or is_shown:
-            likely.append(text)
+    messages_of_models = [message for node in calls.models for message in prompt(node)]
+    shown_to_models = _lines_of(messages_of_models)
+    likely = [text for text in user_texts if _may_be_asked(text, shown_to_models)]
     if not likely:
         return _rendered_question(calls.run, messages_shown)
+    return _likeliest(likely, _lines_of(messages_shown))
+
+
+def _lines_of(messages: Sequence[Message]) -> str:
+    """The texts of messages, one a line."""
+    return "\n".join(as_one_line(message.text) for message in messages)
+
+
+def _may_be_asked(text: _UserText, shown_to_models: str) -> bool:
+    """Whether a text has an input of a usual name, or several words that a model was shown."""
+    if text.is_usual:
+        return True
+    return _has_several_words(text.text) and _holds_words(shown_to_models, text.text)
+
+
+def _likeliest(texts: Sequence[_UserText], shown_here: str) -> _UserText:
+    """Choose the likeliest question of several texts.
+
+    The text stays one of several only if another text of a list is as likely.
+
+    Args:
+        texts: The texts.
+        shown_here: What the answering call was shown.
+    """
 
     def likelihood(text: _UserText) -> tuple[bool, bool, int, int]:
         is_shown = _holds_words(shown_here, text.text)
         return text.is_usual and is_shown, is_shown, len(text.places), -text.rank
 
-    likeliest = max(likely, key=likelihood)
+    likeliest = max(texts, key=likelihood)
     rivals = [
         text
-        for text in likely
+        for text in texts
         if text.is_one_of_several and likelihood(text) == likelihood(likeliest)
     ]
-    # e.g. a model was shown only one text of the list: nothing is left in doubt then
-    is_only_one_left = len(rivals) < 2
-    if is_only_one_left:
+    if len(rivals) < 2:
         likeliest.is_one_of_several = False
     return likeliest
 
 
 def _user_texts(calls: Calls) -> list[_UserText]:
     """Collect the texts that the user handed in, each once, with all their places."""
-    asked_inside = _lines_asked_inside(calls)
+    texts_gone_on_with = _lines_asked_inside(calls)
     text_by_line: dict[str, _UserText] = {}
     for place, name, value in _inputs(calls.run):
         if name in _NEVER_A_QUESTION:
             continue
         rank = _USUAL_NAMES.index(name) if name in _USUAL_NAMES else len(_USUAL_NAMES)
-        for text in _texts_in_input(value, asked_inside):
+        for text in _texts_in_input(value, texts_gone_on_with):
             user_text = text_by_line.setdefault(as_one_line(text.text), text)
             user_text.places.append(place)
             user_text.rank = min(user_text.rank, rank)
@@ -505,48 +498,41 @@ def _user_texts(calls: Calls) -> list[_UserText]:
 
 
 def _texts_in_input(value: object, asked_inside: Collection[str]) -> list[_UserText]:
-    """The texts in one input of a component that may be the question.
-
-    Of messages it is the last one of the user.
+    """Find the texts in one input of a component that may be the question.
 
     Args:
-        value: The input: a text, texts or messages.
-        asked_inside: The queries of the run's own calls, and the texts that its
-            components hand on, each in one line. They tell which of several texts the
-            run went on with.
-
-    Returns:
-        The texts; empty if the input holds none.
+        value: The input.
+        asked_inside: Texts that the run went on with, each in one line.
     """
-    if isinstance(value, tuple) and value:
+    if isinstance(value, tuple):
         texts = [text for text in value if isinstance(text, str)]
-        are_all_texts = len(texts) == len(value)
-        if are_all_texts:
-            texts_with_words = [text for text in texts if text.strip()]
-            return _texts_in_list(texts_with_words, asked_inside)
-    if not isinstance(value, (str, Message, tuple)):
-        return []
-    text = capture.question_in(value)
-    if not text:
-        # messages may also be mappings of a role and a text
-        text = capture.question_in(tuple(_messages(value)))
+        is_list_of_texts = len(texts) == len(value)
+        if texts and is_list_of_texts:
+            return _texts_in_list(
+                [text for text in texts if text.strip()], asked_inside
+            )
+    text = _text_or_last_message(value)
     return [_UserText(text)] if text is not None and text.strip() else []
+
+
+def _text_or_last_message(value: object) -> str | None:
+    """Return a text, or the user's last text in messages; None for any other value."""
+    if not isinstance(value, (str, Message, tuple)):
+        return None
+    # messages may also be mappings of a role and a text
+    return capture.question_in(value) or capture.question_in(tuple(_messages(value)))
 
 
 def _texts_in_list(
     texts: Sequence[str], asked_inside: Collection[str]
 ) -> list[_UserText]:
-    """Those texts of a list that may be the question.
+    """Return the texts of a list that were asked inside the run; all, if none was.
 
-    A conversation may come as a list of texts, of which a component hands on the last
-    one as the query. So if exactly one of the texts was asked inside the run, it is the
-    question, and if it is the last one, the texts before it are earlier turns. If
-    several were asked, any of them may be the question; if none was, any text may be.
+    If a single one was asked, and it stands last, the texts before it are earlier turns.
 
     Args:
         texts: The list.
-        asked_inside: The queries of the run's own calls, and the texts that its
-            components hand on, each in one line.
+        asked_inside: Texts that the run went on with, each in one line.
     """
     lines_asked = {as_one_line(text) for text in texts} & set(asked_inside)
     is_one_asked = len(lines_asked) == 1
@@ -622,18 +608,13 @@ def _holds_words(longer_text: str, text: str) -> bool:
 
 
 def _rendered_question(run: Run, messages_shown: Sequence[Message]) -> _UserText | None:
-    """Return the user's message as a template rendered it, if it stands for the question.
+    """Return the rendered template that the user handed in as the question.
 
-    It stands for the question if the user handed in the template, and if no prompt
-    builder that rendered such a template was given documents.
+    None if the user handed in no template, or if documents were rendered into it.
 
     Args:
         run: The run.
         messages_shown: The prompt of the answering call.
-
-    Returns:
-        The message, with the paths of the inputs that hold the template; None if the
-        message does not stand for the question.
     """
     places = [
         place for place, name, value in _inputs(run) if name == "template" and value
@@ -649,13 +630,26 @@ def _rendered_question(run: Run, messages_shown: Sequence[Message]) -> _UserText
 
 
 @dataclass(frozen=True)
+class _MessageList:
+    """Messages that may hold earlier turns of the conversation.
+
+    Attributes:
+        messages: The messages.
+        may_be_examples: Whether a component composed them as a prompt for the question:
+            they may be few-shot examples then.
+    """
+
+    messages: list[Message]
+    may_be_examples: bool = False
+
+
+@dataclass(frozen=True)
 class _History:
     """What was said before the question.
 
     Attributes:
         conversation: The turns, with what is uncertain about them.
-        is_of_prompt: Whether a component wrote the turns into a prompt around the
-            question: they may be examples then.
+        is_of_prompt: Whether the turns stand in a prompt alone, and may be examples.
     """
 
     conversation: EarlierConversation
@@ -665,37 +659,34 @@ class _History:
 def _earlier_history(
     calls: Calls, answer_began: int | None, asked: _UserText | None
 ) -> _History:
-    """Find the earlier turns of the conversation.
+    """Find the earlier turns of the conversation; without any if nothing was said before.
 
-    The first of these places that holds any turn gives them:
-
-    1. the last messages that a component such as a memory returned before the answer;
-    2. messages that the user handed in;
-    3. earlier texts that the user handed in.
+    Messages of components, such as a memory, go before messages that the user handed
+    in, and these before texts.
 
     Args:
         calls: The calls of the run.
         answer_began: When the answering call began; None if no call is known.
         asked: The question of now; None if it is not known.
-
-    Returns:
-        The turns; without any if nothing was said before.
     """
     question = None if asked is None else asked.text
-    # pairs of a list and ``is_of_prompt``: whether its messages may be examples of a
-    # prompt, and no earlier turns
-    lists_with_flag = []
-    for _, name, value in _inputs(calls.run):
-        if name not in _NEVER_A_QUESTION:
-            is_of_prompt = False  # the user handed them in
-            lists_with_flag.append((_messages(value), is_of_prompt))
-    lists_with_flag += _message_lists_of_components(calls, answer_began, question)
-    # components come behind inputs, and later components behind earlier ones
-    for messages, is_of_prompt in reversed(lists_with_flag):
-        turns = _turns_of(messages, question) if messages else ()
+    message_lists = _message_lists_handed_in(calls.run)
+    message_lists += _message_lists_of_components(calls, answer_began, question)
+    for message_list in reversed(message_lists):
+        turns = _turns_of(message_list.messages, question)
         if turns:
-            return _History(EarlierConversation(turns), is_of_prompt)
+            conversation = EarlierConversation(turns)
+            return _History(conversation, message_list.may_be_examples)
     return _History(_conversation_in_texts(calls.run, asked))
+
+
+def _message_lists_handed_in(run: Run) -> list[_MessageList]:
+    """The messages in each input that the user handed in."""
+    message_lists = []
+    for _, name, value in _inputs(run):
+        if name not in _NEVER_A_QUESTION:
+            message_lists.append(_MessageList(_messages(value)))
+    return message_lists
 
 
 def _turns_of(messages: Sequence[Message], question: str | None) -> tuple[Turn, ...]:
@@ -703,10 +694,11 @@ def _turns_of(messages: Sequence[Message], question: str | None) -> tuple[Turn, 
 
     Where the question is not known, a last message of the user is taken for it.
     """
-    asked = as_one_line(question)
+    if not messages:
+        return ()
     is_question_last = False
-    if messages and messages[-1].role == "user":
-        is_question_last = asked in as_one_line(messages[-1].text)
+    if messages[-1].role == "user":
+        is_question_last = as_one_line(question) in as_one_line(messages[-1].text)
     if not is_question_last:
         # history_in() takes off the last message as the question: give it one
         messages = [*messages, Message("user", "now")]
@@ -730,46 +722,44 @@ def _conversation_in_texts(run: Run, asked: _UserText | None) -> EarlierConversa
 
 def _message_lists_of_components(
     calls: Calls, answer_began: int | None, question: str | None
-) -> list[tuple[list[Message], bool]]:
-    """Return the lists of messages that components, such as a memory, gave before the answer.
+) -> list[_MessageList]:
+    """Return the messages that components, such as a memory, gave before the answer.
 
-    The lists of prompt builders, models and agents are left out, since the run itself
-    wrote their messages. Where a later component returns such messages again, they are
-    taken out of its lists.
+    They come in the order in which the components ended. Messages that the run itself
+    wrote are left out, also where a later component returns them again.
 
     Args:
         calls: The calls of the run.
-        answer_began: The tick at which the answering call began; None if no call is
-            known. Ticks count up with each beginning and end of a component.
+        answer_began: When the answering call began; None if no call is known.
         question: What is asked now; None if that is not known.
-
-    Returns:
-        Each list with a flag, in the order in which the components ended. The flag says
-        whether the messages may be examples instead of earlier turns: it is True if the
-        component composed the list as a prompt for the question.
     """
     all_documents = _documents_of(calls)
-    written_in_run: list[Message] = []  # by builders, models and agents so far
-    lists_with_flag: list[tuple[list[Message], bool]] = []
+    written_in_run: list[Message] = []
+    message_lists: list[_MessageList] = []
     for node in sorted(calls.run.components(), key=lambda node: node.closed):
-        message_lists = [_messages(value) for value in node.output_by_socket.values()]
-        is_builder = "Builder" in node.type.rpartition(".")[2]
-        if is_builder or calls.call_by_span[node].kind in ("model", "agent"):
-            for messages in message_lists:
-                written_in_run += messages
-            continue
-        has_ended = node.closed > 0  # ``closed`` is 0 while the component runs
-        is_before_answer = answer_began is None or node.closed < answer_began
-        if not has_ended or not is_before_answer:
-            continue
-        for messages in message_lists:
-            from_elsewhere = _drop_written(messages, written_in_run)
-            # only those before the question of now, and none that shows a document
-            earlier = _earlier_messages(node, from_elsewhere, question, all_documents)
+        if _writes_messages(node, calls):
+            written_in_run += _messages_among(node.output_by_socket)
+        elif _ended_before(node, answer_began):
             took_documents = bool(calls.call_by_span[node].input_documents)
-            is_composed = _is_composed_as_prompt(node, earlier, took_documents)
-            lists_with_flag.append((earlier, is_composed))
-    return lists_with_flag
+            for value in node.output_by_socket.values():
+                from_elsewhere = _drop_written(_messages(value), written_in_run)
+                earlier = _earlier_messages(
+                    node, from_elsewhere, question, all_documents
+                )
+                is_composed = _is_composed_as_prompt(node, earlier, took_documents)
+                message_lists.append(_MessageList(earlier, is_composed))
+    return message_lists
+
+
+def _writes_messages(node: Node, calls: Calls) -> bool:
+    """Whether a component is a prompt builder, a model or an agent."""
+    is_builder = "Builder" in node.type.rpartition(".")[2]
+    return is_builder or calls.call_by_span[node].kind in ("model", "agent")
+
+
+def _ended_before(node: Node, moment: int | None) -> bool:
+    """Whether a component ended before a moment; True if the moment is not known."""
+    return moment is None or node.closed < moment
 
 
 def _documents_of(calls: Calls) -> list[Document]:
@@ -788,16 +778,17 @@ def _earlier_messages(
 ) -> list[Message]:
     """Keep what a component returned of earlier turns, up to the question of now.
 
-    Messages that only show documents of the run are dropped. Nothing is kept if the
-    user said nothing in the rest: words of the assistant alone are those of a step.
+    Nothing is kept if the user said nothing in the rest: words of the assistant alone
+    are those of a step.
 
     Args:
         node: The span of the component.
         messages: A list of messages that it returned.
         question: What is asked now; None if that is not known.
-        documents: The documents of the run.
+        documents: Messages that only show these are dropped.
     """
-    earlier = capture.messages_up_to_question(messages, question, _messages_taken(node))
+    messages_taken = _messages_among(node.input)
+    earlier = capture.messages_up_to_question(messages, question, messages_taken)
     earlier = capture.drop_shown_documents(earlier, documents)
     if any(message.role == "user" for message in earlier):
         return earlier
@@ -809,9 +800,8 @@ def _is_composed_as_prompt(
 ) -> bool:
     """Whether a component composed messages as a prompt for the question.
 
-    A prompt ends with a message of the user, and holds messages that the component was
-    not given. A memory also returns messages that it was not given, but hands the last
-    one on as it was given, and takes no documents.
+    A memory also adds messages that it was not given, but hands the last one on as it
+    was given, and takes no documents.
 
     Args:
         node: The span of the component.
@@ -820,15 +810,15 @@ def _is_composed_as_prompt(
     """
     if not messages or messages[-1].role != "user":
         return False
-    messages_taken = _messages_taken(node)
+    messages_taken = _messages_among(node.input)
     adds_messages = any(message not in messages_taken for message in messages[:-1])
     adds_last_message = messages[-1] not in messages_taken
     return adds_messages and (adds_last_message or took_documents)
 
 
-def _messages_taken(node: Node) -> list[Message]:
-    """All messages among the inputs of a component."""
-    return [message for value in node.input.values() for message in _messages(value)]
+def _messages_among(values: Mapping[str, Any]) -> list[Message]:
+    """All messages among the inputs or outputs of a component."""
+    return [message for value in values.values() for message in _messages(value)]
 
 
 def _drop_written(messages: list[Message], written: list[Message]) -> list[Message]:
