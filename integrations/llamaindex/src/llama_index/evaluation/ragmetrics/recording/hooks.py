@@ -225,7 +225,7 @@ def observe(response: Streamed, on_end: OnEnd, while_fetching: WhileFetching) ->
 
 
 def _observed(
-    stream: GeneratorType[Any, Any, Any] | AsyncGeneratorType[Any, Any],
+    stream: "GeneratorType[Any, Any, Any] | AsyncGeneratorType[Any, Any]",
     on_end: OnEnd,
     while_fetching: WhileFetching,
 ) -> Generator[Any, Any, Any] | AsyncGenerator[Any, Any]:
