@@ -208,7 +208,12 @@ def _number_in_words(number: float) -> str:
 
 
 def check_number(
-    where: str, value: object, *, least: float, whole: bool = True, above: bool = False
+    where: str,
+    value: object,
+    *,
+    least: float,
+    whole: bool = True,
+    excludes_least: bool = False,
 ) -> None:
     """Refuse, by ``SettingError``, a setting that is no finite number, or too small.
 
@@ -217,16 +222,16 @@ def check_number(
         value: What was given.
         least: The lowest number allowed.
         whole: Whether only whole numbers are allowed.
-        above: Whether ``least`` itself is not allowed.
+        excludes_least: Whether ``least`` itself is not allowed.
     """
     is_number = isinstance(value, int if whole else (int, float))
     is_truth_value = isinstance(value, bool)  # which Python counts as an int
     if is_number and not is_truth_value and _is_finite(cast("float", value)):
         number = cast("float", value)
-        if number > least or (number == least and not above):
+        if number > least or (number == least and not excludes_least):
             return
     kind = "a whole number" if whole else "a finite number"
-    bound = f"above {least:g}" if above else f"of at least {least:g}"
+    bound = f"above {least:g}" if excludes_least else f"of at least {least:g}"
     if isinstance(value, (int, float)):
         value_in_words = _number_in_words(value)
     else:  # a text may be private: an error never says it

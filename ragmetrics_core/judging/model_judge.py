@@ -68,7 +68,9 @@ class ModelJudge(Judge):
     def _check_is_positive(self, name: str) -> None:
         """Refuse a number of that name that is not above 0."""
         place = f"{type(self).__name__}({name}=)"
-        check_number(place, getattr(self, name), least=0, whole=False, above=True)
+        check_number(
+            place, getattr(self, name), least=0, whole=False, excludes_least=True
+        )
 
     def session(
         self,

@@ -142,17 +142,9 @@ def provider_endpoint(
 ) -> Endpoint:
     """Return the address of a provider's model and the variable of its key.
 
-    A key goes to no host but the one that it is for. The cases, in their order:
-
-    - ``api_base`` is given: that is the address. The provider's usual key goes with it
-      if it is at the provider's own host; else no variable (None).
-    - No variable of the provider, such as ``OPENAI_BASE_URL``, names an address: the
-      provider's own address, with its usual key.
-    - Such a variable names an address at the provider's own host: that address, with
-      the usual key.
-    - It names an address at another host: that address. The key is
-      ``RAGMETRICS_API_KEY`` if that is set, unless ``RAGMETRICS_API_BASE`` says that
-      this key is for another address; else no variable (None).
+    The address is ``api_base``, else the one in a variable of the provider, such as
+    ``OPENAI_BASE_URL``, else the provider's own. The provider's usual key goes to the
+    provider's own host alone.
 
     Args:
         provider: The provider.
@@ -177,15 +169,19 @@ def provider_endpoint(
         return Endpoint(address, provider.key_variable)
     if has_key:
         raise SettingError(_advice_on_key_and_address(address_variable))
-    # RAGMETRICS_API_KEY is the key for RAGMETRICS_API_BASE. With
-    # OPENAI_BASE_URL=http://a and RAGMETRICS_API_BASE=http://b, the key is for b, and
-    # must not go to a.
+    return Endpoint(address, _our_key_variable_for(address))
+
+
+def _our_key_variable_for(address: str) -> str | None:
+    """Return ``RAGMETRICS_API_KEY`` if it is set and its key may go to an address.
+
+    ``RAGMETRICS_API_BASE`` says for which address the key is. Without it the key may go
+    to the address that a variable of the provider names.
+    """
     address_of_our_key = os.environ.get(ADDRESS_VARIABLE)
     if address_of_our_key is not None and address_of_our_key != address:
-        return Endpoint(address, None)
-    if os.environ.get(KEY_VARIABLE):
-        return Endpoint(address, KEY_VARIABLE)
-    return Endpoint(address, None)
+        return None
+    return KEY_VARIABLE if os.environ.get(KEY_VARIABLE) else None
 
 
 def check_variable(name: str | None) -> None:

@@ -71,7 +71,7 @@ _IDLE_SECONDS = 15.0
 _SECONDS_OF_FILES = 600.0
 _BYTES_OF_FILES = 2**30
 # The price of a request in a batch at OpenAI, as a share of the usual price.
-_BATCH_SHARE_OF_OPENAI = 0.5
+_PRICE_FACTOR_IN_BATCHES = 0.5
 
 _CHAT_PATH = "chat/completions"
 _PATHS_OF_QUESTIONS = frozenset({_CHAT_PATH, "decisions", "systemone"})
@@ -126,7 +126,11 @@ class OpenAICompatibleModel(ChatModel):
                 is out of range.
         """
         check_number(
-            "OpenAICompatibleModel(timeout=)", timeout, least=0, whole=False, above=True
+            "OpenAICompatibleModel(timeout=)",
+            timeout,
+            least=0,
+            whole=False,
+            excludes_least=True,
         )
         _check_model_is_named(model, name or type(self).__name__)
         check_prices(name or model, prices)
@@ -170,21 +174,15 @@ class OpenAICompatibleModel(ChatModel):
     ) -> Self:
         """Return the client of one of OpenAI's own models, with what is known of it.
 
-        Prices and features come from our dated file of models, if it lists the model.
-
         Args:
             name: The model's name, with or without ``openai/``.
             api_base: Another address than OpenAI's; None for that in
                 ``OPENAI_BASE_URL``, or else OpenAI's own.
             api_key: The key.
-            api_key_env: The variable of the environment that holds the key.
-
-        If neither ``api_key`` nor ``api_key_env`` is given, the address decides which
-        variable holds the key:
-
-        - OpenAI's own address: ``OPENAI_API_KEY``;
-        - the address in ``OPENAI_BASE_URL``: ``RAGMETRICS_API_KEY``;
-        - ``api_base``: none, so that no key is sent.
+            api_key_env: The variable of the environment that holds the key. Without it
+                and ``api_key``, that is ``OPENAI_API_KEY`` at OpenAI's own address,
+                ``RAGMETRICS_API_KEY`` at the one in ``OPENAI_BASE_URL``; and no key is
+                sent to ``api_base``.
 
         Raises:
             SettingError: If a key is given here, and the address comes from
@@ -200,7 +198,7 @@ class OpenAICompatibleModel(ChatModel):
         batch_share = 1.0
         if listed_model is not None:
             prices = listed_model.prices
-            batch_share = _BATCH_SHARE_OF_OPENAI
+            batch_share = _PRICE_FACTOR_IN_BATCHES
             # A gateway at another address may refuse what OpenAI itself can do.
             if address == OPENAI.address:
                 capabilities = listed_model.capabilities

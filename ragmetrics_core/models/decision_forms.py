@@ -222,19 +222,18 @@ def _choices(
     answer_by_name: Mapping[Any, Any],
     read_numbers: _ReadNumbers,
 ) -> tuple[Choice, ...]:
-    """Return one choice for each question: its numbers, or why there are none.
+    """Return one choice for each question: its probabilities, or why there are none.
 
     Args:
         request: The request, as JSON.
         body: The body of the reply, which may say that the request was truncated.
         answer_by_name: The answer to each question, by the question's name.
-        read_numbers: Reads the numbers of an answer in the service's form.
+        read_numbers: Reads the probabilities of an answer in the service's form.
     """
     is_truncated = _is_truncated(body)
     choices: list[Choice] = []
-    # In a request, a question is a list: its kind, its words, and its options, each with
-    # a label.
-    for index, (kind, _, options) in enumerate(json.loads(request)["questions"]):
+    for index, question in enumerate(json.loads(request)["questions"]):
+        kind, _words, options = question
         answer = answer_by_name.get(_name(index))
         labels = [label for label, _ in options]
         if is_truncated or _is_truncated(answer):

@@ -135,15 +135,14 @@ class ServedDecisionModel(DecisionModel):
         """
         if most_questions is not None:
             self.most_questions = self._checked_most_questions(most_questions)
-        # ``form`` is the prefix of the name: "decisions/" or "systemone/".
-        model_name = model.removeprefix(self.form)
-        self.name = f"{self.form}{model_name}"
+        prefix = self.form  # "decisions/" or "systemone/"
+        model_name = model.removeprefix(prefix)
+        self.name = f"{prefix}{model_name}"
         has_key = api_key is not None or api_key_env is not None
         endpoint = provider_endpoint(self.provider, api_base, has_key=has_key)
         address = self._with_version(endpoint.address or self.provider.address)
-        # Without an address of the user's, "systemone/typesafe/jev-1.13.0" means a model of
-        # the provider Typesafe, which knows it as "jev-1.13.0". At the user's own address
-        # the name is sent as it is.
+        # The service of Typesafe knows "typesafe/jev-1.13.0" as "jev-1.13.0". At the user's
+        # own address the name is sent as it is.
         self.model = self._name_at_endpoint(
             model_name, is_address_given=api_base is not None
         )
@@ -420,15 +419,12 @@ def decision_model(
 ) -> DecisionModel | None:
     """Return the client of the model of typed questions that a name stands for.
 
-    A typed question is answered with probabilities, not in words. The client is:
+    A typed question is answered with probabilities, not in words.
 
-    - for ``decisions/MODEL``: our own (``OpenAIDecisionModel``);
-    - for ``systemone/MODEL`` and ``systemone/typesafe/MODEL``: our own
-      (``SystemOneModel``);
-    - for ``systemone/PROVIDER/MODEL`` of another provider, without an address:
-      LiteLLM's (``LiteLLMDecisionModel``);
-    - for the same with an address: our own, except for the few providers that our own
-      client cannot talk to: LiteLLM's.
+    - ``decisions/MODEL`` is ``OpenAIDecisionModel``.
+    - ``systemone/MODEL`` is ``SystemOneModel``.
+    - ``systemone/PROVIDER/MODEL`` is ``LiteLLMDecisionModel`` if no address is given, or
+      the provider's protocol is not that of System One; else ``SystemOneModel``.
 
     Args:
         name: The name.
@@ -446,12 +442,10 @@ def decision_model(
         return OpenAIDecisionModel(name, api_base=api_base, api_key_env=api_key_env)
     if not name.startswith(SYSTEM_ONE):
         return None
-    # "systemone/MODEL" names no provider: the first part is then the model.
-    first_part, slash, model_of_provider = name.removeprefix(SYSTEM_ONE).partition("/")
-    is_other_provider = bool(slash) and f"{first_part}/" != _TYPESAFE
-    needs_litellm = first_part in _THROUGH_LITELLM
-    if is_other_provider and api_base is None:
-        needs_litellm = True
+    provider, slash, model_of_provider = name.removeprefix(SYSTEM_ONE).partition("/")
+    names_provider = bool(slash) and f"{provider}/" != _TYPESAFE
+    is_address_missing = names_provider and api_base is None
+    needs_litellm = is_address_missing or provider in _THROUGH_LITELLM
     if not needs_litellm:
         return SystemOneModel(name, api_base=api_base, api_key_env=api_key_env)
     if not model_of_provider:

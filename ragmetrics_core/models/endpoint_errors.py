@@ -476,8 +476,7 @@ def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
         if isinstance(symbol, str) and _is_documented(symbol):
             symbols.append(symbol)
     symbols += _PARAMETERS.findall(text)
-    # "n" alone would be found in any text. It counts only in quotes, or behind the word
-    # "param" or "parameter".
+    # The parameter named n: a mere "n" would be found in any text.
     if _ABOUT_N.search(text):
         symbols.append("param n")
     return tuple(dict.fromkeys(symbols))
@@ -525,16 +524,9 @@ def _class_of_error(
 ) -> type[errors.JudgeError]:
     """Return the class of judge error for a fault.
 
-    Clients use one class of exception for several faults. So the class that their
-    exception stands for is corrected by what the fault says, in this order:
-
-    1. A fault about the key, or about a parameter that the text calls invalid, decides
-       at once.
-    2. The HTTP status gives the class in place of the general ``JudgeServerError``.
-    3. Words may name a more special fault, e.g. a request that is too long.
-    4. What is still a server or connection error is corrected. A reply that could not
-       be read: ``JudgeServerError``. No reply: the class for a timeout or a failed
-       connection, if the fault names either.
+    Clients use one class of exception for several faults. So what the fault itself says
+    goes before the class of the exception: first the key, then an invalid parameter, the
+    HTTP status, and words that name a more special fault.
 
     Args:
         stated_class: What the class of the client's exception stands for.
@@ -548,8 +540,8 @@ def _class_of_error(
     if stated_class is errors.JudgeServerError:
         error_class = _CLASS_BY_STATUS.get(fault.status, stated_class)
     for general_class, words, special_class in _REFINEMENTS:
-        # ``JudgeError`` is the base of all classes: its refinements fit any class.
-        is_for_this_class = general_class in (error_class, errors.JudgeError)
+        is_for_any_class = general_class is errors.JudgeError
+        is_for_this_class = is_for_any_class or general_class is error_class
         if is_for_this_class and words.search(fault.text):
             return special_class
     if error_class in (errors.JudgeServerError, errors.ConnectionFailed):

@@ -195,7 +195,7 @@ class LiteLLMModel(ChatModel):
             MissingDependency: If LiteLLM is not installed.
         """
         check_number(
-            "LiteLLMModel(timeout=)", timeout, least=0, whole=False, above=True
+            "LiteLLMModel(timeout=)", timeout, least=0, whole=False, excludes_least=True
         )
         _check_litellm_for(model)
         self.model = self.name = model
@@ -203,16 +203,14 @@ class LiteLLMModel(ChatModel):
         self.api_key_env = api_key_env
         self._api_key = api_key
         self._timeout = timeout
-        # ``api_base`` in its parts; None if it was not given
         self._given_address = None if api_base is None else endpoint_address(api_base)
-        # Where requests go, without secrets. The provider's own address is "" until the
-        # first call shows it.
+        # Without secrets. The provider's own address is "" until the first call shows it.
         self._shown_address = self._given_address.shown if self._given_address else ""
         check_prices(model, prices)
+        # Our list names OpenAI's models without the prefix.
         listed_model = facts_of_listed_model(model.removeprefix("openai/"))
         if prices is None and listed_model is not None:
             prices = listed_model.prices
-        # As given, else from our dated file; None if neither knows them.
         self._prices = prices
         self._extra = dict(extra or {})
         self._provider = model.partition("/")[0]

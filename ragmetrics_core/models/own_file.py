@@ -68,35 +68,39 @@ def check(path: Path, kind: Kind) -> None:
     Raises:
         ForeignFile: If the path is a link to itself, or a link by which a new file would
             be made in another folder; if it leads to something that is no file; if the
-            file is not ours, or of another version; or if there is no file but the
-            journal of a file that is gone.
+            file is not ours, or of another version; or if there is only the journal of a
+            file that is gone.
     """
     if _leads_to_itself(path):
         raise ForeignFile(
             f"{path} is a link that leads to itself; name a file for {kind.holds}"
         )
     if not path.exists():
-        # A new file is not made through a link in another folder than the link's. A file
-        # that exists may be reached by any link: its user has made it.
         _check_stays(path)
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise ForeignFile(f"{path} is a folder or device; name a file for {kind.holds}")
-    if path.exists() and path.stat().st_size:
-        application_id, version = _read_header(path)
-        if application_id != kind.application_id:
-            raise ForeignFile(
-                f"{path} is no file of ragmetrics' {kind.holds}, and is left as it is;"
-                " name a new file"
-            )
-        if version != kind.version:
-            raise ForeignFile(
-                f"{path} was made by another version of ragmetrics; name another file"
-            )
+    is_empty_or_missing = not path.exists() or path.stat().st_size == 0
+    if not is_empty_or_missing:
+        _check_header(path, kind)
     elif Path(f"{path}-wal").exists():
         raise ForeignFile(
             f"{path}-wal is the journal of a file that is gone; remove it or name"
             " another file"
+        )
+
+
+def _check_header(path: Path, kind: Kind) -> None:
+    """Raise ``ForeignFile`` unless a file is of our kind, and of this version."""
+    application_id, version = _read_header(path)
+    if application_id != kind.application_id:
+        raise ForeignFile(
+            f"{path} is no file of ragmetrics' {kind.holds}, and is left as it is;"
+            " name a new file"
+        )
+    if version != kind.version:
+        raise ForeignFile(
+            f"{path} was made by another version of ragmetrics; name another file"
         )
 
 
@@ -261,6 +265,22 @@ def _read_header(path: Path) -> tuple[int, int]:
         return application_id, version
 
 
+def _reason_without_texts(error: Exception, path: Path) -> str:
+    """Say why a file cannot be written, in words that hold no text of a sample.
+
+    Of an error that is not ours only its name is told: SQLite's name of it, the system's
+    words, or its class.
+    """
+    if isinstance(error, ForeignFile):
+        return str(error)
+    name_of_error = (
+        getattr(error, "sqlite_errorname", None)
+        or getattr(error, "strerror", None)
+        or type(error).__name__
+    )
+    return f"{path} cannot be written ({name_of_error})"
+
+
 class OwnFile:
     """A file of ours in use; it is opened at the first use.
 
@@ -418,24 +438,13 @@ class OwnFile:
     def _give_up(self, error: Exception) -> None:
         """Write nothing any more, and warn of it once; move a damaged file aside.
 
-        The warning says what the run does without the file. It names the class of the
-        error, not the error's words, which may hold texts. Only the words of our own
-        ``ForeignFile`` are safe.
+        The warning says what the run does without the file.
         """
         if self.trouble is not None:
             return
         self.trouble = error
         self._waiting_changes = []
-        if isinstance(error, ForeignFile):
-            reason = str(error)
-        else:
-            # SQLite's name of the error, else the system's words, else its class.
-            name_of_error = (
-                getattr(error, "sqlite_errorname", None)
-                or getattr(error, "strerror", None)
-                or type(error).__name__
-            )
-            reason = f"{self.path} cannot be written ({name_of_error})"
+        reason = _reason_without_texts(error, self.path)
         _logger.warning(
             "%s: %s; make room or name another file", self._kind.without, reason
         )

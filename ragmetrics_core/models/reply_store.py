@@ -279,7 +279,7 @@ class FolderStore(ReplyStore):
         # The number of a process, and its store. A forked process finds the number of
         # its parent here.
         self._store_of_process: tuple[int, SqliteStore] | None = None
-        self._stores_of_others: dict[Path, SqliteStore] = {}
+        self._stores_of_other_processes: dict[Path, SqliteStore] = {}
         self._foreign_files: set[Path] = set()
         # When the folder was last looked through, by ``time.monotonic``.
         self._listed_at = 0.0
@@ -338,25 +338,25 @@ class FolderStore(ReplyStore):
         now = time.monotonic()
         if now - self._listed_at >= _LISTING_SECONDS:
             for path in self._folder.glob("*.sqlite"):
-                if path == own_store.path or path in self._stores_of_others:
+                if path == own_store.path or path in self._stores_of_other_processes:
                     continue
-                if not self._is_no_store_of_ours(path):
+                if self._is_reply_store(path):
                     store = SqliteStore(path, kind=_SHARED_REPLIES)
-                    self._stores_of_others[path] = store
+                    self._stores_of_other_processes[path] = store
             self._listed_at = now
-        return [own_store, *self._stores_of_others.values()]
+        return [own_store, *self._stores_of_other_processes.values()]
 
-    def _is_no_store_of_ours(self, path: Path) -> bool:
-        """Whether a file in the folder is no store of ours; warn the first time."""
+    def _is_reply_store(self, path: Path) -> bool:
+        """Whether a file in the folder holds stored replies; warn once if it does not."""
         if path in self._foreign_files:
-            return True
+            return False
         try:
             own_file.check(path, _SHARED_REPLIES)
         except (ForeignFile, OSError) as error:
             logger.warning("%s is passed over: %s", path, error)
             self._foreign_files.add(path)
-            return True
-        return False
+            return False
+        return True
 
 
 def _text_of(choice: Choice) -> str:
