@@ -112,6 +112,19 @@ class WatchSettings:
             )
 
 
+@dataclass(frozen=True)
+class _QueuedWork:
+    """The making of a recorded run's samples, which waits in the queue.
+
+    Attributes:
+        make_samples: Makes the samples.
+        due: The earliest time for it, by the monotonic clock; by default at once.
+    """
+
+    make_samples: Callable[[], Iterable[Sample]]
+    due: float = 0.0
+
+
 class BackgroundEvaluator(Generic[Run]):
     """Makes samples of recorded runs and scores them in a daemon thread of its own.
 
@@ -153,31 +166,28 @@ class BackgroundEvaluator(Generic[Run]):
         problems: Problems | None = None,
         linger_s: float = 0.0,
     ) -> None:
-        """Begin to judge, and have the queue emptied when the process ends or forks."""
+        """Begin to judge; the class tells what the arguments are."""
         self._settings = settings or WatchSettings()
         self.problems = Problems() if problems is None else problems
         self._build = build
         self._make_waiting_samples = make_waiting_samples
         self._on_stop = on_stop
         self._redaction = Redaction(self._settings.redact, self.problems)
-        chosen_metrics = choose_metrics(metrics)
-        # called in ``after_fork``: a forked process needs a run of its own
         self._new_evaluation_run = partial(
             EvaluationRun,
-            chosen_metrics,
+            choose_metrics(metrics),
             judge,
             self._settings.concurrency,
             None,  # no progress is shown
             self._settings.limits,
         )
-        self.outlets: list[Outlet] = []
-        for sink in checked_sinks(self._settings.sinks):
-            outlet = Outlet(sink, self.problems, self._settings.max_queue)
-            self.outlets.append(outlet)
+        self.outlets = [
+            Outlet(sink, self.problems, self._settings.max_queue)
+            for sink in checked_sinks(self._settings.sinks)
+        ]
         self._linger_seconds = linger_s
         self._stopped = False
         renew_after_fork(self)  # calls after_fork(), now and in each forked process
-        # a weak reference, or the evaluator would be kept until the process ends
         atexit.register(_stop_at_exit, weakref.ref(self))
 
     def __repr__(self) -> str:
@@ -199,9 +209,8 @@ class BackgroundEvaluator(Generic[Run]):
     def after_fork(self) -> None:
         """Set the queue, the lock, the thread and all counts to their beginning.
 
-        It is called by the constructor, and in a forked process. That process inherits
-        neither the thread nor a usable lock. Runs that were recorded before the fork are
-        judged in the parent process.
+        A forked process inherits neither the thread nor a usable lock. Runs that were
+        recorded before the fork are judged in the parent process.
         """
         self.dropped = 0
         self._run = self._new_evaluation_run()
@@ -209,13 +218,10 @@ class BackgroundEvaluator(Generic[Run]):
         # the lock of all attributes below; it is notified when one of them changes
         self._state_changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        # for each recorded run: the earliest time for making its samples, by the
-        # monotonic clock, and the function that makes them
-        self._queue: deque[tuple[float, Callable[[], Iterable[Sample]]]] = deque()
-        # results of judged samples that are not counted and handed on yet
+        self._queue: deque[_QueuedWork] = deque()
         self._uncounted_results: deque[Future[SampleResult]] = deque()
         self._n_in_flight = 0  # samples that are being made or judged
-        self._n_started = 0  # samples whose judging began
+        self._n_judging_begun = 0
         self._results: list[SampleResult] = []
 
     @guard_hook
@@ -254,7 +260,7 @@ class BackgroundEvaluator(Generic[Run]):
             due: The earliest time for calling it, by the monotonic clock; by default it
                 may be called at once.
         """
-        self._queue.append((due, make_samples))
+        self._queue.append(_QueuedWork(make_samples, due))
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._work, name="ragmetrics-background", daemon=True
@@ -288,11 +294,6 @@ class BackgroundEvaluator(Generic[Run]):
     def _wait(self, timeout: float | None, *, stop: bool) -> bool:
         """Wait until all recorded runs are judged and the sinks have the results.
 
-        The runs in the queue are judged first, without lingering there any longer. Then
-        the samples are made and judged of runs that ``build`` kept, because a further
-        run might belong to them. At last the sinks are asked to hand on what they hold.
-        A sink that is too slow is noted as a problem.
-
         Args:
             timeout: The most seconds to wait for the judge, and once more for the
                 sinks. None to wait for the judge for ever, and for the sinks
@@ -309,34 +310,43 @@ class BackgroundEvaluator(Generic[Run]):
             raise SettingError(_WAITS_FOR_ITSELF)
         with self._state_changed:
             if not self._stopped:
-                at_once = 0.0  # a time of the clock that has passed
-                self._queue = deque(
-                    (at_once, make_samples) for _, make_samples in self._queue
-                )
-                # behind all queued runs, since these may belong to the runs kept
-                self._put_in_queue(self._make_waiting_samples)
+                self._make_all_samples_now()
             self._stopped = self._stopped or stop
             self._state_changed.notify_all()
             is_all_judged = self._state_changed.wait_for(
                 lambda: not (self._queue or self._n_in_flight), timeout
             )
-        seconds_for_sinks = _SINK_SECONDS if timeout is None else timeout
-        deadline = time.monotonic() + seconds_for_sinks
-        # ask all sinks before waiting for one: they flush at the same time
+        self._flush_sinks(_SINK_SECONDS if timeout is None else timeout)
+        return is_all_judged
+
+    def _make_all_samples_now(self) -> None:
+        """End the lingering of queued runs; then make the samples of runs held back.
+
+        ``build`` holds back runs to whose question a further run may belong. They come
+        last, since queued runs may belong to them.
+        """
+        self._queue = deque(_QueuedWork(work.make_samples) for work in self._queue)
+        self._put_in_queue(self._make_waiting_samples)
+
+    def _flush_sinks(self, seconds: float) -> None:
+        """Have all sinks hand on what they hold, at the same time.
+
+        A sink that takes longer than ``seconds`` is noted as a problem.
+        """
+        deadline = time.monotonic() + seconds
         for outlet in self.outlets:
             outlet.put(FLUSH)
         for outlet in self.outlets:
             outlet.wait(deadline)
-        return is_all_judged
 
     @property
     def pending(self) -> int:
         """The number of runs that wait, and of samples that are being judged."""
         with self._state_changed:
             n_waiting = 0
-            for _, make_samples in self._queue:
+            for work in self._queue:
                 # this entry was put there by flush(), and is no run
-                if make_samples is not self._make_waiting_samples:
+                if work.make_samples is not self._make_waiting_samples:
                     n_waiting += 1
             return self._n_in_flight + n_waiting
 
@@ -391,7 +401,7 @@ class BackgroundEvaluator(Generic[Run]):
             be none; the thread, which must end then, is forgotten.
         """
         with self._state_changed:
-            while not self._uncounted_results and self._seconds_until_start != 0:
+            while not self._uncounted_results and not self._may_start_next_run:
                 if self._stopped and not (self._queue or self._n_in_flight):
                     self._thread = None
                     return False
@@ -401,27 +411,29 @@ class BackgroundEvaluator(Generic[Run]):
     def _do_waiting_work(self) -> None:
         """Count the results that are there, and make the samples of one waiting run.
 
-        Both call the user's code, so they are done without holding the lock. A run
-        counts as in flight while samples are made of it, and a sample until its result
-        is counted.
+        Both call the user's code, so they are done without holding the lock.
         """
-        make_samples: Callable[[], Iterable[Sample]] | None = None
+        work: _QueuedWork | None = None
         with self._state_changed:
             results = self._uncounted_results
             self._uncounted_results = deque()
-            # 0 if the first run of the queue may start now; None if none waits
-            if self._seconds_until_start == 0:
-                _, make_samples = self._queue.popleft()
+            if self._may_start_next_run:
+                work = self._queue.popleft()
                 self._n_in_flight += 1
         for result in results:
             self._count_result(result)
-        if make_samples is not None:
-            self._start_judging(make_samples)
+        if work is not None:
+            self._start_judging(work.make_samples)
         with self._state_changed:
             self._n_in_flight -= len(results)
-            if make_samples is not None:
+            if work is not None:
                 self._n_in_flight -= 1
             self._state_changed.notify_all()
+
+    @property
+    def _may_start_next_run(self) -> bool:
+        """Whether samples of the first run in the queue may be made now."""
+        return self._seconds_until_start == 0
 
     @property
     def _seconds_until_start(self) -> float | None:
@@ -431,8 +443,7 @@ class BackgroundEvaluator(Generic[Run]):
         """
         if not self._queue or self._n_in_flight >= self._run.window:
             return None
-        due, _ = self._queue[0]
-        return max(0.0, due - time.monotonic())
+        return max(0.0, self._queue[0].due - time.monotonic())
 
     @guard_hook
     def _start_judging(self, make_samples: Callable[[], Iterable[Sample]]) -> None:
@@ -447,8 +458,8 @@ class BackgroundEvaluator(Generic[Run]):
             sample = self._redaction.redact(unredacted)
             if sample is None:
                 continue
-            future = self._run.start_one_sample(self._n_started, sample)
-            self._n_started += 1
+            future = self._run.start_one_sample(self._n_judging_begun, sample)
+            self._n_judging_begun += 1
             with self._state_changed:
                 self._n_in_flight += 1
             future.add_done_callback(self._take_result)
@@ -500,7 +511,8 @@ class BackgroundEvaluator(Generic[Run]):
 def _stop_at_exit(reference: weakref.ref[BackgroundEvaluator[Any]]) -> None:
     """Wait two seconds for what is not judged yet, when the process ends.
 
-    ``stop`` notes how many runs are left.
+    ``stop`` notes how many runs are left. The reference is weak, so that it does not
+    keep the evaluator until then.
     """
     evaluator = reference()
     if evaluator is None:

@@ -39,12 +39,12 @@ class UserValues:
     def apply_to(self, sample: Sample, number: int) -> Sample:
         """Return a captured sample with the values that the user gave.
 
-        Values that are None change nothing. Metadata is added to that of the sample. A
-        conversation's name fills the ledger only if the ledger has none yet.
+        Values that are None change nothing. A conversation's name fills the ledger only
+        if the ledger has none yet.
 
         Args:
             sample: The sample.
-            number: How many samples the same capture gave before. The first one gets
+            number: How many samples the same capture gave before: the first one gets
                 the user's id, further ones "id#1", "id#2", ….
         """
         new_values: dict[str, Any] = {}
@@ -92,14 +92,11 @@ class Redaction:
     def redact(self, sample: Sample) -> Sample | None:
         """Apply the user's function, which hides texts of a sample.
 
-        The ledger of a sample repeats its texts. If the function changed texts and left
-        the ledger as it was, the ledger's calls are removed: they would show what was
-        hidden.
+        If it leaves the ledger, which repeats these texts, the ledger loses its calls.
 
         Returns:
-            The sample to keep. None if it must be dropped, because the function raises
-            (the guard turns that into None) or gives no sample; both are counted as
-            problems.
+            The sample to keep; None if the function raises or gives no sample, which is
+            counted as a problem.
         """
         if self.function is None:
             return sample
@@ -163,20 +160,19 @@ class Captured(Generic[Run]):
         as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,
         problems: Problems | None = None,
     ) -> None:
+        """Begin without any run; the class tells what the arguments are."""
         self.problems = Problems() if problems is None else problems
-        self.recorded = 0  # runs that were kept
-        self.dropped = 0  # runs that were not, because of max_samples
-        # samples made so far, with those that the user's redact= dropped
-        self._n_samples_made = 0
-        self._build = build  # makes the samples of one run
-        # makes the samples of runs to whose question a further run may belong
-        self._make_waiting_samples = samples_that_wait
+        self.recorded = 0
+        self.dropped = 0
+        self._n_samples_made = 0  # with those that redact= dropped
+        self._samples_of_run = build
+        self._samples_of_waiting_runs = samples_that_wait
         self._revise_sample = revise_sample
-        self._as_judge = as_judge  # makes a judge of the framework's own model object
+        self._as_judge = as_judge
         self._user_values = user_values or UserValues()
         self._redaction = Redaction(redact, self.problems)
-        self._max_samples = max_samples  # most runs that are kept; None for all
-        self._pending_runs: list[Run] = []  # no samples were made of them yet
+        self._max_runs = max_samples
+        self._runs_without_samples: list[Run] = []
         self._samples: list[Sample] = []
         self._lock = Lock()
 
@@ -190,49 +186,54 @@ class Captured(Generic[Run]):
     def record(self, run: Run) -> None:
         """Keep a finished run; cheap, from any thread."""
         with self._lock:
-            if self._max_samples is not None and self.recorded >= self._max_samples:
+            if self._max_runs is not None and self.recorded >= self._max_runs:
                 self.dropped += 1
                 self.problems.note(
-                    f"more than max_samples={self._max_samples} runs ended; later ones"
+                    f"more than max_samples={self._max_runs} runs ended; later ones"
                     " are dropped"
                 )
                 return
             self.recorded += 1
-            self._pending_runs.append(run)
+            self._runs_without_samples.append(run)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
         """Samples of all runs so far, in the order in which the runs ended.
 
-        Samples are made of the runs that ended since the last reading, and kept. What
-        still waits for a further run is given as it is now, behind the others, and is
-        not kept: the further run may change it.
+        Runs that wait for a further run stand behind the others, as they are now.
         """
         with self._lock:
-            runs = self._pending_runs
-            self._pending_runs = []
-            new_samples: list[Sample] = []
-            for run in runs:
-                # None if making them raised, which is counted as a problem
-                new_samples += self._assemble(run) or ()
-            # only now, because a later run may say more about an earlier sample
-            for sample in new_samples:
-                self._keep(self._revise_sample(sample))
-            samples = list(self._samples)
-            waiting_samples = enumerate(
-                self._make_waiting_samples(), start=self._n_samples_made
-            )
-            for number, sample in waiting_samples:
-                finished_sample = self._finish(sample, number)
-                # None if the user's redact= dropped it
-                if finished_sample is not None:
-                    samples.append(finished_sample)
-            return tuple(samples)
+            self._keep_samples_of_new_runs()
+            return (*self._samples, *self._finish_waiting_samples())
+
+    def _keep_samples_of_new_runs(self) -> None:
+        """Make and keep the samples of the runs that ended since the last reading.
+
+        They are revised when all are made: a later run may say more about an earlier
+        sample.
+        """
+        runs = self._runs_without_samples
+        self._runs_without_samples = []
+        new_samples: list[Sample] = []
+        for run in runs:
+            new_samples += self._assemble(run) or ()
+        for sample in new_samples:
+            self._keep(self._revise_sample(sample))
+
+    def _finish_waiting_samples(self) -> list[Sample]:
+        """Make the samples of runs that a further run may change; nothing is kept."""
+        finished_samples: list[Sample] = []
+        waiting_samples = self._samples_of_waiting_runs()
+        for number, sample in enumerate(waiting_samples, start=self._n_samples_made):
+            finished_sample = self._finish(sample, number)
+            if finished_sample is not None:
+                finished_samples.append(finished_sample)
+        return finished_samples
 
     @guard_hook
     def _assemble(self, run: Run) -> list[Sample]:
         """Make the samples of a run; what that raises is counted, and None returned."""
-        return list(self._build(run))
+        return list(self._samples_of_run(run))
 
     @guard_hook
     def _keep(self, sample: Sample) -> None:

@@ -156,12 +156,10 @@ class FrontDoor(Generic[Run]):
             every_turn=every_turn,
         )
         overrides = replace(overrides, question=question)
-        # makes the samples, and joins the runs that are one turn of a conversation
         turns = self.turns(overrides, Problems())
         turns.share_with_conversation(conversation, redact)
         captured: Captured[Run] = Captured(
             turns.add,
-            # what the user says of the samples themselves
             user_values=UserValues(
                 question, reference, id, dict(metadata or {}), conversation
             ),
@@ -279,22 +277,16 @@ class FrontDoor(Generic[Run]):
             limits=limits,
             redact=redact,
         )
-        # makes the samples, and joins the runs that are one turn of a conversation
         turns = self.turns(overrides, Problems())
         watcher: BackgroundEvaluator[Run] = BackgroundEvaluator(
             turns.add,
             metrics,
             self.as_judge(judge),
             settings,
-            # makes the samples of runs that are held back because a further run may
-            # belong to their turn; called when somebody waits for results
             make_waiting_samples=turns.finish,
             problems=turns.problems,
-            # called when it stops: the listener below is there by then
-            on_stop=lambda: self.listeners.remove(listener),
+            on_stop=lambda: self.listeners.remove(listener),  # it is made below
         )
-        # ``everywhere``: runs of the whole process; ``data``: whether the user's settings look
-        # up values in what a run was given and returned
         listener = Listener(
             turns.problems, watcher.record, everywhere=True, data=overrides.needs_data
         )
@@ -336,7 +328,7 @@ class FrontDoor(Generic[Run]):
             The samples that ``capture`` gives of that run.
 
         Raises:
-            SettingError: If it is nothing of which the adapter makes samples, or a
+            SettingError: If the adapter makes no samples of such an object, or a
                 setting is invalid.
         """
         overrides = self.make_overrides(
@@ -349,6 +341,6 @@ class FrontDoor(Generic[Run]):
         )
         turns = self.turns(overrides, Problems(logged=False))
         recorded_run = run if self.as_run is None else self.as_run(run)
-        samples = list(turns.add(recorded_run))
-        samples_that_waited = turns.finish()  # no further run will come
-        return samples + samples_that_waited
+        samples_complete_now = turns.add(recorded_run)
+        samples_held_back_for_a_further_run = turns.finish()
+        return [*samples_complete_now, *samples_held_back_for_a_further_run]

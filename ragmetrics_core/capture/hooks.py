@@ -9,7 +9,7 @@ import os
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass
@@ -125,10 +125,8 @@ class Problems:
     def record(self, hook: str, error: BaseException) -> None:
         """Count an error that a hook raised, and log the first of its kind.
 
-        Errors of the same hook and class are one kind. The error's own words are left
-        out, because they may hold texts of the application. Only our own errors about a
-        setting or a row are given in words: they hold no such text, and say what is
-        needed.
+        The error's own words are left out, because they may hold texts of the
+        application. Our own errors about a setting or a row hold none.
 
         Args:
             hook: The name of the method that raised.
@@ -152,23 +150,21 @@ class Problems:
     def note(self, message: str, sentence: str = "") -> None:
         """Count something that the user should know, and log the first of its kind.
 
-        The message goes to the counters that count in place of this object, such as
-        those of the listeners to a framework. If there are any, nothing is counted here.
-
-        After a hundred kinds all further ones are counted together: their number must
-        not grow without end.
+        If other counters count in place of this object, they get the message.
 
         Args:
             message: What is counted; equal messages are one kind.
             sentence: What is logged of it; by default the message.
         """
         other_counters = self._other_counters()
-        if other_counters:
-            for counter in other_counters:
-                counter.note(message, sentence)
-            return
+        for counter in other_counters:
+            counter.note(message, sentence)
+        if not other_counters:
+            self._note_here(message, sentence or message)
+
+    def _note_here(self, message: str, log_line: str) -> None:
+        """Count a message in this object; after a hundred kinds, all others together."""
         kind = message
-        log_line = sentence or message
         with self._lock:
             is_known = message in self._counts
             if not is_known and len(self._counts) >= _MOST_KINDS:
@@ -307,39 +303,18 @@ class Listeners:
     def here(self) -> tuple[Listener, ...]:
         """Find the listeners that get a run of the application beginning here and now.
 
-        A listener belongs to a watch or to a ``capture`` block. Cases:
-
-            - A watch gets the runs of the whole process.
-            - Code that runs in the context of blocks: these blocks get the run, and no
-              other block does.
-            - Code that runs in the context of no block, as a thread does that was
-              started without a copy of the context: blocks with ``all_threads`` get the
-              run, and all other blocks note that they missed one.
-            - The code is work of a judge: no listener gets the run.
+        These are the watches, and the ``capture`` blocks in whose context the code runs.
+        Work of a judge reaches nobody.
         """
         if not self.open or is_judge_work():
             return ()
         listeners_around = _listeners_around.get()
-        receivers: list[Listener] = []
-        of_other_blocks: list[Listener] = []
-        is_in_a_block = False
-        for listener in self.open:
-            if listener.everywhere:
-                receivers.append(listener)
-            elif listener in listeners_around:
-                receivers.append(listener)
-                is_in_a_block = True
-            else:
-                of_other_blocks.append(listener)
-        if is_in_a_block:
-            # the run is theirs: blocks of other requests must not get it as well
-            return tuple(receivers)
-        for listener in of_other_blocks:
-            if listener.all_threads:
-                receivers.append(listener)
-            else:
-                listener.missed = True
-        return tuple(receivers)
+        watches = [listener for listener in self.open if listener.everywhere]
+        blocks = [listener for listener in self.open if not listener.everywhere]
+        blocks_around = [block for block in blocks if block in listeners_around]
+        if blocks_around:
+            return (*watches, *blocks_around)
+        return (*watches, *_blocks_of_all_threads(blocks))
 
     def begin(self) -> tuple[Listener, ...]:
         """Return the listeners that get a run beginning now; each notes that it began."""
@@ -347,6 +322,21 @@ class Listeners:
         for listener in listeners:
             listener.begun = True
         return listeners
+
+
+def _blocks_of_all_threads(blocks: Iterable[Listener]) -> list[Listener]:
+    """Return the blocks that get a run which begins in the context of no block.
+
+    A thread that was started without a copy of the context makes such a run. All other
+    blocks note that they missed one.
+    """
+    receivers: list[Listener] = []
+    for block in blocks:
+        if block.all_threads:
+            receivers.append(block)
+        else:
+            block.missed = True
+    return receivers
 
 
 def _without(

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from queue import Empty, Full, Queue
@@ -219,23 +220,20 @@ class Outlet:
         The sink is flushed when the queue asks for it, and a few seconds after the first
         result that was written since the last flush.
         """
-        with as_judge_work():  # a client that is traced is no run of the application
+        with (
+            as_judge_work()
+        ):  # a call of the sink's client is no run of the application
             flush_due_at: float | None = None  # None if all results are flushed
             while True:
-                try:
+                with suppress(Empty):  # no result came until the flush was due
                     result = self.queue.get(timeout=_seconds_until(flush_due_at))
-                except Empty:  # no result came until the flush was due
-                    self._send(FLUSH)
-                    flush_due_at = None
-                    continue
-                self._send(result)
-                self.queue.task_done()
-                if result is FLUSH:
-                    flush_due_at = None
-                elif flush_due_at is None:
-                    flush_due_at = time.monotonic() + FLUSH_SECONDS
-                elif flush_due_at <= time.monotonic():
-                    # results come so fast that the queue is never empty
+                    self._send(result)
+                    self.queue.task_done()
+                    if result is FLUSH:
+                        flush_due_at = None
+                    elif flush_due_at is None:
+                        flush_due_at = time.monotonic() + FLUSH_SECONDS
+                if flush_due_at is not None and flush_due_at <= time.monotonic():
                     self._send(FLUSH)
                     flush_due_at = None
 
