@@ -14,12 +14,11 @@ nothing is doubted.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from ragmetrics_core.capture.calls import (
     FREE_TEXT,
-    NO_ANSWER,
     STRUCTURED,
     Calls,
     texts_not_of_models,
@@ -86,48 +85,52 @@ class AnswersReadLater:
     def doubt_answers_shown_to(
         self, tree: Tree, calls: Calls, questions: Collection[str] | None = None
     ) -> None:
-        """Put recent answers in doubt that a run may have replaced by what it wrote.
+        """Put recent answers in doubt that a run was asked for again or worked on.
 
-        A recent sample is doubted
-
-            - if it is the last one of the run's task or thread, and the run was asked
-              its question again; only without ``questions``;
-            - if its answer stands in a prompt of the run as a text to work on, and no
-              message marks it as an earlier turn.
-
-        Nothing is doubted if the models of the run wrote only labels or queries, and no
-        text that a user could read.
+        What the run wrote may be what the user reads, unless it wrote only labels or
+        queries.
 
         Args:
             tree: The run.
             calls: Its calls.
-            questions: The questions, each in one line, whose samples may be doubted;
-                None for all samples.
+            questions: The questions, each in one line, whose answers it may have worked
+                on; None for all questions, and then one may have been asked again.
         """
-        if max(calls.reply_forms.values(), default=NO_ANSWER) < STRUCTURED:
+        if not _wrote_text_to_read(calls):
             return
+        if questions is None:
+            self._doubt_last_answer_if_asked_again(tree, calls)
         messages: list[Text] = []
         for call in calls.models:
             messages += [Text(text) for text in texts_not_of_models(call)]
         _, last_sample = self._last_of(tree.task_or_thread)
-        questions_of_run: Collection[str] = ()
-        if questions is None:
-            questions_of_run = _questions_to(tree, calls)
-        history_lines = {as_one_line(turn.content) for turn in tree.history}
-        for recent_run, sample in list(self._recent):
-            is_earlier_turn = as_one_line(sample.answer) in history_lines
-            if id(sample) in self._doubted or is_earlier_turn:
+        for run, sample in self._answers_not_in_history(tree):
+            if questions is not None and as_one_line(sample.question) not in questions:
                 continue
-            question = as_one_line(sample.question)
+            if _is_given_as_material(sample, messages, is_last=sample is last_sample):
+                self._doubt(run, sample, _READ_LATER)
+
+    def _doubt_last_answer_if_asked_again(self, tree: Tree, calls: Calls) -> None:
+        """Doubt the last answer of a run's task or thread if the run was asked the same."""
+        _, last_sample = self._last_of(tree.task_or_thread)
+        questions_of_run = _questions_to(tree, calls)
+        for run, sample in self._answers_not_in_history(tree):
             is_last = sample is last_sample
-            is_asked_again = bool(question) and question in questions_of_run
-            may_be_doubted = questions is None or question in questions
-            if is_last and is_asked_again:
-                self._doubt(recent_run, sample, _ASKED_AGAIN)
-            elif may_be_doubted and _is_given_as_material(
-                sample, messages, is_last=is_last
-            ):
-                self._doubt(recent_run, sample, _READ_LATER)
+            if is_last and as_one_line(sample.question) in questions_of_run:
+                self._doubt(run, sample, _ASKED_AGAIN)
+
+    def _answers_not_in_history(self, tree: Tree) -> list[tuple[Tree, Sample]]:
+        """Return the recent samples without a doubt whose answer is no earlier turn.
+
+        The history of the run ``tree`` does not hold such an answer.
+        """
+        history_lines = {as_one_line(turn.content) for turn in tree.history}
+        return [
+            (run, sample)
+            for run, sample in self._recent
+            if id(sample) not in self._doubted
+            and as_one_line(sample.answer) not in history_lines
+        ]
 
     def _last_of(self, task_or_thread: str) -> tuple[Tree, Sample] | tuple[None, None]:
         """Return the last kept run of a task or thread, and its sample; None without one."""
@@ -137,18 +140,11 @@ class AnswersReadLater:
         return None, None
 
     def doubt_answer_replaced_by(self, tree: Tree, calls: Calls) -> None:
-        """Doubt the last answer of a task or thread if a run may have replaced it.
+        """Doubt the last answer of a task or thread if a run was asked its question again.
 
-        The run was asked the same question again, and a model wrote a text in it.
-        Besides, one of two must hold:
-
-            - Both runs were given the same history. The earlier answer is not in it, so
-              that the user may have asked for another answer.
-            - No model wrote the earlier answer, such as "Empty Response".
-
-        Args:
-            tree: The run.
-            calls: Its calls.
+        A model wrote a text in that run. Besides, the user must not have read the
+        earlier answer as a turn: both runs have one history, which is not empty, or no
+        model wrote that answer ("Empty Response").
         """
         earlier_run, sample = self._last_of(tree.task_or_thread)
         wrote_text = FREE_TEXT in calls.reply_forms.values()
@@ -158,9 +154,9 @@ class AnswersReadLater:
             return
         if as_one_line(sample.question) != as_one_line(tree.question):
             return
-        has_history = bool(earlier_run.history)
-        has_same_history = has_history and earlier_run.history == tree.history
-        if has_same_history or not Calls(earlier_run).models:
+        have_histories = bool(earlier_run.history)
+        have_same_history = have_histories and earlier_run.history == tree.history
+        if have_same_history or not Calls(earlier_run).models:
             self._doubt(earlier_run, sample, _ASKED_AGAIN)
 
     def _doubt(self, run: Tree, sample: Sample, words: str) -> None:
@@ -168,6 +164,15 @@ class AnswersReadLater:
         doubtful_run = replace(run, doubts=(*run.doubts, words))
         for sample_with_doubt in self._samples_of(doubtful_run):
             self._doubted[id(sample)] = sample, sample_with_doubt
+
+
+def _wrote_text_to_read(calls: Calls) -> bool:
+    """Return whether a model wrote a text that a user may read: free or structured.
+
+    Labels such as "relevant", verdicts and queries are none.
+    """
+    forms = calls.reply_forms.values()
+    return FREE_TEXT in forms or STRUCTURED in forms
 
 
 def _questions_to(tree: Tree, calls: Calls) -> set[str]:
@@ -183,7 +188,7 @@ def _questions_to(tree: Tree, calls: Calls) -> set[str]:
         messages = [message for message in call.prompt if message.role == "user"]
         if messages:
             lines.add(as_one_line(messages[-1].text))
-    return lines
+    return lines - {""}
 
 
 def _is_given_as_material(
@@ -191,12 +196,7 @@ def _is_given_as_material(
 ) -> bool:
     """Return whether messages hold a sample's answer as a text to be worked on.
 
-    The answer must stand in a message, and in none as an earlier turn of a conversation.
-    A short answer, such as "In 1874.", may stand there by chance. It counts in two cases:
-
-        - The question of the sample stands in the messages as well.
-        - The sample is the last one, and its answer has several words and stands by
-          itself in a line or behind a label, as in "Draft: In 1874."
+    No message may hold it as an earlier turn of a conversation.
 
     Args:
         sample: The sample.
@@ -214,9 +214,17 @@ def _is_given_as_material(
         return False
     if len(answer) >= DISTINCTIVE_LENGTH:
         return True
+    # a short answer, such as "In 1874.", may stand there by chance
     if any(holds(question, message) for message in messages):
         return True
-    has_several_words = len(answer.split()) > 1
-    if not is_last or not has_several_words:
+    return is_last and _stands_apart_in(answer, messages)
+
+
+def _stands_apart_in(answer: str, messages: Iterable[Text]) -> bool:
+    """Return whether several words are a line of a message or stand behind a label.
+
+    "Draft: In 1874." holds such an answer.
+    """
+    if len(answer.split()) <= 1:
         return False
     return any(stands_apart(answer.strip(), message.raw) for message in messages)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -112,15 +112,11 @@ class Conversations:
         self.turns: deque[CapturedTurn] = deque(maxlen=_MOST_TURNS)
 
     def place_turn(self, tree: Tree, quoted: CapturedTurn | None = None) -> Tree:
-        """Return a copy of a run as a turn of its conversation.
+        """Return a copy of a run as the next turn of its conversation.
 
-        The run continues the last turn of the conversation that the framework or the
-        user names. Without a name it continues a turn whose question and answer stand
-        in its messages or prompts. Else it begins a conversation.
-
-        The copy has the conversation's id, the number of the turn, the calls of earlier
-        turns, and in words how the conversation was found. A history that lacks earlier
-        turns is replaced by the recorded one.
+        The copy gets the conversation's id, the calls of earlier turns, and the recorded
+        history where its own lacks turns. A run that continues no turn begins a
+        conversation.
 
         Args:
             tree: The run.
@@ -157,18 +153,7 @@ class Conversations:
     def _last_turn(
         self, tree: Tree, name: str | None, quoted: CapturedTurn | None
     ) -> tuple[CapturedTurn | None, str]:
-        """Find the turn that a run continues, and say how it was found.
-
-        The cases are tried in this order:
-
-            1. The framework says that this is the first turn: none.
-            2. The conversation has a name: the last turn of that conversation. If no
-               turn of it is known, the run begins it. If the name is only the id of a
-               memory, and no turn of it is known, the next cases are tried: an
-               application may fill another memory for each message.
-            3. The words of a captured turn stand in the history: that turn.
-            4. The prompts quote a captured turn as text: that turn, if the conversation
-               has no name.
+        """Find the turn that a run continues: by name, else by its words.
 
         Args:
             tree: The run.
@@ -176,36 +161,29 @@ class Conversations:
             quoted: The captured turn that its prompts quote as text; None without one.
 
         Returns:
-            The turn and in words how it was found. The turn is None if the run begins a
-            conversation; the words are empty if a name decided.
+            The turn, and how it was found by its words; the words are empty if a name
+            decided. None if the run begins a conversation.
         """
-        if tree.turn_number == 1:
+        if tree.turn_number == 1:  # the framework says so
             return None, ""
         if name is not None:
             last_turn = self._last_turn_of(name, tree)
+            # an application may fill another memory for each message
             is_name_of_memory = tree.is_id_of_memory and name == tree.conversation_id
             if last_turn is not None or not is_name_of_memory:
                 return last_turn, ""
         turn_by_words = self._turn_at_end_of_history(tree)
-        if turn_by_words is None:
-            if name is None:
-                return quoted, _IN_THE_PROMPT
-            return None, _IN_THE_PROMPT
-        last_lines = _last_lines(tree)
-        is_at_end = turn_by_words.lines == last_lines or _is_kept_as_whole_prompt(
-            turn_by_words, last_lines
-        )
-        return turn_by_words, _AT_THE_END if is_at_end else _IN_THE_HISTORY
+        if turn_by_words is not None:
+            return turn_by_words, _place_in_history(turn_by_words, tree)
+        if name is None and quoted is not None:
+            return quoted, _IN_THE_PROMPT
+        return None, ""
 
     def _turn_at_end_of_history(self, tree: Tree) -> CapturedTurn | None:
-        """Return the earlier turn whose words end the history of a run.
+        """Return the captured turn that is the last two messages of a run's history.
 
-        The turn's question and answer are the last two messages. The question may also
-        stand inside a whole prompt that was kept as the user's message. Where no turn
-        ends the history, the last turn that stands anywhere in it counts.
-
-        Returns:
-            The turn; None if no turn fits, or if several end the history alike.
+        Where none is, it is the last turn that stands anywhere in the history. None if
+        no turn fits, or if several turns have the same words.
         """
         last_lines = _last_lines(tree)
         last_roles = tuple(message.role for message in tree.history[-2:])
@@ -216,17 +194,13 @@ class Conversations:
                     fitting.append(turn)
         if not fitting:
             return self._last_turn_in_history(tree)
-        # turns of the same words cannot be told apart
         return fitting[0] if len(fitting) == 1 else None
 
     def _last_turn_in_history(self, tree: Tree) -> CapturedTurn | None:
         """Return the last captured turn that stands anywhere in the history of a run.
 
-        Messages behind it may be of turns that gave no sample.
-
-        Returns:
-            The turn; None if there is none, or if such turns belong to several
-            conversations.
+        Messages behind it may be of turns that gave no sample. None if there is none, or
+        if such turns belong to several conversations.
         """
         lines = [as_one_line(message.content) for message in tree.history]
         pairs = set(pairwise(lines))
@@ -236,38 +210,36 @@ class Conversations:
             if is_answered and turn.lines in pairs:
                 turns_in_history.append(turn)
         names = {turn.ledger.conversation for turn in turns_in_history}
-        # turns of several conversations cannot all go on here
         return turns_in_history[-1] if len(names) == 1 else None
 
     def _last_turn_of(self, name: str, tree: Tree) -> CapturedTurn | None:
         """Return the turn of a named conversation that directly precedes a run.
 
-        It is the turn whose question and answer are the last two messages of the run's
-        history. If there is none, it is the last turn of the conversation. A turn that
-        another ``capture()`` block recorded counts only if the history holds its
-        question and its answer.
-
-        Args:
-            name: The name of the conversation.
-            tree: The run.
-
-        Returns:
-            The turn; None if no turn of the conversation is known.
+        It is the turn whose words are the last two messages of the run's history, else
+        the last turn of the conversation. None if no turn of it is known.
         """
-        history_lines = {as_one_line(message.content) for message in tree.history}
-        turns: list[CapturedTurn] = []
-        if self._other_blocks is not None:
-            for turn in list(self._other_blocks.turns):
-                question_line, answer_line = turn.lines
-                if question_line in history_lines and answer_line in history_lines:
-                    turns.append(turn)
-        turns += self.turns
+        turns = [*self._turns_of_other_blocks(tree), *self.turns]
         turns = [turn for turn in turns if turn.ledger.conversation == name]
         last_lines = _last_lines(tree)
         for turn in reversed(turns):
             if turn.lines == last_lines:
                 return turn
         return turns[-1] if turns else None
+
+    def _turns_of_other_blocks(self, tree: Tree) -> list[CapturedTurn]:
+        """Return the turns of other ``capture()`` blocks that a run's history holds.
+
+        It must hold the question and the answer of such a turn.
+        """
+        if self._other_blocks is None:
+            return []
+        history_lines = {as_one_line(message.content) for message in tree.history}
+        turns: list[CapturedTurn] = []
+        for turn in list(self._other_blocks.turns):
+            question_line, answer_line = turn.lines
+            if question_line in history_lines and answer_line in history_lines:
+                turns.append(turn)
+        return turns
 
     def holds_turn_of(self, history: Sequence[Turn]) -> bool:
         """Return whether a history holds a captured turn, its answer behind its question.
@@ -315,13 +287,8 @@ class Conversations:
     ) -> Iterator[QuotedTurn]:
         """Yield the latest turns whose question and answer stand in one prompt.
 
-        Usually that is enough, and ``is_earlier_turn`` says whether the prompt holds
-        them as an earlier turn of the conversation.
-
-        A run may repeat a turn: it asks the same question, or writes the same answer.
-        Its prompts may hold these words for that reason. So a turn that the run repeats
-        is yielded only if the names of the speakers around its answer tell that it is an
-        earlier turn.
+        A run may repeat a turn's question or answer, and its prompts hold the words for
+        that reason. Such a turn is yielded only if a prompt marks it as an earlier turn.
 
         Args:
             prompts: The prompts of the run.
@@ -329,21 +296,15 @@ class Conversations:
                 models, each in one line.
         """
         for turn in list(self.turns)[-_N_LATEST:]:
-            if not all(turn.lines):
-                continue
-            quoting_prompts = []
-            for prompt in prompts:
-                if turn.question in prompt and turn.answer in prompt:
-                    quoting_prompts.append(prompt)
+            quoting_prompts = _prompts_that_quote(turn, prompts)
             if not quoting_prompts:
                 continue
             is_repeated_by_run = not set(turn.lines).isdisjoint(lines_of_run)
-            questions_before: tuple[str, ...] = (turn.question,)
-            if is_repeated_by_run:
-                # the question before the answer may be the run's own: it tells nothing
-                questions_before = ()
+            # the question before the answer may be the run's own: it tells nothing then
+            telling_questions = [] if is_repeated_by_run else [turn.question]
             is_earlier_turn = any(
-                quotation(turn.answer, questions_before, Text(prompt)) == "earlier turn"
+                quotation(turn.answer, telling_questions, Text(prompt))
+                == "earlier turn"
                 for prompt in quoting_prompts
             )
             if is_earlier_turn or not is_repeated_by_run:
@@ -354,11 +315,8 @@ class Conversations:
     ) -> list[str]:
         """Return the answers of the latest turns that stand in some prompts.
 
-        A memory may keep what the assistant said and not the questions. Left out are
-
-            - short answers, which stand in a prompt by chance;
-            - answers that stood in the prompt of their own turn already;
-            - answers that are part of a text of the run itself.
+        A memory may keep what the assistant said and not the questions. Answers that may
+        stand there for another reason are left out.
 
         Args:
             prompts: The prompts of one run.
@@ -369,7 +327,9 @@ class Conversations:
         answers = []
         for turn in list(self.turns)[-_N_LATEST:]:
             answer = as_one_line(turn.answer)
-            if len(answer) < DISTINCTIVE_LENGTH or turn.was_answer_in_prompt:
+            is_short = len(answer) < DISTINCTIVE_LENGTH  # it stands there by chance
+            # ``was_answer_in_prompt``: it was copied from a document or an instruction
+            if is_short or turn.was_answer_in_prompt:
                 continue
             if any(answer in line for line in lines_of_run):
                 continue
@@ -378,21 +338,41 @@ class Conversations:
         return answers
 
 
+def _prompts_that_quote(turn: CapturedTurn, prompts: Iterable[str]) -> list[str]:
+    """Return the prompts that hold the question and the answer of a turn with both."""
+    if not all(turn.lines):
+        return []
+    return [
+        prompt
+        for prompt in prompts
+        if turn.question in prompt and turn.answer in prompt
+    ]
+
+
+def _place_in_history(turn: CapturedTurn, tree: Tree) -> str:
+    """Say in words where a turn stands in the history of a run: at its end, or before."""
+    last_lines = _last_lines(tree)
+    is_at_end = turn.lines == last_lines
+    if is_at_end or _is_kept_as_whole_prompt(turn, last_lines):
+        return _AT_THE_END
+    return _IN_THE_HISTORY
+
+
 def _captured_turn(sample: Sample, ledger: Ledger, tree: Tree) -> CapturedTurn:
-    """Return a sample as a turn, with what later turns need of it.
+    """Make a captured turn of a sample, to compare later runs with it.
 
     Args:
         sample: The sample.
         ledger: Its ledger.
         tree: Its run, as ``place_turn`` returned it.
     """
-    prompt_texts = [
-        message.text for node in tree.root.walk() for message in node.prompt
-    ]
     calls_of_turn = [call for call in ledger.calls if call.turn == ledger.turn]
     calls = (*tree.earlier_calls, *calls_of_turn)
     question = sample.question or ""
     answer = sample.answer or ""
+    prompt_texts = [
+        message.text for node in tree.root.walk() for message in node.prompt
+    ]
     return CapturedTurn(
         question=question,
         answer=answer,
@@ -429,10 +409,8 @@ def _last_lines(tree: Tree) -> tuple[str, ...]:
 def _lacks_turns(last_turn: CapturedTurn, tree: Tree, *, is_quoted: bool) -> bool:
     """Return whether the recorded history must replace the history of a run.
 
-    That is so if the history has fewer questions than were asked, or has a whole prompt
-    in the place of the last question. A run without any history may be meant to have
-    none: then nothing is replaced. A summary of earlier messages in a prompt, or a
-    quoted turn, counts as a history.
+    That is so if the run's history has fewer questions, or a whole prompt in the place
+    of the last question. A run without any history may be meant to have none.
 
     Args:
         last_turn: The turn that the run continues.
