@@ -534,10 +534,12 @@ def test_the_highest_mean_of_the_embedded_judge_is_reached_and_said(
         name = numbers.metric
         said = f"Highest mean this judge can give: {highest.get(name, 0):.3f}"
         assert (said in first.sentences[name]) == (name in highest)
-        assert first.highest[name] == pytest.approx(highest.get(name, 1.0), abs=5e-4)
+        assert first.highest_means[name] == pytest.approx(
+            highest.get(name, 1.0), abs=5e-4
+        )
         assert numbers.max is not None
-        assert numbers.max <= first.highest[name] + 1e-9
-    assert summary["context_adherence"].mean == first.highest["context_adherence"]
+        assert numbers.max <= first.highest_means[name] + 1e-9
+    assert summary["context_adherence"].mean == first.highest_means["context_adherence"]
     assert first.warnings == (
         "The gate context_adherence=0.97 cannot be passed with this judge: 0.965 is"
         " the highest mean that it can give to these rows. Lower the gate, or take"
@@ -551,7 +553,7 @@ def test_other_judges_reach_one() -> None:
     first = screen(
         [SampleResult(index=0, sample=Sample(), results={"mine": scored("mine", 0.1)})]
     )
-    assert first.highest == {"mine": 1.0}
+    assert first.highest_means == {"mine": 1.0}
     assert "Highest" not in first.sentences["mine"]
 
 

@@ -176,12 +176,12 @@ def test_the_journey_is_told_in_words_with_its_interval() -> None:
         "8 of 9 facts dropped between search and prompt, 95 % interval"
         f" {low} to {high} %; in 8 rows"
     )
-    assert first.lost_on_the_way.startswith(
+    assert first.stage_losses.startswith(
         "Lost on the way, with 95 % intervals: 1 of 10 facts in no retrieved text ("
     )
     dropped_passages = "8 of 18 passages dropped between search and prompt"
-    assert dropped_passages in first.lost_on_the_way
-    assert ", 8 by picker" in first.lost_on_the_way
+    assert dropped_passages in first.stage_losses
+    assert ", 8 by picker" in first.stage_losses
     assert first.to_mend.how_found == ""
 
 
@@ -194,7 +194,7 @@ def test_passages_that_nobody_needed_name_no_stage() -> None:
     first = screen(rows)
     assert first.mend_first is None
     assert first.journey.mend == "not_kept"
-    assert "5 of 10 passages dropped" in first.lost_on_the_way
+    assert "5 of 10 passages dropped" in first.stage_losses
 
 
 def test_passages_count_where_the_retrieved_text_lacks_the_answer() -> None:
@@ -240,10 +240,10 @@ def test_of_the_gate_at_risk_the_stage_with_most_rows_against_it() -> None:
 def test_a_run_until_decided_has_no_interval_of_a_loss() -> None:
     decision = {"metric": "m", "outcome": "passed", "sentence": "s"}
     first = screen(numbered(dropped(0), well(1)), decisions=(decision,))
-    words = first.to_mend.why + first.lost_on_the_way
+    words = first.to_mend.why + first.stage_losses
     assert "interval" not in words
     assert "%" not in words
-    assert first.lost_on_the_way.startswith("Lost on the way: 1 of 2 facts dropped")
+    assert first.stage_losses.startswith("Lost on the way: 1 of 2 facts dropped")
 
 
 def test_a_stage_that_nobody_knows_is_not_named() -> None:
@@ -261,22 +261,22 @@ def test_a_stage_that_nobody_knows_is_not_named() -> None:
         " retrieved, or captured runs) would tell whether the search or a later step"
         " lost it."
     )
-    assert "3 of 4 facts in no text that the model was shown" in first.lost_on_the_way
+    assert "3 of 4 facts in no text that the model was shown" in first.stage_losses
 
 
 def test_rows_that_were_drawn_are_said_to_be_drawn() -> None:
     rows = numbered(dropped(0), well(1))
     report = Report(rows)
     more = report.summary().model_copy(update={"rows": 3})
-    words = screen_of(report, more, report.run).lost_on_the_way
+    words = screen_of(report, more, report.run).stage_losses
     assert words.startswith("Lost on the way in the rows drawn, with 95 % intervals: ")
-    assert "drawn" not in screen(rows).lost_on_the_way
+    assert "drawn" not in screen(rows).stage_losses
 
 
 def test_nothing_known_is_nothing_said() -> None:
     bare = SampleResult(index=0, sample=Sample(question="q"), results={})
-    assert screen([bare]).lost_on_the_way == ""
-    all_well = screen([well(0)]).lost_on_the_way
+    assert screen([bare]).stage_losses == ""
+    all_well = screen([well(0)]).stage_losses
     assert all_well.startswith("Nothing was lost at ")
     assert "stages of which something is known." in all_well
 
@@ -291,7 +291,7 @@ def test_page_and_terminal_name_the_same_stage(
     terminal = capsys.readouterr().out.splitlines()
     page = " ".join(Path("results.html").read_text().split())
     first = screen(rows)
-    assert first.lost_on_the_way in terminal
+    assert first.stage_losses in terminal
     (mend,) = (line for line in terminal if line.startswith("Mend first: "))
     assert mend.startswith(
         f"Mend first: reranking, filtering and fusion ({first.to_mend.why})."

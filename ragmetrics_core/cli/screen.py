@@ -48,7 +48,7 @@ def screen_lines(
 def _lines_on_verdicts(screen: FirstScreen) -> list[str]:
     """Return the verdicts on the gates, the largest loss, warnings, and what to mend."""
     sentences = [
-        screen.together,  # all gates in one sentence
+        screen.all_gates,  # in one sentence
         *screen.verdicts,  # each gate in a sentence
         screen.loss,  # the metric with the largest loss
         screen.how_sure,  # how sure it is that this metric lost most
@@ -57,8 +57,8 @@ def _lines_on_verdicts(screen: FirstScreen) -> list[str]:
     lines += [f"! {warning}" for warning in screen.warnings]
     lines += _lines_on_stage_to_mend(screen)
     # what each stage of the pipeline, e.g. the retrieval, lost on the way to the answer
-    if screen.lost_on_the_way:
-        lines.append(screen.lost_on_the_way)
+    if screen.stage_losses:
+        lines.append(screen.stage_losses)
     return lines
 
 
@@ -69,7 +69,7 @@ def _lines_on_metrics(screen: FirstScreen, summary: Summary) -> list[str]:
         lines.append(f"{metric_with_gloss(metric)}: {sentence}")
     # For each metric of sufficiency: how often the application answered when its
     # contexts were enough for that, and when they were not.
-    for answering in screen.answering:
+    for answering in screen.answered_or_declined:
         lines += ["", *str(answering).splitlines()]
     return lines
 

@@ -86,7 +86,7 @@ class FirstScreen:
     origin: str  # judge and date
     verdicts: tuple[str, ...]
     outcome: str  # of all gates together; "" without gates
-    together: str  # all gates in one line; "" where their verdicts say as much
+    all_gates: str  # in one line; "" where their verdicts say as much
     loss: str
     how_sure: str
     warnings: tuple[str, ...]  # what makes the numbers speak for less
@@ -95,11 +95,11 @@ class FirstScreen:
     rows: int  # of the whole run; the groups may be those of rows drawn of it
     worst: tuple[Example, ...]
     sentences: Mapping[str, str]  # what each metric found
-    highest: Mapping[str, float]  # the mean that the judge could give at most
+    highest_means: Mapping[str, float]  # that the judge could give, by metric
     unscored_first: tuple[str, ...]  # groups whose rows without a score come first
-    answering: tuple[Answering, ...]  # of each metric of sufficiency
+    answered_or_declined: tuple[Answering, ...]  # of each metric of sufficiency
     journey: Journey
-    lost_on_the_way: str  # what each stage of the journey lost; "" if nothing is known
+    stage_losses: str  # what each stage of the journey lost; "" if nothing is known
 
     @property
     def mend_first(self) -> Group | None:
@@ -233,62 +233,54 @@ class ScreenTally:
     ) -> FirstScreen:
         """Put together what a person should see first of the rows counted so far.
 
-        The screen says what the gates decided, the largest fault and how sure its share
-        is, what to mend first, the rows to open, and what each metric found.
-
         Args:
             summary: The numbers of the same rows.
-            run: The facts of the run. Its own ``decisions`` are of gates that stopped
-                the run early; they are empty for a run over all rows.
-            decisions: What each gate decides of the rows, those that stopped the run
-                included.
+            run: The facts of the run.
+            decisions: What each gate decides.
             warnings: Further caveats about the numbers.
-            exit_code: The exit code of the command that shows the screen; None if no
-                command does.
+            exit_code: The exit code of the command; None if no command shows the screen.
         """
         groups = self._all_groups()
-        losses = losses_among(groups)  # the groups of rows with a fault
-        # what became of facts and passages from retrieval to the answer
+        groups_with_fault = losses_among(groups)
         journey = self._journey.journey()
-        # A run that stopped once its gates were decided stopped because of the scores of
-        # its rows. Intervals assume a random choice of rows, so none are shown then.
-        has_intervals = not run.decisions
-        # Codes of the groups whose rows without a score are listed before rows with a low
-        # score: something went wrong there, which is worse than a low score.
-        unscored_first = self._groups_with_unscored_rows_first(losses)
-        highest_mean_by_metric = {
-            numbers.metric: self._counts_by_metric[numbers.metric].highest_mean
-            for numbers in summary.metrics
-        }
+        has_intervals = _are_rows_a_random_choice(run)
+        highest_means = self._highest_means(summary)
+        unscored_first = self._groups_with_unscored_rows_first(groups_with_fault)
         return FirstScreen(
             title=title_of(run),
             origin=_origin(run),
             verdicts=self._verdicts(decisions),
             outcome=_outcome(decisions),
-            together=all_in_words(decisions, exit_code),  # all gates in one line
-            # the largest fault, and how sure its share is
-            loss=self._verdict_on_losses(losses, summary),
-            how_sure=self._how_sure(losses, summary, run),
-            warnings=self._warnings(
-                summary, decisions, highest_mean_by_metric, warnings
-            ),
+            all_gates=all_in_words(decisions, exit_code),
+            loss=self._verdict_on_losses(groups_with_fault, summary),
+            how_sure=self._how_sure(groups_with_fault, summary, run),
+            warnings=self._warnings(summary, decisions, highest_means, warnings),
             to_mend=self._to_mend(groups, journey, decisions, has_intervals),
             groups=tuple(groups),
             rows=summary.rows,
             worst=tuple(self._rows_by_group.worst(unscored_first)),
             sentences=_sentences(self._counts_by_metric, summary),
-            highest=highest_mean_by_metric,
+            highest_means=highest_means,
             journey=journey,
-            # what each stage of the journey lost, in words
-            lost_on_the_way=journey_in_words(
-                journey,
-                has_intervals=has_intervals,
-                are_drawn=self._n_rows < summary.rows,
-            ),
+            stage_losses=self._stage_losses(journey, summary, has_intervals),
             unscored_first=unscored_first,
-            # whether the application answered or declined, where contexts were enough
-            # and where they were not
-            answering=self._all_answering(has_intervals=has_intervals),
+            answered_or_declined=self._answered_or_declined(has_intervals),
+        )
+
+    def _highest_means(self, summary: Summary) -> dict[str, float]:
+        """By metric, the highest mean that the judge could give to these rows."""
+        return {
+            numbers.metric: self._counts_by_metric[numbers.metric].highest_mean
+            for numbers in summary.metrics
+        }
+
+    def _stage_losses(
+        self, journey: Journey, summary: Summary, has_intervals: bool
+    ) -> str:
+        """Word what each stage of the journey lost; "" if nothing is known."""
+        are_drawn = self._n_rows < summary.rows
+        return journey_in_words(
+            journey, has_intervals=has_intervals, are_drawn=are_drawn
         )
 
     def _to_mend(
@@ -308,7 +300,7 @@ class ScreenTally:
             at_risk=gate_in_words(gate, candidates),
         )
 
-    def _all_answering(self, *, has_intervals: bool) -> tuple[Answering, ...]:
+    def _answered_or_declined(self, has_intervals: bool) -> tuple[Answering, ...]:
         """What the application did, by each metric that says if contexts were enough."""
         return tuple(
             tally.answering(self._n_rows, has_intervals=has_intervals)
@@ -335,10 +327,11 @@ class ScreenTally:
     def _groups_with_unscored_rows_first(
         self, losses: Sequence[Group]
     ) -> tuple[str, ...]:
-        """The groups whose rows without a score are listed before rows with a low score.
+        """The codes of groups whose unscored rows are listed before rows with low scores.
 
-        These are the groups of rows with a fault. If more rows are without a score than
-        with a fault, they are all groups but ``_NEVER_FIRST``.
+        These are the groups of rows with a fault, because a row that went wrong without
+        a score is worse than a low score. If more rows are without a score than with a
+        fault, they are all groups but ``_NEVER_FIRST``.
         """
         if self._n_not_scored <= count_rows(losses):
             return tuple(LOSSES)
@@ -375,34 +368,36 @@ class ScreenTally:
     def _verdict_on_losses(self, losses: Sequence[Group], summary: Summary) -> str:
         """Say which fault is the largest, and how many rows have no score, and why.
 
-        Rows without a score are no evidence that all is well, so they are named. If
-        they are more than the rows with a fault, they come first.
-
-        Args:
-            losses: The groups of rows with a fault.
-            summary: The numbers of the whole run; the rows counted here may be drawn
-                from it.
+        If rows without a score are more than rows with a fault, they come first.
         """
+        n_scored = self._n_scored
         n_not_scored = self._n_not_scored
-        n_scored = self._n_rows - n_not_scored
         drawn = " drawn at random" if self._n_rows < summary.rows else ""
         scored_rows = count_in_words(n_scored, "row") + drawn
         if not n_not_scored:
             return f"{loss_in_words(losses, scored_rows, n_scored, summary)}."
-        verb = "was" if n_not_scored == 1 else "were"
-        why = f"{verb} not scored: {self._reasons_of_no_score()}."
         do_faults_come_first = n_not_scored <= count_rows(losses)
         if do_faults_come_first:
             loss = loss_in_words(losses, scored_rows, n_scored, summary)
-            return f"{loss}; {count_in_words(n_not_scored, 'more row')} {why}"
+            more_rows = count_in_words(n_not_scored, "more row")
+            return f"{loss}; {more_rows} {self._why_not_scored()}"
         all_rows = count_in_words(self._n_rows, "row") + drawn
-        sentence = f"{n_not_scored:,} of {all_rows} {why}"
+        not_scored = f"{n_not_scored:,} of {all_rows} {self._why_not_scored()}"
         if not n_scored:
-            return sentence
-        scored_rows = "the other row"
-        if n_scored > 1:
-            scored_rows = f"the other {n_scored:,} rows"
-        return f"{sentence} {loss_in_words(losses, scored_rows, n_scored, summary)}."
+            return not_scored
+        other_rows = _other_rows_in_words(n_scored)
+        loss = loss_in_words(losses, other_rows, n_scored, summary)
+        return f"{not_scored} {loss}."
+
+    def _why_not_scored(self) -> str:
+        """For example "were not scored: 2 failed, 1 declined."."""
+        verb = "was" if self._n_not_scored == 1 else "were"
+        return f"{verb} not scored: {self._reasons_of_no_score()}."
+
+    @property
+    def _n_scored(self) -> int:
+        """The rows whose outcomes say whether anything was lost."""
+        return self._n_rows - self._n_not_scored
 
     @property
     def _n_not_scored(self) -> int:
@@ -423,47 +418,25 @@ class ScreenTally:
     ) -> str:
         """Say how sure the share of rows with a fault is.
 
-        The first sentence names the 95 % range of that share among rows like these, or
-        why no range is known. If more rows declined than were scored, it begins with the
-        range of the rows that decline. Another sentence warns of what no range covers: a
-        judge that is wrong in the same way each time.
-
-        Args:
-            losses: The groups of rows with a fault.
-            summary: The numbers of the run, which say how many rows are wanted.
-            run: The facts of the run.
-
-        Returns:
-            The sentences; "" if no row was scored and no range is known.
+        "" if no row was scored, and no range of declining rows is known.
         """
-        n_scored = self._n_rows - self._n_not_scored
-        are_few_scored = n_scored < n_rows_wanted(summary)
-        declined_range = ""  # of rows that decline, where these are most of the rows
+        declined_range = ""
         fault_ranges = ""
-        # A run that stopped once its gates were decided stopped because of the scores of
-        # its rows. Ranges assume a random choice of rows, so none is named then.
-        if not run.decisions:
+        if _are_rows_a_random_choice(run):
             declined_range = self._range_of_declined()
             fault_ranges = self._ranges_of_faults(losses)
-        if declined_range and are_few_scored and not losses:
-            # no row has a fault, but hardly any was scored: their range says nothing
-            fault_ranges = ""
-        if not n_scored and not declined_range:
+        if not self._n_scored and not declined_range:
             return ""
+        are_few_scored = self._n_scored < n_rows_wanted(summary)
+        if declined_range and are_few_scored and not losses:
+            fault_ranges = ""  # "0 to 97 % have a fault" of one scored row says nothing
         parts = []
         if losses and are_few_scored:
-            parts.append(too_few_in_words(n_scored, summary))
+            parts.append(too_few_in_words(self._n_scored, summary))
         if self._most_are_not_scored and not declined_range:
             parts.append("whether rows without a score have a fault is not known")
         parts += [ranges for ranges in (declined_range, fault_ranges) if ranges]
-        has_range = bool(declined_range or fault_ranges)
-        if not has_range:
-            # where a range is named, ``caution_about`` says the same below
-            parts.append(
-                "a judge that is wrong in the same way each time is not covered"
-            )
-        caution = caution_about(run.judges, has_range=has_range)
-        return f"How sure: {'; '.join(parts)}. {caution}".rstrip()
+        return f"How sure: {_with_caution(parts, run, declined_range or fault_ranges)}"
 
     @property
     def _most_are_not_scored(self) -> bool:
@@ -475,8 +448,7 @@ class ScreenTally:
 
         "" where these rows are no more than the scored rows.
         """
-        n_scored = self._n_rows - self._n_not_scored
-        if self._count_of("abstained") <= n_scored:
+        if self._count_of("abstained") <= self._n_scored:
             return ""
         judged_groups = {*_SCORED, *NOT_SCORED}
         share_range = self._share_range(["abstained"], denominator=judged_groups)
@@ -489,44 +461,49 @@ class ScreenTally:
         )
 
     def _ranges_of_faults(self, losses: Sequence[Group]) -> str:
-        """Word the 95 % range of the share of rows with a fault, and of the largest fault.
+        """Word the 95 % range of the share of rows with a fault, and of the commonest.
 
-        A row with a fault may have a good answer all the same. If only some of the rows
-        with a fault have a good answer, the ranges are of the rows with a bad answer,
-        and the range of all rows with a fault is added at the end.
-
-        Args:
-            losses: The groups of rows with a fault.
-
-        Returns:
-            The ranges in words; "" if they are not known.
+        For example "with 95 % confidence, 12 to 25 % of rows like these have a fault".
+        If some of the rows have a good answer all the same, the share is that of the
+        rows with a bad answer. "" if no range is known.
         """
         codes = [group.code for group in losses]
         range_of_any_fault = self._share_range(codes)
         if not range_of_any_fault:
             return ""
-        n_bad_answers = count_bad_answers(losses)
-        n_good_answers = count_good_answers(losses)
-        are_answers_split = n_bad_answers > 0 and n_good_answers > 0
-        # answers that decline, for example, have no score, and the ranges leave them out
+        if not _is_some_answer_good_and_some_bad(losses):
+            return self._range_and_commonest(losses, range_of_any_fault, "have a fault")
+        range_of_bad_answers = self._share_range(codes, only_bad_answers=True)
+        words = self._range_and_commonest(
+            losses,
+            range_of_bad_answers,
+            "have a fault and no answer that holds up",
+            only_bad_answers=True,
+        )
+        return f"{words}, {range_of_any_fault} any fault"
+
+    def _range_and_commonest(
+        self,
+        losses: Sequence[Group],
+        share_range: str,
+        what_they_have: str,
+        *,
+        only_bad_answers: bool = False,
+    ) -> str:
+        """Word a range, with the ranges of the commonest faults in parentheses."""
         which_rows = "rows like these"
         if not self._do_ranges_hold_for_all_rows:
             which_rows = "rows like the scored ones"
-        share_range = self._share_range(codes, only_bad_answers=are_answers_split)
-        words = f"with 95 % confidence, {share_range} of {which_rows} have a fault"
-        if are_answers_split:
-            words += " and no answer that holds up"
-        if len(losses) > 1:
-            ranges_of_largest = []
-            for group in equal_largest(losses):
-                share_range = self._share_range(
-                    [group.code], only_bad_answers=are_answers_split
-                )
-                ranges_of_largest.append(f"{group.title}: {share_range}")
-            words += f" ({'; '.join(ranges_of_largest)})"
-        if are_answers_split:
-            words += f", {range_of_any_fault} any fault"
-        return words
+        words = f"with 95 % confidence, {share_range} of {which_rows} {what_they_have}"
+        if len(losses) < 2:
+            return words
+        commonest_ranges = []
+        for group in equal_largest(losses):
+            range_of_group = self._share_range(
+                [group.code], only_bad_answers=only_bad_answers
+            )
+            commonest_ranges.append(f"{group.title}: {range_of_group}")
+        return f"{words} ({'; '.join(commonest_ranges)})"
 
     @property
     def _do_ranges_hold_for_all_rows(self) -> bool:
@@ -624,6 +601,37 @@ class ScreenTally:
             "No gate is set: only a threshold of your own (--fail-under) can say whether"
             " this is good enough.",
         )
+
+
+def _are_rows_a_random_choice(run: RunFacts) -> bool:
+    """Whether intervals may be shown, since they assume a random choice of rows.
+
+    A run with decisions of its own stopped because of the scores of its rows.
+    """
+    return not run.decisions
+
+
+def _is_some_answer_good_and_some_bad(losses: Sequence[Group]) -> bool:
+    """Whether only some of the rows with a fault have a good answer all the same."""
+    return count_bad_answers(losses) > 0 and count_good_answers(losses) > 0
+
+
+def _other_rows_in_words(n_rows: int) -> str:
+    """For example "the other 12 rows"."""
+    return "the other row" if n_rows == 1 else f"the other {n_rows:,} rows"
+
+
+def _with_caution(parts: Sequence[str], run: RunFacts, ranges: str) -> str:
+    """Join the parts of a sentence, and add the caution about the judges.
+
+    The caution says that a judge may be wrong in the same way each time. Where no range
+    is named, it does not, so that another part says it.
+    """
+    caution = caution_about(run.judges, has_range=bool(ranges))
+    if not ranges:
+        wrong_judge = "a judge that is wrong in the same way each time is not covered"
+        parts = [*parts, wrong_judge]
+    return f"{'; '.join(parts)}. {caution}".rstrip()
 
 
 def _sentences(counts: Mapping[str, MetricCounts], summary: Summary) -> dict[str, str]:

@@ -48,31 +48,22 @@ def loss_in_words(
 ) -> str:
     """Say how many rows have a fault, and which fault is the largest.
 
-    - If no row has a fault, it says so, or that too few rows are scored to say.
-    - If only some of the rows with a fault have a good answer, ``_losses_by_answer``
-      counts both kinds.
-    - Else all of them have a good answer, or none has.
-
     Args:
         losses: The groups of rows with a fault.
         all_rows: The phrase for the rows of which these are some: "20 rows".
         n_scored: How many rows were scored.
         summary: The numbers of the run, which say how many rows are wanted.
     """
+    if not losses and n_scored < n_rows_wanted(summary):
+        sentence = too_few_in_words(n_scored, summary)
+        return f"{sentence[:1].upper()}{sentence[1:]}"
     if not losses:
-        if n_scored < n_rows_wanted(summary):
-            sentence = too_few_in_words(n_scored, summary)
-            return f"{sentence[:1].upper()}{sentence[1:]}"
         return f"No fault found in {all_rows}"
-    n_bad_answers = count_bad_answers(losses)
-    n_good_answers = count_good_answers(losses)
-    if n_bad_answers and n_good_answers:
+    if count_bad_answers(losses) and count_good_answers(losses):
         return _losses_by_answer(losses, all_rows)
     n_lost = count_rows(losses)
-    words = f"{n_lost:,} of {all_rows} {'has' if n_lost == 1 else 'have'} a fault"
-    if all_rows == "the other row":  # "1 of the other row has" would be no English
-        words = "The other row has a fault"
-    if n_good_answers:
+    words = _n_lost_in_words(n_lost, all_rows)
+    if count_good_answers(losses):
         words += ", and "
         words += "its answer holds up" if n_lost == 1 else "all their answers hold up"
     if len(losses) == 1:
@@ -80,33 +71,35 @@ def loss_in_words(
     return f"{words}. Largest: {_largest_in_words(losses)}"
 
 
+def _n_lost_in_words(n_lost: int, all_rows: str) -> str:
+    """For example "3 of 20 rows have a fault"."""
+    if all_rows == "the other row":  # "1 of the other row has" would be no English
+        return "The other row has a fault"
+    verb = "has" if n_lost == 1 else "have"
+    return f"{n_lost:,} of {all_rows} {verb} a fault"
+
+
 def _losses_by_answer(losses: Sequence[Group], all_rows: str) -> str:
     """Say how many rows with a fault have bad and good answers, and the largest fault.
 
-    In a row with a good answer the fault did no harm. So the largest fault is the one
-    with most bad answers. For example: "5 of 20 rows have a fault and no answer that
-    holds up (…); 3 more have a fault and one that does" (an answer that holds up).
+    For example "5 of 20 rows have a fault and no answer that holds up (…); 3 more have a
+    fault and one that does". The largest fault is the one with most bad answers.
 
     Args:
-        losses: The groups of rows with a fault. Some rows have a good answer, and some
-            have not.
+        losses: The groups of rows with a fault.
         all_rows: The phrase for the rows of which these are some: "20 rows".
     """
     n_bad_answers = count_bad_answers(losses)
     n_good_answers = count_good_answers(losses)
     verb = "has" if n_bad_answers == 1 else "have"
-    words = (
-        f"{n_bad_answers:,} of {all_rows} {verb} a fault and no answer that holds up"
-    )
-    harmful_groups = [group for group in losses if group.n_bad_answers]
-    has_one_harmful_fault = len(harmful_groups) == 1
-    if has_one_harmful_fault:
-        words += f" ({harmful_groups[0].title})"
+    bad = f"{n_bad_answers:,} of {all_rows} {verb} a fault and no answer that holds up"
     verb = "has" if n_good_answers == 1 else "have"
-    words += f"; {n_good_answers:,} more {verb} a fault and one that does"
-    if has_one_harmful_fault:
-        return words
-    return f"{words}. Largest among the {n_bad_answers:,}: {_largest_in_words(losses)}"
+    good = f"{n_good_answers:,} more {verb} a fault and one that does"
+    harmful_groups = [group for group in losses if group.n_bad_answers]
+    if len(harmful_groups) == 1:
+        return f"{bad} ({harmful_groups[0].title}); {good}"
+    largest = _largest_in_words(losses)
+    return f"{bad}; {good}. Largest among the {n_bad_answers:,}: {largest}"
 
 
 def _largest_in_words(losses: Sequence[Group]) -> str:

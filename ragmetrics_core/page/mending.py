@@ -57,33 +57,31 @@ def groups_to_mend(
 ) -> list[Group]:
     """Order the groups of rows that have something to mend, the most important first.
 
-    The largest group comes first. If a gate did not pass, the group with most rows that
-    count against this gate comes first instead. But a gate changes nothing where the
-    largest group is no fault, which means that its rows have no score: they must be
-    scored before anything else.
+    The order is that of size, or of the rows that count against the gate.
 
     Args:
         groups: All groups of rows, in the order of the pipeline.
-        measured_stage: The rows in which the recorded steps show that a stage, such as
-            the search, lost something. This group replaces the groups of faults of the
-            search, which are only guessed from scores. None if nothing was recorded.
+        measured_stage: The rows in which a recorded step, such as the search, lost
+            something. None if nothing was recorded.
         gate: The gate that did not pass; None if all did.
     """
     candidates = [group for group in groups if group.mending is not None]
     if measured_stage is not None:
         candidates = _with_measured_stage(candidates, measured_stage)
     to_mend = largest_first(candidates)
-    is_fault_first = bool(to_mend) and _is_fault(to_mend[0])
-    if gate is not None and gate.n_rows_against > 0 and is_fault_first:
-        to_mend.sort(
-            key=lambda group: gate.n_rows_against_by_group.get(group.code, 0),
-            reverse=True,
-        )
-    return to_mend
+    if gate is None or gate.n_rows_against == 0 or _must_be_scored_first(to_mend):
+        return to_mend
+    n_against_by_group = gate.n_rows_against_by_group
+    return sorted(
+        to_mend, key=lambda group: n_against_by_group.get(group.code, 0), reverse=True
+    )
 
 
 def _with_measured_stage(groups: Sequence[Group], measured_stage: Group) -> list[Group]:
-    """The groups with the measured stage in place of the faults of the search."""
+    """The groups with the measured stage in place of the faults of the search.
+
+    Those faults are only guessed from scores.
+    """
     first_of_search = _ORDER.index(SEARCH_FAULTS[0])
     earlier = [group for group in groups if _ORDER.index(group.code) < first_of_search]
     later = [
@@ -92,6 +90,11 @@ def _with_measured_stage(groups: Sequence[Group], measured_stage: Group) -> list
         if group not in earlier and group.code not in SEARCH_FAULTS
     ]
     return [*earlier, measured_stage, *later]
+
+
+def _must_be_scored_first(to_mend: Sequence[Group]) -> bool:
+    """Whether the largest group has rows without a score: no gate knows these rows."""
+    return bool(to_mend) and not _is_fault(to_mend[0])
 
 
 def _is_fault(group: Group) -> bool:
@@ -108,39 +111,48 @@ def why_first(
 ) -> str:
     """Say how many rows the first group to mend has, and why it comes first.
 
-    For example "12 rows". If the group is a stage that the recorded steps show, the
-    words begin with how much this stage lost: "9 of 40 facts in no retrieved text, 95 %
-    interval …; in 12 rows".
+    For example "12 rows", or "9 of 40 facts in no retrieved text; in 12 rows" for a
+    stage that lost them. "" if there is nothing to mend.
 
     Args:
         to_mend: The groups to mend, in order.
-        gate: The gate that did not pass; None if all did. If any rows count against it,
-            ``to_mend`` is ordered by the number of these rows, else by ``Group.weight``.
-        journey: What each stage lost. Its ``stage_to_mend`` is the first group, if that
-            is a stage.
-        has_intervals: Whether the intervals of ``journey`` hold; else none is named.
-
-    Returns:
-        The words; "" if there is nothing to mend.
+        gate: The gate that did not pass; None if all did.
+        journey: What each stage lost.
+        has_intervals: Whether to name the interval of the share that was lost.
     """
     if not to_mend:
         return ""
-    first_group = to_mend[0]
-    words = count_in_words(first_group.count, "row")
-    is_ordered_by_gate = gate is not None and gate.n_rows_against > 0
-    n_of_equal_weight = sum(group.weight == first_group.weight for group in to_mend)
-    if not is_ordered_by_gate and n_of_equal_weight > 1:
+    words = count_in_words(to_mend[0].count, "row")
+    if _decides_order_in_pipeline(to_mend, gate):
         words += ", as many as another; this comes first in the pipeline"
+    loss = _stage_loss(to_mend[0], journey, has_intervals=has_intervals)
+    return f"{loss}; in {words}" if loss else words
+
+
+def _decides_order_in_pipeline(
+    to_mend: Sequence[Group], gate: GateAtRisk | None
+) -> bool:
+    """Whether the first group comes first only because it is early in the pipeline.
+
+    That is so if another group weighs as much, and no gate orders the groups.
+    """
+    if gate is not None and gate.n_rows_against > 0:
+        return False
+    weights = [group.weight for group in to_mend]
+    return weights.count(weights[0]) > 1
+
+
+def _stage_loss(group: Group, journey: Journey, *, has_intervals: bool) -> str:
+    """For example "9 of 40 facts in no retrieved text"; "" if the group is no stage."""
     stage = journey.stage_to_mend
-    is_stage = first_group.code in STAGE_TITLES
-    if not is_stage or stage is None:
-        return words
-    # "in no retrieved text" of the title "fact in no retrieved text"
-    what_happened = STAGE_TITLES[first_group.code].partition(" ")[2]
+    if stage is None or group.code not in STAGE_TITLES:
+        return ""
+    # the title is "fact in no retrieved text"
+    _, _, what_happened = STAGE_TITLES[group.code].partition(" ")
     loss = f"{stage.lost:,} of {stage.of:,} {stage.unit} {what_happened}"
     if has_intervals:
         loss += f", 95 % interval {interval_in_words(stage)}"
-    return f"{loss}; in {words}"
+    return loss
 
 
 def how_found(to_mend: Sequence[Group], journey: Journey) -> str:
