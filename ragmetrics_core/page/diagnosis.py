@@ -16,7 +16,7 @@ score whose uncertainty holds one half decides nothing. Its uncertainty is
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
@@ -129,10 +129,9 @@ def _scores_on(
 
 
 def _findings_of_row(row: SampleResult) -> tuple[dict[str, Finding], dict[str, str]]:
-    """Collect what all results of a row say on the subjects that rules ask for.
+    """Collect what all results of a row say on the subjects of the rules.
 
-    A subject is a question such as "facts_found": were the facts retrieved? The finding
-    is True, False, or None if it is too close to call.
+    A subject is a question such as "facts_found": were the facts retrieved?
 
     Returns:
         The finding on each subject, and by subject the score that it rests on, such as
@@ -147,8 +146,6 @@ def _findings_of_row(row: SampleResult) -> tuple[dict[str, Finding], dict[str, s
         for subject in findings_of_result:
             score_words_by_subject[subject] = f"{name} {score}"
         if _leaves_prompt_open(result):
-            # The metric does not say which facts the prompt held. The steps from
-            # retrieval to prompt, where the run recorded them, may say it.
             findings.update(_findings_of_journey(row))
     return findings, score_words_by_subject
 
@@ -162,42 +159,43 @@ def _holds(condition: Mapping[str, Finding], findings: Mapping[str, Finding]) ->
 
 
 def _findings_of_result(result: MetricResult) -> dict[str, Finding]:
-    """Return what one metric's result says on the subjects that rules ask for.
+    """Return what one metric's result says on the subjects of the rules.
 
-    A finding is True, False, or None if it is uncertain. A finding that rests on a score
-    is uncertain if the range in which the score may lie holds one half. The subjects
-    depend on the kind of evidence:
-
-    - abstained: the answer declines.
-    - adherent: the contexts support the answer.
-    - over_declined: the answer declines although the contexts suffice.
-    - matching: the answer matches the reference.
-    - Those of facts and of chunks are told by the two functions called for them.
+    A finding is True, False, or None if the score is too close to one half.
     """
     if isinstance(result, Undefined):
-        # without a score, only an answer that declines says something
         return {"abstained": True} if result.code == "abstained" else {}
     if not isinstance(result, Scored):
         return {}
     evidence = result.evidence
-    # for evidence that does not say how uncertain the score is
-    usual_range = (result.value - _USUAL_MARGIN, result.value + _USUAL_MARGIN)
     if isinstance(evidence, FactMatrix):
         return _findings_of_facts(result.value, evidence)
     if isinstance(evidence, JudgedChunks):
         return _findings_of_chunks(result.value, evidence)
     if isinstance(evidence, Polled):
-        # where the score may lie if the polls were repeated
-        range_of_repeats = evidence.repeatability or usual_range
-        # where it may lie if the polls without an answer had said yes or no
-        bounds = evidence.bounds or ()
-        return {"adherent": _side_of_half(result.value, *range_of_repeats, *bounds)}
+        return {"adherent": _is_surely_adherent(result.value, evidence)}
     if isinstance(evidence, Sufficed):
-        # the metric has decided the case itself: no score is compared with one half
         return {"over_declined": evidence.case == "over_declined"}
     if evidence is not None and evidence.kind == "context_recall":
-        return {"matching": _side_of_half(*usual_range)}
+        is_answer_like_reference = _side_of_half(*_usual_range(result.value))
+        return {"matching": is_answer_like_reference}
     return {}
+
+
+def _is_surely_adherent(score: float, evidence: Polled) -> bool | None:
+    """Whether the contexts support the answer; None if the polls leave it open.
+
+    They do if repeated polls may give a score on the other side of one half, or if the
+    polls without an answer may.
+    """
+    range_of_repeats = evidence.repeatability or _usual_range(score)
+    bounds_of_missing_polls = evidence.bounds or ()
+    return _side_of_half(score, *range_of_repeats, *bounds_of_missing_polls)
+
+
+def _usual_range(score: float) -> tuple[float, float]:
+    """Where a score may lie whose evidence does not say how uncertain it is."""
+    return score - _USUAL_MARGIN, score + _USUAL_MARGIN
 
 
 def _side_of_half(*values: float) -> bool | None:
@@ -209,43 +207,34 @@ def _side_of_half(*values: float) -> bool | None:
     return None
 
 
-def _findings_of_facts(value: float, evidence: FactMatrix) -> dict[str, Finding]:
-    """Return what a search for the facts of the reference says: where do they stand?
-
-    Where the judge is unsure, the retrieved texts may hold a fact or not. So the share
-    of retrieved facts lies between two values: with the surely held facts only, and with
-    those that may be held. A finding on a share is True if both values and the score lie
-    above one half, False if all of them lie below, else None.
+def _findings_of_facts(score: float, evidence: FactMatrix) -> dict[str, Finding]:
+    """Say whether the facts of the reference were retrieved, and reached the prompt.
 
     Args:
-        value: The score: the share of the facts that the retrieved texts hold.
-        evidence: The probability of each fact in each text, and the share of the facts
-            that the prompt holds, where the prompt differs from the retrieved texts.
-
-    Returns:
-        Four findings: whether most facts were retrieved, whether most reached the
-        prompt, whether any was retrieved, and whether many were lost between the two.
+        score: The share of the facts that the retrieved texts hold.
+        evidence: The probability that each text holds each fact, and the score of the
+            prompt, where the prompt differs from the retrieved texts.
     """
     least_sure, most_sure = _UNSURE
-    least_share = _share_of_facts(evidence, above=most_sure)
-    most_share = _share_of_facts(evidence, above=least_sure)
-    share_in_prompt = evidence.contexts_value
-    if share_in_prompt is None:  # the prompt held what was retrieved
-        share_in_prompt = value
-    facts_found = _side_of_half(least_share, most_share, value)
-    # where the judge is unsure of retrieved facts, it is unsure of the prompt as well
-    facts_prompted = _side_of_half(least_share, most_share, value, share_in_prompt)
-    any_fact: Finding = None
-    if least_share > 0:
-        any_fact = True
-    elif most_share == 0:
-        any_fact = False
+    surely_held = _share_of_facts(evidence, above=most_sure)
+    maybe_held = _share_of_facts(evidence, above=least_sure)
+    shares_retrieved = (surely_held, maybe_held, score)
+    score_of_prompt = evidence.contexts_value
+    if score_of_prompt is None:  # the prompt held what was retrieved
+        score_of_prompt = score
     return {
-        "facts_found": facts_found,
-        "facts_prompted": facts_prompted,
-        "any_fact": any_fact,
-        "facts_lost": value - share_in_prompt >= _LOST,
+        "facts_found": _side_of_half(*shares_retrieved),
+        "facts_prompted": _side_of_half(*shares_retrieved, score_of_prompt),
+        "any_fact": _is_share_above_0(surely_held, maybe_held),
+        "facts_lost": score - score_of_prompt >= _LOST,
     }
+
+
+def _is_share_above_0(low: float, high: float) -> bool | None:
+    """Whether a share between low and high is above 0; None if it may be or not."""
+    if low > 0:
+        return True
+    return False if high == 0 else None
 
 
 def _share_of_facts(evidence: FactMatrix, *, above: float) -> float:
@@ -281,37 +270,37 @@ def _findings_of_journey(row: SampleResult) -> dict[str, Finding]:
     return {"facts_lost": n_lost >= _LOST * len(journey.facts)}
 
 
-def _findings_of_chunks(value: float, evidence: JudgedChunks) -> dict[str, Finding]:
-    """Return what verdicts on chunks say: is any useful, and do useful ones come first?
-
-    Average precision measures the order; it is 1 if all useful chunks come first. Where
-    the judge is unsure of a chunk, it is computed as if all such chunks were useful, and
-    as if none were. The order counts as good or bad only if these two values and the
-    score lie on the same side of one half.
+def _findings_of_chunks(score: float, evidence: JudgedChunks) -> dict[str, Finding]:
+    """Say whether any chunk is useful, and whether useful chunks come first.
 
     Args:
-        value: The score: average precision, as the metric computed it.
+        score: The average precision, which is 1 if all useful chunks come first.
         evidence: The verdict on each chunk, in the order of the chunks.
     """
-    # None where the judge is unsure
     verdicts = [
         _sure_verdict(chunk.useful, chunk.probability) for chunk in evidence.chunks
     ]
-    if True not in verdicts:
-        return {"any_useful": None if None in verdicts else False}
-    useful_if_unsure_are = [verdict is not False for verdict in verdicts]
-    useful_if_unsure_are_not = [verdict is True for verdict in verdicts]
-    possible_values = [
-        average_precision(useful_if_unsure_are),
-        average_precision(useful_if_unsure_are_not),
-        value,  # where the judge is unsure, the score may lie outside of both
-    ]
-    low = min(possible_values)
-    high = max(possible_values)
-    if low == high:  # no chunk is unsure, so nothing tells how uncertain the score is
-        low -= _USUAL_MARGIN
-        high += _USUAL_MARGIN
-    return {"any_useful": True, "well_ranked": _side_of_half(low, high)}
+    if True in verdicts:
+        return {"any_useful": True, "well_ranked": _is_well_ranked(score, verdicts)}
+    may_be_useful = None in verdicts
+    return {"any_useful": None if may_be_useful else False}
+
+
+def _is_well_ranked(score: float, verdicts: Sequence[bool | None]) -> bool | None:
+    """Whether useful chunks come first; None if that is too close to call.
+
+    Args:
+        score: The average precision that the metric computed.
+        verdicts: Whether each chunk is useful; None if that is not sure.
+    """
+    if_unsure_are_useful = average_precision(
+        [useful is not False for useful in verdicts]
+    )
+    if_unsure_are_useless = average_precision([useful is True for useful in verdicts])
+    is_score_sure = score == if_unsure_are_useful == if_unsure_are_useless
+    if is_score_sure:
+        return _side_of_half(*_usual_range(score))
+    return _side_of_half(score, if_unsure_are_useful, if_unsure_are_useless)
 
 
 def _sure_verdict(useful: bool | None, probability: float | None) -> bool | None:

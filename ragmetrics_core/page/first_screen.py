@@ -164,30 +164,30 @@ class ScreenTally:
         """Count one row, and return the code of its group.
 
         The group says what became of the row, such as "retrieval" where the retrieved
-        text holds too little of the answer. Each row is in one group. It also counts
-        for each stage of the pipeline that lost something of it.
+        text holds too little of the answer.
         """
         group_code = group_of_row(row)
-        self._group_indices.append(_CODES.index(group_code))
         is_answer_good = is_good_answer(row)
+        cluster_number = self._number_cluster_of(row.sample)
+        self._group_indices.append(_CODES.index(group_code))
         self._good_answer_flags.append(is_answer_good)
+        self._cluster_numbers.append(cluster_number)
         self._add_to_group(row, group_code, is_answer_good)
         stage_codes = self._add_to_stages(row, group_code, is_answer_good)
-        cluster_number = self._number_cluster_of(row.sample)
-        self._cluster_numbers.append(cluster_number)
         for name, result in row.results.items():
             if isinstance(result, Scored):
                 group_and_stages = (group_code, *stage_codes)
                 self._counts_by_metric[name].add(name, result, group_and_stages)
-                # this metric says whether the contexts were enough to answer: count
-                # whether the answer did answer or declined
                 if isinstance(result.evidence, Sufficed):
                     self._answering_of(name).add(row, cluster_number)
-        # rows of one content are copies, which a warning counts
-        content = _content_of(row.sample)
-        if any(content):  # rows without any text are not copies
-            self._hashes_of_contents.append(hash(content))
+        self._note_content(row.sample)
         return group_code
+
+    def _note_content(self, sample: Sample | None) -> None:
+        """Keep a hash of a row's texts, by which copies are found."""
+        content = _content_of(sample)
+        if any(content):  # rows without any text are no copies of each other
+            self._hashes_of_contents.append(hash(content))
 
     def _add_to_group(
         self, row: SampleResult, group_code: str, is_answer_good: bool
@@ -542,26 +542,37 @@ class ScreenTally:
         only_bad_answers: bool = False,
         denominator: Container[str] = _SCORED,
     ) -> str:
-        """Word the 95 % range of the share of rows in some groups.
+        """Word the 95 % range of the share of rows in some groups, as "12 to 25 %".
 
-        Rows on which the judge or a metric failed belong to the denominator, but nobody
-        knows whether they belong to the groups. So two intervals are computed, one as if
-        none of the failed rows belonged to the groups, and one as if all did. The range
-        goes from the low end of the first to the high end of the second.
+        Failed rows may belong to the groups or not: the low end takes it that none does,
+        the high end that all do. "" if there is no row.
 
         Args:
             codes: The codes of the groups.
-            only_bad_answers: Whether rows with a good answer do not count as rows of the
-                groups.
+            only_bad_answers: Whether rows with a good answer count as outside of them.
             denominator: The codes of the groups whose rows are the whole.
-
-        Returns:
-            The range, such as "12 to 25 %"; "" if the denominator has no row.
         """
-        # for each row of the denominator 1.0 if it counts, else 0.0
-        counts_if_failed_rows_do_not = array("d")
-        counts_if_failed_rows_do = array("d")
+        flags_without_failed = array("d")  # for each row 1.0 if it counts, else 0.0
+        flags_with_failed = array("d")
         cluster_numbers = array("q")
+        for code, is_answer_good, cluster_number in self._counted_rows():
+            has_failed = code in FAILED_GROUPS
+            if code not in denominator and not has_failed:
+                continue
+            is_in_groups = code in codes and not (only_bad_answers and is_answer_good)
+            flags_without_failed.append(is_in_groups)
+            flags_with_failed.append(is_in_groups or has_failed)
+            cluster_numbers.append(cluster_number)
+        interval_without_failed = mean_interval(flags_without_failed, cluster_numbers)
+        interval_with_failed = mean_interval(flags_with_failed, cluster_numbers)
+        if interval_without_failed is None or interval_with_failed is None:
+            return ""
+        low_percent = round(100 * interval_without_failed.low)
+        high_percent = round(100 * interval_with_failed.high)
+        return f"{low_percent} to {high_percent} %"
+
+    def _counted_rows(self) -> Iterable[tuple[str, bool, int]]:
+        """Yield each row's group code, whether its answer is good, and its cluster."""
         rows = zip(
             self._group_indices,
             self._good_answer_flags,
@@ -569,23 +580,7 @@ class ScreenTally:
             strict=True,
         )
         for group_index, is_answer_good, cluster_number in rows:
-            code = _CODES[group_index]
-            has_failed = code in FAILED_GROUPS
-            if code not in denominator and not has_failed:
-                continue
-            does_count = code in codes
-            if only_bad_answers and is_answer_good:
-                does_count = False
-            counts_if_failed_rows_do_not.append(does_count)
-            counts_if_failed_rows_do.append(does_count or has_failed)
-            cluster_numbers.append(cluster_number)
-        low_interval = mean_interval(counts_if_failed_rows_do_not, cluster_numbers)
-        high_interval = mean_interval(counts_if_failed_rows_do, cluster_numbers)
-        if low_interval is None or high_interval is None:
-            return ""
-        low_percent = round(100 * low_interval.low)
-        high_percent = round(100 * high_interval.high)
-        return f"{low_percent} to {high_percent} %"
+            yield _CODES[group_index], bool(is_answer_good), cluster_number
 
     def _verdicts(self, decisions: Sequence[Decision]) -> tuple[str, ...]:
         """Say what each gate decides, failed gates first; or that no gate is set.

@@ -4,7 +4,7 @@ It says what was measured, how, and by which judge, with references.
 """
 
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 
@@ -12,7 +12,7 @@ from ragmetrics_core.data import EMBEDDED, SampleResult, unseen_worth
 from ragmetrics_core.data.metric_evidence import ProbabilityFrom
 from ragmetrics_core.reporting.judge_card import cell, figures_of_cards
 from ragmetrics_core.reporting.run_facts import RunFacts, kind_of_judge
-from ragmetrics_core.reporting.summary import Summary
+from ragmetrics_core.reporting.summary import MetricSummary, Summary
 from ragmetrics_core.statistics.rater_agreement import Measured
 
 _TEXTS: dict[str, dict[str, str]] = tomllib.loads(
@@ -35,29 +35,33 @@ def paragraphs(
 ) -> tuple[str, ...]:
     """Describe how the numbers of a report came about, for a paper or a protocol.
 
-    The paragraphs are on metrics and intervals, on what is known of the judges' worth,
-    on the exact settings, and the references. Empty ones are left out.
-
     Args:
         summary: The numbers.
         run: What is known of the run.
         rows: Its results, which say where probabilities come from.
+
+    Returns:
+        Paragraphs on metrics and intervals, on the worth of the judges, on the exact
+        settings, and the references; without empty ones.
     """
     sentences = [
         *_sentences_on_metrics(summary, run, rows),
         *_sentences_on_intervals(summary),
     ]
     text = " ".join(sentences)
-    # a key is a citation, such as "Wilson 1927", that the sentences may hold
-    references = [reference for key, reference in _REFERENCES.items() if key in text]
+    worth_of_judges = " ".join(quotes_of_cards(run))
     signatures = "; ".join(map(str, run.metrics.values()))
-    paragraphs_with_gaps = [
-        text,
-        " ".join(quotes_of_cards(run)),
-        f"Signatures: {signatures}." if signatures else "",
-        " ".join(references),
+    settings = f"Signatures: {signatures}." if signatures else ""
+    references = " ".join(_references_cited_in(text))
+    every_paragraph = (text, worth_of_judges, settings, references)
+    return tuple(paragraph for paragraph in every_paragraph if paragraph)
+
+
+def _references_cited_in(text: str) -> list[str]:
+    """The references whose citation, such as "Wilson 1927", stands in a text."""
+    return [
+        reference for citation, reference in _REFERENCES.items() if citation in text
     ]
-    return tuple(filter(None, paragraphs_with_gaps))
 
 
 # Kinds of judges of which the report says where their probabilities come from: chat
@@ -70,16 +74,14 @@ def _sentences_on_metrics(
 ) -> Iterator[str]:
     """Yield sentences on what was measured, by which judge and how.
 
-    The metrics of this package are defined, the user's own are only named. Then come
-    the metrics that failed on every row, and where the judges' probabilities come from.
+    The metrics of this package are defined, the user's own are only named.
     """
-    names: list[str] = []
-    only_failed: list[str] = []  # metrics that failed on every row
-    for numbers in summary.metrics:
-        if numbers.failed and not numbers.count:
-            only_failed.append(numbers.metric)
-        else:
-            names.append(numbers.metric)
+    only_failed = [
+        numbers.metric for numbers in summary.metrics if _has_only_failed(numbers)
+    ]
+    names = [
+        numbers.metric for numbers in summary.metrics if not _has_only_failed(numbers)
+    ]
     kinds = _kinds_of_judges(run)
     yield _sentence_on_judges(summary, run)
     for name in _METRICS:
@@ -94,6 +96,11 @@ def _sentences_on_metrics(
         yield f"Failed on every row that it applies to: {', '.join(only_failed)}."
     if any(kind in _KINDS_WITH_PROBABILITIES for kind in kinds):
         yield from _sentences_on_origins(rows, run)
+
+
+def _has_only_failed(numbers: MetricSummary) -> bool:
+    """Whether a metric failed on every row that it applies to."""
+    return bool(numbers.failed) and numbers.count == 0
 
 
 def _sentence_on_judges(summary: Summary, run: RunFacts) -> str:
@@ -126,10 +133,6 @@ def _definition(name: str, run: RunFacts) -> str:
 def _definition_for_kind(name: str, kind: str, settings: Mapping[str, str]) -> str:
     """Look up the definition of a metric for one kind of judge and the metric's settings.
 
-    The file ``methods.toml`` has a table of definitions for each kind of judge. Three
-    settings of metrics have tables of their own, which come first. A metric that the
-    table lacks has one definition for all kinds.
-
     Args:
         name: Name of the metric.
         kind: The kind of judge: "words" for the embedded judge, which compares words;
@@ -141,39 +144,39 @@ def _definition_for_kind(name: str, kind: str, settings: Mapping[str, str]) -> s
     if name == "retrieval_accuracy" and combination in _COMBINATIONS:
         table = "word_combinations" if compares_words else "combinations"
         return _TEXTS[table][combination]
-    table = kind
+    definitions = _TEXTS.get(_table_of_definitions(kind, settings), {})
+    definition = definitions.get(name, _METRICS[name])
+    how_facts_are_split = _TEXTS["split"].get(name, "") if compares_words else ""
+    return definition + how_facts_are_split
+
+
+def _table_of_definitions(kind: str, settings: Mapping[str, str]) -> str:
+    """The table of ``methods.toml`` with the definitions for one kind of judge."""
     if settings.get("relevance") == "probability":
-        table = "expected_words" if compares_words else "expected"
-    elif kind == "model" and "verdict_tokens" in settings:
-        table = "tokens"
-    definition = _TEXTS.get(table, {}).get(name, _METRICS[name])
-    if compares_words:
-        # the embedded judge may split a reference into facts itself, which changes the score
-        definition += _TEXTS["split"].get(name, "")
-    return definition
+        return "expected_words" if kind == "words" else "expected"
+    if kind == "model" and "verdict_tokens" in settings:
+        return "tokens"
+    return kind
 
 
 def _sentences_on_origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterator[str]:
     """Yield for each metric and judge how many probabilities come from each origin.
 
-    The origin of a probability is the token of a verdict, the share of polls (the same
-    question asked several times), or a model's answer to a typed question. Left out are
-    the embedded judge, which gives no probabilities, and adherence by polls, whose
-    definition names the origin.
+    For example "Probabilities of context_recall by gpt: 40 from the token of a verdict."
     """
-    counts_by_metric_and_judge: dict[tuple[str, str], Counter[ProbabilityFrom]] = {}
+    counts_by_metric_and_judge: defaultdict[
+        tuple[str, str], Counter[ProbabilityFrom]
+    ] = defaultdict(Counter)
     for row in rows:
         for metric, result in row.results.items():
-            # the embedded judge gives scores of words, and no probabilities
-            if result.evidence is None or result.judge in EMBEDDED:
-                continue
-            counts = counts_by_metric_and_judge.setdefault(
-                (metric, result.judge), Counter()
-            )
-            counts.update(result.evidence.probabilities_from())
+            may_have_probabilities = result.judge not in EMBEDDED
+            if result.evidence is not None and may_have_probabilities:
+                counts_by_metric_and_judge[metric, result.judge].update(
+                    result.evidence.probabilities_from()
+                )
     for (metric, judge), counts in counts_by_metric_and_judge.items():
         if metric == "context_adherence" and _is_adherence_polled(counts, run):
-            continue  # the definition of adherence by polls says it already
+            continue  # the definition of adherence by polls names the origin
         parts = [
             f"{counts[origin]} from {words}"
             for origin, words in _ORIGINS.items()
@@ -228,18 +231,14 @@ def _settings_of_role(role: str, details: Mapping[str, str]) -> dict[str, str]:
 def _sentences_on_intervals(summary: Summary) -> Iterator[str]:
     """Say by which methods the intervals of the means were made.
 
-    Further sentences say of how many scores the judge was uncertain, and how many
-    undefined and failed results the means leave out.
+    Then say of how many scores the judge was uncertain, and how many results the means
+    leave out.
     """
     methods = dict.fromkeys(
         numbers.interval.method for numbers in summary.metrics if numbers.interval
     )
     if methods:
-        kind = "Intervals are at 95 %"
-        # A run that stopped as soon as its gates were decided looked at its scores again
-        # and again. Its numbers are bounds that stay true at each look.
-        if summary.decisions:
-            kind = "Bounds (Waudby-Smith & Ramdas 2024) are"
+        kind = _kind_of_intervals(summary)
         yield f"{kind} for the {summary.caption}; method: {'; '.join(methods)}."
     for numbers in summary.metrics:
         if numbers.uncertain:
@@ -258,32 +257,40 @@ def _sentences_on_intervals(summary: Summary) -> Iterator[str]:
         )
 
 
+def _kind_of_intervals(summary: Summary) -> str:
+    """Name the intervals; the bounds of a run that stopped early hold at each look."""
+    if summary.decisions:
+        return "Bounds (Waudby-Smith & Ramdas 2024) are"
+    return "Intervals are at 95 %"
+
+
 def quotes_of_cards(run: RunFacts) -> list[str]:
     """Say of each judge of a run how well it agrees with people.
 
-    A judge's card holds its agreement with people's labels, as it was measured. For each
-    metric of the run the card's figures are quoted, with 95 % intervals. If no card fits
-    the judge and its settings, the sentence says that nothing is measured. For judges
-    that ship with the package, the agreement on sources not used in fitting is quoted
-    as well.
+    The figures are those of the judge's card, where its agreement with people's labels
+    was measured.
     """
     sentences = []
     for judge in run.judges:
-        phrases = []
-        for signature, card_figures in figures_of_cards(judge, run).items():
-            agreement = _means_over_sources(card_figures.figures)
-            phrases.append(f"{signature.metric} {agreement}")
-            # a judge of this package, which needs no model
-            if judge in EMBEDDED and signature.metric == "context_adherence":
-                # The judge's weights were fitted on the card's sources. So its agreement
-                # with people on other sources is added.
-                phrases.append(unseen_worth())
+        phrases = _measured_agreement(judge, run)
         if not phrases:
             phrases.append(
                 "how well it agrees with people is not measured (ragmetrics card)"
             )
         sentences.append(f"{judge}, against labels of people: {'; '.join(phrases)}.")
     return sentences
+
+
+def _measured_agreement(judge: str, run: RunFacts) -> list[str]:
+    """Quote the judge's card for each metric of the run; empty if no card fits."""
+    phrases = []
+    for signature, card_figures in figures_of_cards(judge, run).items():
+        agreement = _means_over_sources(card_figures.figures)
+        phrases.append(f"{signature.metric} {agreement}")
+        if judge in EMBEDDED and signature.metric == "context_adherence":
+            # its weights were fitted on the card's sources: add the worth on others
+            phrases.append(unseen_worth())
+    return phrases
 
 
 def _means_over_sources(figures: Iterable[Measured]) -> str:

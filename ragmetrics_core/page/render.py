@@ -135,18 +135,14 @@ def page_data(
     rows_worst_first = (rows[index] for index in _worst_first(table_entries))
     packed_details = pack_lines(detail_lines(rows_worst_first))
     shares_by_rank = biases.usefulness_by_rank(rows)
-    texts_of_page = packed_details + json_text(table_entries)
+    samples = [row.sample for row in rows if row.sample is not None and not row.problem]
     script_data = {
         "metrics": metrics,
-        # a browser keeps the labels that a reader gives under this name
-        "digest": sha256(texts_of_page.encode(errors="replace")).hexdigest(),
+        "digest": _name_for_labels(packed_details, table_entries),
         "unscored_first": screen.unscored_first,
         "ranks": _points(shares_by_rank, run),
         **_data_of_table(rows),
     }
-    samples = [row.sample for row in rows if row.sample is not None and not row.problem]
-    # a run that stopped early chose its rows by their scores: figures would mislead
-    correlations = [] if run.decisions else biases.correlations(rows, metrics)
     return {
         "screen": screen,
         "screen_rows": len(rows),
@@ -159,7 +155,7 @@ def page_data(
         "advices": STAGE_ADVICE,
         "group_counts": {group.code: group.count for group in screen.groups},
         "traits": biases.TRAITS,
-        "correlations": correlations,
+        "correlations": _correlations(rows, metrics, run),
         "quoted": quotes_of_cards(run),
         "figures": _figures_on_adherence(run),
         "methods": paragraphs(summary, run, rows),
@@ -167,6 +163,22 @@ def page_data(
         "index": table_entries,
         "details": packed_details,
     }
+
+
+def _name_for_labels(packed_details: str, table_entries: Sequence[Any]) -> str:
+    """A digest of the page's texts: under it a browser keeps the labels of a reader."""
+    texts_of_page = packed_details + json_text(table_entries)
+    return sha256(texts_of_page.encode(errors="replace")).hexdigest()
+
+
+def _correlations(
+    rows: Sequence[SampleResult], metrics: Sequence[str], run: RunFacts
+) -> Sequence[biases.Correlation]:
+    """The correlations of scores with traits of the rows; none if the run stopped early.
+
+    A run that stopped once its gates were decided chose its rows by their scores.
+    """
+    return [] if run.decisions else biases.correlations(rows, metrics)
 
 
 def _data_of_table(rows: Sequence[SampleResult]) -> dict[str, Any]:
