@@ -36,7 +36,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import BatchFailed, SettingError, Usage
 from ragmetrics_core.data.asking import Instructions, Part
 from ragmetrics_core.models import attempts
-from ragmetrics_core.scale import batch_calls, batch_table, batches
+from ragmetrics_core.scale import batch_calls, batch_table, batches, waiting_requests
 
 METRICS = ["utilization", "adherence", "recall", "retrieval_accuracy"]
 ROWS = [
@@ -143,7 +143,7 @@ def test_a_run_says_what_it_submitted_and_the_next_goes_on(store: Path) -> None:
 def test_many_requests_are_several_batches(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "_MAX_REQUESTS", 4)
+    monkeypatch.setattr(waiting_requests, "_MAX_REQUESTS", 4)
     with BatchService(plausible_reply, most=4) as service:
         report = evaluate(
             ROWS,

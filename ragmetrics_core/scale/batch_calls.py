@@ -27,6 +27,9 @@ ENDED = ("completed", "expired", "cancelled", "failed")
 SETTLED_SECONDS = 600.0
 """A batch that is not listed so long after it was claimed was never made."""
 
+# If a batch is not there after SETTLED_SECONDS, other runs make it again. So attempts to
+# make it end that much sooner than other attempts.
+_SECONDS_LESS_TO_MAKE_BATCH = SETTLED_SECONDS / 2
 # The name under which a batch's metadata hold our token.
 _TOKEN_KEY = "ragmetrics"  # noqa: S105  # no secret
 _OPENAI = "https://api.openai.com/"
@@ -138,9 +141,6 @@ async def _call_until_it_succeeds(
 ) -> object:
     """Call a service, and call it again after each fault that passes.
 
-    It waits longer after each fault. When it has tried for too long, it raises the last
-    fault.
-
     Args:
         model: The model that knows the address and the key.
         method: "GET" or "POST".
@@ -149,19 +149,12 @@ async def _call_until_it_succeeds(
 
     Raises:
         BatchFailed: If the service takes no batches.
-        JudgeError: If the fault does not pass.
+        JudgeError: If a fault does not pass, or not soon enough.
     """
     started = time.monotonic()
-    passing_errors: type[errors.JudgeError] | tuple[type[errors.JudgeError], ...]
-    passing_errors = errors.TransientJudgeError
     makes_batch = (method, path) == ("POST", "batches")
     if makes_batch:
-        # After other faults a batch may have been made, and a second one is paid, too.
-        passing_errors = (errors.RateLimited, errors.Unreachable)
-        # If a batch is not there after SETTLED_SECONDS, other runs take it for one that was
-        # never made, and make it again. The attempts of this run must have ended by then.
-        # So a start half that time ago is pretended, and they end that much sooner.
-        started -= SETTLED_SECONDS / 2
+        started -= _SECONDS_LESS_TO_MAKE_BATCH
     for n_failed in count(1):
         try:
             return await model.call(method, path, data)
@@ -171,13 +164,20 @@ async def _call_until_it_succeeds(
                 f"{model.base_url} knows no {unknown}: it takes no batches, or they"
                 " were made with another key"
             ) from None
-        except passing_errors as error:
+        except errors.TransientJudgeError as error:
+            if makes_batch and not _surely_made_nothing(error):
+                raise
             wait = seconds_until_next_attempt(error, n_failed, [started])
             if wait is None:  # it was tried for too long
                 raise
             logger.info("%s; it is tried again in %.0f s", error, wait)
         await asyncio.sleep(wait)
     raise AssertionError  # count() never ends
+
+
+def _surely_made_nothing(error: errors.TransientJudgeError) -> bool:
+    """Whether a service did nothing; after a time-out, a batch may have been made."""
+    return isinstance(error, (errors.RateLimited, errors.Unreachable))
 
 
 def _quote_for_path(batch_id: str) -> str:

@@ -16,12 +16,11 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
-from tempfile import TemporaryFile
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from ragmetrics_core.data import SettingError, Usage, errors
@@ -47,24 +46,20 @@ from ragmetrics_core.scale.batch_table import (
     RequestEntry,
     digest,
 )
+from ragmetrics_core.scale.waiting_requests import WaitingRequests
 
 T = TypeVar("T")
 
 LOOK_SECONDS = 10.0
 """Seconds between two looks at batches that are on their way."""
 
-# Services take so many requests in a batch, and 200 MB.
-_MAX_REQUESTS = 50_000
 _NO_BATCH_OF_OURS = ""
 """Stands among the tokens of batches for requests that wait for something else.
 
 They wait for the batch of another process, or for calls in the next pass.
 """
-_MAX_BYTES = 16 * 2**20
 # Seconds that a batch has to be made, once its file is there and the deadline has come.
 _LAST_SECONDS = 5.0
-# Tokens of a reply, the most that is usual.
-_REPLY_TOKENS = 200
 _PASSING_ERRORS = (errors.TransientJudgeError, errors.JudgeUnavailable)
 # What is said of the requests of a batch that has no answer for them.
 _CODES_BY_STATUS = {"completed": "no_result", "expired": "batch_expired"}
@@ -101,54 +96,26 @@ class ParkingStore(SqliteStore):
         models: Sequence[ChatModel],
         budget: Budget | None = None,
     ) -> None:
-        """Begin a pass: check store and models, and make the tables of batches.
-
-        A **pass** goes once over all samples. Requests without a reply are **parked**:
-        they wait for the batch that is made at the end of the pass. Each batch has a
-        **token**, a random word of ours, by which it is found again.
+        """Begin a pass over all samples, and make the tables of batches.
 
         Raises:
             SettingError: If the store is no single file, or a model takes no batches.
         """
-        if not isinstance(store, SqliteStore):
-            raise SettingError(
-                "batches are kept in the file of replies: name one, e.g."
-                " store='replies.sqlite'"
-            )
-        batch_models = [
-            model for model in models if isinstance(model, OpenAICompatibleModel)
-        ]
-        if not models or len(batch_models) < len(models):
-            raise SettingError(
-                "only models of OpenAI's, and openai-compatible/MODEL with api_base=,"
-                " take batches: name such a judge, or leave out batch="
-            )
-        super().__init__(store.path, fresh=store.fresh)
-        # Whether the next pass asks what is left in calls, not in batches.
+        file = _check_store(store)
+        batch_models = _check_models(models)
+        super().__init__(file.path, fresh=file.fresh)
         self.asks_live_next = False
-        # Tokens of the batches that hold requests of this pass. If there are any, a
-        # further pass is needed to take their answers.
         self.batches_of_pass: set[str] = set()
-        # Addresses of batches that belong to no model here, by token.
         self.address_by_foreign_batch: dict[str, str] = {}
         self._model_by_address = {model.base_url: model for model in batch_models}
         self._pass_token = uuid4().hex
         self._budget = budget or Budget()
-        asks_in_batches = not self._budget.asks_live
-        if asks_in_batches:
-            # This pass takes all answers of earlier batches again, and so counts what
-            # they cost from 0.
+        if not self._budget.asks_live:
+            # this pass takes all answers of earlier batches again, and counts their cost
             self._budget.calls = 0
             self._budget.spent = 0.0
-        self._n_parked = 0
-        self._price_of_parked = 0.0
-        # A **spool** is a temporary file with the requests that were parked.
-        self._spool_by_model: dict[OpenAICompatibleModel, BinaryIO] = {}
-        self._open_files = ExitStack()  # closes the spools
-        # Ids of failed requests whose tries are counted already.
-        self._counted_failures: set[str] = set()
-        # Tokens of batches of which it was logged that they were made with the key of
-        # another variable than the model's.
+        self._waiting = WaitingRequests(self.path.resolve().parent)
+        self._ids_of_counted_failures: set[str] = set()
         self._batches_with_logged_key: set[str] = set()
         self.write(batch_table.create_tables)
         super().flush()  # the tables are there before anything is asked
@@ -157,9 +124,10 @@ class ParkingStore(SqliteStore):
     def state_in_words(self) -> str:
         """Where the pass stands, in a sentence for people."""
         return (
-            f"{self._n_parked:,} requests wait for batches ({len(self.batches_of_pass)}), which"
-            " are answered within a day; evaluate again with the same store when"
-            " 'ragmetrics batch status' says that they have ended"
+            f"{self._waiting.n_requests:,} requests wait for batches"
+            f" ({len(self.batches_of_pass)}), which are answered within a day; evaluate"
+            " again with the same store when 'ragmetrics batch status' says that they"
+            " have ended"
         )
 
     def get(self, key: str) -> Choice | None:
@@ -178,16 +146,10 @@ class ParkingStore(SqliteStore):
     def reply_from_batch(
         self, model: ChatModel, keys: Sequence[str], request: ChatRequest
     ) -> ChatReply | None:
-        """Return what a batch answered to a request; else let it wait for a batch.
+        """Return what a batch answered to a request; else let the request wait.
 
-        - A batch has given a final answer: that answer is returned.
-        - A batch holds the request and has not answered: a reply is returned that failed
-          with ``LimitReached``.
-        - No batch holds the request, or a batch answered with a failure that may pass:
-          the request is parked, which means written to a file from which the next batch
-          is made. A reply is returned that failed with ``LimitReached``, too.
-        - The same, in a pass that makes no batches: the request is not parked, and None
-          is returned, so that the caller asks the model itself.
+        A request that waits gets a reply that failed with ``LimitReached``. None if the
+        caller is to ask the model itself.
 
         Args:
             model: The model that is asked.
@@ -199,27 +161,21 @@ class ParkingStore(SqliteStore):
         request_id = digest(keys[0])
         row = self.read(batch_table.ROW_OF_REQUEST, (request_id,))
         entry = NEVER_ASKED if row is None else RequestEntry(*row)
-        # A batch has answered. The result is None if it has not yet, and empty for a
-        # further reply of one answer, which counts as not asked.
-        if entry.result:
-            reply = _reply_of_result(model, entry.result)
-            is_same_request = entry.body_digest.decode() == digest(body)
-            if _is_final(reply, is_same_request=is_same_request, tries=entry.tries):
-                usage = self._note_taken(reply, keys, request_id, entry.tries)
-                # one failure stands for all replies that are asked for
-                return ChatReply(reply.choices, usage, reply.failures * request.n)
-            # else it is a failure that may pass: the request is asked again
-
-        stands_in_a_batch = bool(entry.token) and entry.result is None
-        if stands_in_a_batch:
+        reply = _final_reply(model, entry, body)
+        if reply is not None:
+            usage = self._note_taken(reply, keys, request_id, entry.tries)
+            # one failure stands for all replies that are asked for
+            return ChatReply(reply.choices, usage, reply.failures * request.n)
+        if entry.stands_in_a_batch:
             self.batches_of_pass.add(entry.token.decode())
         elif self._budget.asks_live:
             self._forget_answers_of_batches(keys[0])
             return None
         else:
             next_try = entry.tries + 1
-            self._write_to_spool(model, ParkedRequest.of(request_id, body, next_try))
-        self._count_as_parked(model, body, request.n)
+            parked = ParkedRequest.of(request_id, body, next_try)
+            self._waiting.write(model, parked)
+        self._waiting.count(model, body, request.n)
         return _stands_in_a_batch(request.n)
 
     def _forget_answers_of_batches(self, key: str) -> None:
@@ -235,23 +191,10 @@ class ParkingStore(SqliteStore):
             partial(batch_table.forget_request, digest(key), digest(first_try_key))
         )
 
-    def _count_as_parked(
-        self, model: OpenAICompatibleModel, body: str, n_replies: int
-    ) -> None:
-        """Count a request and what it will cost at most; unknown prices are infinite."""
-        price_sent, price_received = model.batch_prices or (inf, inf)
-        most_tokens_sent = len(body) / 3  # a token has three characters at least
-        self._price_of_parked += most_tokens_sent * price_sent
-        self._price_of_parked += n_replies * _REPLY_TOKENS * price_received
-        self._n_parked += 1
-
     def _note_taken(
         self, reply: ChatReply, keys: Sequence[str], request_id: str, tries: int
     ) -> Usage:
-        """Note that this pass has used a batch's answer.
-
-        A **pass** goes once over all samples. The file remembers which pass used the
-        answer, and the budget counts what the answer cost.
+        """Note that this pass has used a batch's answer, and count its cost.
 
         Args:
             reply: The answer.
@@ -267,69 +210,48 @@ class ParkingStore(SqliteStore):
         self.write(
             partial(batch_table.note_taken, reply_ids, request_id, self._pass_token)
         )
-        # A pass that asks in calls shares the budget of the pass before it, which has
-        # charged the answer already.
-        if not self._budget.asks_live:
+        if not self._budget.asks_live:  # else the pass before has charged the answer
             self._budget.calls += 1
             self._budget.spent += reply.usage.cost or 0.0
         if reply.choices:
             return reply.usage
-        # A request that failed counts a call for each of its tries. The run may look for
-        # the answer several times, but these calls are counted only the first time.
-        if request_id in self._counted_failures:
-            return Usage()
-        self._counted_failures.add(request_id)
-        return replace(reply.usage, calls=tries * reply.usage.calls)
+        return self._usage_of_failure(reply, request_id, tries)
 
-    def _write_to_spool(
-        self, model: OpenAICompatibleModel, request: ParkedRequest
-    ) -> None:
-        """Write a request that is to stand in a batch to the file of its model."""
-        if model not in self._spool_by_model:
-            folder = self.path.resolve().parent
-            file = TemporaryFile(dir=folder)  # noqa: SIM115  # open as long as the pass
-            self._spool_by_model[model] = self._open_files.enter_context(file)
-        self._spool_by_model[model].write(request.as_line())
+    def _usage_of_failure(self, reply: ChatReply, request_id: str, tries: int) -> Usage:
+        """A call for each try of a failed request; nothing if it was counted before."""
+        if request_id in self._ids_of_counted_failures:
+            return Usage()
+        self._ids_of_counted_failures.add(request_id)
+        return replace(reply.usage, calls=tries * reply.usage.calls)
 
     async def submit(self) -> None:
         """Make batches of the requests that wait at the end of this pass.
 
-        A **pass** goes once over all samples. A request without an answer was written
-        to the spool of its model, a temporary file.
-
-        - Usually the requests of each spool become batches.
-        - If after an earlier batch no more requests are left than ``Limits.max_live``,
-          no batch is made: the next pass asks them in calls, as ``asks_live_next`` says.
-        - If no request waits, all are answered. The table of batches forgets the answers
-          that this pass used, since the store of replies holds them now.
-
-        ``batches_of_pass`` says which: if it is not empty, a further pass is made.
+        If only a few are left, the next pass asks them live, without a batch. If none
+        waits, the file forgets the batches' answers, which the store of replies holds by
+        now. Otherwise ``batches_of_pass`` is not empty: a further pass is needed.
 
         Raises:
-            BatchFailed: If the run may not spend that much, and no batch is made then;
-                or if one is refused.
+            BatchFailed: If the budget is too small, or the service refuses a batch.
         """
-        with self._open_files:
+        with self._waiting:
             self._check_limits()
             if self._are_few_left():
-                logger.info("%d requests are asked live", self._n_parked)
-                self._budget.asks_live = True
-                self.asks_live_next = True
-                # not empty, so that a further pass is made
-                self.batches_of_pass.add(_NO_BATCH_OF_OURS)
+                self._ask_live_next()
                 return
-            for model, spool in self._spool_by_model.items():
-                spool.seek(0)
-                # A part of the file at a time: neither a batch nor memory grows too big.
-                while lines := spool.readlines(_MAX_BYTES):
-                    requests = [ParkedRequest.from_line(line) for line in lines]
-                    for start in range(0, len(requests), _MAX_REQUESTS):
-                        requests_of_batch = requests[start : start + _MAX_REQUESTS]
-                        await self._make_batch(model, requests_of_batch)
+            for model, requests in self._waiting.batches():
+                await self._make_batch(model, requests)
         if not self.batches_of_pass:
             await self._run_and_commit(
                 partial(batch_table.forget_answers_of, self._pass_token)
             )
+
+    def _ask_live_next(self) -> None:
+        """Let a further pass ask the requests that are left, without a batch."""
+        logger.info("%d requests are asked live", self._waiting.n_requests)
+        self._budget.asks_live = True
+        self.asks_live_next = True
+        self.batches_of_pass.add(_NO_BATCH_OF_OURS)
 
     def _check_limits(self) -> None:
         """Check that the run may pay for the requests that wait for a batch.
@@ -337,11 +259,11 @@ class ParkingStore(SqliteStore):
         Raises:
             BatchFailed: If calls or cost would be more than the limits allow.
         """
-        if not self._n_parked:
+        if self._waiting.n_requests == 0:
             return
         limits = self._budget.limits
-        n_calls = self._budget.calls + self._n_parked
-        cost = self._budget.spent + self._price_of_parked
+        n_calls = self._budget.calls + self._waiting.n_requests
+        cost = self._budget.spent + self._waiting.price
         # None stands for no limit
         may_call = n_calls <= (limits.max_calls or inf)
         may_pay = cost <= (limits.max_cost or inf)
@@ -358,73 +280,95 @@ class ParkingStore(SqliteStore):
         has_answers_of_batches = self._budget.calls > 0
         is_nothing_on_its_way = not self.batches_of_pass
         max_live = self._budget.limits.max_live or 0
-        are_few = 0 < self._n_parked <= max_live
+        are_few = 0 < self._waiting.n_requests <= max_live
         return has_answers_of_batches and is_nothing_on_its_way and are_few
 
     async def _make_batch(
         self, model: OpenAICompatibleModel, requests: Sequence[ParkedRequest]
     ) -> None:
-        """Make a batch of requests that no other process has claimed.
+        """Make a batch of the requests that no other process has claimed.
 
         The batch is entered in the file under a **token**, a random word of ours, before
-        the service is asked. So it is found again whatever happens:
-
-        - If the service surely made no batch, the entry is removed.
-        - If the service may have made one, the entry stays, and the batch is looked for
-          later.
+        the service is asked: it can be found again whatever happens.
 
         Raises:
             BatchFailed: If the service refuses it.
         """
         token = uuid4().hex
-        variable = model.api_key_env or ""
-        lines = await self._run_and_commit(
-            partial(
-                batch_table.claim_requests, requests, token, model.base_url, variable
-            )
-        )
-        if not lines:  # another process asks them: the next pass finds its answers
+        lines = await self._claim(model, requests, token)
+        if not lines:  # the next pass takes the answers that other processes get
             self.batches_of_pass.add(_NO_BATCH_OF_OURS)
             return
         self.batches_of_pass.add(token)
-        file_id = ""
+        file_id = await self._upload(model, lines, token)
+        has_claim_expired = not await self._restart_clock(token)
+        if has_claim_expired:
+            return
         try:
-            file_id = await batch_calls.upload_file(model, lines)
-            # Other processes remove an entry if its batch is not made within ten minutes.
-            # The upload took some of them: let the ten minutes begin now.
-            is_still_entered = await self._run_and_commit(
-                partial(batch_table.restart_clock, token)
-            )
-            if not is_still_entered:
-                # The upload took so long that another process removed the entry, and
-                # asks the requests itself. The token stays in ``batches_of_pass``, so
-                # that a further pass takes the answers.
-                return
             batch_id = await self._make_batch_of_file(model, file_id, token)
-            logger.info(
-                "%s is submitted: %d requests to %s", batch_id, len(lines), model.name
+        except errors.JudgeError as error:
+            if not _may_have_made_batch(error):
+                raise await self._not_made(token, error) from None
+            logger.warning("a batch may have been made, and is looked for: %s", error)
+            return
+        logger.info(
+            "%s is submitted: %d requests to %s", batch_id, len(lines), model.name
+        )
+
+    async def _claim(
+        self,
+        model: OpenAICompatibleModel,
+        requests: Sequence[ParkedRequest],
+        token: str,
+    ) -> list[bytes]:
+        """Enter a batch, and return the lines of its file; none if others have them."""
+        key_variable = model.api_key_env or ""
+        return await self._run_and_commit(
+            partial(
+                batch_table.claim_requests,
+                requests,
+                token,
+                model.base_url,
+                key_variable,
             )
+        )
+
+    async def _upload(
+        self, model: OpenAICompatibleModel, lines: list[bytes], token: str
+    ) -> str:
+        """Upload the file of a batch; without the file, forget the batch.
+
+        Raises:
+            BatchFailed: If the service refuses the file.
+        """
+        try:
+            return await batch_calls.upload_file(model, lines)
         except asyncio.CancelledError:  # the run's deadline has come
-            if not file_id:
-                # The upload was cut off, so there is surely no batch. With a file there
-                # may be one, which a later run looks for by its token.
-                self.batches_of_pass.discard(token)
-                await self._run_and_commit(
-                    partial(batch_table.forget_batch, token, None)
-                )
+            self.batches_of_pass.discard(token)
+            await self._forget_unmade(token)
             raise
         except errors.JudgeError as error:
-            has_file = file_id != ""
-            if has_file and _may_have_made_batch(error):
-                # the entry stays, by which the batch is looked for
-                logger.warning(
-                    "a batch may have been made, and is looked for: %s", error
-                )
-                return
-            await self._run_and_commit(partial(batch_table.forget_batch, token, None))
-            raise errors.BatchFailed(
-                f"a batch was not made, and the next run asks its requests: {error}"
-            ) from None
+            raise await self._not_made(token, error) from None
+
+    async def _restart_clock(self, token: str) -> bool:
+        """Give the batch ten minutes from now; False if other processes took it over.
+
+        They do so if the upload alone has taken more than ten minutes.
+        """
+        return await self._run_and_commit(partial(batch_table.restart_clock, token))
+
+    async def _not_made(
+        self, token: str, error: errors.JudgeError
+    ) -> errors.BatchFailed:
+        """Forget a batch that was surely not made, and return the error to raise."""
+        await self._forget_unmade(token)
+        return errors.BatchFailed(
+            f"a batch was not made, and the next run asks its requests: {error}"
+        )
+
+    async def _forget_unmade(self, token: str) -> None:
+        """Forget a batch; its requests are as if they had never been asked."""
+        await self._run_and_commit(partial(batch_table.forget_batch, token, None))
 
     async def _make_batch_of_file(
         self, model: OpenAICompatibleModel, file_id: str, token: str
@@ -454,15 +398,13 @@ class ParkingStore(SqliteStore):
     ) -> dict[str, dict[str, Any]]:
         """Ask the services how their batches stand, and store the answers of ended ones.
 
-        Batches at addresses of no model here are left alone, and listed in
-        ``address_by_foreign_batch``.
-
         Args:
             collect: Whether the answers of ended batches are stored.
             cancel: Whether batches that have not ended are cancelled.
 
         Returns:
-            What the service says of each batch, by its token.
+            What the service says of each batch, by its token. Batches of other services
+            are in ``address_by_foreign_batch``.
 
         Raises:
             BatchFailed: With ``collect``, if a batch that has ended was refused or
@@ -475,12 +417,9 @@ class ParkingStore(SqliteStore):
             if model is None:
                 self._leave_alone(batch)
                 continue
-            # tells the user if the batch was made with the API key of another variable
-            self._log_key_of_other_variable(model, batch)
+            self._log_if_made_with_other_key(model, batch)
             state = await self._state_of(model, batch)
-            # without an id the service does not list the batch (yet)
-            is_going = bool(state["id"]) and state["status"] not in ENDED
-            if cancel and is_going:
+            if cancel and _is_cancellable(state):
                 state = await batch_calls.cancel_batch(model, str(state["id"]))
             if collect and state["status"] in ENDED:
                 await self._collect(model, batch, state)
@@ -523,10 +462,10 @@ class ParkingStore(SqliteStore):
             "a batch of this store is at %s, which is not asked here", address
         )
 
-    def _log_key_of_other_variable(
+    def _log_if_made_with_other_key(
         self, model: OpenAICompatibleModel, batch: Batch
     ) -> None:
-        """Log once that a batch was made with the key of another variable."""
+        """Log once if a batch was made with the API key of another variable."""
         is_same_variable = (model.api_key_env or "") == batch.variable
         if is_same_variable or batch.token in self._batches_with_logged_key:
             return
@@ -574,9 +513,8 @@ class ParkingStore(SqliteStore):
     ) -> None:
         """Store the answers of a batch that has ended, forget it, and log its outcome.
 
-        If the service has answers that cannot be read yet, the batch is not forgotten,
-        and is looked at again later. Then its ``status`` in ``state`` is changed and says
-        so.
+        If its answers cannot be read yet, its ``status`` in ``state`` is made to say so,
+        and it is looked at again later.
 
         Args:
             model: The model that was asked.
@@ -584,24 +522,19 @@ class ParkingStore(SqliteStore):
             state: The batch as the service describes it.
 
         Raises:
-            BatchFailed: If the batch was refused or cancelled, or if it was completed and
-                all its answers are gone.
+            BatchFailed: If the batch was refused or cancelled, or all its answers are
+                gone.
         """
         token = batch.token
         status = state["status"]
         n_entered, n_output_lines = await self._enter_answers_of(model, token, state)
-        n_completed = _n_completed(state)
-        if n_output_lines < n_completed and await self._may_be_readable_later(batch):
+        are_answers_missing = n_output_lines < _n_completed(state)
+        if are_answers_missing and await self._may_be_readable_later(batch):
             state["status"] = f"{status}, but its answers cannot be read yet"
             return
-
-        is_lost = False  # whether all answers of requests that were paid for are lost
-        if status == "completed" and n_entered == 0:
-            is_lost = await self._is_lost(token)
-        # requests that failed for a reason that may pass: the next run asks them again
-        n_failed = await self._run_and_commit(
-            partial(batch_table.count_passing_failures, token)
-        )
+        has_no_answer = status == "completed" and n_entered == 0
+        is_lost = has_no_answer and await self._is_lost(token)
+        n_failed = await self._count_failures_to_ask_again(token)
         n_unanswered, n_to_ask_again = await self._forget(token, status, n_failed)
         summary = _summary(state, n_entered - n_failed, n_to_ask_again)
         if status in ("failed", "cancelled") or is_lost:
@@ -627,15 +560,17 @@ class ParkingStore(SqliteStore):
         n_unanswered = await self._run_and_commit(
             partial(batch_table.forget_batch, token, error_code)
         )
-        if error_code is None:
-            # the service refused the batch: requests without an answer were never asked
+        was_refused = error_code is None
+        if was_refused:  # requests without an answer were never asked
             return n_unanswered, n_failed + n_unanswered
-        # Requests without an answer have failed now. The new count holds those of them
-        # that have tries left.
-        n_to_ask_again = await self._run_and_commit(
-            partial(batch_table.count_passing_failures, token)
-        )
+        # requests without an answer have failed now, and may have tries left
+        n_to_ask_again = await self._count_failures_to_ask_again(token)
         return n_unanswered, n_to_ask_again
+
+    async def _count_failures_to_ask_again(self, token: str) -> int:
+        """How many requests failed for a reason that may pass: the next run asks them."""
+        count = partial(batch_table.count_passing_failures, token)
+        return await self._run_and_commit(count)
 
     async def _is_lost(self, token: str) -> bool:
         """Whether requests of a batch without any answer were asked for the first time.
@@ -704,6 +639,33 @@ class ParkingStore(SqliteStore):
         return results[0]
 
 
+def _check_store(store: ReplyStore) -> SqliteStore:
+    """Return the store; raise ``SettingError`` unless it is a single file."""
+    if isinstance(store, SqliteStore):
+        return store
+    raise SettingError(
+        "batches are kept in the file of replies: name one, e.g. store='replies.sqlite'"
+    )
+
+
+def _check_models(models: Sequence[ChatModel]) -> list[OpenAICompatibleModel]:
+    """Return the models; raise ``SettingError`` if there is none that takes batches."""
+    batch_models = [
+        model for model in models if isinstance(model, OpenAICompatibleModel)
+    ]
+    if not models or len(batch_models) < len(models):
+        raise SettingError(
+            "only models of OpenAI's, and openai-compatible/MODEL with api_base=,"
+            " take batches: name such a judge, or leave out batch="
+        )
+    return batch_models
+
+
+def _is_cancellable(state: Mapping[str, Any]) -> bool:
+    """Whether the service lists a batch, under an id, and the batch has not ended."""
+    return bool(state["id"]) and state["status"] not in ENDED
+
+
 def _may_have_made_batch(error: errors.JudgeError) -> bool:
     """Whether a service may have made a batch although the call ended in this error.
 
@@ -740,19 +702,30 @@ def _stands_in_a_batch(n_replies: int) -> ChatReply:
     return ChatReply((), failures=(waits,) * n_replies)
 
 
-def _is_final(reply: ChatReply, *, is_same_request: bool, tries: int) -> bool:
-    """Whether the answer of a batch is taken; else the request is asked once more.
+def _final_reply(
+    model: OpenAICompatibleModel, entry: RequestEntry, body: str
+) -> ChatReply | None:
+    """Return what a batch answered to a request; None to ask the request (again).
 
     Args:
-        reply: The answer. A failure is final if it will not pass.
-        is_same_request: Whether the batch was asked what is asked now. The failure of
-            another request is not final.
-        tries: How often the request was asked. After the last try any answer is final.
+        model: The model that is asked.
+        entry: What the file holds of the request.
+        body: What is asked now. A batch may have been asked something else.
     """
-    if reply.choices or tries >= MAX_TRIES:
-        return True
-    will_pass = bool(reply.failures) and isinstance(reply.failures[0], _PASSING_ERRORS)
-    return is_same_request and not will_pass
+    if not entry.result:
+        return None
+    reply = _reply_of_result(model, entry.result)
+    if reply.choices or entry.tries >= MAX_TRIES:
+        return reply
+    is_other_request = entry.body_digest.decode() != digest(body)
+    if is_other_request or _is_passing_failure(reply):
+        return None
+    return reply
+
+
+def _is_passing_failure(reply: ChatReply) -> bool:
+    """Whether a reply failed for a reason that may pass."""
+    return bool(reply.failures) and isinstance(reply.failures[0], _PASSING_ERRORS)
 
 
 def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:

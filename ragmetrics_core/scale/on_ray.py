@@ -29,38 +29,29 @@ def score_dataset(
 ) -> Any:
     """Score a Ray dataset in worker processes, each of which uses one core.
 
+    A worker that dies is replaced, and its batch is scored again. With a store that
+    outlives it, only calls that were in flight are paid again.
+
     Args:
         dataset: The dataset, one sample in each row.
-        scorer: What to do with it. Its limits hold for all workers together. A limit per
-            minute counts the calls to all models as one sum.
-        workers: How many processes, each with a judge of its own. Leave a core for
-            reading the dataset: Ray waits for ever where none is free.
+        scorer: Scores the rows. Its limits hold for all workers together, and a limit per
+            minute for the calls to all models together.
+        workers: How many processes. Leave a core for reading the dataset: Ray waits for
+            ever where none is free.
         batch_size: Rows that a worker is given at a time. It should be many times
             ``concurrency``, since a worker waits for the last row of each batch.
-        job: A name. Datasets that are scored under one name share the limits of the
-            first, for as long as one of them exists. None gives each its own limits.
+        job: Datasets that are scored under one job name share the limits of the first.
+            None gives each its own limits.
 
     Returns:
-        The dataset with the columns of ``Scorer.__call__``, not yet computed. A worker
-        that dies is replaced, and its batch is scored again: with a store that outlives
-        it, only calls that were in flight are paid again.
+        The dataset with the columns of ``Scorer.__call__``, not yet computed.
 
     Raises:
         MissingDependency: If the extra ``ray`` is not installed.
     """
     data = import_extra("ray.data", "ray", "scoring a Ray dataset")
     if scorer.limits is not None:
-        ray = import_extra("ray", "ray", "scoring a Ray dataset")
-        actor_class = ray.remote(JobLimits).options(
-            name=job or f"ragmetrics-{uuid4().hex}",
-            get_if_exists=True,
-            num_cpus=0,
-            max_concurrency=_MOST_WAITING_CALLS,
-        )
-        # one process of Ray counts what all workers spend
-        keeper = actor_class.remote(scorer.limits)
-        scorer = copy(scorer)  # the caller's own scorer keeps no budget of a job
-        scorer.budget = partial(_JobBudget, keeper)
+        scorer = _with_limits_of_job(scorer, scorer.limits, job)
     return dataset.map_batches(
         _Worker,
         fn_constructor_args=(scorer,),
@@ -69,6 +60,21 @@ def score_dataset(
         num_cpus=1,
         compute=data.ActorPoolStrategy(size=workers),
     )
+
+
+def _with_limits_of_job(scorer: Scorer, limits: Limits, job: str | None) -> Scorer:
+    """Copy a scorer, and let the copy ask a process of Ray what the job may spend."""
+    ray = import_extra("ray", "ray", "scoring a Ray dataset")
+    actor_class = ray.remote(JobLimits).options(
+        name=job or f"ragmetrics-{uuid4().hex}",
+        get_if_exists=True,
+        num_cpus=0,
+        max_concurrency=_MOST_WAITING_CALLS,
+    )
+    keeper = actor_class.remote(limits)
+    scorer_of_job = copy(scorer)
+    scorer_of_job.open_job_budget = partial(_JobBudget, keeper)
+    return scorer_of_job
 
 
 class _Worker:

@@ -14,10 +14,8 @@ def score_frame(frame: Any, scorer: Scorer, *, partitions: int | None = None) ->
 
     Args:
         frame: The frame, one sample in each row.
-        scorer: What to do with it. Its limits are divided evenly among the partitions.
-            What one partition does not need is not given to another. A partition that
-            Spark tries again may spend its share again, so that the job then spends
-            more than the limits say.
+        scorer: Scores the rows. Its limits are divided evenly among the partitions. A
+            partition that Spark tries again may spend its share again.
         partitions: How many parts the frame is divided into. With limits it must be
             given; limits per minute are used best with one partition per core. None
             keeps the frame's own partitions.
@@ -32,25 +30,34 @@ def score_frame(frame: Any, scorer: Scorer, *, partitions: int | None = None) ->
     """
     types = import_extra("pyspark.sql.types", "spark", "scoring a Spark frame")
     arrow = import_extra("pyspark.sql.pandas.types", "spark", "scoring a Spark frame")
-    if scorer.limits is not None:
-        if partitions is None:
-            raise SettingError(
-                "limits are divided among the partitions: say how many, with"
-                " partitions="
-            )
-        limits = share_of_limits(scorer.limits, partitions)
-        scorer = copy(scorer)
-        scorer.limits = limits
+    scorer_of_partition = _with_limits_of_partition(scorer, partitions)
     added = arrow.from_arrow_schema(scorer.added_schema(frame.columns))
 
     def score_batches(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
-            yield from scorer(batch).to_batches()
+            yield from scorer_of_partition(batch).to_batches()
 
     parts = frame if partitions is None else frame.repartition(partitions)
     return parts.mapInArrow(
         score_batches, types.StructType([*frame.schema.fields, *added.fields])
     )
+
+
+def _with_limits_of_partition(scorer: Scorer, partitions: int | None) -> Scorer:
+    """Copy a scorer with the share of its limits that one partition may spend.
+
+    Raises:
+        SettingError: If the scorer has limits, and the number of partitions is unknown.
+    """
+    if scorer.limits is None:
+        return scorer
+    if partitions is None:
+        raise SettingError(
+            "limits are divided among the partitions: say how many, with partitions="
+        )
+    scorer_of_partition = copy(scorer)
+    scorer_of_partition.limits = share_of_limits(scorer.limits, partitions)
+    return scorer_of_partition
 
 
 def share_of_limits(limits: Limits, parts: int) -> Limits:

@@ -32,6 +32,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.arrow import arrow_rows
 from ragmetrics_core.data.embedded_judge import EMBEDDED
+from ragmetrics_core.data.metric_evidence import Evidence
 from ragmetrics_core.data.results import (
     ErrorInfo,
     MetricResult,
@@ -62,12 +63,12 @@ _LATER_COLUMNS: dict[str, Any] = {
 }
 # What a summary needs of a row beside its metrics: the struct "sample".
 _SAMPLE_COLUMNS: dict[str, Any] = {
-    "problem": str,
-    "group": str,
+    "problem": str,  # why the row is no sample; null for a sample
+    "group": str,  # the conversation or document by which intervals are clustered
     "without_context": bool,
     "error": bool,
     "grade": str,
-    "unfinished": Usage,
+    "unfinished": Usage,  # what was paid for metrics that a limit cut off
     **_LATER_COLUMNS,
 }
 _COUNTED_FIELDS: dict[str, tuple[str, ...]] = {
@@ -125,11 +126,9 @@ def result_type() -> Any:
 def _arrow_type(kind: Any) -> Any:
     """Return the type of an Arrow column for the values of a Python type.
 
-    - Numbers and truth values have their own type.
-    - A tuple is a list.
-    - A pydantic model, ``Usage``, or a mapping of field names to types is a struct.
-    - ``X | None`` and ``Annotated[X, …]`` have the type of X: any column may hold null.
-    - All else is a text.
+    Numbers and truth values have types of their own, a tuple is a list, and a class with
+    fields is a struct. ``X | None`` and ``Annotated[X, …]`` have the type of X. All else
+    is a text.
     """
     pa = import_extra("pyarrow", "parquet", "a table of results")
     origin = get_origin(kind)
@@ -138,19 +137,25 @@ def _arrow_type(kind: Any) -> Any:
         return _arrow_type(arguments[0])
     if origin is tuple:
         return pa.list_(_arrow_type(arguments[0]))
-    fields: dict[str, Any] | None = None
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        fields = {name: field.annotation for name, field in kind.model_fields.items()}
-    elif kind is Usage:
-        fields = get_type_hints(Usage)
-    elif isinstance(kind, dict):
-        fields = kind
+    fields = _fields_of_struct(kind)
     if fields is not None:
         return pa.struct(
             [(name, _arrow_type(field_kind)) for name, field_kind in fields.items()]
         )
     numbers = {float: pa.float64(), int: pa.int64(), bool: pa.bool_()}
     return numbers.get(kind, pa.string())
+
+
+def _fields_of_struct(kind: Any) -> dict[str, Any] | None:
+    """The types of a struct's fields, by name; None for a type without fields.
+
+    ``kind`` is a pydantic model, ``Usage``, or a mapping of field names to types.
+    """
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return {name: field.annotation for name, field in kind.model_fields.items()}
+    if kind is Usage:
+        return get_type_hints(Usage)
+    return kind if isinstance(kind, dict) else None
 
 
 def _evidence_fields(shape: type[BaseModel]) -> dict[str, Any]:
@@ -162,14 +167,9 @@ def _evidence_fields(shape: type[BaseModel]) -> dict[str, Any]:
 
 
 def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
-    """Return the facts of a row that a summary needs beside its metrics.
+    """Return what a summary needs of a row beside its metrics: ``_SAMPLE_COLUMNS``.
 
     With these columns a summary reads no text of a sample.
-
-    ``problem`` says why the row is no sample, and is None for a sample. ``unfinished``
-    is what was paid for metrics that a limit cut off. A row that is no sample has only
-    these two. ``group`` is the conversation or document that the sample belongs to;
-    intervals are clustered by it.
     """
     facts: dict[str, Any] = {
         "problem": row.problem or None,
@@ -190,28 +190,31 @@ def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
 def _cell_of_result(result: MetricResult | None) -> dict[str, Any] | None:
     """Make the value of a result's column: a mapping of its fields.
 
-    Reports understand three classes of evidence (``_SHAPES``): their fields become
-    columns of their own. All other fields of evidence stand in ``rest`` as JSON.
-
-    Args:
-        result: The result of one metric; None for a metric that was not judged, whose
-            value is None, too.
+    None for a metric that was not judged.
     """
     if result is None:
         return None
     cell: Any = plain(result.model_copy(update={"signature": str(result.signature)}))
     if result.evidence is not None:
-        rest = cell["evidence"]
-        column_fields = {"kind": rest.pop("kind")}
-        for shape in _SHAPES:
-            if isinstance(result.evidence, shape):
-                for name in _evidence_fields(shape):
-                    column_fields[name] = rest.pop(name)
-        if isinstance(result.evidence, JudgedChunks):
-            # how many chunks are useful, which a summary counts
-            column_fields["useful"] = result.evidence.useful_known
-        cell["evidence"] = {**column_fields, "rest": json.dumps(rest)}
+        cell["evidence"] = _cell_of_evidence(result.evidence, cell["evidence"])
     return dict(cell)
+
+
+def _cell_of_evidence(evidence: Evidence, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the struct of a result's evidence.
+
+    The fields of ``_SHAPES``, which reports understand, are fields of the struct. All
+    others stand in its field ``rest`` as JSON.
+    """
+    other_fields = dict(fields)
+    struct = {"kind": other_fields.pop("kind")}
+    for shape in _SHAPES:
+        if isinstance(evidence, shape):
+            for name in _evidence_fields(shape):
+                struct[name] = other_fields.pop(name)
+    if isinstance(evidence, JudgedChunks):
+        struct["useful"] = evidence.useful_known  # how many, which a summary counts
+    return {**struct, "rest": json.dumps(other_fields)}
 
 
 def _fields_of_result(
@@ -221,26 +224,24 @@ def _fields_of_result(
 
     Args:
         metric: The metric's name.
-        cell: The value, as ``_cell_of_result`` made it; None stands in it where the
-            result lacks a field.
+        cell: The value, as ``_cell_of_result`` made it.
         sample: The sample that was judged; None for a row that is no sample.
     """
     fields = {name: value for name, value in cell.items() if value is not None}
     if "evidence" in fields:
-        evidence = {
-            name: value
-            for name, value in fields["evidence"].items()
-            if value is not None
-        }
-        if "asked" in evidence:
-            # Evidence of polls is recognised by its fields "asked" and
-            # "repeatability". The latter is None after a single poll, so that it was
-            # left out above.
-            evidence.setdefault("repeatability", None)
-        rest = json.loads(evidence.pop("rest"))
-        fields["evidence"] = {**evidence, **rest}
+        fields["evidence"] = _fields_of_evidence(fields["evidence"])
     sample_id = None if sample is None else sample.id
     return {"metric": metric, "sample_id": sample_id, **fields}
+
+
+def _fields_of_evidence(struct: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the fields of a result's evidence back; see ``_cell_of_evidence``."""
+    fields = {name: value for name, value in struct.items() if value is not None}
+    is_of_polls = "asked" in fields
+    if is_of_polls:  # by this field polls are recognised, even where it is None
+        fields.setdefault("repeatability", None)
+    other_fields = json.loads(fields.pop("rest"))
+    return {**fields, **other_fields}
 
 
 class ParquetRows(Sequence[SampleResult]):
@@ -290,23 +291,19 @@ class ParquetRows(Sequence[SampleResult]):
     def _columns_of_summary(self, schema: Any) -> dict[str, Any]:
         """Return the columns that a summary reads, as Arrow expressions.
 
-        A column is a field of the struct ``sample``, or of the struct of a metric.
-
-        Returns:
-            The expression that reads each column, by the name that the column gets: the
-            field's name for ``sample``, and ``METRIC/FIELD`` for a metric.
+        They are fields of the struct ``sample``, by their names, and fields of the
+        metrics' structs, as METRIC/FIELD.
         """
         names_in_file = {field.name for field in schema.field("sample").type}
-        fields: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
         for name in _SAMPLE_COLUMNS:
-            # An earlier file lacks columns that were added later. A file that lacks any
-            # other column is none of ours: reading it fails, as it should.
-            if name in names_in_file or name not in _LATER_COLUMNS:
-                fields[name] = self._field("sample", name)
+            is_of_later_version = name in _LATER_COLUMNS and name not in names_in_file
+            if not is_of_later_version:
+                columns[name] = self._field("sample", name)
         for metric in self.metrics:
             for name, path in _COUNTED_FIELDS.items():
-                fields[f"{metric}/{name}"] = self._field(metric, *path)
-        return fields
+                columns[f"{metric}/{name}"] = self._field(metric, *path)
+        return columns
 
     def __len__(self) -> int:
         return self._count
@@ -367,8 +364,6 @@ class ParquetRows(Sequence[SampleResult]):
     def _add_batch(self, batch: Any, tally: Tally, *, clustered: bool) -> None:
         """Add the rows of a batch to the counts of a summary.
 
-        A row is a sample, or a bad row whose ``problem`` says why it is none.
-
         Args:
             batch: The columns, by the names of ``_columns_of_summary``.
             tally: The counts, which are changed.
@@ -379,7 +374,6 @@ class ParquetRows(Sequence[SampleResult]):
         is_sample = compute.equal(compute.fill_null(batch["problem"], ""), "")
         groups = compute.if_else(is_sample, batch["group"], None).to_pylist()
         cluster_numbers = array([_cluster_number(group, clustered) for group in groups])
-        # the column "unfinished" holds what was paid for metrics that a limit cut off
         tally.usage += _sum_of_usages(batch["unfinished"])
         is_judged: Any = False  # of each row, whether any metric has judged it
         for metric, metric_tally in tally.metrics.items():
@@ -415,31 +409,20 @@ class ParquetRows(Sequence[SampleResult]):
     def _result_of_row(
         self, index: int, row: dict[str, Any] | RowError
     ) -> SampleResult:
-        """Make a sample and its results from a row of the file.
+        """Make the result of a row of the file, with its sample.
 
-        A row that could not be read, or was no sample when it was judged, becomes a
-        result without a sample. Its ``problem`` says why.
+        A row that was no sample has a result without a sample, whose ``problem`` says
+        why.
 
         Raises:
-            InputError: If the row was a sample when it was judged, but is no sample with
-                the columns that the caller names. Or if its fields are not those of a
-                result.
+            InputError: If the sample cannot be read with the columns that the caller
+                names, or the result's fields are not ours.
         """
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
-        inputs = {name: row[name] for name in self._inputs}
-        # why the row was no sample when it was judged (None if it was one), and what was
-        # paid for its unfinished metrics
         state_when_judged = row["sample"]
-        sample: Sample | None = None
-        try:
-            if not state_when_judged["problem"]:
-                sample = Sample.from_row(inputs, **self._columns)
-        except RowError as error:
-            raise InputError(
-                f"{self._path}, row {index}: {error}; give the columns that the Scorer"
-                " was given"
-            ) from error
+        problem = state_when_judged["problem"] or ""
+        sample = None if problem else self._sample_of_row(index, row)
         results = {
             name: _fields_of_result(name, row[name], sample)
             for name in self.metrics
@@ -450,9 +433,24 @@ class ParquetRows(Sequence[SampleResult]):
             "sample": sample,
             "results": results,
             "unfinished": state_when_judged["unfinished"],
-            "problem": state_when_judged["problem"] or "",
+            "problem": problem,
         }
         return validate_data(SampleResult, fields, f"{self._path}, row {index}")
+
+    def _sample_of_row(self, index: int, row: Mapping[str, Any]) -> Sample:
+        """Read the sample of a row from the columns of the input.
+
+        Raises:
+            InputError: If the row is no sample with the columns that the caller names.
+        """
+        inputs = {name: row[name] for name in self._inputs}
+        try:
+            return Sample.from_row(inputs, **self._columns)
+        except RowError as error:
+            raise InputError(
+                f"{self._path}, row {index}: {error}; give the columns that the Scorer"
+                " was given"
+            ) from error
 
 
 def _schema_of_results(data: Any) -> Any:
@@ -561,13 +559,11 @@ def _add_results(
 ) -> None:
     """Add one metric's results, of many rows at once, to the metric's counts.
 
-    It counts what ``MetricTally.add`` counts for a single row.
-
     Args:
         tally: The counts, which are changed.
         column_by_field: The columns of the metric's results, by the name of the field.
-        status: The status of each row: scored, undefined or failed; "bad" for a row
-            that is no sample, and null where the metric was not judged.
+        status: Of each row "scored", "undefined" or "failed"; "bad" for a row that is
+            no sample, and null where the metric was not judged.
         cluster_numbers: For each row the number of the cluster that it belongs to.
     """
     from pyarrow import compute
@@ -575,14 +571,13 @@ def _add_results(
     is_scored = compute.equal(status, "scored").fill_null(False)
     is_failed = compute.equal(status, "failed").fill_null(False)
     is_undefined = compute.equal(status, "undefined").fill_null(False)
-    # failed, bad, or not judged: a score that might have been anything
-    is_unknown = compute.invert(compute.or_(is_scored, is_undefined))
+    might_have_any_score = compute.invert(compute.or_(is_scored, is_undefined))
     tally.scores.extend(column_by_field["value"].filter(is_scored).to_pylist())
     _add_useful(tally, column_by_field["useful"].filter(is_scored))
     tally.n_uncertain += _n_uncertain(column_by_field, is_scored)
     clusters_of_scored = cluster_numbers.filter(is_scored)
     tally.clusters_of_scored.extend(clusters_of_scored.to_pylist())
-    clusters_of_unknown = cluster_numbers.filter(is_unknown)
+    clusters_of_unknown = cluster_numbers.filter(might_have_any_score)
     tally.clusters_of_unknown.extend(clusters_of_unknown.to_pylist())
     tally.n_not_judged += status.null_count
     _add_reasons(tally, column_by_field, is_failed, is_undefined)
@@ -638,35 +633,39 @@ class ParquetReport(Report):
     results: ParquetRows
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
-        """Make the facts of the run from the signatures that the rows hold.
+        """Open the rows, and make the facts of the run from their signatures.
 
-        A **signature** says with which settings, judge and prompt a score was made. Each
-        result holds its signature as text.
+        A **signature** says with which settings, judge and prompt a score was made.
         """
         self.results = ParquetRows(path, columns)
-        signatures: dict[str, Signature] = {}
-        details_by_judge: dict[str, dict[str, str]] = {}
+        signature_by_metric: dict[str, Signature] = {}
         notes: list[str] = []
         for metric in self.results.metrics:
-            different_texts: set[str] = set()
-            # the column of signatures comes in parts, one for each batch of rows
-            for part in self.results.columns(metric, "signature"):
-                different_texts.update(_counts_by_value(part))
-            if len(different_texts) > 1:
-                notes.append(f"{metric}: rows of {len(different_texts)} signatures")
-            # Of several the first in the alphabet, so that every reading is the same.
-            # Without any, the metric's name alone is read as a signature.
-            signature = Signature.model_validate(min(different_texts, default=metric))
-            # The facts of a run name its judges apart from its metrics.
-            signatures[metric] = signature.without_judge()
-            details_by_judge[signature.judge] = signature.details
-        judges = sorted(judge for judge in details_by_judge if judge)
+            texts = self._texts_of_signatures(metric)
+            if len(texts) > 1:
+                notes.append(f"{metric}: rows of {len(texts)} signatures")
+            first_text = min(texts, default=metric)  # a name alone is a signature, too
+            signature_by_metric[metric] = Signature.model_validate(first_text)
+        signatures = signature_by_metric.values()
+        details_by_judge = {
+            signature.judge: signature.details for signature in signatures
+        }
         self.run = RunFacts(
-            metrics=signatures,
-            judges=tuple(judges),
+            metrics={
+                metric: signature.without_judge()
+                for metric, signature in signature_by_metric.items()
+            },
+            judges=tuple(sorted(judge for judge in details_by_judge if judge)),
             details=details_by_judge,
             notes=tuple(notes),
         )
+
+    def _texts_of_signatures(self, metric: str) -> set[str]:
+        """The different signatures of a metric's results, as texts."""
+        texts: set[str] = set()
+        for column in self.results.columns(metric, "signature"):
+            texts.update(column.drop_null().unique().to_pylist())
+        return texts
 
     @property
     def metrics(self) -> tuple[str, ...]:

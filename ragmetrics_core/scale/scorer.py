@@ -1,7 +1,7 @@
 """Scoring a table: one pure function from rows to rows, for the engines that carry it to many machines."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from typing import Any, Unpack
 
@@ -18,6 +18,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.arrow import arrow_rows
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Metrics, Run, stream
+from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import choose_metrics
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import StoreLike
@@ -68,27 +69,13 @@ class Scorer:
     ) -> None:
         """Check the settings; nothing is opened before the first table."""
         self.metrics = tuple(choose_metrics(metrics))
+        _refuse_name_of_samples(self.metrics)
+        _refuse_contexts_of_other_rows(self.metrics)
         self.limits = limits
-        # An engine such as Ray may set this to a function that opens the one budget of
-        # all processes of a job. None: the limits hold for this process alone.
-        self.budget: Callable[[], Budget] | None = None
-        if any(metric.name == _SAMPLE_COLUMN for metric in self.metrics):
-            raise SettingError(
-                f"a metric is named {_SAMPLE_COLUMN!r}, which is the column of the"
-                " samples in the scored table; give it another name="
-            )
-        # A metric may need contexts of other rows. Which rows a worker has depends on
-        # how the engine divides the table.
-        needing_others = [metric.name for metric in self.metrics if metric.needs_others]
-        if needing_others:
-            raise SettingError(
-                f"{', '.join(needing_others)} as set here takes contexts of other rows,"
-                " which depend on how they are divided: give control_contexts="
-            )
-        # a misspelt column may mean one of the other arguments, which the error names
-        self._columns = columns_by_field(
-            columns, beside=Scorer.__init__.__annotations__
-        )
+        # Opens the one budget of all processes of a job; an engine such as Ray sets it.
+        self.open_job_budget: Callable[[], Budget] | None = None
+        other_arguments = Scorer.__init__.__annotations__
+        self._columns = columns_by_field(columns, beside=other_arguments)
         self._settings = (self.metrics, judge, concurrency, store)
         self._run: Run | None = None  # begun with the first table
 
@@ -102,17 +89,13 @@ class Scorer:
             names: Names of the table's columns.
 
         Raises:
-            SettingError: If two columns would have the same name. Either two columns of
-                the table have it, or a column of the table has the name of an added one.
+            SettingError: If two columns would have the same name.
         """
         pa = import_extra("pyarrow", "parquet", "scoring a table")
         metrics = [metric.name for metric in self.metrics]
         added_columns = columns_of_results((), metrics)
-        n_by_name = Counter(names)
-        clashing = []
-        for name, count in n_by_name.items():
-            if count > 1 or name in added_columns:
-                clashing.append(name)
+        n_by_name = Counter([*names, *added_columns])
+        clashing = [name for name, count in n_by_name.items() if count > 1]
         if clashing:
             raise SettingError(
                 f"the table has columns {', '.join(sorted(clashing))} twice, or scoring"
@@ -123,7 +106,7 @@ class Scorer:
         )
 
     def __call__(self, table: Any) -> Any:
-        """Score every row.
+        """Score every row of a table.
 
         Args:
             table: An Arrow table or record batch with one sample in each row, in
@@ -131,39 +114,48 @@ class Scorer:
 
         Returns:
             An Arrow table with the columns of ``table``, the struct ``sample``, and a
-            struct for each metric, null where the metric was not judged. In ``sample``,
-            ``problem`` says why a row is no sample and cannot be judged, and
-            ``unfinished`` what was paid for metrics that a limit cut off. The types are
-            the same for all rows, and no row is left out.
+            struct for each metric, null where the metric was not judged. No row is left
+            out. In ``sample``, ``problem`` says why a row cannot be judged, and
+            ``unfinished`` is the cost of metrics that a limit cut off.
 
         Raises:
             JudgeUnavailable: If the judge's first call shows that it will answer
                 nothing, e.g. for a wrong key.
         """
+        pa = import_extra("pyarrow", "parquet", "scoring a table")
         fields = [*table.schema, *self.added_schema(table.schema.names)]
         rows = [self._sample_or_error(row) for row in arrow_rows(table)]
-        # threads of an engine may call this at the same time, and share the run
         with _one_table_at_a_time:
-            if self._run is None:
-                limits = self.limits if self.budget is None else self.budget()
-                self._run = Run(*self._settings, limits)
-            results = list(stream(self._run, rows, progress=False, columns={}))
-            if self._run.interrupted:  # an engine that ends a task interrupts it
-                raise KeyboardInterrupt
-        # A limit may have ended the run. The rows behind it stay, and are not judged.
-        for index in range(len(results), len(rows)):
-            row = rows[index]
-            if isinstance(row, RowError):
-                result = SampleResult(index=index, sample=None, problem=str(row))
-            else:
-                result = SampleResult(index=index, sample=row)
-            results.append(result)
+            judged = self._judge(rows)
+        cut_off_by_limit = [
+            _result_not_judged(index, rows[index])
+            for index in range(len(judged), len(rows))
+        ]
         metrics = [metric.name for metric in self.metrics]
-        added = columns_of_results(results, metrics)
-        pa = import_extra("pyarrow", "parquet", "scoring a table")
+        added = columns_of_results([*judged, *cut_off_by_limit], metrics)
         return pa.Table.from_arrays(
             [*table.columns, *added.values()], schema=pa.schema(fields)
         )
+
+    def _judge(self, rows: Sequence[Sample | RowError]) -> list[SampleResult]:
+        """Judge the rows in the scorer's run; a limit may end it before the last row.
+
+        Raises:
+            KeyboardInterrupt: If the run is interrupted, as by an engine that ends a
+                task.
+        """
+        if self._run is None:
+            self._run = Run(*self._settings, self._limits_of_run())
+        results = list(stream(self._run, rows, progress=False, columns={}))
+        if self._run.interrupted:
+            raise KeyboardInterrupt
+        return results
+
+    def _limits_of_run(self) -> Limits | Budget | None:
+        """What the run may spend: the budget of its job, else the scorer's limits."""
+        if self.open_job_budget is not None:
+            return self.open_job_budget()
+        return self.limits
 
     def _sample_or_error(self, row: Any) -> Sample | RowError:
         """The sample of a row, or the error why it has none."""
@@ -177,3 +169,32 @@ class Scorer:
             return RowError(str(error))
         except RowError as error:
             return error
+
+
+def _refuse_name_of_samples(metrics: Iterable[Metric]) -> None:
+    """Raise ``SettingError`` for a metric with the name of the column of samples."""
+    if any(metric.name == _SAMPLE_COLUMN for metric in metrics):
+        raise SettingError(
+            f"a metric is named {_SAMPLE_COLUMN!r}, which is the column of the samples"
+            " in the scored table; give it another name="
+        )
+
+
+def _refuse_contexts_of_other_rows(metrics: Iterable[Metric]) -> None:
+    """Raise ``SettingError`` for metrics that take contexts of other rows.
+
+    Which rows a worker has depends on how the engine divides the table.
+    """
+    needing_others = [metric.name for metric in metrics if metric.needs_others]
+    if needing_others:
+        raise SettingError(
+            f"{', '.join(needing_others)} as set here takes contexts of other rows,"
+            " which depend on how they are divided: give control_contexts="
+        )
+
+
+def _result_not_judged(index: int, row: Sample | RowError) -> SampleResult:
+    """The result of a row that no metric has judged."""
+    if isinstance(row, RowError):
+        return SampleResult(index=index, sample=None, problem=str(row))
+    return SampleResult(index=index, sample=row)
