@@ -127,14 +127,8 @@ def certify(
     """Find the lowest threshold whose precision surely reaches the target.
 
     The precision of a threshold is the share of yes among the samples whose scores
-    reach it. Thresholds are tested from the strictest down, each at 5 %, until one
-    fails. So with a probability of 95 % no threshold is certified whose precision is
+    reach it. With a probability of 95 % no threshold is certified whose precision is
     below the target.
-
-    The strictest threshold of all has too few labels above it to pass. So the tests begin
-    at the strictest threshold with enough labels to pass although two of them are no. If
-    no threshold has so many, one label may be no, and else none. This choice depends on
-    the scores only, not on what the labels say.
 
     Args:
         labelled: Score and label of samples drawn at random from the run.
@@ -142,8 +136,8 @@ def certify(
         target: The precision, above 0 and at most 0.999.
 
     Returns:
-        The threshold; or, if none is certified, how many labels would do. The
-        certificate is about the samples of this run, not about other samples.
+        The threshold; or, if none is certified, how many labels would do. It holds for
+        the samples of this run, not for other samples.
 
     Raises:
         SettingError: If the target is not in that range.
@@ -156,27 +150,34 @@ def certify(
         Fleiss, Levin & Paik (2003), Statistical Methods for Rates and Proportions, 3rd
         ed., section 2.5.
     """
-    if not 0 < target <= 0.999:
-        raise SettingError(
-            "a precision to certify lies above 0 and up to 0.999, e.g. 0.9; got"
-            f" {target:g}"
-        )
+    _check_target(target)
     if len(labelled) == 0:
         raise InputError("a threshold needs labels to be certified")
     pairs = [(float(score), bool(label)) for score, label in labelled]
-    steps = _steps(pairs, [float(score) for score in scores])
-    index_of_first_test = _index_of_first_test(steps, len(labelled), target)
-    certified_step = _lowest_certified(steps[index_of_first_test:], target)
+    steps_strictest_first = _steps(pairs, [float(score) for score in scores])
+    steps_with_enough_labels = _steps_to_test(
+        steps_strictest_first, len(labelled), target
+    )
+    certified_step = _lowest_certified(steps_with_enough_labels, target)
     if certified_step is not None:
         return Certified(target=target, samples=len(scores), step=certified_step)
-    best_step, n_needed = _plan(steps, len(labelled), target)
+    best_step, n_needed = _plan(steps_strictest_first, len(labelled), target)
     return Certified(
         target=target, samples=len(scores), best=best_step, needed=n_needed
     )
 
 
+def _check_target(target: float) -> None:
+    """Raise ``SettingError`` for a precision that no labels could certify."""
+    if not 0 < target <= 0.999:
+        raise SettingError(
+            "a precision to certify lies above 0 and up to 0.999, e.g. 0.9; got"
+            f" {target:g}"
+        )
+
+
 def _lowest_certified(steps: Sequence[Step], target: float) -> Step | None:
-    """Test thresholds in their order, and return the last one before one fails.
+    """Test thresholds in their order, each at 5 %, and return the last before a failure.
 
     None if the first one fails.
     """
@@ -196,7 +197,7 @@ def _lowest_certified(steps: Sequence[Step], target: float) -> Step | None:
 def _steps(
     labelled: Sequence[tuple[float, bool]], scores: Sequence[float]
 ) -> list[Step]:
-    """Count for every score of the run, as a threshold, what reaches it.
+    """Count for every score of the run, as a threshold, the samples that reach it.
 
     Args:
         labelled: Score and label of the labelled samples.
@@ -221,10 +222,13 @@ def _steps(
     return steps
 
 
-def _index_of_first_test(steps: Sequence[Step], n_labels: int, target: float) -> int:
-    """Return the index of the first threshold to test.
+def _steps_to_test(
+    steps: Sequence[Step], n_labels: int, target: float
+) -> Sequence[Step]:
+    """The thresholds from the strictest one on that has enough labels for the test.
 
-    It is the number of thresholds if the labels are too few for any.
+    Enough labels certify the target although two of them are no. If no threshold has so
+    many, one label may be no, and else none. What the labels say decides nothing here.
     """
     for n_wrong in range(_WRONG_AT_START, -1, -1):
         n_needed = fewest_labels(target, n_wrong)
@@ -233,35 +237,29 @@ def _index_of_first_test(steps: Sequence[Step], n_labels: int, target: float) ->
         for index, step in enumerate(steps):
             n_expected = step.share * n_labels
             if n_expected >= n_needed - 1e-9:
-                return index
-    return len(steps)
+                return steps[index:]
+    return ()
 
 
 def _plan(
     steps: Sequence[Step], n_labels: int, target: float
 ) -> tuple[Step | None, int | None]:
-    """Plan how many labels could certify a threshold; so far none is certified.
+    """Say how many labels could certify a threshold.
 
     Args:
-        steps: One for each score of the run as a threshold. It counts the labels, and the
-            yes among them, of the samples that score at least that much.
+        steps: The thresholds, of which none is certified so far.
         n_labels: How many labels there are so far.
         target: The precision to certify.
 
     Returns:
-        - If some threshold looks precise enough: the one that needs the fewest labels,
-          and their number. That many labels, drawn anew from the whole run, certify it
-          with a probability of 80 %.
-        - If none does, and the labels are too few to certify any threshold: None, and
-          the fewest labels that could.
-        - If none does although the labels are enough: None, None.
+        The threshold that needs fewest labels, None if none looks precise enough; and
+        their number, None if more labels would hardly do.
     """
     promising_steps = [step for step in steps if _is_promising(step, target)]
     if promising_steps:
         best_step = min(promising_steps, key=lambda step: _labels_needed(step, target))
         n_needed = _labels_needed(best_step, target)
-        # the labels at hand did not certify it, so it takes at least one more
-        return best_step, max(n_needed, n_labels + 1)
+        return best_step, max(n_needed, n_labels + 1)  # n_labels did not do
     if n_labels < fewest_labels(target):
         return None, fewest_labels(target)
     return None, None
@@ -276,9 +274,8 @@ def _is_promising(step: Step, target: float) -> bool:
 def _labels_needed(step: Step, target: float) -> int:
     """Return about how many labels of the whole run would certify a threshold.
 
-    Only the labels of samples that reach the threshold count for the test. With the
-    number returned, an exact one-sided test at 5 % would find with a probability of about
-    80 % that their share of yes, if it stays as it is, lies above the target.
+    If the share of yes stays as it is, that many labels, drawn anew, certify the
+    threshold with a probability of 80 %.
     """
     share_of_yes = step.n_yes / step.n_labels
     deviation_at_target = _Z_ALPHA * sqrt(target * (1 - target))
@@ -286,5 +283,5 @@ def _labels_needed(step: Step, target: float) -> int:
     spread = deviation_at_target + deviation_at_share
     excess = share_of_yes - target
     enough_for_power = (spread / excess) ** 2
-    enough = max(enough_for_power, fewest_labels(target))
-    return ceil(enough / step.share)
+    n_reaching_threshold = max(enough_for_power, fewest_labels(target))
+    return ceil(n_reaching_threshold / step.share)

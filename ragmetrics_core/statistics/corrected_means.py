@@ -81,11 +81,9 @@ def _as_floats(scores: Scores) -> Scores:
 def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> CorrectedMean:
     """Estimate the mean label over all samples from some labels and all scores.
 
-    This is prediction-powered inference (PPI). If the samples without a label score
-    lower on average than those with one, the estimate is lower than the mean of the
-    labels. The better the scores agree with the labels, the more weight this correction
-    has. The weights are cross-fitted: the weight of a label's score is estimated on
-    labels of other clusters.
+    The mean of the labels is corrected by how far the samples without a label score
+    from those with one (prediction-powered inference). The better scores follow labels,
+    the more this correction weighs.
 
     Args:
         labels: Labels of samples that were drawn at random.
@@ -93,57 +91,51 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
         unlabelled: Scores of the samples without a label.
 
     Returns:
-        The estimate with a t interval over clusters. The interval is computed with one
-        extra label 0 and one extra label 1, which widen it. It also takes account of
-        how much the unlabelled samples' mean score varies.
-
-        In two cases the scores are not used, and the estimate is the mean label:
-
-        - fewer than five labels are of the rarer class, yes or no: they are too few to
-          estimate a weight;
-        - the unlabelled samples are fewer than two clusters: the variance of their mean
-          score cannot be estimated.
+        The estimate with a 95 % interval. It is the mean label alone if labels or
+        clusters are too few to estimate the correction.
 
     Raises:
         InputError: If there are no labels.
 
     Source:
-        Angelopoulos, Duchi & Zrnic (2023), PPI++, arXiv:2311.01453. The added labels
-        are ours: with them the coverage is at least .92 for 30 to 200 labels, means of
-        .5 to .95, clusters, and good, bad and constant judges
-        (``benchmarks/simulated_statistics.py``). Degrees of freedom after Welch (1947),
-        Biometrika 34(1–2).
+        Angelopoulos, Duchi & Zrnic (2023), PPI++, arXiv:2311.01453. Degrees of freedom
+        after Welch (1947), Biometrika 34(1–2). Coverage with the two labels that
+        ``_interval`` adds: ``benchmarks/simulated_statistics.py``.
     """
     if len(labels) == 0:
         raise InputError("a calibrated mean needs labels")
     scores = _as_floats(scores)
     unlabelled = _as_floats(unlabelled)
     n_unlabelled = len(unlabelled.values)
-    n_positive = sum(bool(label) for label in labels)
-    n_rarer = min(n_positive, len(labels) - n_positive)
-    unlabelled_sums, _ = sum_clusters(unlabelled.values, unlabelled.cluster_numbers)
-    n_unlabelled_clusters = len(unlabelled_sums)
-    if n_rarer < FEWEST or n_unlabelled_clusters < 2:
+    if _are_rarer_labels_few(labels) or _are_clusters_few(unlabelled):
         return _labels_alone(labels, scores.cluster_numbers, n_unlabelled=n_unlabelled)
-
     label_values = [float(label) for label in labels]
-    weight_by_label = _weights(label_values, scores, unlabelled)
-    mean_weight = fmean(weight_by_label)
-    corrected = _correct_labels(
-        label_values, scores.values, weight_by_label, fmean(unlabelled.values)
+    weights = _weights(label_values, scores, unlabelled)
+    corrected_labels = _correct_labels(
+        label_values, scores.values, weights, fmean(unlabelled.values)
     )
-    mean = min(1.0, max(0.0, fmean(corrected)))
-    # ``_interval`` adds the two extra labels
-    interval = _interval(
-        mean, Scores(corrected, scores.cluster_numbers), unlabelled, mean_weight
-    )
+    mean = min(1.0, max(0.0, fmean(corrected_labels)))
+    mean_weight = fmean(weights)
+    corrected = Scores(corrected_labels, scores.cluster_numbers)
     return CorrectedMean(
         mean=mean,
-        interval=interval,
+        interval=_interval(mean, corrected, unlabelled, mean_weight),
         weight=mean_weight,
         labelled=len(labels),
         unlabelled=n_unlabelled,
     )
+
+
+def _are_rarer_labels_few(labels: Sequence[bool]) -> bool:
+    """Whether fewer than five labels are yes, or fewer than five are no."""
+    n_positive = sum(bool(label) for label in labels)
+    return min(n_positive, len(labels) - n_positive) < FEWEST
+
+
+def _are_clusters_few(scores: Scores) -> bool:
+    """Whether scores of fewer than two clusters cannot show how much their mean varies."""
+    sums, _ = sum_clusters(scores.values, scores.cluster_numbers)
+    return len(sums) < 2
 
 
 def _interval(
@@ -151,19 +143,13 @@ def _interval(
 ) -> Interval:
     """Compute the 95 % interval of the mean of corrected labels, cut to [0, 1].
 
-    A corrected label is a label less its weight times how far its score lies above the
-    mean score of the unlabelled samples.
-
-    Two errors add up: that of the mean of the corrected labels, and that of the mean
-    score of the unlabelled samples, times the weight of the scores. Two made-up labels,
-    0 and 1, widen the interval. It is centred on the mean with these two, and then
-    stretched to include the estimate, if need be.
+    Two made-up labels, 0 and 1, widen it.
 
     Args:
-        mean: The estimate.
-        corrected: The corrected labels with their clusters.
-        unlabelled: The scores of the unlabelled samples with their clusters.
-        mean_weight: The mean weight of the scores in the correction, 0 to 1.
+        mean: The estimate, which the interval includes.
+        corrected: label − weight · (score − mean unlabelled score), with the clusters.
+        unlabelled: The scores of the unlabelled samples, with the clusters.
+        mean_weight: The mean weight of the scores in the correction.
     """
     sums, sizes = sum_clusters(corrected.values, corrected.cluster_numbers)
     padded_mean, labelled_error, labelled_freedom = ratio_mean(
@@ -251,26 +237,17 @@ def _labels_alone(
 def _weights(
     labels: Sequence[float], scores: Scores, unlabelled: Scores
 ) -> list[float]:
-    """Estimate for each label the weight of its score in the label's correction.
+    """Estimate for each label the weight of its correction, from 0 to 1.
 
-    A label is corrected by its weight times how far its score lies above the mean score
-    of the unlabelled samples. The better scores follow labels, the higher the weight.
-
-    The best weight is a / b, where a is the covariance of labels and scores, and b the
-    variance of the scores times (1 + labelled / unlabelled). The clusters are dealt
-    into five folds; the weight for a label is estimated on the four folds that it is
-    not in, so that a label does not influence its own weight. Scores that do not vary
-    get 0.
-
-    Returns:
-        A weight from 0 to 1 for each label, equal for the labels of a fold.
+    The weight for a label is estimated on labels of other clusters, so that no label
+    influences its own weight. It is 0 for scores that do not vary.
     """
     variance = pvariance([*scores.values, *unlabelled.values])
     if variance < _CONSTANT:
         return [0.0] * len(labels)
-    fold_of_samples = _folds(scores.cluster_numbers)
     labelled_per_unlabelled = len(labels) / len(unlabelled.values)
     divisor = (1 + labelled_per_unlabelled) * variance
+    fold_of_samples = _folds(scores.cluster_numbers)
     weight_by_fold = [
         _weight_without(fold, fold_of_samples, labels, scores.values, divisor)
         for fold in range(_FOLDS)
@@ -281,19 +258,19 @@ def _weights(
 def _folds(cluster_numbers: Sequence[int]) -> list[int]:
     """Deal samples at random into five folds, and return the fold of each.
 
-    Each fold gets about the same number of clusters. The samples of a cluster are in one
-    fold, because they are not independent. The draw is the same at every call.
+    The samples of a cluster are in one fold. The draw is the same at every call.
     """
-    unique_numbers = []
-    for sample_index, cluster_number in enumerate(cluster_numbers):
-        if cluster_number < 0:  # the sample stands alone
-            cluster_number = -1 - sample_index  # a number that no cluster has
-        unique_numbers.append(cluster_number)
+    unique_numbers = [
+        # a negative number stands for a sample alone: give it a number of its own
+        cluster_number if cluster_number >= 0 else -1 - sample_index
+        for sample_index, cluster_number in enumerate(cluster_numbers)
+    ]
     shuffled_numbers = sorted(set(unique_numbers))
     random.Random(0).shuffle(shuffled_numbers)  # noqa: S311  # a split is no cryptography
-    fold_by_number = {}
-    for index, cluster_number in enumerate(shuffled_numbers):
-        fold_by_number[cluster_number] = index % _FOLDS
+    fold_by_number = {
+        cluster_number: index % _FOLDS
+        for index, cluster_number in enumerate(shuffled_numbers)
+    }
     return [fold_by_number[cluster_number] for cluster_number in unique_numbers]
 
 
@@ -304,21 +281,16 @@ def _weight_without(
     scores: Sequence[float],
     divisor: float,
 ) -> float:
-    """Estimate, on the samples outside of a fold, how strongly scores correct labels.
+    """Return the covariance of labels and scores, over the divisor, without one fold.
 
-    A label is corrected by this weight times how far its score lies above the mean score
-    of the unlabelled samples.
+    The result is cut to [0, 1]; 0 for fewer than two samples.
 
     Args:
-        left_out_fold: The fold whose labels get the weight.
+        left_out_fold: The fold of the samples that are left out.
         fold_of_samples: The fold of each labelled sample.
         labels: The label of each.
         scores: The score of each.
-        divisor: The variance of the scores, times 1 + labelled / unlabelled samples.
-
-    Returns:
-        The covariance of labels and scores divided by ``divisor``, cut to [0, 1]; 0 for
-        fewer than two samples.
+        divisor: What the covariance is divided by.
     """
     labels_used = []
     scores_used = []

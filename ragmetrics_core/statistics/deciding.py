@@ -118,41 +118,29 @@ def mean_outside(rows: Sequence[Labelled], low: float, high: float) -> Outside:
 def choose_band(
     rows: Sequence[Labelled], goal: Goal, limit: float
 ) -> tuple[float, float]:
-    """Choose the band of scores in which a judge is unsure.
+    """Choose the band of scores in which a judge is unsure, and return its two ends.
 
-    A judge decides the rows whose scores lie outside the band. The best band lets it
-    decide most rows and keeps the limit of its errors; of equal bands it is the widest.
-    The lower end is tried from 0.00 to 0.50 and the upper end from 0.50 to 1.00, in
-    steps of 0.01. If no band keeps the limit, the band is (0, 1), outside of which no
-    score lies.
+    The judge decides the rows whose scores lie outside the band. The best band lets it
+    decide most rows within the limit; of equal bands it is the widest. (0, 1), outside
+    of which no score lies, if no band keeps the limit.
 
     Args:
         rows: Labelled rows of one or more sources.
         goal: What is limited: "wrong", the share of the decided rows that is decided
-            wrongly, as the mean over sources; or "lost", the share of all rows that is
-            decided wrongly, on each source, because a mean would let a source lose more
-            than the limit.
+            wrongly; or "lost", the same share of all rows, on each source.
         limit: The limit, a share.
-
-    Returns:
-        Lower and upper end; the judge is unsure at both.
     """
     sources = _sources(rows).values()
     keeps_limit = _LIMIT_TESTS[goal]
     best_band = (0.0, 1.0)
-    most_decided = 0.0
-    width_of_best = 1.0
+    best_rank = (0.0, 1.0)
     for low, high in _BANDS:
-        # for each source, which shares of its rows are decided, wrong and lost
-        decided_by_source = [source.outside(low, high) for source in sources]
-        share_decided = _mean(decided_by_source).decided
-        width = high - low
-        # pairs compare by the share that is decided first, then by the width
-        is_better = (share_decided, width) > (most_decided, width_of_best)
-        if is_better and keeps_limit(decided_by_source, limit):
+        outside_by_source = [source.outside(low, high) for source in sources]
+        share_decided = _mean(outside_by_source).decided
+        rank = (share_decided, high - low)  # most rows first, then the widest
+        if rank > best_rank and keeps_limit(outside_by_source, limit):
             best_band = (low, high)
-            most_decided = share_decided
-            width_of_best = width
+            best_rank = rank
     return best_band
 
 
@@ -179,15 +167,12 @@ def fewest_rows(loss: float) -> int:
 def measure_reach(rows: Sequence[Labelled]) -> tuple[Reach, ...]:
     """Measure how many rows a judge may decide alone, at several limits of its errors.
 
-    A judge decides the rows whose scores lie outside a **band** around one half. For
-    each limit the band is chosen that lets it decide most rows. ``RISKS`` limit the
-    share of its decisions that are wrong, ``LOSSES`` the share of all rows that it
-    decides wrongly.
+    ``RISKS`` limit the share of its decisions that are wrong, ``LOSSES`` the share of
+    all rows that it decides wrongly.
 
     Returns:
-        For each limit the share decided over all sources, with the band chosen on the
-        same rows. Where there are several sources, also the share for each source, with
-        the band chosen on the other sources.
+        For each limit the share over all sources. Where there are several, also the
+        share on each source, with the band chosen on the others.
     """
     limits: list[tuple[Goal, float]] = []
     for risk in RISKS:
@@ -207,11 +192,10 @@ def measure_reach(rows: Sequence[Labelled]) -> tuple[Reach, ...]:
 def reach_on_sources_left_out(
     rows: Sequence[Labelled], goal: Goal, limit: float
 ) -> list[Reach]:
-    """Measure how many rows of each source a judge may decide alone, on unseen rows.
+    """Measure on each source how many rows a judge may decide alone.
 
-    The judge decides rows whose scores lie outside a band around one half. The band for
-    a source is chosen on the rows of the other sources. Then the rows of the source
-    itself show how many the judge decides. The list is empty for fewer than two sources.
+    The band of scores that it leaves to others is chosen on the other sources. Empty for
+    fewer than two sources.
 
     Args:
         rows: Labelled rows.

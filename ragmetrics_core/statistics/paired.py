@@ -73,10 +73,8 @@ def permutation(
 ) -> Permuted:
     """Test whether the mean difference of pairs is zero, by permutations of signs.
 
-    If it is zero, each difference could as well have the other sign. So the p-value is
-    the share of sign patterns under which the sum is at least as far from zero as
-    observed.
-    The differences of a cluster (pairs that are not independent) flip together.
+    The p-value is the share of sign patterns under which the sum is at least as far from
+    zero as observed. The differences of a cluster flip together.
 
     Args:
         differences: Second score minus first, one per pair.
@@ -102,19 +100,24 @@ def permutation(
         return Permuted(1.0, exact=True)
     # less what rounding may add: a pattern with the same sum must count as reaching it
     observed = abs(fsum(changes)) - _ROUNDING * len(changes)
-    # To be fast, changes are taken in blocks of eight. The table of a block holds its
-    # sums under all 2⁸ patterns of signs. Adding up one number of each table gives the
-    # sum of all changes under one pattern.
-    tables = []
-    for start in range(0, len(changes), _BLOCK):
-        block = changes[start : start + _BLOCK]
-        tables.append(_signed_sums(block))
+    tables = _tables_of_sums(changes)
     if len(changes) <= EXACT:
         p = _share_of_patterns(tables, observed)
         return Permuted(p, exact=True)
     random_source = random.Random(f"{seed} {changes}")  # noqa: S311  # no cryptography
     n_reached = _n_draws_that_reach(tables, observed, random_source)
     return Permuted((n_reached + 1) / (_DRAWS + 1), exact=False)
+
+
+def _tables_of_sums(changes: Sequence[float]) -> list[list[float]]:
+    """For each block of eight changes, its sums under all 2⁸ patterns of signs.
+
+    One number of each table, added up, is the sum of all changes under one pattern.
+    """
+    return [
+        _signed_sums(changes[start : start + _BLOCK])
+        for start in range(0, len(changes), _BLOCK)
+    ]
 
 
 def _share_of_patterns(tables: Sequence[Sequence[float]], observed: float) -> float:

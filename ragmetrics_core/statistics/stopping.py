@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from math import inf
 from typing import Literal, NamedTuple
@@ -76,45 +76,52 @@ class _Evidence:
     def bet_on(self, total: float, count: int) -> float:
         """Let the gamblers bet on the next unit; return their highest mean wealth yet.
 
-        A unit is what is drawn at once: a score, or the scores of a cluster. A unit
-        without scores counts as if it had the claimed mean.
+        A unit is what is drawn at once: a score, or the scores of a cluster.
 
         Args:
             total: The sum of the unit's scores.
-            count: How many scores the unit has.
+            count: How many scores the unit has. Without any, it counts as if it had the
+                claimed mean.
         """
-        # How far the unit lies over the claimed mean. It is divided by the largest unit,
-        # so that claimed mean and excess together lie in [0, 1] for units of any size.
+        # divided by the largest unit, so that units of any size fit into [0, 1]
         excess = (total - self._claimed_mean * count) / self._largest_unit
-        # the highest mean of the units left that the claim allows
-        highest_mean_left = self._claimed_mean
-        # all units divided by the units left
-        units_per_unit_left = 1.0
-        if self._population is not None:
-            # What earlier units had over the claimed mean, later ones must have under
-            # it, if the claim is true of all units together.
-            n_left = self._population - self._n_units
-            highest_mean_left = self._claimed_mean - self._total_excess / n_left
-            units_per_unit_left = self._population / n_left
-        # If the mean left may be 1 or more, no bet can win: no score exceeds 1. If it may
-        # be 0 at most, any score above 0 refutes the claim; the last test below does so.
-        if 0 < highest_mean_left < 1:
-            # what a stake of 1 wins or loses; if the claim is true, on average no win
+        highest_mean_left = self._highest_mean_left()
+        can_bet = 0 < highest_mean_left < 1
+        if can_bet:
             gain = (self._claimed_mean + excess) / highest_mean_left - 1
-            # gamblers stake more as fewer units are left, and at a high expected mean
-            stake_factor = units_per_unit_left / (1 - highest_mean_left)
-            self._multiply_wealth(gain, stake_factor)
+            self._multiply_wealth(gain, self._stake_factor(highest_mean_left))
         self._n_units += 1
         self._total_excess += excess
-        if self._population is not None:
-            # The claim is refuted if it is exceeded so far that it stays exceeded even
-            # if all units left score 0.
-            n_left = self._population - self._n_units
-            if self._total_excess > n_left * self._claimed_mean:
-                self.highest = inf
+        if self._is_claim_impossible():
+            self.highest = inf
         mean_wealth = sum(self._wealth) / len(_BETS)
         self.highest = max(self.highest, mean_wealth)
         return self.highest
+
+    def _highest_mean_left(self) -> float:
+        """The highest mean that the claim allows for the units left.
+
+        What earlier units of a population had over the claimed mean, later units must
+        have under it.
+        """
+        if self._population is None:
+            return self._claimed_mean
+        n_left = self._population - self._n_units
+        return self._claimed_mean - self._total_excess / n_left
+
+    def _stake_factor(self, highest_mean_left: float) -> float:
+        """Gamblers stake more with few units left, and where a high mean is expected."""
+        units_per_unit_left = 1.0
+        if self._population is not None:
+            units_per_unit_left = self._population / (self._population - self._n_units)
+        return units_per_unit_left / (1 - highest_mean_left)
+
+    def _is_claim_impossible(self) -> bool:
+        """Whether the mean exceeds the claim even if all units left score 0."""
+        if self._population is None:
+            return False
+        n_left = self._population - self._n_units
+        return self._total_excess > n_left * self._claimed_mean
 
     def _multiply_wealth(self, gain: float, stake_factor: float) -> None:
         """Let each gambler win or lose on the stake, a share of the gambler's wealth."""
@@ -136,6 +143,28 @@ def _check_count(name: str, value: int | None) -> None:
     """Raise ``SettingError`` unless the setting of this name is None or at least 1."""
     if value is not None and value < 1:
         raise SettingError(f"{name} is a number of at least 1; got {value}")
+
+
+def _check_alpha(alpha: float) -> None:
+    """Raise ``SettingError`` unless a risk lies between 0 and 0.5."""
+    if not 0 < alpha < 0.5:
+        raise SettingError(f"alpha lies between 0 and 0.5, e.g. 0.05; got {alpha}")
+
+
+def _refuse_clusters_of_population(
+    population: int | None, largest_cluster: int
+) -> None:
+    """Raise ``SettingError`` for a population that is drawn in clusters."""
+    if population is not None and largest_cluster > 1:
+        raise SettingError(
+            "largest_cluster needs population=None: in a population each sample is a"
+            " unit"
+        )
+
+
+def _n_known(ranges: Iterable[tuple[float, float]]) -> int:
+    """How many of these scores are known: their lowest and highest value is the same."""
+    return sum(low == high for low, high in ranges)
 
 
 class _Unit(NamedTuple):
@@ -203,11 +232,8 @@ class SequentialGate:
     ) -> None:
         """Check the settings, and start without evidence for passing or failing.
 
-        A gate tests two claims: that the mean is too low to pass, and that it is high
-        enough. The evidence against a claim grows like the winnings of a bet against it.
-        If the claim is true, the probability that these ever reach 1/alpha is at most
-        alpha. So the claim is rejected once they do. The class's docstring explains the
-        arguments.
+        Evidence against "the mean is too low" lets the gate pass. Evidence against "the
+        mean is high enough" lets it fail.
         """
         check_share("threshold", threshold)
         check_share("margin", margin)
@@ -215,31 +241,20 @@ class SequentialGate:
         _check_count("population", population)
         _check_count("largest_cluster", largest_cluster)
         _check_count("gates", gates)
-        if not 0 < alpha < 0.5:
-            raise SettingError(f"alpha lies between 0 and 0.5, e.g. 0.05; got {alpha}")
-        if population is not None and largest_cluster > 1:
-            raise SettingError(
-                "largest_cluster needs population=None: in a population each sample is"
-                " a unit"
-            )
+        _check_alpha(alpha)
+        _refuse_clusters_of_population(population, largest_cluster)
         self.population = population
         self._largest_cluster = largest_cluster
-        # A run passes if all its gates pass, and fails if one of them fails: the risk of
-        # failing wrongly is shared among them (Bonferroni).
         self._evidence_to_pass = 1 / alpha
-        self._evidence_to_fail = gates / alpha
+        self._evidence_to_fail = gates / alpha  # any gate fails the run (Bonferroni)
         self._min_samples = min_samples
         self._min_scored = min_scored
-        # The evidence against "the mean is at most threshold − margin". With enough of
-        # it the gate passes.
-        self._for_passing = _Evidence(
-            threshold - margin - ROUNDING, population, largest_cluster
-        )
-        # The evidence against "the mean is at least threshold". With enough of it the
-        # gate fails. The claim means that the mean of 1 − score is at most 1 − threshold,
-        # so this test is given 1 − score.
+        too_low_mean = threshold - margin - ROUNDING
+        self._for_passing = _Evidence(too_low_mean, population, largest_cluster)
+        # "the mean is at least the threshold", said of the mean of 1 − score
+        highest_mirrored_mean = 1 - threshold + ROUNDING
         self._for_failing = _Evidence(
-            1 - threshold + ROUNDING, population, largest_cluster
+            highest_mirrored_mean, population, largest_cluster
         )
         self._units: list[_Unit] = []
         self.decision: Outcome = "undecided"
@@ -251,15 +266,14 @@ class SequentialGate:
     def update(self, *scores: Score, undefined: int = 0) -> Outcome:
         """Take the next unit of the random order, and return the decision.
 
-        A unit is one row, or the rows of one cluster. The score of a failed row is not
-        known. The test for passing counts it as the lowest score that it may be, and the
-        test for failing as the highest. So neither test gains by a failed row.
+        A unit is one row, or the rows of one cluster. Neither test gains by a failed row:
+        the test for passing takes its lowest possible score, the test for failing its
+        highest.
 
         Args:
             scores: The unit's scores, one per row for which the metric is defined. The
                 score of a failed row is a range, or None for 0 to 1.
             undefined: How many further rows it has, for which the metric is undefined.
-                A unit counts as one row at least, even if it has no scores.
 
         Raises:
             InputError: If a score is not in [0, 1], the unit has more rows than the
@@ -275,12 +289,8 @@ class SequentialGate:
         )
         self._units.append(unit)
         self.rows += n_rows
-        for low, high in ranges:
-            if low == high:  # the score is known
-                self.scored += 1
-
+        self.scored += _n_known(ranges)
         evidence_for_passing = self._for_passing.bet_on(unit.lowest_sum, unit.n_scores)
-        # the test for failing uses 1 − score, which is lowest for the highest score
         evidence_for_failing = self._for_failing.bet_on(
             unit.lowest_mirrored_sum, unit.n_scores
         )
@@ -392,8 +402,7 @@ def draw_order(
     """Draw a random order of rows that does not depend on their order in the file.
 
     Rows are sorted by a digest of the seed and their content. Rows of one cluster stay
-    together, as a unit; any other row is a unit by itself. Rows of equal content are
-    numbered, since they would have the same digest and become one unit.
+    together, as a unit; any other row is a unit by itself.
 
     Args:
         contents: What each row says.
@@ -404,20 +413,29 @@ def draw_order(
     Returns:
         The units in their order; each holds the indices of its rows.
     """
-    indices_by_digest: dict[bytes, list[int]] = {}
-    n_equal_before: Counter[str] = Counter()
     cluster_keys = clusters or [None] * len(contents)
-    rows = zip(contents, cluster_keys, strict=True)
-    for row_index, (content, cluster_key) in enumerate(rows):
-        if cluster_key is None:
-            unit_name = f"row {n_equal_before[content]}\0{content}"
-            n_equal_before[content] += 1
-        else:
-            unit_name = f"cluster\0{cluster_key!s}"
-        seeded_name = f"{seed}\0{unit_name}"
+    indices_by_digest: dict[bytes, list[int]] = {}
+    for row_index, name in enumerate(_unit_names(contents, cluster_keys)):
+        seeded_name = f"{seed}\0{name}"
         digest = sha256(seeded_name.encode(errors="surrogatepass")).digest()
         indices_by_digest.setdefault(digest, []).append(row_index)
     return [indices_by_digest[digest] for digest in sorted(indices_by_digest)]
+
+
+def _unit_names(
+    contents: Sequence[str], cluster_keys: Sequence[object]
+) -> Iterator[str]:
+    """Yield the name of each row's unit: its cluster, else its content.
+
+    Rows of equal content are numbered, since they would become one unit.
+    """
+    n_equal_before: Counter[str] = Counter()
+    for content, cluster_key in zip(contents, cluster_keys, strict=True):
+        if cluster_key is not None:
+            yield f"cluster\0{cluster_key!s}"
+            continue
+        yield f"row {n_equal_before[content]}\0{content}"
+        n_equal_before[content] += 1
 
 
 def samples_needed(
