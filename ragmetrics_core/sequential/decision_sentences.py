@@ -24,7 +24,7 @@ class GateProgress:
         has_too_few_scores: Whether too few of the rows that count have a score.
         cannot_be_scored: Whether too few of all rows will have a score.
         stop_reason: Why no more rows count; "" if nothing stopped them.
-        saves_about: Whether the number of calls that are saved is rounded.
+        is_saving_rounded: Whether the number of calls that are saved is rounded.
         evidence_needed: The e-value that decides the gate.
     """
 
@@ -35,8 +35,13 @@ class GateProgress:
     has_too_few_scores: bool
     cannot_be_scored: bool
     stop_reason: str
-    saves_about: bool
+    is_saving_rounded: bool
     evidence_needed: float
+
+    @property
+    def n_rows_left(self) -> int:
+        """Rows without a result; 0 of an iterator."""
+        return 0 if self.n_rows is None else self.n_rows - self.n_judged
 
 
 def sentence_of(
@@ -97,23 +102,15 @@ def _rows_looked_at(decision: SequentialDecision, progress: GateProgress) -> str
 
 
 def _what_was_not_judged(decision: SequentialDecision, progress: GateProgress) -> str:
-    """Word what was not judged, as parts of a sentence with a comma before each.
-
-    The first part says how many calls were saved by stopping early. If none were saved,
-    it says how many rows have no result. A comparison with an earlier run adds how many
-    rows of the earlier run are not in this run. "" if there is nothing to say.
-    """
-    n_rows_left = 0
-    if progress.n_rows is not None:
-        n_rows_left = progress.n_rows - progress.n_judged
+    """Word what was saved or left out, as ", 120 calls saved"; "" if nothing was."""
     text = ""
     if decision.saved:
-        about = "about " if progress.saves_about else ""
+        about = "about " if progress.is_saving_rounded else ""
         text = f", {about}{decision.saved:,} calls saved"
-    elif n_rows_left:
-        text = f", {n_rows_left:,} without a result"
-    is_comparison = decision.at_least is None
-    if is_comparison and progress.n_without_partner:
+    elif progress.n_rows_left:
+        text = f", {progress.n_rows_left:,} without a result"
+    compares_runs = decision.at_least is None
+    if compares_runs and progress.n_without_partner:
         n_without = progress.n_without_partner
         text += f", {n_without:,} rows of the earlier run have no partner"
     return text

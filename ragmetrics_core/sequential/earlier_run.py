@@ -83,9 +83,7 @@ def _differing_settings(
 ) -> list[str]:
     """Say in words what the earlier run measured in another way than this one.
 
-    There are three kinds of differences: a metric with other settings, a judge that the
-    earlier run did not have, and a judge that was asked at another address. The list is
-    empty if the runs can be compared.
+    Empty if the runs can be compared.
 
     Args:
         earlier: The earlier run.
@@ -105,7 +103,6 @@ def _differing_settings(
         judge_names = ", ".join(judges)
         earlier_names = ", ".join(earlier_judges)
         differences.append(f"judge {judge_names} against {earlier_names}")
-    # a phrase for each judge that was asked at another address
     differences += judges_elsewhere(judges, earlier.run.addresses).values()
     return differences
 
@@ -118,18 +115,25 @@ def partners_of(
     Args:
         samples: The rows of this run; None for a row that is no sample.
         earlier: The earlier run.
-        min_scored: Share of the rows of either run that need a partner, since only a
-            pair of rows can have a score in a comparison.
+        min_scored: Share of all rows of the two runs that must have a partner.
 
     Raises:
         InputError: If rows cannot be told apart, are asked something else than
             before, or too few have a partner.
     """
-    rows = []
-    for index, sample in enumerate(samples):
-        rows.append(SampleResult(index=index, sample=sample))
+    rows = [
+        SampleResult(index=index, sample=sample) for index, sample in enumerate(samples)
+    ]
     matched = match(earlier.results, rows)
     _refuse_rows_that_look_alike(matched)
+    _refuse_other_questions(matched)
+    _refuse_few_pairs(matched, len(samples), min_scored)
+    partner_by_index = {row.index: earlier_row for earlier_row, row in matched.pairs}
+    return Partners(partner_by_index, n_without=len(matched.first_only))
+
+
+def _refuse_other_questions(matched: Matched) -> None:
+    """Raise ``InputError`` if rows have the id of an earlier row that asked otherwise."""
     n_other_questions = count_other_questions(matched.pairs)
     if n_other_questions:
         raise InputError(
@@ -137,12 +141,6 @@ def partners_of(
             " earlier row with another question or reference; give the ids that the"
             " same samples had in the earlier run"
         )
-    _refuse_few_pairs(matched, len(samples), min_scored)
-    partner_by_index = {row.index: earlier_row for earlier_row, row in matched.pairs}
-    # Rows of the earlier run without a partner. Those that are no samples count, too,
-    # as they do where two finished runs are compared.
-    n_without = len(matched.first_only)
-    return Partners(partner_by_index, n_without)
 
 
 def _refuse_rows_that_look_alike(matched: Matched) -> None:
@@ -163,13 +161,12 @@ def _refuse_rows_that_look_alike(matched: Matched) -> None:
 def _refuse_few_pairs(matched: Matched, n_rows: int, min_scored: float) -> None:
     """Raise ``InputError`` if too few of all rows stand in both runs.
 
-    Only a pair of rows can have a score in a comparison, so the pairs must be at least
-    ``min_scored`` of all rows of the two runs.
+    Only a pair of rows can have a score in a comparison.
 
     Args:
         matched: The pairs of rows, and the rows of the earlier run without a partner.
         n_rows: How many rows this run has.
-        min_scored: The least share.
+        min_scored: The least share of all rows of the two runs.
     """
     n_pairs = len(matched.pairs)
     n_all_rows = n_rows + len(matched.first_only)

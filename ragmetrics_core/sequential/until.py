@@ -88,6 +88,23 @@ class _RowScore(NamedTuple):
 
 
 @dataclass
+class _ListedRows:
+    """What is known of the rows of a list before they are judged.
+
+    Of rows from an iterator nothing is known.
+
+    Attributes:
+        texts: The text of each row.
+        n_reachable: How many rows were drawn, and will be judged unless the run stops.
+        unit_sizes: How many rows each unit has, in the order drawn.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    n_reachable: int = 0
+    unit_sizes: list[int] = field(default_factory=list)
+
+
+@dataclass
 class _JudgedRows:
     """The rows that count so far.
 
@@ -95,11 +112,15 @@ class _JudgedRows:
         n_rows: How many they are.
         n_calls: Calls that judging them took.
         texts: The different texts they have; equal ones cost one call.
+        n_units: How many units the gates have taken.
+        pairs: The rows with their partners in the earlier run.
     """
 
     n_rows: int = 0
     n_calls: int = 0
     texts: set[str] = field(default_factory=set)
+    n_units: int = 0
+    pairs: list[Pair] = field(default_factory=list)
 
     @property
     def n_texts(self) -> int:
@@ -140,44 +161,27 @@ class Decider:
     ) -> None:
         """List the claims to be decided, and begin a gate for each, without evidence.
 
-        - A claim is what is to be decided, such as that a metric's mean reaches 0.8.
-        - A gate is the statistical test of one claim. It sums up the evidence of the
-          rows judged so far.
-        - A unit is the rows that a gate takes at once: those of one cluster, or one row
-          where rows are independent.
-
-        The rows come later, as a list, which is judged in a random order, or from an
-        iterator.
+        A claim says, for example, that a metric's mean reaches 0.8; a gate is its
+        statistical test. The rows come later, as a list or from an iterator.
         """
         self.until = _settings(until)
-        self._claims = _means_to_reach(gates, metrics)
+        means_to_reach = _means_to_reach(gates, metrics)
         self._earlier_run = load_earlier_run(self.until.against, metrics, judges)
-        self._claims += _comparisons(self._earlier_run, metrics)
+        comparisons = _comparisons(self._earlier_run, metrics)
+        self._claims = [*means_to_reach, *comparisons]
         _refuse_no_claims(self._claims)
-
-        # What is known of the rows before they are judged.
         self.samples: list[Sample | None] | None = None
         self._is_iterator = False
-        # For a row of this run, the same sample's row in the earlier run.
+        self._listed = _ListedRows()
         self._partners = Partners()
-        self._texts: list[str] = []  # of each row; empty for an iterator
-        # How many rows of the list were drawn, and will be judged unless the run stops.
-        self._n_reachable = 0
-        # How many rows each unit has, in order; empty for an iterator.
-        self._unit_sizes: list[int] = []
-
-        # What was judged so far.
         self._judged = _JudgedRows()
-        self._pairs: list[Pair] = []  # judged rows with their partners
-        self._iterator_clusters: set[str] = set()  # clusters of an iterator's rows
-        self._n_units = 0  # units that the gates have taken
-        # The unit that is being filled: for each of its judged rows, a score per gate.
+        self._clusters_of_iterator: set[str] = set()
+        # the scores of the unit that is being filled: for each row a score per gate
         self._unit_scores: list[list[_RowScore]] = []
-        self._n_scored = [0] * len(self._claims)  # rows with a score, for each gate
-        self._stop_reason = ""  # why no more rows count
+        self._n_scored = [0] * len(self._claims)
+        self._stop_reason = ""
         self._gates = self._new_gates()
         self._latest_decisions: tuple[SequentialDecision, ...] = ()
-        # How many rows were judged when the latest decisions were made.
         self._n_rows_at_latest = -1
 
     def _new_gates(
@@ -209,14 +213,16 @@ class Decider:
         """
         if not self._claims[claim_index].is_difference:
             return self.until.min_scored
-        share_without_partner = self._partners.n_without / max(1, len(self._texts))
+        share_without_partner = self._partners.n_without / max(
+            1, len(self._listed.texts)
+        )
         return self.until.min_scored * (1 + share_without_partner)
 
     def _cannot_be_scored(self, claim_index: int) -> bool:
         """Whether so many rows have no score that the gate will not be decided."""
         n_unscored = self._judged.n_rows - self._n_scored[claim_index]
-        n_may_be_scored = self._n_reachable - n_unscored
-        n_needed = self._share_needed(claim_index) * self._n_reachable
+        n_may_be_scored = self._listed.n_reachable - n_unscored
+        n_needed = self._share_needed(claim_index) * self._listed.n_reachable
         return n_may_be_scored < n_needed - _ROUNDING
 
     def _has_too_few_scores(self, claim_index: int) -> bool:
@@ -268,13 +274,11 @@ class Decider:
     ) -> Iterator[tuple[int, Row]]:
         """Yield the index of each row and the row, in the order of judging.
 
-        - The order of a list is drawn at random. Its samples, their texts and the same
-          rows of the earlier run are kept, because later decisions need them.
-        - Rows of an iterator keep the order in which they arrive.
+        The order of a list is drawn at random; rows of an iterator keep their order.
 
         Args:
             rows: The rows of the run.
-            listed: Whether they are a list, so that an order can be drawn.
+            listed: Whether they are a list.
 
         Raises:
             SettingError: If ``on="point"`` or ``against`` is asked of rows whose number
@@ -293,9 +297,9 @@ class Decider:
                 self.samples, self._earlier_run, min_scored=self.until.min_scored
             )
         self._refuse_unknown_cluster_key(self.samples)
-        self._texts = [texts_of(sample) for sample in self.samples]
+        self._listed.texts = [texts_of(sample) for sample in self.samples]
         indices = self._draw_indices(self.samples)
-        self._n_reachable = len(indices)  # the limits may leave out rows of the list
+        self._listed.n_reachable = len(indices)
         for index in indices:
             yield index, all_rows[index]
 
@@ -319,18 +323,16 @@ class Decider:
         """Draw the order in which rows are judged, and return their indices.
 
         Rows of one cluster are a unit, and stay together. Drawing stops at the first
-        unit that does not fit into ``max_samples``.
-
-        The sizes of the units are noted. A gate, the test of one claim, has to know how
-        many rows a unit may have, so the gates are made anew.
+        unit that does not fit into ``max_samples``. The gates are made anew, since they
+        must know how large a unit may be.
         """
         clusters = self._clusters(samples)
-        units = draw_order(self._texts, seed=self.until.seed, clusters=clusters)
-        self._unit_sizes = [len(unit) for unit in units]
-        largest_unit = max(self._unit_sizes, default=1)
+        units = draw_order(self._listed.texts, seed=self.until.seed, clusters=clusters)
+        self._listed.unit_sizes = [len(unit) for unit in units]
         n_samples = len(samples)
         self._gates = self._new_gates(
-            rows=max(1, n_samples), largest_cluster=largest_unit
+            rows=max(1, n_samples),
+            largest_cluster=max(self._listed.unit_sizes, default=1),
         )
         max_rows = self.until.max_samples or n_samples
         indices: list[int] = []
@@ -357,21 +359,15 @@ class Decider:
     def take(self, row: SampleResult) -> None:
         """Take the result of a row, in the order in which rows were started.
 
-        The row is counted. Once all rows of its unit (its cluster, else the row alone)
-        are there, each gate takes their scores; a gate is the test of one claim. If
-        this decides the run, the decisions are logged.
+        Once all rows of its unit are there, each gate takes their scores. If this
+        decides the run, the decisions are logged.
         """
         was_done = self.done
         if not self._stop_reason:
-            # a limit of the run may have cut off the results of the row
             self._stop_reason = self._reason_to_stop(row)
-        if self._stop_reason:  # neither this row nor any later one counts
+        if self._stop_reason:
             return
-        self._judged.n_rows += 1
-        self._judged.n_calls += row.usage.calls
-        if self._texts:  # the texts of an iterator's rows are not known
-            # rows of equal texts cost one call, so the different ones are counted
-            self._judged.texts.add(self._texts[row.index])
+        self._count_row(row)
         score_for_each_gate = [
             self._take_score(row, index) for index in range(len(self._claims))
         ]
@@ -382,48 +378,52 @@ class Decider:
             for decision in self.decisions:
                 logger.info("%s", decision)
 
+    def _count_row(self, row: SampleResult) -> None:
+        """Count a row, its calls and, if it is of a list, its text."""
+        self._judged.n_rows += 1
+        self._judged.n_calls += row.usage.calls
+        if self._listed.texts:
+            self._judged.texts.add(self._listed.texts[row.index])
+
     def _reason_to_stop(self, row: SampleResult) -> str:
-        """Return the reason to take neither this row nor a later one; "" if it counts.
-
-        There are two reasons:
-
-        - A limit of the run has cut off the row's results.
-        - The row comes from an iterator and shares its cluster with an earlier row. Both
-          should have been judged together. To find such rows, the cluster of each row of
-          an iterator is kept.
-        """
+        """Return the reason to take neither this row nor a later one; "" if it counts."""
         lacks_results = any(claim.metric not in row.results for claim in self._claims)
         if row.sample is not None and lacks_results:
             return "a limit was reached"
-        is_from_iterator = self.samples is None
-        # with on="point" gates are about the mean of these very rows, whatever clusters
-        # they are in
-        do_clusters_matter = self.until.on == "interval"
-        if not (is_from_iterator and do_clusters_matter):
-            return ""
-        cluster = group_of(row.sample, self.until.cluster)
-        if cluster is None:  # the row stands alone
-            return ""
-        if cluster in self._iterator_clusters:
+        if self._shares_cluster_with_earlier_row(row):
             return (
                 f"row {row.index + 1} shares its cluster with an earlier one; give a"
                 " list, not an iterator"
             )
-        self._iterator_clusters.add(cluster)
         return ""
+
+    def _shares_cluster_with_earlier_row(self, row: SampleResult) -> bool:
+        """Whether a row of an iterator should have been judged with an earlier row.
+
+        Rows of a list come cluster by cluster. The cluster of the row is noted.
+        """
+        is_from_list = self.samples is not None
+        if is_from_list or self.until.on == "point":
+            return False
+        cluster = group_of(row.sample, self.until.cluster)
+        if cluster is None:
+            return False
+        is_repeated = cluster in self._clusters_of_iterator
+        self._clusters_of_iterator.add(cluster)
+        return is_repeated
 
     def _unit_is_complete(self) -> bool:
         """Whether all rows of the next unit were taken.
 
         Of an iterator each row is a unit.
         """
-        if not self._unit_sizes:
+        if not self._listed.unit_sizes:
             return True
-        return len(self._unit_scores) == self._unit_sizes[self._n_units]
+        return len(self._unit_scores) == self._listed.unit_sizes[self._judged.n_units]
 
     def _update_gates(self) -> None:
         """Give the gates the scores of a unit."""
-        self._n_units += 1
+        self._judged.n_units += 1
         for claim_index, gate in enumerate(self._gates):
             row_scores = [scores[claim_index] for scores in self._unit_scores]
             scores = [row.score for row in row_scores if row.is_defined]
@@ -442,24 +442,16 @@ class Decider:
         return _RowScore(value, is_defined)
 
     def _take_difference(self, row: SampleResult, claim_index: int) -> _RowScore:
-        """Take a row's difference from an earlier run, for a gate that compares both.
+        """Pair a row with the same row of the earlier run, and return both's difference.
 
-        The row is paired with its partner, the same row of the earlier run, and the
-        pair is kept. The pair counts as scored if both scores are known. The earlier
-        score of a row without a partner is unknown.
-
-        Returns:
-            What the gate takes:
-
-            - the difference of both scores, scaled from [-1, 1] to [0, 1]; a range of
-              such differences where a score is unknown;
-            - whether the metric is defined in both runs.
+        The difference is scaled from [-1, 1] to [0, 1], and a range where one of the
+        scores is not known. The pair is kept, and counted if both scores are known.
         """
         metric = self._claims[claim_index].metric
         earlier_row = self._partners.by_index.get(row.index)
         if earlier_row is None:
             earlier_row = SampleResult(index=row.index, sample=None)
-        self._pairs.append((earlier_row, row))
+        self._judged.pairs.append((earlier_row, row))
         value, is_defined = _value_of(row.results.get(metric))
         earlier_value, was_defined = _value_of(earlier_row.results.get(metric))
         if value is not None and earlier_value is not None:
@@ -484,12 +476,8 @@ class Decider:
     def _decision(self, claim_index: int) -> SequentialDecision:
         """Decide a claim by the evidence so far, and say the decision in a sentence.
 
-        A claim says that a metric's mean reaches a threshold, or that the mean is no
-        worse than in an earlier run. A claim about an earlier run stays undecided if the
-        runs turn out not to be comparable.
-
-        Args:
-            claim_index: The index of the claim, and of the gate that tests it.
+        A claim about an earlier run stays undecided if the runs turn out not to be
+        comparable.
         """
         claim = self._claims[claim_index]
         gate = self._gates[claim_index]
@@ -506,26 +494,32 @@ class Decider:
             bounds=_bounds(gate, is_difference=claim.is_difference),
             saved=self._calls_saved(),
         )
-        ways_to_differ: Sequence[str] = ()
-        if claim.is_difference:
-            ways_to_differ = differences(self._pairs, claim.metric)
-        if ways_to_differ:
-            outcome = "undecided"
-            listed_ways = "; ".join(ways_to_differ)
-            sentence = f"{claim.metric}: the runs are not comparable: {listed_ways}."
-        else:
-            progress = self._progress(claim_index, outcome)
-            sentence = sentence_of(decision, progress, self.until)
-        return decision.model_copy(update={"outcome": outcome, "sentence": sentence})
+        why_not_comparable = self._why_not_comparable(claim)
+        if why_not_comparable:
+            sentence = (
+                f"{claim.metric}: the runs are not comparable: {why_not_comparable}."
+            )
+            return decision.model_copy(
+                update={"outcome": "undecided", "sentence": sentence}
+            )
+        progress = self._progress(claim_index, outcome)
+        sentence = sentence_of(decision, progress, self.until)
+        return decision.model_copy(update={"sentence": sentence})
+
+    def _why_not_comparable(self, claim: _Claim) -> str:
+        """How the rows of the earlier run turned out to differ; "" if they do not."""
+        if not claim.is_difference:
+            return ""
+        return "; ".join(differences(self._judged.pairs, claim.metric))
 
     def _n_rows_at_decision(self, gate: SequentialGate, outcome: Outcome) -> int | None:
         """How many rows had been looked at when it was decided; None while undecided."""
         if outcome == "undecided":
             return None
         n_units = gate.decided_at or 0
-        if not self._unit_sizes:  # of an iterator each row is a unit
+        if not self._listed.unit_sizes:  # of an iterator each row is a unit
             return n_units
-        return sum(self._unit_sizes[:n_units])
+        return sum(self._listed.unit_sizes[:n_units])
 
     def _calls_saved(self) -> int | None:
         """Calls that the rows not judged would have made; None for an iterator.
@@ -535,7 +529,7 @@ class Decider:
         """
         if self.samples is None:
             return None
-        n_texts_left = len(set(self._texts) - self._judged.texts)
+        n_texts_left = len(set(self._listed.texts) - self._judged.texts)
         n_calls_left = n_texts_left * self._judged.n_calls / self._judged.n_texts
         return round(n_calls_left)
 
@@ -549,7 +543,7 @@ class Decider:
             has_too_few_scores=self._has_too_few_scores(claim_index),
             cannot_be_scored=self._cannot_be_scored(claim_index),
             stop_reason=self._stop_reason,
-            saves_about=self._judged.n_calls % self._judged.n_texts != 0,
+            is_saving_rounded=self._judged.n_calls % self._judged.n_texts != 0,
             evidence_needed=self._evidence_needed(outcome),
         )
 

@@ -51,10 +51,8 @@ def slope_and_intercept(
 ) -> tuple[float, float] | None:
     """Slope and intercept that turn scores into probabilities of a positive label.
 
-    They are the weights of a logistic regression of the labels on the log-odds of the
-    scores: ``logit(probability) = slope · logit(score) + intercept``. Scores that are
-    probabilities already (calibrated) have slope 1 and intercept 0. Scores are clipped
-    to [.001, .999], because 0 and 1 have infinite log-odds.
+    ``logit(probability) = slope · logit(score) + intercept``. Scores that are
+    probabilities already have slope 1 and intercept 0.
 
     Returns:
         Slope and intercept; None if all labels are equal, scores do not vary, or a
@@ -71,7 +69,7 @@ def slope_and_intercept(
     # Newton's method stands here: scipy's solver takes a second to import.
     numpy = import_extra("numpy", "stats", "the slope of a calibration")
     scores, labels = numpy.asarray(pairs, dtype=float).T
-    clipped = scores.clip(_CLIP, 1 - _CLIP)
+    clipped = scores.clip(_CLIP, 1 - _CLIP)  # 0 and 1 have infinite log-odds
     log_odds = numpy.log(clipped / (1 - clipped))
     if log_odds.min() == log_odds.max():
         return None
@@ -128,21 +126,24 @@ def curve(
 ) -> list[Bin]:
     """Compute the calibration curve: for low to high scores, how many labels are positive.
 
-    Rows are sorted by score and put into bins with about the same number of rows. Equal
-    scores stay in one bin, so there may be fewer bins than asked for.
-
     Args:
         pairs: Score and label of each row.
-        bins: How many bins there are at most.
+        bins: How many bins there are at most, of about the same number of rows.
         clusters: Number of each row's cluster (rows that are not independent), negative
             for a row that stands alone; None if all rows do.
     """
     cluster_numbers = [-1] * len(pairs) if clusters is None else clusters
-    rows: list[_Row] = []
-    for (score, label), cluster_number in zip(pairs, cluster_numbers, strict=True):
-        rows.append(_Row(float(score), bool(label), cluster_number))
+    rows = [
+        _Row(float(score), bool(label), cluster_number)
+        for (score, label), cluster_number in zip(pairs, cluster_numbers, strict=True)
+    ]
     rows.sort(key=lambda row: row.score)
-    rows_per_bin = len(rows) / bins
+    return [_bin(bin_rows) for bin_rows in _divide(rows, bins)]
+
+
+def _divide(rows: Sequence[_Row], n_bins: int) -> list[list[_Row]]:
+    """Divide sorted rows into bins of about the same size; equal scores stay together."""
+    rows_per_bin = len(rows) / n_bins
     rows_by_bin: list[list[_Row]] = []
     previous_score: float | None = None
     for row_index, row in enumerate(rows):
@@ -152,7 +153,7 @@ def curve(
             rows_by_bin.append([])
         rows_by_bin[-1].append(row)
         previous_score = row.score
-    return [_bin(bin_rows) for bin_rows in rows_by_bin]
+    return rows_by_bin
 
 
 def _bin(rows: Sequence[_Row]) -> Bin:
@@ -182,10 +183,8 @@ def _bounds_of_share(
 def calibration_error(pairs: Pairs) -> float | None:
     """How far scores are from being probabilities: the debiased calibration error.
 
-    Rows are sorted by score and put into bins of about equal size. In each bin the mean
-    score is
-    compared with the share of positive labels. The error is the root mean square of
-    these differences, less what chance alone would give.
+    It compares mean score and share of positive labels in bins of scores, and takes off
+    what chance alone would give.
 
     Returns:
         A number in [0, 1], 0 is best; None for fewer than 200 labels.

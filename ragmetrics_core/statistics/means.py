@@ -98,17 +98,13 @@ def mean_interval(
 ) -> Interval | None:
     """Compute the 95 % interval of the mean score of this judge on samples like these.
 
-    A cluster is a group of scores that are not independent, such as scores on questions
-    about one document.
-
-    - If all scores are 0 or 1, and no two are of one cluster, the interval is Wilson's.
-    - Else it is the t interval after adding two scores (or clusters of average size) at
-      0 and two at 1, cut to [0, 1]. Equal scores never give zero width.
+    It is Wilson's for scores of 0 and 1 that stand alone, else the t interval with two
+    scores added at 0 and two at 1.
 
     Args:
         values: Scores in [0, 1], in any order.
-        cluster_numbers: Number of each score's cluster, negative for one of its own; empty if each
-            stands alone.
+        cluster_numbers: Number of each score's cluster (scores that are not
+            independent), negative for a score that stands alone; empty if all do.
         bootstrap: The BCa bootstrap instead of t, from 300 scores on that stand alone;
             needs the extra ``stats``.
 
@@ -182,40 +178,33 @@ def padded_t_interval(
     added: int,
     level: float = 0.95,
 ) -> Interval:
-    """Compute the t interval of a mean over clusters, with made-up clusters added.
+    """Compute the t interval of a mean over clusters, widened by made-up clusters.
 
-    A cluster is a group of values that are not independent. The added clusters have the
-    lowest and the highest value of the scale, and widen the interval. Without them it
-    would hold the true mean too seldom near an end of the scale, and with few clusters.
-    With them it holds it at least .92 of the times; resampling clusters does so .66 of
-    the times with 10 clusters at mean .95, and .89 with 50
-    (``benchmarks/simulated_statistics.py``).
+    The added clusters have the lowest and the highest value of the scale. Without them
+    the interval holds the true mean too seldom near an end of the scale.
 
     Args:
         values: At least one, between the ends, in any order.
         cluster_numbers: The number of each value's cluster, negative for a value that
             is a cluster of its own; empty if all are.
-        ends: The lowest and the highest value of the scale, to which the interval is
-            cut.
-        added: How many clusters are added at each end, each of average size.
+        ends: The lowest and the highest value of the scale.
+        added: How many clusters of average size are added at each end.
         level: The confidence, from 0.5 up to 0.9999.
 
     Source:
         Linearised variance of a ratio mean: Cochran (1977), Sampling Techniques, 3rd
-        ed., section 9A.2.
+        ed., section 9A.2. Coverage: ``benchmarks/simulated_statistics.py``.
     """
     lowest, highest = ends
     sums, sizes = sum_clusters(values, cluster_numbers)
-    centre, error, _ = ratio_mean(sums, sizes)
+    mean_value, error, _ = ratio_mean(sums, sizes)
     values_added = [lowest] * added + [highest] * added
-    padded_centre, padded_error, freedom = ratio_mean(sums, sizes, values_added)
+    padded_mean, padded_error, freedom = ratio_mean(sums, sizes, values_added)
     half_width = t_quantile(0.5 + level / 2, freedom) * padded_error
-    # Padding pulls the centre inwards; the interval still holds the mean itself.
-    low = max(lowest, min(centre, padded_centre - half_width))
-    high = min(highest, max(centre, padded_centre + half_width))
-
-    padding = f"{added} added at {lowest:g} and {added} at {highest:g}"
-    padding = padding.replace("-", "−")
+    # the interval holds the mean itself, too, although padding pulls its centre inwards
+    low = max(lowest, min(mean_value, padded_mean - half_width))
+    high = min(highest, max(mean_value, padded_mean + half_width))
+    padding = _padding_in_words(ends, added)
     if max(sizes) == 1:
         return Interval(low, high, f"t with {padding}")
     return Interval(
@@ -225,6 +214,13 @@ def padded_t_interval(
         clusters=len(sums),
         design_effect=_design_effect(values, error),
     )
+
+
+def _padding_in_words(ends: tuple[float, float], added: int) -> str:
+    """For example "1 added at −1 and 1 at 1", with the typographic minus."""
+    lowest, highest = ends
+    padding = f"{added} added at {lowest:g} and {added} at {highest:g}"
+    return padding.replace("-", "−")
 
 
 def _design_effect(values: Sequence[float], error: float) -> float | None:
@@ -242,15 +238,14 @@ def sum_clusters(
     """Return the sum and the size of each cluster, as two arrays in the same order.
 
     Values of one cluster have the same number; a value with a negative number is a
-    cluster of its own. The values are divided into parts of whole clusters, and one part
-    after the other is grouped. This takes some 30 bytes per value; one dictionary of all
-    clusters would take hundreds.
+    cluster of its own.
     """
     if max(cluster_numbers, default=-1) < 0:  # each value stands alone
         return array("d", values), _ones(len(values))
     sums = array("d")
     sizes = array("d")
     unclustered = array("d")
+    # in parts, so that no dictionary holds all clusters: that would take much memory
     for part_values, part_numbers in _parts_by_cluster(values, cluster_numbers):
         cluster_by_number: dict[int, array[float]] = defaultdict(_no_values)
         for value, cluster_number in zip(part_values, part_numbers, strict=True):
@@ -295,18 +290,15 @@ def ratio_mean(
 ) -> tuple[float, float, int]:
     """Compute the mean of all values and its standard error over clusters.
 
-    The mean is a ratio, the sum of all values over their number. Its error follows from
-    how far each cluster's sum is from the mean times the cluster's size. The error is 0
-    for one cluster.
-
     Args:
         sums: The sum of each cluster; see ``sum_clusters``.
         sizes: The size of each cluster, in the same order.
-        added: Values of made-up clusters, which widen an interval: for each number one
-            cluster of average size is added in which every value is this number.
+        added: For each number a made-up cluster of average size is added, in which every
+            value is this number.
 
     Returns:
-        The mean, its standard error, and the degrees of freedom of the error.
+        The mean, its standard error (0 for one cluster), and the degrees of freedom of
+        the error.
     """
     average_size = fsum(sizes) / len(sizes)
     all_sums = array("d", sums)
@@ -333,8 +325,7 @@ def ratio_mean(
 def t_quantile(share: float, freedom: int) -> float:
     """Compute a quantile of Student's t: the t below which a share of it lies.
 
-    It has nine right digits from share 0.6 on. It is computed here, without scipy,
-    because an interval must not depend on what is installed.
+    It has nine right digits from share 0.6 on.
 
     Args:
         share: Probability below the quantile, 0.5 < share < 1.
@@ -366,27 +357,25 @@ def t_quantile(share: float, freedom: int) -> float:
 def _share_within(t: float, freedom: int) -> float:
     """The share of Student's t distribution between −t and t: P(|T| < t).
 
-    It is a finite sum of powers of cos θ with θ = arctan(t / √ν), for ν degrees of
-    freedom: of odd powers if ν is odd, else of even ones.
-
     Source:
         Abramowitz & Stegun (1964), 26.7.3 and 26.7.4.
     """
     theta = atan2(t, sqrt(freedom))
-    cos_theta = cos(theta)
-    is_odd = freedom % 2 == 1
-    if is_odd:
-        term = cos_theta  # the first term, with the power 1
-        power_of_second_term = 3
-    else:
-        term = 1.0  # the first term, with the power 0
-        power_of_second_term = 2
+    if freedom % 2 == 0:
+        return sin(theta) * _sum_of_powers(cos(theta), first_power=0, freedom=freedom)
+    odd_powers = _sum_of_powers(cos(theta), first_power=1, freedom=freedom)
+    return (2 / pi) * (theta + sin(theta) * odd_powers)
+
+
+def _sum_of_powers(cos_theta: float, *, first_power: int, freedom: int) -> float:
+    """The sum of every second power of cos θ, up to the power ν − 2.
+
+    Each term is the term before it, times cos² θ, times (power − 1) / power.
+    """
     sum_of_terms = 0.0
-    # each round adds a term and computes the next one; the last one added has ν − 2
-    for next_power in range(power_of_second_term, freedom + 1, 2):
+    term = cos_theta**first_power
+    for power in range(first_power, freedom - 1, 2):
         sum_of_terms += term
-        ratio_to_next_term = (next_power - 1) / next_power * cos_theta**2
-        term *= ratio_to_next_term
-    if is_odd:
-        return (2 / pi) * (theta + sin(theta) * sum_of_terms)
-    return sin(theta) * sum_of_terms
+        next_power = power + 2
+        term *= (next_power - 1) / next_power * cos_theta**2
+    return sum_of_terms

@@ -203,11 +203,11 @@ def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
 def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
     """Krippendorff's alpha: how far several annotators agree beyond chance.
 
-    1 is full agreement, 0 is chance. Rows with one label say nothing and are left out.
-    None if all labels are equal.
+    1 is full agreement, 0 is chance. None if all labels are equal.
 
     Args:
-        rows: For each item, the yes/no labels of those who labelled it.
+        rows: For each item, the yes/no labels of those who labelled it. Items with one
+            label are left out.
 
     Source:
         Krippendorff (2011), Computing Krippendorff's alpha-reliability.
@@ -244,18 +244,14 @@ def bootstrap(
 ) -> Bounds | None:
     """Return the 95 % percentile interval of the mean of a statistic over sources.
 
-    Resamples where the statistic is None, and sources where it always is, are left out.
+    None if all resamples of a source agree, as where a judge is always right.
 
     Args:
         sources: The rows of each source, which are resampled.
-        statistic: What is computed of the rows of one source.
+        statistic: What is computed of the rows of one source. Resamples where it is
+            None are left out.
         draws: How many resamples are drawn of each.
         seed: That of the first source; each further one has the next.
-
-    Returns:
-        None if all resamples of a source agree, as where a judge is always right. Rows
-        that never differ cannot show how much others would, and an interval without
-        width would say that they never do.
     """
     values_by_source = []
     for source_seed, rows in enumerate(sources, seed):
@@ -270,16 +266,9 @@ def _values_of_resamples(
     draws: int,
     seed: int = 0,
 ) -> dict[str, list[float]]:
-    """Compute statistics on resamples of the rows (bootstrap).
+    """Compute statistics on the same resamples of the rows (bootstrap).
 
-    A resample has as many rows as there are, drawn with replacement. All statistics are
-    computed on the same resamples.
-
-    Args:
-        rows: The rows.
-        statistics: The statistics by name.
-        draws: How many resamples are drawn.
-        seed: Seed of the draw.
+    A resample has as many rows as there are, drawn with replacement.
 
     Returns:
         By name, the values of a statistic in the resamples where it is not None.
@@ -300,26 +289,19 @@ def _values_of_resamples(
 def _bounds(values_by_source: Sequence[Sequence[float]]) -> Bounds | None:
     """The 95 % percentile interval of a mean over sources, from resampled values.
 
-    The first values of all sources give one mean, the second ones another, and so on.
-    The interval goes from the 2.5th to the 97.5th percentile of these means. Sources
-    without values are left out.
-
-    None without any values, or if the values of a source are all equal: then its rows
-    do not show how much other rows would differ.
+    None without any values, if the values of a source are all equal, or if the interval
+    has no width: then the rows do not show how much other rows would differ.
     """
     values_of_defined = [values for values in values_by_source if values]
     if not values_of_defined or any(_agree(values) for values in values_of_defined):
         return None
-    # A source has fewer values if the measure is undefined in some of its resamples.
-    # Then the last values of the others are not used.
+    # not strict: in some resamples of a source the measure may be undefined
     means = [fmean(values) for values in zip(*values_of_defined, strict=False)]
     means.sort()
     last_index = len(means) - 1
     low = means[round(0.025 * last_index)]
     high = means[round(0.975 * last_index)]
-    if _agree([low, high]):
-        return None
-    return low, high
+    return None if _agree([low, high]) else (low, high)
 
 
 def _agree(values: Sequence[float]) -> bool:
@@ -418,7 +400,6 @@ def measures(threshold: float) -> dict[str, Statistic]:
     """The measures of agreement between a judge and people, by name.
 
     Each is a function from labelled rows to a number, or None where it is undefined.
-    Some compare the judge's scores with the labels, others its verdicts.
 
     Args:
         threshold: A score from here on is a yes, where the judge gives no verdict of
@@ -430,23 +411,12 @@ def measures(threshold: float) -> dict[str, Statistic]:
         return [(row.is_judged_yes(threshold), row.is_labelled_yes) for row in rows]
 
     def judge_kappa(rows: Sequence[Labelled]) -> float | None:
-        if not _has_both_labels(rows):
-            return None
-        return kappa(verdicts(rows))
-
-    def judge_matthews(rows: Sequence[Labelled]) -> float | None:
-        different_verdicts = {row.is_judged_yes(threshold) for row in rows}
-        # A judge with one verdict throughout tells nothing. Its value is 0, as that of
-        # kappa. None would leave the source out of the mean over sources, although the
-        # judge is worst there.
-        if len(different_verdicts) == 1 and _has_both_labels(rows):
-            return 0.0
-        return matthews(verdicts(rows))
+        return kappa(verdicts(rows)) if _has_both_labels(rows) else None
 
     return {
         "AUROC": lambda rows: auroc(_scores(rows)),
         "balanced accuracy": lambda rows: balanced_accuracy(verdicts(rows)),
-        "MCC": judge_matthews,
+        "MCC": lambda rows: _judge_matthews(verdicts(rows)),
         "kappa": judge_kappa,
         "Gwet's AC1": lambda rows: gwet(verdicts(rows)),
         "prevalence": lambda rows: fmean(row.is_labelled_yes for row in rows),
@@ -459,51 +429,56 @@ def measures(threshold: float) -> dict[str, Statistic]:
     }
 
 
+def _judge_matthews(pairs: Verdicts) -> float | None:
+    """Matthews' correlation; 0 for a judge that says the same of both labels.
+
+    None would leave out the source where the judge is worst.
+    """
+    verdicts = {verdict for verdict, _ in pairs}
+    labels = {label for _, label in pairs}
+    if len(verdicts) == 1 and len(labels) == 2:
+        return 0.0
+    return matthews(pairs)
+
+
 def rival_measures(threshold: float) -> dict[str, Statistic]:
     """Measures that compare a judge with another one, its rival, on the same rows.
 
-    Each is the judge's value of a measure minus the rival's, by name. It is None where
-    either value is undefined. Each row should have scores of both judges: rows without a
-    rival's score count in the judge's value only.
+    Each is the judge's value minus the rival's, by name; None where either is undefined.
 
     Args:
         threshold: A score from here on is a yes.
     """
-
-    def difference(rows: Sequence[Labelled], measure: Statistic) -> float | None:
-        rows_of_rival = [
-            row.as_judged_by_rival() for row in rows if row.rival_score is not None
-        ]
-        value_of_judge = measure(rows)
-        value_of_rival = measure(rows_of_rival)
-        if value_of_judge is None or value_of_rival is None:
-            return None
-        return value_of_judge - value_of_rival
-
     measure_by_name = measures(threshold)
-    difference_by_name: dict[str, Statistic] = {}
-    for name in ("AUROC", "balanced accuracy", "Brier"):
-        difference_of_measure = partial(difference, measure=measure_by_name[name])
-        difference_by_name[f"{name}, difference"] = difference_of_measure
-    return difference_by_name
+    return {
+        f"{name}, difference": partial(_difference_to_rival, measure_by_name[name])
+        for name in ("AUROC", "balanced accuracy", "Brier")
+    }
+
+
+def _difference_to_rival(measure: Statistic, rows: Sequence[Labelled]) -> float | None:
+    """The measure of the judge minus that of the rival, on the rows that it scored."""
+    rows_of_rival = [
+        row.as_judged_by_rival() for row in rows if row.rival_score is not None
+    ]
+    value_of_judge = measure(rows)
+    value_of_rival = measure(rows_of_rival)
+    if value_of_judge is None or value_of_rival is None:
+        return None
+    return value_of_judge - value_of_rival
 
 
 def human_kappa(rows: Sequence[Labelled]) -> float | None:
     """Return the mean of Cohen's kappa over all pairs of annotators.
 
-    A judge can hardly agree with people more than people agree with each other.
+    None with one annotator, or if kappa is undefined for all pairs.
 
     Args:
-        rows: At least one row. The first vote of each row is of the same annotator, and
-            so are the second votes, and so on.
-
-    Returns:
-        The mean; None with one annotator, or if kappa is undefined for all pairs.
+        rows: At least one row. The first votes are of the same annotator, and so on.
     """
     n_annotators = max(len(row.votes) for row in rows)
     kappas = []
     for first, second in combinations(range(n_annotators), 2):
-        # second is the higher index, so rows that reach it have both votes
         labelled_by_both = [row for row in rows if len(row.votes) > second]
         vote_pairs = [(row.votes[first], row.votes[second]) for row in labelled_by_both]
         kappa_of_pair = kappa(vote_pairs)
@@ -523,9 +498,8 @@ def measure_all(
     Each value has a 95 % bootstrap interval. Rows of different sources are never pooled.
 
     Args:
-        groups: The rows, in groups. Rows of one group are not independent, such as the
-            rows of one sample, and have one source. Groups are counted and resampled
-            whole.
+        groups: The rows in groups that are not independent, such as the rows of one
+            sample. Groups are counted and resampled whole.
         statistics: The measures by name; each is computed on rows.
         draws: How many resamples are drawn.
 
@@ -533,33 +507,41 @@ def measure_all(
         For each measure its values on the sources, then its mean over them, whose
         source is None.
     """
-    groups_by_source: dict[str, list[Sequence[Labelled]]] = {}
-    for group in groups:
-        source = group[0].source
-        groups_by_source.setdefault(source, []).append(group)
-    # each statistic as a function of groups, which takes the rows of all groups
-    group_statistics: dict[str, _OfGroups] = {}
-    for name, statistic in statistics.items():
-        group_statistics[name] = partial(_of_groups, statistic)
-    # The resamples of a source are the same for all measures.
-    resampled_values = {
+    groups_by_source = _by_source(groups)
+    group_statistics: dict[str, _OfGroups] = {
+        name: partial(_of_groups, statistic) for name, statistic in statistics.items()
+    }
+    resampled_by_source = {
         source: _values_of_resamples(groups_of_source, group_statistics, draws)
         for source, groups_of_source in groups_by_source.items()
     }
     measured: list[Measured] = []
     for name, group_statistic in group_statistics.items():
-        on_sources: list[Measured] = []
-        for source, groups_of_source in groups_by_source.items():
-            values_of_resamples = resampled_values[source][name]
-            on_source = _on_source(
-                name, source, group_statistic, groups_of_source, values_of_resamples
+        on_sources = [
+            _on_source(
+                name,
+                source,
+                group_statistic,
+                groups_of_source,
+                resampled_by_source[source][name],
             )
-            on_sources.append(on_source)
+            for source, groups_of_source in groups_by_source.items()
+        ]
         mean_over_sources = _over_sources(
             name, group_statistic, on_sources, groups_by_source, draws=draws
         )
         measured += [*on_sources, mean_over_sources]
     return measured
+
+
+def _by_source(
+    groups: Sequence[Sequence[Labelled]],
+) -> dict[str, list[Sequence[Labelled]]]:
+    """The groups of rows by their source, which is the same for all rows of a group."""
+    groups_by_source: dict[str, list[Sequence[Labelled]]] = {}
+    for group in groups:
+        groups_by_source.setdefault(group[0].source, []).append(group)
+    return groups_by_source
 
 
 def _on_source(
@@ -595,9 +577,7 @@ def _over_sources(
     *,
     draws: int,
 ) -> Measured:
-    """Compute the mean of a measure over sources, with its interval.
-
-    Sources on which the measure is undefined are left out.
+    """Compute the mean of a measure over the sources where it is defined.
 
     Args:
         name: The measure's name.
@@ -607,7 +587,7 @@ def _over_sources(
         draws: How many resamples are drawn.
 
     Returns:
-        The mean. Its count is the number of sources; its source is None, for all.
+        The mean with its interval; ``count`` is the number of sources.
     """
     if len(on_sources) == 1:  # the mean of one is itself
         (only_source,) = on_sources

@@ -80,32 +80,25 @@ def fit_correction(answers: Sequence[WeakestClaim]) -> ClaimCorrection | None:
     """Fit a correction of the weakest claim's probability by the number of claims.
 
     A logistic regression predicts whether all of an answer is supported, from the
-    log-odds of its weakest claim and the logarithm of the number of its claims. Each
-    source of answers counts the same, however many answers it has. A small penalty
-    (ridge) keeps the weights near those that correct nothing. Neither the slope nor the
-    weight of the number of claims becomes negative.
-
-    Returns:
-        The correction; None with fewer than five answers of either label.
+    log-odds of its weakest claim and the logarithm of its number of claims. Each source
+    of answers counts the same. None with fewer than five answers of either label.
     """
-    n_supported = sum(answer.supported for answer in answers)
-    n_unsupported = len(answers) - n_supported
-    if min(n_supported, n_unsupported) < _FEWEST_OF_A_CLASS:
-        return None
     labels = [answer.supported for answer in answers]
+    n_rarer = min(labels.count(True), labels.count(False))
+    if n_rarer < _FEWEST_OF_A_CLASS:
+        return None
     shares_of_answers = _shares_of_answers(answers)
-    # One column for each weight: intercept, slope, per claim.
     columns = [
-        [1.0] * len(answers),
+        [1.0] * len(answers),  # of the intercept
         [log_odds(answer.probability) for answer in answers],
         [log(max(1, answer.n_claims)) for answer in answers],
     ]
     weights = list(_WEIGHTS_WITHOUT_EFFECT)
-    for _ in range(_STEPS):  # one weight after the other, many times over
+    for _ in range(_STEPS):
         for index in range(len(weights)):
             weights[index] += _step(columns, labels, shares_of_answers, weights, index)
-            is_intercept = index == 0
-            if not is_intercept:
+            may_be_negative = index == 0  # the intercept
+            if not may_be_negative:
                 weights[index] = max(0.0, weights[index])
     intercept, slope, per_claim = (round(weight, 4) for weight in weights)
     return ClaimCorrection(intercept, slope, per_claim)
@@ -127,8 +120,7 @@ def _step(
 ) -> float:
     """Return the change of one weight of a logistic regression by a Newton step.
 
-    A penalty (ridge) draws the weight to the value at which it corrects nothing. The
-    change is 2 at most in either direction, so that it cannot overshoot far.
+    A penalty (ridge) draws the weight to the value at which it corrects nothing.
 
     Args:
         columns: For each weight, what it is multiplied with in each answer.
@@ -147,7 +139,7 @@ def _step(
         gradient += share * value * (predicted - label)
         curvature += share * value * value * predicted * (1 - predicted)
     step = -gradient / curvature
-    return max(-2.0, min(2.0, step))
+    return max(-2.0, min(2.0, step))  # it cannot overshoot far
 
 
 def shares_rejected(
