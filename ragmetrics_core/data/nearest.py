@@ -65,9 +65,7 @@ def names_in_words(names: Iterable[str], *, most: int) -> str:
     """Join names of columns or keys for a message, without showing texts of samples.
 
     In a table without a header the texts of the first row are taken for names. So a name
-    that may be a text is counted instead of shown. If there is such a name, names of
-    several words are counted, too. If half of the names or more are counted, none is
-    shown.
+    that may be a text is counted instead of shown.
 
     Args:
         names: The names.
@@ -82,10 +80,7 @@ def names_in_words(names: Iterable[str], *, most: int) -> str:
         '2 whose names may be texts (a table without a header?)'
     """
     all_names = list(names)
-    shown_names = [name for name in all_names if not _may_be_text(name)]
-    has_text = len(shown_names) < len(all_names)
-    if has_text:  # then a name of several words is likely a text, too
-        shown_names = [name for name in shown_names if len(name.split()) < 2]
+    shown_names = _names_to_show(all_names)
     n_texts = len(all_names) - len(shown_names)
     if n_texts and n_texts >= len(shown_names):
         count = len(all_names)
@@ -98,6 +93,14 @@ def names_in_words(names: Iterable[str], *, most: int) -> str:
     elif n_texts > 1:
         words += f" and {n_texts} that may be texts"
     return words
+
+
+def _names_to_show(names: Sequence[str]) -> list[str]:
+    """Return the names that are no texts; if any is one, only names of a single word."""
+    shown_names = [name for name in names if not _may_be_text(name)]
+    if len(shown_names) == len(names):
+        return shown_names
+    return [name for name in shown_names if len(name.split()) < 2]
 
 
 def _may_be_text(name: str) -> bool:
@@ -138,8 +141,7 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
     """Return the full name of the metric of a run that a written name means.
 
     A metric may be written by its full name, or by its last word if no other metric of
-    the run ends in this word. The last words of the shipped metrics, such as "recall",
-    are reserved for them, even if the run has another metric that ends so.
+    the run ends in this word.
 
     Args:
         name: The written name; case, spaces, hyphens and underscores do not matter.
@@ -147,8 +149,7 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
         place: Where the metric is looked for, for the message, e.g. ``in this report``.
 
     Raises:
-        SettingError: If the name means no metric of the run, or more than one. The
-            message names the nearest one, or all that it may mean.
+        SettingError: If the name means no metric of the run, or more than one.
 
     Examples:
         >>> find_metric("recall", ["mine_recall", "context_recall"], place="in this report")
@@ -156,17 +157,7 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
     """
     if name in metrics:
         return name
-    plain = plain_name(name)
-    shipped_metric = _shipped_metric_of_word(plain)
-    if shipped_metric is not None and shipped_metric in metrics:
-        return shipped_metric
-    candidates = [metric for metric in metrics if plain_name(metric) == plain]
-    # "recall" never means "my_recall": it is reserved for "context_recall".
-    is_reserved = shipped_metric is not None
-    if not candidates and not is_reserved:
-        candidates = [
-            metric for metric in metrics if plain_name(_last_word(metric)) == plain
-        ]
+    candidates = _metrics_meant_by(name, metrics)
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
@@ -181,6 +172,22 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
     raise SettingError(
         f"no metric {name!r} {place}{hint}; there are: {metrics_in_words}"
     )
+
+
+def _metrics_meant_by(name: str, metrics: Sequence[str]) -> list[str]:
+    """Return the metrics of a run that a name may mean: whole, else by their last word.
+
+    The last word of a shipped metric is reserved for it: "recall" means
+    ``context_recall``, and never ``my_recall``.
+    """
+    plain = plain_name(name)
+    shipped_metric = _shipped_metric_of_word(plain)
+    if shipped_metric is not None and shipped_metric in metrics:
+        return [shipped_metric]
+    of_this_name = [metric for metric in metrics if plain_name(metric) == plain]
+    if of_this_name or shipped_metric is not None:
+        return of_this_name
+    return [metric for metric in metrics if plain_name(_last_word(metric)) == plain]
 
 
 def _last_word(metric: str) -> str:

@@ -110,13 +110,11 @@ def project_settings(
 ) -> ProjectSettings:
     """Read the settings in a folder's file, without those that are decided elsewhere.
 
-    A setting is decided elsewhere if a variable of the environment gives it. A file may
-    choose code to run, an address or a path outside of its folder only if the user
-    trusts the file.
+    A file may choose code to run, an address or a path outside of its folder only if the
+    user trusts the file.
 
     Args:
-        folder: Where the file is looked for, in no folder above it. Without a file all
-            settings are left out.
+        folder: Where the file is looked for, in no folder above it.
         decided: Names of settings that are decided elsewhere: what the file says of
             them counts for nothing.
         as_it_is: Take the file without trust, for pytest, which runs the folder's code
@@ -130,14 +128,11 @@ def project_settings(
     if not path.exists():
         return ProjectSettings()
     file = read_project_file(path)
-    left_out = set(decided)
-    for name in ("judge", "store"):
-        if os.environ.get(f"RAGMETRICS_{name.upper()}"):
-            left_out.add(name)
-    if "judge" in left_out or os.environ.get("RAGMETRICS_API_BASE"):
-        left_out.add("api_base")  # it is the address of the file's judge
-    # a setting that is left out is None
-    settings = file.settings.model_copy(update=dict.fromkeys(left_out))
+    left_out = {*decided, *_settings_of_environment()}
+    if "judge" in left_out:
+        left_out.add("api_base")  # the address of the file's judge
+    no_settings = dict.fromkeys(left_out)
+    settings = file.settings.model_copy(update=no_settings)
     if as_it_is or is_trusted(path, file.content):
         return settings
     choices = settings.choices_that_need_trust(folder)
@@ -151,22 +146,22 @@ def project_settings(
     return settings
 
 
+def _settings_of_environment() -> list[str]:
+    """Return the names of the settings that variables of the environment give."""
+    return [
+        name
+        for name in ("judge", "store", "api_base")
+        if os.environ.get(f"RAGMETRICS_{name.upper()}")
+    ]
+
+
 def read_project_file(path: Path) -> ProjectFile:
     """Read a settings file.
 
     Raises ``SettingError`` if the file cannot be read or holds an invalid setting.
     """
     try:
-        # A SettingError is a ValueError: the last clause puts the path before it.
-        if not path.is_file():
-            raise SettingError("it is no file")
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)  # one more shows that it is too large
-        if len(content) > _MOST_BYTES:
-            raise SettingError(
-                f"it is larger than {_MOST_BYTES // 1024} kB, as no settings file is"
-            )
-        # some editors begin a file with a byte order mark
+        content = _content_of_file(path)
         table = tomllib.loads(content.decode("utf-8-sig"))
         return ProjectFile(path, content, _settings_of_table(table))
     except RecursionError:
@@ -177,10 +172,23 @@ def read_project_file(path: Path) -> ProjectFile:
         raise SettingError(
             f"{path} cannot be read: it is not UTF-8; save it as UTF-8"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # a SettingError is a ValueError, too
         raise SettingError(
             f"{path} cannot be read: {make_printable(str(error))}"
         ) from None
+
+
+def _content_of_file(path: Path) -> bytes:
+    """Return the bytes of a settings file; ``SettingError`` if they are too many."""
+    if not path.is_file():
+        raise SettingError("it is no file")
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise SettingError(
+            f"it is larger than {_MOST_BYTES // 1024} kB, as no settings file is"
+        )
+    return content
 
 
 def _settings_of_table(table: dict[str, Any]) -> ProjectSettings:

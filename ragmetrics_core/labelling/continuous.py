@@ -354,8 +354,8 @@ def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPo
     """Label a combination of a document's contexts from what was judged before.
 
     Its label is the share of the answer's facts that at least one of its contexts
-    covers. A second label, ``by_tags``, rests on what the model that wrote the answer
-    said: the share of the answer's sentences that were taken from one of its contexts.
+    covers. A second label, ``by_tags``, is the share of the answer's sentences that its
+    writer says to have taken from one of its contexts.
 
     Args:
         document: A document whose ``cells`` say of each fact, context by context,
@@ -363,16 +363,18 @@ def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPo
         subset: Indices of the contexts in the combination.
     """
     indices = tuple(sorted(subset))
-    is_covered_by_fact = []
+    are_facts_covered = []
     for cells_of_fact in document.cells:
         is_covered = any(cells_of_fact[index].covered for index in indices)
-        is_covered_by_fact.append(is_covered)
-    is_taken_by_sentence = [tag in indices for tag in document.tags]
-    golden_indices = [index for index in indices if index < document.golden]
+        are_facts_covered.append(is_covered)
+    are_sentences_taken = [
+        index_of_source in indices for index_of_source in document.tags
+    ]
+    n_golden = document.golden
     return CombinationPoint(
         document=document.id,
         contexts=indices,
-        golden=len(golden_indices),
-        label=fmean(is_covered_by_fact),
-        by_tags=fmean(is_taken_by_sentence),
+        golden=len([index for index in indices if index < n_golden]),
+        label=fmean(are_facts_covered),
+        by_tags=fmean(are_sentences_taken),
     )

@@ -46,31 +46,33 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError
     A row is a mapping from column to cell. A row that cannot be used is yielded as the
     error that says why. A file without a header yields nothing.
 
-    A first line such as ``sep=;`` names the separator. Without one it is a tab in
-    ``.tsv``, and elsewhere the character that makes most known columns of the header.
-
     Raises:
         InputError: If a quotation mark is not closed, two columns have one name, or the
             file cannot be read.
     """
     csv.field_size_limit(2**31 - 1)  # the most that a C long holds everywhere
     with open_text(path, newline="") as file:
-        top_line = file.readline().lstrip(_BYTE_ORDER_MARK)
-        # a line of Excel's that names the separator; the header stands below it
-        separator_line = _SEPARATOR_LINE.fullmatch(top_line.strip())
-        if separator_line is None:
-            file.seek(0)  # the top line is the header: it is read once more
-            first_line_number = 1
-            separator = _likely_separator(path, top_line)
-        else:
-            first_line_number = 2
-            separator = separator_line[1]
-        records = _records(file, separator, path, first_line_number)
+        separator, header_line_number = _find_separator(file, path)
+        records = _records(file, separator, path, header_line_number)
         header = next(records, None)
         if header is None:
             return
         _check_header(header, separator, path)
         yield from _rows(records, header.cells, separator, path)
+
+
+def _find_separator(file: TextIO, path: Path) -> tuple[str, int]:
+    """Return the separator of cells, and the number of the header's line.
+
+    A top line such as ``sep=;``, which Excel writes above the header, names the
+    separator. The file is left where its header begins.
+    """
+    top_line = file.readline().lstrip(_BYTE_ORDER_MARK)
+    separator_line = _SEPARATOR_LINE.fullmatch(top_line.strip())
+    if separator_line is not None:
+        return separator_line[1], 2
+    file.seek(0)
+    return _likely_separator(path, top_line), 1
 
 
 def _records(
@@ -88,37 +90,32 @@ def _records(
         line_number: The number of the header's line, from 1.
 
     Raises:
-        InputError: If the quoting of a record is broken, which makes the rest of the
-            file unreadable.
+        InputError: If the quoting of a record is broken.
     """
     lines_of_record: list[str] = []
-
-    def lines_noted() -> Iterator[str]:
-        """Hand the file's lines to the CSV reader, and note them for the record."""
-        is_first_line = True
-        for line in file:
-            # The caller may have set the file back to its start, by ``seek(0)``: then the
-            # first line begins with the byte order mark, if the file has one.
-            if is_first_line:
-                line = line.lstrip(_BYTE_ORDER_MARK)
-                is_first_line = False
-            lines_of_record.append(line)
-            yield line
-
-    reader = csv.reader(lines_noted(), delimiter=separator, strict=True)
+    lines = _noted_lines(file, lines_of_record)
+    reader = csv.reader(lines, delimiter=separator, strict=True)
     while True:
         lines_of_record.clear()
         try:
-            cells = next(reader, None)  # takes as many lines as the record has
+            cells = next(reader, None)
         except csv.Error as error:
             last_line_number = line_number + len(lines_of_record) - 1
             message = _unreadable(path, line_number, last_line_number, error)
             raise InputError(message) from None
-        if cells is None:  # the file is read to its end
+        if cells is None:
             return
         if any(cell.strip() for cell in cells):
             yield Record(cells, list(lines_of_record), line_number)
         line_number += len(lines_of_record)
+
+
+def _noted_lines(file: TextIO, notes: list[str]) -> Iterator[str]:
+    """Yield the lines of a file without a byte order mark, and add each to the notes."""
+    for index, line in enumerate(file):
+        plain_line = line.lstrip(_BYTE_ORDER_MARK) if index == 0 else line
+        notes.append(plain_line)
+        yield plain_line
 
 
 def _unreadable(path: Path, first_line: int, last_line: int, error: csv.Error) -> str:

@@ -152,7 +152,7 @@ def build_discrete(
         retriever: Any callable from question and number to documents in rank order;
             None for BM25 over the chunks.
         source: Names of the files, for the header.
-        maker: The object that had a model write the pairs; None if the caller gave them.
+        maker: Had a model write the pairs; None if the caller gave them.
 
     Raises:
         InputError: If a golden answer is empty, a question stands there twice, or too
@@ -228,9 +228,8 @@ def _point(
 ) -> DiscretePoint:
     """Return the point of a question with some of the contexts retrieved for it.
 
-    The contexts stand in the order of their ranks. A positive point holds the first
-    ``n_taken`` of them, a negative one the last. The id is a digest of the texts, so
-    that it does not give the label away.
+    A positive point holds the first ``n_taken`` contexts, a negative one the last. The id is
+    a digest of the texts, so that it does not give the label away.
     """
     first_rank = 1 if label == "positive" else len(contexts) - n_taken + 1
     ranks = range(first_rank, first_rank + n_taken)
@@ -244,12 +243,19 @@ def _point(
         reference=pair.answer,
     )
     return DiscretePoint(
-        # intervals resample documents; an unknown document is one for each question
-        document=pair.document or digest_of([pair.question]),
+        document=pair.document or _name_of_unknown_document(pair),
         sample=sample,
         ranks=tuple(ranks),
         by_rank=label,
     )
+
+
+def _name_of_unknown_document(pair: Pair) -> str:
+    """Return a name that only points of the same question share.
+
+    Intervals resample documents: each question then counts as a document of its own.
+    """
+    return digest_of([pair.question])
 
 
 class BM25:

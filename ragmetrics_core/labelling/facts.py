@@ -8,6 +8,7 @@ frozen.
 
 import json
 from collections.abc import Generator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -101,7 +102,7 @@ def extract_facts(
 ) -> FactsFile:
     """Have a model extract the facts that references state.
 
-    Rows that bring facts keep them, and no call is made for them.
+    Rows that bring facts keep them.
 
     Args:
         rows: Rows in the usual column names; of several references of a row the first
@@ -118,25 +119,12 @@ def extract_facts(
         JudgeUnavailable: If the judge will answer nothing.
     """
     instructions = Instructions(read_shipped_template(f"facts_{extraction}"))
+    ask_for_facts = partial(
+        _ask_for_facts, instructions=instructions, reasoning=extraction == "cot"
+    )
     samples_by_index = _samples_without_facts(rows)
-
-    def extract(sample: Sample) -> Generator[Any, Any, list[str] | Undefined]:
-        """Ask for the facts of a sample's first reference."""
-        question = question_for_facts(
-            sample.reference[0],
-            instructions,
-            question_part(sample),
-            reasoning=extraction == "cot",
-        )
-        extracted = yield from ask_one(question)
-        if not extracted.facts:
-            return Undefined(
-                metric="facts", reason="the reference states no fact; leave the row out"
-            )
-        return list(extracted.facts)
-
     samples = list(samples_by_index.values())
-    facts_or_faults = list(maker.make(extract, samples))
+    facts_or_faults = list(maker.make(ask_for_facts, samples))
     rows_with_facts = [dict(row) for row in rows]
     for index, facts in zip(samples_by_index, facts_or_faults, strict=True):
         if isinstance(facts, (Failed, Undefined)):
@@ -148,6 +136,24 @@ def extract_facts(
         prompts=digest_of_prompt(instructions.template),
         rows=tuple(rows_with_facts),
     )
+
+
+def _ask_for_facts(
+    sample: Sample, *, instructions: Instructions, reasoning: bool
+) -> Generator[Any, Any, list[str] | Undefined]:
+    """Ask for the facts of a sample's first reference; undefined if it states none."""
+    question = question_for_facts(
+        sample.reference[0],
+        instructions,
+        question_part(sample),
+        reasoning=reasoning,
+    )
+    extracted = yield from ask_one(question)
+    if not extracted.facts:
+        return Undefined(
+            metric="facts", reason="the reference states no fact; leave the row out"
+        )
+    return list(extracted.facts)
 
 
 def _samples_without_facts(rows: Sequence[Row]) -> dict[int, Sample]:

@@ -13,8 +13,7 @@ def draw_examples(
 ) -> tuple[LabelledExample, ...]:
     """Draw examples of both labels for ``ContextAdherence(labelled_examples=)``.
 
-    The metric leaves out an example that shares the answer or a context with the sample
-    that is judged. Measure with a card on other rows whether examples help.
+    Whether they help can be measured on other rows, with ``ragmetrics card``.
 
     Args:
         labelled: Labelled samples, from ``read_labelled``.
@@ -38,7 +37,7 @@ def draw_examples(
             )
         drawn_answers = random_source.sample(answers, n_wanted)
         examples += [_example(answer) for answer in drawn_answers]
-    random_source.shuffle(examples)  # else the supported ones would all stand first
+    random_source.shuffle(examples)
     return tuple(examples)
 
 

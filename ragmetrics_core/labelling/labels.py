@@ -88,9 +88,6 @@ def read_labels(path: Path, *, column: str = "label") -> list[Label]:
 def _label(row: Any, place: str, column: str) -> Label:
     """Read the label on one line of a file.
 
-    A line that was drawn for people to label, and that nobody has labelled yet, gives a
-    label without votes.
-
     Args:
         row: The object on the line; an error if the line is no object.
         place: The file and line, for messages.
@@ -101,27 +98,36 @@ def _label(row: Any, place: str, column: str) -> Label:
             such as 0.5.
     """
     sample_id = _id_of(row, place)
-    _, votes_value = follow_path(row, column.split("."))
-    # only lines that were drawn record a probability
     probability = _probability_of(row, place)
-    votes: tuple[bool, ...] = ()
-    is_drawn_and_unlabelled = votes_value is None and probability is not None
-    if not is_drawn_and_unlabelled:
-        votes = votes_of(votes_value, f"{place}: {column!r}")
-    if any(plain_data(vote) == _UNDECIDED for vote in _as_list(votes_value)):
-        raise RowError(
-            f"{place}: {column!r} is 0.5, which says neither yes nor no; write 0 or 1, or"
-            " leave the line out"
-        )
+    was_drawn = probability is not None
     metric = row.get("metric")
     return Label(
         id=sample_id,
-        votes=votes,
+        votes=_votes_on_line(row, place, column, may_be_unlabelled=was_drawn),
         source=str(row.get("source") or "all"),
         probability=probability,
         metric=metric if isinstance(metric, str) else None,
         shown={name: row[name] for name in _SHOWN_FIELDS if name in row},
     )
+
+
+def _votes_on_line(
+    row: Any, place: str, column: str, *, may_be_unlabelled: bool
+) -> tuple[bool, ...]:
+    """Return the votes on a line; () if it may be unlabelled, and is.
+
+    Raises ``RowError`` for a line without a vote, or with one that says nothing.
+    """
+    _, votes_value = follow_path(row, column.split("."))
+    if votes_value is None and may_be_unlabelled:
+        return ()
+    votes = votes_of(votes_value, f"{place}: {column!r}")
+    if any(plain_data(vote) == _UNDECIDED for vote in _as_list(votes_value)):
+        raise RowError(
+            f"{place}: {column!r} is 0.5, which says neither yes nor no; write 0 or 1, or"
+            " leave the line out"
+        )
+    return votes
 
 
 def _id_of(row: Any, place: str) -> str:
@@ -237,9 +243,8 @@ def group_by_cluster(
 ) -> list[list[Labelled]]:
     """Put labelled rows into groups of those that are not independent.
 
-    Rows of one source are in one group if their samples belong together (a cluster,
-    such as the questions about one document) in either run. Other rows are groups of
-    one. Intervals resample groups whole.
+    Rows of one source are in one group if their samples belong together (a cluster, such
+    as the questions about one document). Other rows are groups of one.
 
     Args:
         rows: What ``match_labels`` gave for the same runs.
@@ -256,13 +261,12 @@ def group_by_cluster(
     sample_pairs = []
     for row in rows:
         sample_pairs.append((sample_by_id.get(row.id), rival_sample_by_id.get(row.id)))
-    cluster_names = group_pairs(sample_pairs, cluster)  # None: in no cluster
+    cluster_names = group_pairs(sample_pairs, cluster)
     groups: dict[tuple[str, str | int], list[Labelled]] = {}
     for row_index, row in enumerate(rows):
-        group_name: str | int | None = cluster_names[row_index]
-        if group_name is None:
-            # the row stands alone: no other row has its index
-            group_name = row_index
+        cluster_name = cluster_names[row_index]
+        # a row in no cluster stands alone, under its index
+        group_name = row_index if cluster_name is None else cluster_name
         groups.setdefault((row.source, group_name), []).append(row)
     return list(groups.values())
 

@@ -205,15 +205,14 @@ class Maker:
     ) -> list[T]:
         """Make as many different products as are wanted, each from one candidate.
 
-        A product is what the plan makes, e.g. a question with its answer. Where a
-        candidate gives no product, or one that was made before, the reason is counted
-        in ``left_out`` and a further candidate is tried.
+        A product is what the plan makes, e.g. a question with its answer. Where a candidate
+        gives none, the reason is counted in ``left_out`` and a further candidate is tried.
 
         Args:
             count: How many are wanted. They are fewer if the candidates run out.
             candidates: What they are made of, in the order in which they are tried.
             plan: Makes a product of a candidate.
-            key: Of a product, what no other may share, such as its question.
+            key: Returns the question of a product, which no other may share.
 
         Raises:
             InputError: If no candidate gave a product.
@@ -224,7 +223,7 @@ class Maker:
         while len(product_by_key) < count:
             n_missing = count - len(product_by_key)
             batch = list(islice(untried_candidates, n_missing))
-            if not batch:  # the candidates ran out
+            if not batch:
                 break
             for product in self.make(plan, batch):
                 if isinstance(product, Failed):
@@ -232,7 +231,6 @@ class Maker:
                 elif isinstance(product, Undefined):
                     self.left_out[product.code] += 1
                 elif key(product) in product_by_key:
-                    # the key of every kind of product is its question
                     self.left_out["duplicate question"] += 1
                 else:
                     product_by_key[key(product)] = product
@@ -275,16 +273,13 @@ def make_header(
 
     Args:
         kind: "discrete" if a label is yes or no, "continuous" if a label is a share.
-        documents: The corpus; the header has a digest of it.
-        settings: The settings that the set was made with; the header has their ``seed``
-            in a field of its own.
+        documents: The corpus, of which the header has a digest.
+        settings: The settings that the set was made with.
         source: Names of the files.
-        maker: The object that asked a model for the set's texts and labels. It has the
-            model's name and says why candidates were left out. None if no model was
-            asked.
-        prompts: The prompts; the header has a digest of them.
-        pairs: Where a discrete set's questions are from, "written" by the model or
-            "given" by the caller; None for a continuous set.
+        maker: Asked a model for the set's texts and labels; None if no model was asked.
+        prompts: The prompts, of which the header has a digest.
+        pairs: Where a discrete set's questions are from: "written" by the model or "given"
+            by the caller.
     """
     parameters = settings.model_dump()
     seed = parameters.pop("seed")

@@ -153,16 +153,12 @@ def _read_at(
 def _in_our_form(row: Row, ragtruth_origins: Mapping[str, Row]) -> list[Row]:
     """Rewrite a row of a published data set into rows of our form.
 
-    The data set is known by the row's columns. A row of none of the data sets is taken
-    to be in our form already, and is returned as it is.
+    The data set is known by the row's columns. A row of any other is returned as it is.
 
     Args:
         row: A row; of ALCE a whole file, which is one object with many answers.
         ragtruth_origins: The rows of RAGTruth's ``source_info.jsonl`` by their id, with
             the texts that its responses were written from.
-
-    Returns:
-        The rows; none if no sample is to be made of this one.
     """
     if "attribution_label" in row and "references" in row:
         return [_from_attribution_bench(row)]
@@ -348,15 +344,8 @@ def _history_of(row: Row) -> list[dict[str, str]]:
 
 
 def _samples_of_row(row: Row) -> Iterator[LabelledSample]:
-    """Yield a labelled sample for each question that people answered about a row.
-
-    They may have said which of two answers is better overall, whether the answer is
-    adherent or supported, which contexts are relevant, and which facts are present.
-    """
-    labels = data_in(row.get("labels")) or {}
-    # Rows that ``ragmetrics label draw`` wrote have one label, that of their metric.
-    if row.get("metric") == "context_adherence" and row.get("label") is not None:
-        labels = {"adherent": row["label"]}
+    """Yield a labelled sample for each question that people answered about a row."""
+    labels = _labels_of_row(row)
     source = str(row.get("source") or "all")
     preference = labels.get("overall") or 0  # > 0: the second answer is better
     if abs(preference) > 0:  # 0, and NaN: neither answer is better
@@ -372,6 +361,16 @@ def _samples_of_row(row: Row) -> Iterator[LabelledSample]:
         are_present = votes_of([fact["present"] for fact in facts], "present")
         sample = sample_of(row, facts=facts)
         yield LabelledSample("present", source, sample, are_present)
+
+
+def _labels_of_row(row: Row) -> Any:
+    """Return the labels of a row, by question.
+
+    Rows that ``ragmetrics label draw`` wrote have one label, that of their metric.
+    """
+    if row.get("metric") == "context_adherence" and row.get("label") is not None:
+        return {"adherent": row["label"]}
+    return data_in(row.get("labels")) or {}
 
 
 def _facts_of_row(row: Row) -> list[Mapping[str, Any]]:

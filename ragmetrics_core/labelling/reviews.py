@@ -180,25 +180,14 @@ def _item_of(point: sets.DiscretePoint) -> Item:
 def labels_of(labelled_set: sets.AnySet, reviews: Reviews | None) -> list[float | None]:
     """Return the label of each point after people's review, in the order of the set.
 
-    - In a discrete set, people decide about each point. Its label is 1.0 (positive) or
-      0.0 (negative).
-    - In a continuous set, people decide about each cell. A cell is one context and one
-      fact: does the context cover the fact? The label of a point is the share of facts
-      that one of the point's contexts covers.
-
-    If the first reviewer has not decided about a point or cell, its original verdict
-    counts. A label is None, so that the point is left out, if the reviewer called the
-    point ambiguous, or a cell on which the share depends.
+    The label of a point in a discrete set is 1.0 (positive) or 0.0 (negative), in a
+    continuous set the share of facts that the point's contexts cover. It is None if the
+    reviewer called the point ambiguous, or a verdict on which the share depends.
     """
     decisions = reviews.first if reviews is not None else {}
     if isinstance(labelled_set, sets.ContinuousSet) and not decisions:
-        # nobody has changed a cell, so the labels that the points carry still hold
         return [point.label for point in labelled_set.points]
-    verdict_by_item: dict[str, Verdict] = {}
-    for item in review_items(labelled_set):
-        decision = decisions.get(item.id)
-        # ``item.was`` is the original verdict
-        verdict_by_item[item.id] = item.was if decision is None else decision.label
+    verdict_by_item = _verdicts_after_review(labelled_set, decisions)
     if isinstance(labelled_set, sets.DiscreteSet):
         return [_LABELS[verdict_by_item[point.id]] for point in labelled_set.points]
     n_facts_by_document = {
@@ -210,6 +199,23 @@ def labels_of(labelled_set: sets.AnySet, reviews: Reviews | None) -> list[float 
         verdicts_by_fact = _verdicts_by_fact(point, n_facts, verdict_by_item)
         labels.append(_share_of_covered(verdicts_by_fact))
     return labels
+
+
+def _verdicts_after_review(
+    labelled_set: sets.AnySet, decisions: Mapping[str, Review]
+) -> dict[str, Verdict]:
+    """Return the reviewer's verdict on each item, by its id; else the original verdict.
+
+    An item is what people decide about: a point, or whether a context covers a fact.
+    """
+    verdict_by_item: dict[str, Verdict] = {}
+    for item in review_items(labelled_set):
+        decision = decisions.get(item.id)
+        original_verdict = item.was
+        verdict_by_item[item.id] = (
+            original_verdict if decision is None else decision.label
+        )
+    return verdict_by_item
 
 
 _LABELS: Mapping[Verdict, float | None] = {

@@ -134,33 +134,41 @@ def check_readable(path: Path) -> None:
 def reason_of_part(path: Path) -> str:
     """Say why the results in a file are only a part of what their run was to judge.
 
-    A file may hold results of several runs, one behind the other. Those of each begin
-    with a header and end with a closing line, which says how the run ended.
-
     Returns:
         The reason, if a run ended early or its closing line is missing. "" if all runs
         judged all their samples, or the file holds no results.
     """
     if _suffix(path) not in _LINES_SUFFIXES:
         return ""
-    is_inside_run = False  # between the header of a run and its closing line
     with as_input_error(f"{path} cannot be read"), open_text(path) as file:
-        for line in file:
-            if _HEADER.match(line):
-                if is_inside_run:  # the run before it has no closing line
-                    break
-                is_inside_run = True
-            elif is_inside_run and _CLOSING_LINE.match(line):
-                closing_line = json_value(line)
-                if not _is_closing_line(closing_line):  # a row that looks like one
-                    continue
-                is_inside_run = False
-                reason = _reason_of_run(closing_line["run"])
-                if reason:
-                    return f"{path} is a part: the run that wrote it {reason}"
-    if is_inside_run:
-        return f"{path} is a part: the run that wrote it was killed or still goes on"
+        for closing_line in _closing_lines(file):
+            if closing_line is None:
+                return f"{path} is a part: the run that wrote it was killed or still goes on"
+            reason = _reason_of_run(closing_line["run"])
+            if reason:
+                return f"{path} is a part: the run that wrote it {reason}"
     return ""
+
+
+def _closing_lines(lines: Iterable[str]) -> Iterator[Mapping[str, Any] | None]:
+    """Yield the closing line of the results of each run; None if it is missing.
+
+    The results of each run begin with a header, and end with a closing line, which says
+    how the run ended.
+    """
+    is_inside_run = False
+    for line in lines:
+        if _HEADER.match(line):
+            if is_inside_run:
+                yield None
+            is_inside_run = True
+        elif is_inside_run and _CLOSING_LINE.match(line):
+            closing_line = json_value(line)
+            if _is_closing_line(closing_line):  # and no row that looks like one
+                is_inside_run = False
+                yield closing_line
+    if is_inside_run:
+        yield None
 
 
 def _reason_of_run(run: Mapping[str, Any]) -> str:
@@ -224,27 +232,29 @@ def _first_line_with_text(lines: Iterable[str]) -> str:
 def _rows_of_lines(lines: Iterator[Located]) -> Iterator[Located]:
     """Yield the row of each line of a file, with its place such as ``a.jsonl, line 3``.
 
-    A file may also hold results of earlier runs; each result then gives its sample, to
-    be judged again. A run's results begin with a header line and end with a closing
-    line, which give no row. Behind a header each other line counts as a result, and a
-    line that is none gives a ``RowError``.
+    A file may also hold results of runs, each run between a header and a closing line. A
+    result gives its sample, to be judged again.
     """
     is_behind_header = False
     may_begin_results = True  # at the file's beginning, and right behind a closing line
     for place, value in lines:
-        is_closing_line = False
-        if isinstance(value, Mapping) and "ragmetrics_report" in value:  # a header
+        is_closing_line = is_behind_header and _is_closing_line(value)
+        if _is_header(value):
             is_behind_header = True
             if not may_begin_results:
                 yield place, RowError(_HEADER_AMONG_LINES)
-        elif is_behind_header and _is_closing_line(value):
-            is_closing_line = True
+        elif is_closing_line:
+            pass
         elif is_behind_header or is_row_of_results(value):
-            # a sink writes results one by one, without a header
             yield place, _row_of_results(value)
         else:
             yield place, value
         may_begin_results = is_closing_line
+
+
+def _is_header(value: Any) -> bool:
+    """Tell whether a line is the header of a run's results."""
+    return isinstance(value, Mapping) and "ragmetrics_report" in value
 
 
 def _is_closing_line(value: Any) -> bool:
@@ -268,30 +278,32 @@ def _row_of_results(value: Any) -> Any:
 
 
 def _json(path: Path) -> Iterator[Located]:
-    """Yield the rows of a ``.json`` file, each with its place.
-
-    The file holds a list of rows, an object around such a list, one sample, or facts
-    that ``ragmetrics facts`` extracted.
-    """
-    data = _value_of_file(path)
-    if isinstance(data, Mapping) and "ragmetrics_facts" in data:
-        # the module of facts reads rows with this one: an import at the top would be
-        # a circle
-        from ragmetrics_core.labelling.facts import read_facts
-
-        facts_file = read_facts(path)  # refuses frozen facts that were changed
-        rows: Any = list(facts_file.rows)
-    elif isinstance(data, Mapping):
-        _refuse_columns(data, path)
-        rows = [data] if _is_sample(data) else _find_rows(data, path)
-    else:
-        rows = data
+    """Yield the rows of a ``.json`` file, each with its place."""
+    rows = _rows_of_json(path)
     if not isinstance(rows, list):
         raise InputError(
             f"{path}: needs a list of objects, found {type(rows).__name__}"
         )
     for number, row in enumerate(rows, start=1):
         yield f"{path}, item {number}", row
+
+
+def _rows_of_json(path: Path) -> Any:
+    """Return the rows in a ``.json`` file; anything but a list is none.
+
+    It holds a list of rows, an object around such a list, one sample, or facts that
+    ``ragmetrics facts`` extracted.
+    """
+    data = _value_of_file(path)
+    if not isinstance(data, Mapping):
+        return data
+    if "ragmetrics_facts" in data:
+        # that module reads rows with this one: an import at the top would be a circle
+        from ragmetrics_core.labelling.facts import read_facts
+
+        return list(read_facts(path).rows)
+    _refuse_columns(data, path)
+    return [data] if _is_sample(data) else _find_rows(data, path)
 
 
 def _value_of_file(path: Path) -> Any:

@@ -745,13 +745,10 @@ def _evidence(
         ranks: For each text that the judge was shown, its rank among all contexts.
         grounds: What the claims rest on; None if that was not asked.
     """
-    # A model draws its verdict at random. The verdict of a single poll is replaced by
-    # the more probable verdict, if the probabilities are known.
     polls = _with_verdict_of_token(polls)
     yes_polls = _polls_saying("yes", polls)
     no_polls = _polls_saying("no", polls)
     n_decided = len(yes_polls) + len(no_polls)
-    # A tie is explained from the side against the answer.
     is_majority_yes = len(yes_polls) > len(no_polls)
     majority = yes_polls if is_majority_yes else no_polls
     minority = no_polls if is_majority_yes else yes_polls
@@ -760,7 +757,6 @@ def _evidence(
         claims += poll.encoder_claims
     return AdherenceEvidence(
         asked=polls.asked,
-        # the number of pieces that the contexts were judged in; None if judged whole
         windows=polls.windows[0] if polls.windows else None,
         yes=len(yes_polls),
         no=len(no_polls),

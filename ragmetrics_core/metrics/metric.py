@@ -195,15 +195,14 @@ class Metric(SilentData, Settings, ABC):
             has_any_field = not all(sample.missing(field) for field in group)
             if has_any_field:
                 continue
-            # Tools that returned evidence as one text, which cannot be split into contexts.
+            if "contexts" not in group:
+                return self.undefined(" and ".join(f"no {field}" for field in group))
             tools = tools_with_undivided_text(sample)
-            if "contexts" in group and tools:
+            if tools:
                 reason = f"undivided: {how_to_name_tools(tools)}"
                 return self.undefined(reason, "undivided")
-            # Of the group ("contexts", "ledger") only contexts are named as missing:
-            # few users know a ledger, which may take the place of contexts.
-            lacking = ("contexts",) if "contexts" in group else group
-            return self.undefined(" and ".join(f"no {field}" for field in lacking))
+            # a ledger may take their place, but few users know of it
+            return self.undefined("no contexts")
         return None
 
     @property

@@ -37,6 +37,14 @@ _CLIENTS = (
 )
 
 
+def _assert_ids_of_whole_documents(sample: Sample, case_name: str) -> None:
+    """A context that is a whole document of the turn has the document's id."""
+    id_by_text = {context.text: context.id for context in SHOWN_TURN.contexts}
+    for context in sample.contexts:
+        if context.text in id_by_text:
+            assert context.id == id_by_text[context.text], case_name
+
+
 class AdapterContract:
     """Tests that hold for every adapter.
 
@@ -166,8 +174,7 @@ class AdapterContract:
             self.check(self.play(turn)[0], turn)
 
     def test_what_the_prompt_shows(self) -> None:
-        """The same prompt gives the same contexts, in the order that it shows."""
-        id_by_text = {context.text: context.id for context in SHOWN_TURN.contexts}
+        """The adapter finds the contexts that each prompt shows, in the prompt's order."""
         for case in SHOWN_CASES:
             (sample,) = self.play_prompt(SHOWN_TURN, case.prompt)
             assert sample.capture is not None
@@ -176,10 +183,7 @@ class AdapterContract:
             assert texts == case.contexts, case.name
             assert sample.capture.grade == case.grade, case.name
             if self.keeps_ids:
-                for context in sample.contexts:
-                    # a prompt may show a part of a document only, which has no id
-                    if context.text in id_by_text:
-                        assert context.id == id_by_text[context.text], case.name
+                _assert_ids_of_whole_documents(sample, case.name)
 
     def test_ledger(self) -> None:
         """Each retrieval is one call, an empty one too.

@@ -104,6 +104,16 @@ Lack = (
 )
 
 
+def _is_answered(fault: Fault) -> bool:
+    """Tell whether a fault sends a reply; a hanging or broken connection does not."""
+    return not (fault.hang or fault.reset)
+
+
+def _has_broken_body(fault: Fault) -> bool:
+    """Tell whether a fault sends a reply whose body is broken, and whose status is not."""
+    return _is_answered(fault) and fault.status == 200
+
+
 class ChatModelContract:
     """Tests that every chat model passes against a server on this machine.
 
@@ -315,30 +325,15 @@ class ChatModelContract:
         error_class: type[errors.JudgeError],
         loopback_server: Servers,
     ) -> None:
-        """One call, one typed error, which holds neither the key nor a text.
-
-        Two kinds of model may raise another class than ``error_class``:
-
-        - ``lacks`` names "bodies": the model cannot read the body of a reply. If the body
-          is broken, any class passes that does not mislead. These mislead: "the fault
-          will pass" (transient) and "the request was rejected".
-        - ``lacks`` names "codes": the model cannot read error codes. The class follows
-          from the HTTP status alone.
-
-        Args:
-            fault: What goes wrong with the request.
-            error_class: The class that the error must have.
-            loopback_server: Makes servers.
-        """
+        """One call, one typed error, which holds neither the key nor a text."""
         server = loopback_server(faults=lambda _: fault)
         error = self.raised(server, timeout=0.3 if fault.hang else 30.0)
-        is_answered = not (fault.hang or fault.reset)
-        has_bad_body = is_answered and fault.status == 200
-        if has_bad_body and "bodies" in self.lacks:
+        if _has_broken_body(fault) and "bodies" in self.lacks:
+            # a model that cannot read bodies may raise any class that does not mislead
             misleading = (errors.TransientJudgeError, errors.RequestRejected)
             assert type(error) is error_class or not isinstance(error, misleading)
         else:
-            if is_answered and "codes" in self.lacks:
+            if _is_answered(fault) and "codes" in self.lacks:
                 error_class = BY_STATUS[fault.status]
             assert type(error) is error_class
             assert self.model(server.base_url, KEY, 30.0).name in str(error)

@@ -72,7 +72,7 @@ class LoopbackServer:
             beside the type ``json_object``, as the Python server of llama.cpp does.
         temperature: The same for temperatures other than 1.
         probability: The probability of "1", of the two labels 0 and 1, which
-            log-probabilities show; None: high for the label in the reply.
+            log-probabilities show; None: 0.98 for the label in the reply.
         mass: The probability that the labels 0 and 1 have together.
         latency: Seconds before each reply.
         faults: Gives for a request's number, counted from 0, what goes wrong with it;
@@ -93,8 +93,6 @@ class LoopbackServer:
 
     def __init__(
         self,
-        # gets the body of a request, and returns the text of all its choices, or a list
-        # with a text for each choice, or fields of a choice that replace the usual ones
         reply: Callable[[Body], str | list[str] | Body] = lambda _: (
             '{"reason": "", "verdict": "yes"}'
         ),
@@ -103,21 +101,14 @@ class LoopbackServer:
         logprobs: Support = True,
         json_schema: Support = True,
         temperature: Support = True,
-        # Of the label 1, in log-probabilities. None: the label in the reply has 0.98.
         probability: float | None = 0.9,
-        mass: float = 0.995,  # the probability of the labels 0 and 1 together
+        mass: float = 0.995,
         latency: float = 0.0,
-        # gets a request's number, from 0, and returns what goes wrong with it
         faults: Callable[[int], Fault | None] | None = None,
         to_openai: Callable[[Body], Body] = dict,
         from_openai: Callable[[Body], Body] = dict,
     ) -> None:
-        """Set what the server will do; it starts in a ``with`` statement.
-
-        A server of another protocol than OpenAI's has two converters. ``to_openai``
-        converts the body of a request that arrives to OpenAI's form. ``from_openai``
-        converts the body of a reply from OpenAI's form to that of the protocol.
-        """
+        """Set what the server will do; it starts in a ``with`` statement."""
         self.requests: list[Recorded] = []
         self.most_in_flight = 0
         self._n_in_flight = 0
@@ -126,7 +117,6 @@ class LoopbackServer:
         self.faults = faults
         self.to_openai = to_openai
         self.from_openai = from_openai
-        # By parameter of a request: True (it works), or "ignore" or "reject".
         self.supports = {
             "n": n,
             "logprobs": logprobs,
@@ -135,9 +125,7 @@ class LoopbackServer:
         }
         self.probability = probability
         self.mass = mass
-        # set when the ``with`` statement ends; a reply that hangs waits for it
         self.stopped = threading.Event()
-        # None while the server does not run
         self._port: int | None = None
 
     @property
@@ -351,32 +339,36 @@ def _error(message: str, code: str, parameter: str | None = None) -> str:
 def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, Any]]:
     """Split a reply into tokens with log-probabilities, as OpenAI returns them.
 
-    A token that is 0 or 1 has the other label, and "maybe", as alternatives. Any other
-    token is alone.
+    A token that is 0 or 1 has the other label, and "maybe", as alternatives.
 
     Args:
         text: The reply.
-        probability: p(1) / (p(0) + p(1)) at every token that is 0 or 1. None: the token
-            in the reply has 0.98, the other label the rest.
-        mass: p(0) + p(1) at these tokens.
+        probability: p(1) / (p(0) + p(1)) at every token that is 0 or 1. None: 0.98 for
+            the label in the reply.
+        mass: p(0) + p(1) at these tokens; "maybe" has the rest.
     """
     entries = []
     for token in _TOKEN.findall(text):
-        # of the token itself, and of its alternatives
         probability_by_text = _alternatives(token, probability, mass)
-        entry_by_text = {}
-        for alternative, chance in probability_by_text.items():
-            entry_by_text[alternative] = {
-                "token": alternative,
-                "logprob": math.log(max(chance, _RARE)),
-                "bytes": list(alternative.encode()),
-            }
+        entry_by_text = {
+            alternative: _entry(alternative, chance)
+            for alternative, chance in probability_by_text.items()
+        }
         likeliest_first = sorted(
             probability_by_text, key=probability_by_text.__getitem__, reverse=True
         )
         top_entries = [entry_by_text[alternative] for alternative in likeliest_first]
         entries.append({**entry_by_text[token], "top_logprobs": top_entries})
     return entries
+
+
+def _entry(token: str, probability: float) -> dict[str, Any]:
+    """Return a token with its log-probability, in OpenAI's form."""
+    return {
+        "token": token,
+        "logprob": math.log(max(probability, _RARE)),
+        "bytes": list(token.encode()),
+    }
 
 
 def _alternatives(

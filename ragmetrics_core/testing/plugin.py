@@ -47,6 +47,7 @@ _MARKER = (
     ' evaluate, e.g. ("adherence=0.8", judge="gpt-4o-mini"); on="point" takes the mean'
     " alone."
 )
+# a test that has gates fails if it measures nothing: this note says that it did
 _MEASURED = pytest.StashKey[bool]()
 
 
@@ -111,34 +112,30 @@ def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
 def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> Report:
     """Evaluate samples, and fail the test unless its gates pass; return the report.
 
-    What was measured is kept for the summary at the end of the session.
+    What was measured is noted for the summary at the end of the session.
 
     Args:
         test: The test that measures.
         samples: What holds the samples.
         arguments: Arguments of ``evaluate``; beside them ``gates``, and ``on``, which
-            says whether the interval or the mean alone decides a gate. The mapping is
-            changed.
+            says whether the interval or the mean alone decides a gate.
     """
     from ragmetrics_core.engine.evaluation import evaluate
-    from ragmetrics_core.reporting.gates import UntilDecided, decide, parse_gate
+    from ragmetrics_core.reporting.gates import UntilDecided
 
     gates = arguments.pop("gates")
     gates = [gates] if isinstance(gates, str) else list(gates)
     on = arguments.pop("on")
     until = arguments.pop("until", None)
     if until is not None:
-        # The run decides the gates itself, so as to stop once they are decided.
+        # the run decides the gates itself, so as to stop once they are decided
         arguments["until"] = UntilDecided(on=on) if until == "decided" else until
         arguments["gates"] = gates
-    # A test that has gates fails if it measures nothing. This note says that it did.
     test.stash[_MEASURED] = True
     report = evaluate(samples, progress=False, **arguments)
     decisions: list[Decision] = list(report.decisions)
-    if until is None:  # with ``until`` the report has the decisions already
-        for gate in gates:
-            parsed_gate = parse_gate(gate, report.metrics)
-            decisions.append(decide(parsed_gate, report, on=on))
+    if until is None:
+        decisions += _decide_gates(gates, report, on)
     _note_summary(test, report.table(), decisions)
     sentences_of_not_passed = [
         decision.sentence for decision in decisions if decision.outcome != "passed"
@@ -146,6 +143,14 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
     if sentences_of_not_passed:
         pytest.fail("\n".join(sentences_of_not_passed), pytrace=False)
     return report
+
+
+def _decide_gates(gates: Sequence[str], report: Report, on: Any) -> list[Decision]:
+    """Decide each gate, such as ``adherence >= 0.8``, by a report."""
+    from ragmetrics_core.reporting.gates import decide, parse_gate
+
+    parsed_gates = [parse_gate(gate, report.metrics) for gate in gates]
+    return [decide(gate, report, on=on) for gate in parsed_gates]
 
 
 def _note_summary(test: pytest.Item, table: str, decisions: Sequence[Decision]) -> None:
