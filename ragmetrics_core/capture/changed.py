@@ -7,7 +7,7 @@ prompt where no other text is located.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from ragmetrics_core.capture.letters import Prompt
@@ -40,11 +40,10 @@ class ChangedTexts:
         self._taken = taken
 
     def may_hold(self, raw: str) -> bool:
-        """Whether most words of a text stand near each other in the free passages.
+        """Whether most words of a text stand near each other where no text is located.
 
-        The free passages are those of the prompt where no text was located. Words are
-        compared by their stems, their first letters. A text of few words is not looked
-        for.
+        Words are compared by their stems, their first letters. A text of few words is
+        not looked for.
         """
         if not self._word_numbers_by_stem:
             return False
@@ -52,15 +51,18 @@ class ChangedTexts:
         different_stems = list(dict.fromkeys(stems_of_text))[:_MOST_STEMS]
         if len(different_stems) < _LEAST_STEMS:
             return False
+        n_words_near = _WIDTH_IN_TEXTS * len(stems_of_text)
+        n_near = _most_within(self._places_of(different_stems), width=n_words_near)
+        return n_near >= _SHARE_OF_STEMS * len(different_stems)
+
+    def _places_of(self, stems: Iterable[str]) -> list[tuple[int, str]]:
+        """Return where stems stand in the free passages: sorted numbers of words."""
         places: list[tuple[int, str]] = []
-        for stem in different_stems:
+        for stem in stems:
             word_numbers = self._word_numbers_by_stem.get(stem, [])
             for word_number in word_numbers[:_MOST_PLACES]:
                 places.append((word_number, stem))
-        # in words: one and a half times as many as the text has
-        width = _WIDTH_IN_TEXTS * len(stems_of_text)
-        n_near = _most_within(sorted(places), width=width)
-        return n_near >= _SHARE_OF_STEMS * len(different_stems)
+        return sorted(places)
 
     @cached_property
     def _word_numbers_by_stem(self) -> dict[str, list[int]]:

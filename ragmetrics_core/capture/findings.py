@@ -217,8 +217,7 @@ class ShownInPrompt:
         """The pieces of the text that are shown.
 
         A piece may end before the text does, because the application cut the text
-        there. Then the last letters of the piece are uncertain: they may belong to
-        other words of the prompt that happen to begin alike.
+        there. Then its last letters, but never all of them, may be equal by chance.
         """
         pieces = []
         for run in split_into_runs(self.occurrence.spans):
@@ -235,13 +234,8 @@ class ShownInPrompt:
     def _n_letters_by_chance(self, prompt_end: int) -> int:
         """Count the last letters of a shown piece that are equal by chance.
 
-        There are two cases. Say the text goes on with "in the north":
-        - Dots cut the text, and other words behind the dots begin alike: "Porto lies on
-          the Douro... In other news". The letters of "In" are equal by chance.
-        - Another word begins alike: "Porto lies on the Douro inside". The letters of
-          "in" are equal by chance.
-
-        0 in any other case, and for twelve letters and more: these are no chance.
+        They belong to other words of the prompt that begin like the text's next words.
+        Twelve letters and more are no chance.
 
         Args:
             prompt_end: Where the piece ends in the prompt's letters.
@@ -249,22 +243,30 @@ class ShownInPrompt:
         message_index = self.prompt.message_index_at(prompt_end - 1)
         message = self.prompt.messages[message_index]
         end_in_message = prompt_end - self.prompt.message_starts[message_index]
-        # The gap is what stands behind the piece, up to the next letter: a space, say.
-        gap_start, gap_end = message.gap_at(end_in_message)
-        last_characters = message.raw[max(gap_start - LONGEST_STEP, 0) : gap_start]
-        has_no_gap = gap_start == gap_end
-        word_goes_on = has_no_gap and gap_end < len(message.raw)
-        dots = _CUT_BY_DOTS.search(last_characters)
-        begun_word = _BEGUN_WORD.search(last_characters)
-        if dots is not None and dots[0] not in self.text.raw:
-            # the text itself has no such dots
-            by_chance = dots["behind_dots"]
-        elif word_goes_on and begun_word is not None:
-            by_chance = begun_word["letters"]
-        else:
-            return 0
+        end, next_letter = message.gap_at(end_in_message)
+        last_characters = message.raw[max(end - LONGEST_STEP, 0) : end]
+        by_chance = self._words_behind_dots(last_characters)
+        word_goes_on = end == next_letter < len(message.raw)
+        if not by_chance and word_goes_on:
+            by_chance = _beginning_of_word(last_characters)
         n_letters = len(letters_of(by_chance))
         return n_letters if n_letters < RESUMED_LENGTH else 0
+
+    def _words_behind_dots(self, last_characters: str) -> str:
+        """Return the words behind dots that cut the text: "In" of "the Douro... In".
+
+        Empty without such dots, or if the text itself has them.
+        """
+        dots = _CUT_BY_DOTS.search(last_characters)
+        if dots is None or dots[0] in self.text.raw:
+            return ""
+        return dots["behind_dots"]
+
+
+def _beginning_of_word(last_characters: str) -> str:
+    """Return the letters of a word in which a piece ends: "in" of "the Douro inside"."""
+    word = _BEGUN_WORD.search(last_characters)
+    return "" if word is None else word["letters"]
 
 
 def _finding_in_prompts(
@@ -292,33 +294,32 @@ def _finding_in_prompts(
 def _extent(
     text: Text, shown_in_prompts: tuple[ShownInPrompt, ...], coverage: float
 ) -> Extent:
-    """Return which part of a text some prompts show together.
-
-    Returns:
-        - ``whole``: nearly all of its letters, or one prompt shows it whole.
-        - ``beginning``, ``end`` or ``middle``: one piece of it.
-        - ``parts``: several pieces. Also one piece with both ends of the text, if too
-          many letters between the ends are left out, a few at a time.
-    """
+    """Return which part of a text some prompts show together."""
     if coverage >= SHARE_OF_WHOLE:
+        return "whole"
+    if any(shown.occurrence.is_whole for shown in shown_in_prompts):
         return "whole"
     pieces: list[_Piece] = []
     for shown in shown_in_prompts:
-        # only a text without letters has these offsets: "..." is shown whole or not
-        is_without_letters = shown.occurrence.literal_offsets is not None
-        if is_without_letters or shown.occurrence.is_whole:
-            return "whole"
         for run in split_into_runs(shown.occurrence.spans):
-            start = run[0].text_start
             end = run[-1].text_end
-            # here letters count that are perhaps equal by chance, so all are certain
-            pieces.append(_Piece(start, end, certain_end=end))
-    merged = _merge_pieces(pieces)
-    has_first_letter = merged[0].start == 0
-    has_last_letter = merged[-1].end == len(text.letters)
-    if len(merged) > 1:
-        return "parts"
-    if has_first_letter and has_last_letter:
+            pieces.append(_Piece(run[0].text_start, end, certain_end=end))
+    return _extent_of_pieces(_merge_pieces(pieces), n_letters=len(text.letters))
+
+
+def _extent_of_pieces(pieces: Sequence[_Piece], *, n_letters: int) -> Extent:
+    """Return which part of a text some pieces are that do not show it whole.
+
+    One piece may have both ends of the text, with letters left out between them. It
+    counts as ``parts``.
+
+    Args:
+        pieces: The pieces in the order of the text; they do not overlap.
+        n_letters: The number of bytes of the text's letters.
+    """
+    has_first_letter = pieces[0].start == 0
+    has_last_letter = pieces[-1].end == n_letters
+    if len(pieces) > 1 or (has_first_letter and has_last_letter):
         return "parts"
     if has_first_letter:
         return "beginning"

@@ -21,9 +21,12 @@ _HEX = r"[\da-fA-F]"
 # Possessive: a run of backslashes or ampersands is read once, however long it is.
 _SLASHES = r"\\ (?<!\\\\) \\*+"
 _PATTERN = rf"""(?: & | {_SLASHES} (?: u0026 | x26 | U00000026 ) ) (?: amp; | \#38; | \#[xX]26; )*+
-      (?: ([A-Za-z][A-Za-z0-9]{{1,31}}); | \#(\d{{1,7}}); | \#[xX]({_HEX}{{1,6}}); )?
-    | {_SLASHES} (?: u([dD][89abAB]{_HEX}{{2}}) \\++ u([dD][c-fC-F]{_HEX}{{2}})
-                   | u({_HEX}{{4}}) | U({_HEX}{{8}}) | x({_HEX}{{2}}) | [nrtfb] )"""
+      (?: (?P<name>[A-Za-z][A-Za-z0-9]{{1,31}}); | \#(?P<decimal>\d{{1,7}});
+         | \#[xX](?P<hexadecimal>{_HEX}{{1,6}}); )?
+    | {_SLASHES}
+      (?: u(?P<high_surrogate>[dD][89abAB]{_HEX}{{2}}) \\++ u(?P<low_surrogate>[dD][c-fC-F]{_HEX}{{2}})
+        | u(?P<four_digits>{_HEX}{{4}}) | U(?P<eight_digits>{_HEX}{{8}})
+        | x(?P<two_digits>{_HEX}{{2}}) | [nrtfb] )"""
 _ESCAPE = re.compile(_PATTERN, re.VERBOSE)
 _CONTROL = re.compile(rf"{_SLASHES} [nrtfb]", re.VERBOSE)
 _PIECE = re.compile(rf"{_PATTERN} | [^\\&]{{1,256}} | \\++", re.VERBOSE)
@@ -48,28 +51,20 @@ def letters_of(text: str) -> bytes:
     if "\\" in text:
         text = _CONTROL.sub(" ", text)  # by far the most frequent
     if "\\" in text or "&" in text:
-        text = _ESCAPE.sub(lambda escape: _decode_escape(escape[0]), text)
+        text = _ESCAPE.sub(_decode_escape, text)
     if not text.isascii():
         text = _fold_beyond_ascii(text)
     return text.encode().translate(_LOWER, _NO_LETTERS)
 
 
 def _fold_beyond_ascii(text: str) -> str:
-    """Put the letters beyond ASCII into lower case, and drop other signs beyond ASCII.
-
-    ASCII characters stay as they are.
-    """
-    # half a surrogate pair cannot be encoded otherwise
-    text_bytes = text.encode("utf-8", "surrogatepass")
-    bytes_beyond_ascii = text_bytes.translate(None, delete=_ASCII)
-    characters = set(bytes_beyond_ascii.decode("utf-8", "surrogatepass"))
+    """Put letters beyond ASCII into lower case, and drop signs beyond ASCII, as "…"."""
     folded_by_character: dict[str, str] = {}
-    for character in characters:
-        folded = _fold_case(character)
+    for character in _characters_beyond_ascii(text):
+        folded = _fold_case(character)  # "" for a sign
         if folded != character:
             folded_by_character[character] = folded
     if len(folded_by_character) > _FEW_CHARACTERS:
-        # one pass by a table is faster than many replacements
         folded_by_code = {ord(key): value for key, value in folded_by_character.items()}
         return text.translate(folded_by_code)
     for character, folded in folded_by_character.items():
@@ -77,42 +72,44 @@ def _fold_beyond_ascii(text: str) -> str:
     return text
 
 
-@lru_cache(maxsize=4096)
-def _decode_escape(escape: str) -> str:
+def _characters_beyond_ascii(text: str) -> set[str]:
+    """Return the different characters of a text that are not ASCII."""
+    # deleting bytes is fast; half a surrogate pair needs "surrogatepass"
+    text_bytes = text.encode("utf-8", "surrogatepass")
+    bytes_beyond_ascii = text_bytes.translate(None, delete=_ASCII)
+    return set(bytes_beyond_ascii.decode("utf-8", "surrogatepass"))
+
+
+def _decode_escape(escape: re.Match[str]) -> str:
     r"""Return the character that an escape or an entity stands for.
 
-    An entity is such as ``&eacute;``, ``&#233;`` or ``&#xe9;``. An escape is such as
-    ``\u00e9``, ``\xe9`` or two ``\u`` of a surrogate pair.
-
-    Returns:
-        The character.
-        - Of an entity of an unknown name, such as ``&abc;``: its name.
-        - Of a code that no character has: nothing.
-        - Of ``&``, ``&amp;`` and ``\n``, which stand for no letter: a NUL, which is no
-          letter either. The pattern reads ``&amp;`` as a bare ``&``, without a name.
-        - Of what is no escape: nothing. Callers do not ask for that.
+    An entity is such as ``&eacute;`` or ``&#233;``, an escape such as ``\u00e9``. For
+    ``\n`` and a bare ``&``, which stand for no letter, a NUL is returned.
     """
-    match = _ESCAPE.match(escape)
-    if match is None:
-        return ""
-    # Three forms of an entity, then the forms of an escape. One form has its groups; a
-    # bare "&" and "\n" have none.
-    name, decimal, hexadecimal, high_surrogate, low_surrogate, *codes = match.groups()
-    if name:
-        character = html.unescape(f"&{name};")
-        is_unknown_name = character.startswith("&")
-        return name if is_unknown_name else character
-    if high_surrogate:
-        return bytes.fromhex(high_surrogate + low_surrogate).decode("utf-16-be")
-    if decimal:
-        return _character_of(int(decimal))
-    for hexadecimal_code in (hexadecimal, *codes):
-        if hexadecimal_code:
-            return _character_of(int(hexadecimal_code, 16))
-    return "\0"
+    form = escape.lastgroup
+    if form is None:
+        return "\0"
+    if form == "name":
+        return _character_of_name(escape["name"])
+    if form == "low_surrogate":
+        pair = escape["high_surrogate"] + escape["low_surrogate"]
+        return bytes.fromhex(pair).decode("utf-16-be")
+    base = 10 if form == "decimal" else 16
+    return _character_of_code(int(escape[form], base))
 
 
-def _character_of(code: int) -> str:
+@lru_cache(maxsize=4096)
+def _character_of_name(name: str) -> str:
+    """Return the character of an entity's name, such as ``eacute``.
+
+    The name itself if no entity has it.
+    """
+    character = html.unescape(f"&{name};")
+    is_unknown = character.startswith("&")
+    return name if is_unknown else character
+
+
+def _character_of_code(code: int) -> str:
     """Return the character of a code; empty if no character has it."""
     return chr(code) if code <= _LAST_CHARACTER else ""
 
@@ -209,8 +206,6 @@ class Text:
     def _offsets_of_character(self, byte_index: int) -> tuple[int, int]:
         """Return where the character to which a byte belongs stands in the text.
 
-        A character may have several bytes, as "é" has.
-
         Args:
             byte_index: The index of the byte in ``letters``.
 
@@ -223,18 +218,25 @@ class Text:
         is_escape = self.raw[piece.start] in "\\&"
         if is_escape:
             return piece.start, piece.end
-        byte_ends = self._byte_ends_by_piece.get(piece_index)
-        if byte_ends is None:
-            byte_ends = []
+        # the byte belongs to the first character that ends behind it
+        n_characters_before = bisect_right(self._byte_ends(piece_index), byte_index)
+        offset = piece.start + n_characters_before
+        return offset, offset + 1
+
+    def _byte_ends(self, piece_index: int) -> list[int]:
+        """Return where in ``letters`` each character of a plain piece ends.
+
+        A character that is no letter adds no bytes.
+        """
+        if piece_index not in self._byte_ends_by_piece:
+            piece = self._pieces[piece_index]
             byte_end = piece.first_byte
+            byte_ends = []
             for character in self.raw[piece.start : piece.end]:
-                # a character that is no letter adds no bytes
                 byte_end += len(_fold_case(character).encode())
                 byte_ends.append(byte_end)
             self._byte_ends_by_piece[piece_index] = byte_ends
-        # the byte belongs to the first character that ends behind it
-        offset = piece.start + bisect_right(byte_ends, byte_index)
-        return offset, offset + 1
+        return self._byte_ends_by_piece[piece_index]
 
 
 class _Piece(NamedTuple):
