@@ -37,6 +37,10 @@ class PromptToSearch:
     known_texts: Sequence[str]
     n_messages_of_turn: int
 
+    def is_of_this_turn(self, message_index: int | None) -> bool:
+        """Whether an index is that of a message of this turn."""
+        return message_index is not None and message_index < self.n_messages_of_turn
+
 
 def start_of_turn(prompt: Sequence[Message], asking_index: int | None) -> int:
     """Return the index of the first message of this turn in a prompt.
@@ -84,9 +88,6 @@ def texts_this_turn_first(
 ) -> tuple[list[str], list[str]]:
     """Divide the texts of a prompt into those of this turn and those of earlier turns.
 
-    This turn is searched first, so that a document which an earlier turn showed as well
-    keeps the place that it has in this turn.
-
     Args:
         prompt: The messages of the prompt.
         turn_start: The index of the first message of this turn.
@@ -96,11 +97,7 @@ def texts_this_turn_first(
         The texts of this turn, behind the instructions with which the prompt begins;
         and the texts of earlier turns.
     """
-    n_instructions = 0
-    for message in prompt:
-        if message.role != "system":
-            break
-        n_instructions += 1
+    n_instructions = _n_instructions(prompt)
     instructions = [message.text for message in prompt[:n_instructions]]
     # without earlier turns the turn begins with the instructions: take them once
     first_of_turn = max(turn_start, n_instructions)
@@ -111,6 +108,14 @@ def texts_this_turn_first(
         if not is_left_out:
             texts_of_earlier_turns.append(message.text)
     return [*instructions, *texts_of_turn], texts_of_earlier_turns
+
+
+def _n_instructions(prompt: Sequence[Message]) -> int:
+    """Count the messages of the system with which a prompt begins."""
+    for index, message in enumerate(prompt):
+        if message.role != "system":
+            return index
+    return len(prompt)
 
 
 @dataclass(frozen=True)
@@ -141,11 +146,6 @@ def _candidates(
 ) -> list[Candidate]:
     """List the candidates to search for: each text of each document, and repetitions.
 
-    A message may hold a text more often than there are documents of this text. Then
-    each surplus occurrence gets a candidate as well, a repetition of the last of these
-    documents. Texts of fewer than 32 characters get no repetitions: more occurrences of
-    them may stand there by chance.
-
     Args:
         documents: The documents.
         message_texts: The messages of the prompt.
@@ -157,14 +157,21 @@ def _candidates(
             candidates.append(Candidate(document, text))
             documents_by_text.setdefault(text, []).append(document)
     for text, documents_of_text in documents_by_text.items():
-        if len(text) < DISTINCTIVE_LENGTH:
-            continue
-        counts = [message.count(text) for message in message_texts]
-        most_in_one_message = min(max(counts, default=0), MOST_OCCURRENCES)
-        n_surplus = most_in_one_message - len(documents_of_text)
+        n_surplus = _n_most_in_one(text, message_texts) - len(documents_of_text)
         for repetition in range(1, n_surplus + 1):
             candidates.append(Candidate(documents_of_text[-1], text, repetition))
     return candidates
+
+
+def _n_most_in_one(text: str, message_texts: Iterable[str]) -> int:
+    """Count how often a text stands in the message that holds it most often.
+
+    0 for a text of fewer than 32 characters: it may stand there by chance.
+    """
+    if len(text) < DISTINCTIVE_LENGTH:
+        return 0
+    counts = [message.count(text) for message in message_texts]
+    return min(max(counts, default=0), MOST_OCCURRENCES)
 
 
 @dataclass(frozen=True)
@@ -185,6 +192,12 @@ class LocatedSearch:
         """The indexes of the candidates that are shown, in the order of the prompt."""
         n_candidates = len(self.candidates)
         return [index for index in self.result.shown_in_order if index < n_candidates]
+
+    @property
+    def findings_of_candidates(self) -> list[tuple[Candidate, Finding]]:
+        """What the prompt shows of each candidate."""
+        # the findings of replies stand behind
+        return list(zip(self.candidates, self.result.findings, strict=False))
 
     @property
     def findings_of_replies(self) -> Sequence[Finding]:
@@ -239,43 +252,48 @@ def search_prompt_for_pieces(
 def keys_of_divided(
     search: LocatedSearch, lists: Sequence[Sequence[Document]]
 ) -> set[DocumentKey]:
-    """Find the documents that only seem to be shown, since their pieces are.
+    """Find the documents that a splitter cut into pieces which the prompt shows.
 
-    A splitter behind a retriever cuts a document into several. If a prompt shows all
-    pieces in their order, it has the letters of the whole document. The search then
-    finds the document whole, and its pieces not shown. This function returns the keys
-    of such documents.
+    All pieces in their order have the letters of the document. So the search finds the
+    document whole, and takes its pieces for hidden.
 
     Args:
         search: What was found in the prompt.
         lists: The lists of documents, the latest first.
     """
-    # by a document: the index of the latest list that holds it
-    latest_list_index: dict[DocumentKey, int] = {}
-    for list_index, documents in enumerate(lists):
-        for document in documents:
-            latest_list_index.setdefault(document.key, list_index)
+    n_lists_behind = _n_lists_behind(lists)
     whole_documents: list[Document] = []
     hidden_documents: list[Document] = []
-    for candidate, finding in zip(
-        search.candidates, search.result.findings, strict=False
-    ):
+    for candidate, finding in search.findings_of_candidates:
         if finding.extent == "whole":
             whole_documents.append(candidate.document)
         elif finding.outcome == "not shown":
             hidden_documents.append(candidate.document)
     keys = set()
     for document in whole_documents:
-        # a lower index is a later list: only a later step can have cut the document
-        list_index = latest_list_index[document.key]
         later_documents = [
             hidden
             for hidden in hidden_documents
-            if latest_list_index[hidden.key] < list_index
+            if n_lists_behind[hidden.key] < n_lists_behind[document.key]
         ]
         if _are_pieces_of(document, later_documents):
             keys.add(document.key)
     return keys
+
+
+def _n_lists_behind(lists: Iterable[Sequence[Document]]) -> dict[DocumentKey, int]:
+    """Count the lists behind the last one that holds a document, by its key.
+
+    A document with fewer lists behind was handed on by a later step.
+
+    Args:
+        lists: The lists of documents, the latest first.
+    """
+    n_lists_behind: dict[DocumentKey, int] = {}
+    for n_later_lists, documents in enumerate(lists):
+        for document in documents:
+            n_lists_behind.setdefault(document.key, n_later_lists)
+    return n_lists_behind
 
 
 def _are_pieces_of(document: Document, pieces: Iterable[Document]) -> bool:
@@ -302,41 +320,44 @@ def documents_shown(
 ) -> dict[DocumentKey, ShownDocument]:
     """Return the documents that a prompt shows, in the prompt's order, by their keys.
 
-    Several documents may have one text. The first occurrence of the text belongs to the
-    document that was retrieved first, the second one to the next document, and so on.
-    A document may have several texts: the longest one that is shown counts.
-
-    An earlier turn may have found the same text. Then the first occurrences belong to
-    that turn, and are skipped. Only surplus occurrences are skipped, so that each
-    document of this turn keeps an occurrence.
+    Of several documents with one text, the first retrieved gets the first occurrence.
+    Of several texts of one document, the longest counts.
 
     Args:
         search: What was found in the prompt.
         keys_in_retrieved_order: The keys of all documents, the first retrieved first.
         n_earlier_by_text: How many occurrences of a text belong to earlier turns.
     """
-    # each occurrence that is not skipped takes the first candidate that is left
     candidates_left_by_text = _shown_candidates_by_text(search, keys_in_retrieved_order)
-    n_to_skip_by_text: dict[str, int] = {}
-    for text, candidates in candidates_left_by_text.items():
-        # a repetition stands for an occurrence beyond the number of documents
-        n_surplus = len([each for each in candidates if each.repetition > 0])
-        n_earlier = n_earlier_by_text.get(text, 0)
-        n_to_skip_by_text[text] = min(n_surplus, n_earlier)
+    n_to_skip_by_text = _n_to_skip_by_text(candidates_left_by_text, n_earlier_by_text)
     shown_by_key: dict[DocumentKey, ShownDocument] = {}
     for index in search.indexes_shown:
         text = search.candidates[index].text
         if n_to_skip_by_text[text] > 0:
             n_to_skip_by_text[text] -= 1
             continue
-        # The search cannot tell candidates of one text apart. So the occurrence belongs
-        # to the candidate that was retrieved first.
         candidate = candidates_left_by_text[text].pop(0)
         finding = search.result.findings[index]
         earlier = shown_by_key.get(candidate.key)
         if earlier is None or _shows_more(finding, earlier):
             shown_by_key[candidate.key] = candidate.document, finding
     return shown_by_key
+
+
+def _n_to_skip_by_text(
+    candidates_by_text: Mapping[str, Sequence[Candidate]],
+    n_earlier_by_text: Mapping[str, int],
+) -> dict[str, int]:
+    """Count for each text the first occurrences to skip: they belong to earlier turns.
+
+    Each document of this turn keeps an occurrence.
+    """
+    n_to_skip_by_text: dict[str, int] = {}
+    for text, candidates in candidates_by_text.items():
+        # a repetition stands for an occurrence beyond the number of documents
+        n_surplus = len([each for each in candidates if each.repetition > 0])
+        n_to_skip_by_text[text] = min(n_surplus, n_earlier_by_text.get(text, 0))
+    return n_to_skip_by_text
 
 
 def _shown_candidates_by_text(
@@ -376,9 +397,7 @@ def unknown_candidates(
         shown_by_key: The documents that the prompt shows.
     """
     unknown = []
-    for candidate, finding in zip(
-        search.candidates, search.result.findings, strict=False
-    ):
+    for candidate, finding in search.findings_of_candidates:
         is_shown = candidate.document.key in shown_by_key
         if finding.outcome == "unknown" and not is_shown:
             unknown.append((candidate, finding))

@@ -1,0 +1,180 @@
+"""Which version of a document counts where lists or prompts hold several. Pure.
+
+Documents are told apart by their keys (``Document.key``). Versions of a document have
+different texts, and so different keys, but one id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ragmetrics_core.capture.findings import unite_findings
+from ragmetrics_core.capture.prompt_search import ShownDocument
+from ragmetrics_core.capture.tree import Document, DocumentKey
+
+
+def latest_versions(lists: Iterable[Sequence[Document]]) -> list[Document]:
+    """Return each document once, as the latest list holds it.
+
+    It has the score of the last step that scored it.
+
+    Args:
+        lists: Lists of documents, the latest first.
+    """
+    latest: dict[DocumentKey, Document] = {}
+    for documents in lists:
+        for document in documents:
+            latest_version = latest.setdefault(document.key, document)
+            if latest_version.score is None and document.score is not None:
+                scored = replace(latest_version, score=document.score)
+                latest[document.key] = scored
+    return _without_bare_texts(latest.values())
+
+
+def _without_bare_texts(documents: Collection[Document]) -> list[Document]:
+    """Leave out documents without an id whose text another document has.
+
+    A step may hand on the text of a document without its id.
+    """
+    texts_with_id: set[str] = set()
+    for document in documents:
+        if document.id is not None:
+            texts_with_id.update(document.texts)
+    return [
+        document
+        for document in documents
+        if document.id is not None or document.text not in texts_with_id
+    ]
+
+
+def keys_in_retrieved_order(
+    lists: Sequence[Sequence[Document]],
+) -> list[DocumentKey]:
+    """Return the keys of all documents of some lists, the first retrieved first.
+
+    Args:
+        lists: The lists, the latest first.
+    """
+    keys: dict[DocumentKey, None] = {}
+    for documents in reversed(lists):
+        for document in documents:
+            keys[document.key] = None
+    return list(keys)
+
+
+def unite_shown_documents(
+    shown_in_prompts: Iterable[Mapping[DocumentKey, ShownDocument]],
+) -> dict[DocumentKey, ShownDocument]:
+    """Unite the documents that several prompts show, by their keys.
+
+    Args:
+        shown_in_prompts: What each prompt shows.
+    """
+    shown_by_key: dict[DocumentKey, ShownDocument] = {}
+    for shown_in_prompt in shown_in_prompts:
+        for key, shown_document in shown_in_prompt.items():
+            if key in shown_by_key:
+                earlier = shown_by_key[key]
+                shown_by_key[key] = _unite_shown_document(earlier, shown_document)
+            else:
+                shown_by_key[key] = shown_document
+    return shown_by_key
+
+
+def _unite_shown_document(
+    earlier: ShownDocument, later: ShownDocument
+) -> ShownDocument:
+    """Unite what the prompts of two calls show of one document.
+
+    If both show the same text of it, their parts count together. Otherwise the prompt
+    counts that shows more.
+    """
+    document, earlier_finding = earlier
+    _, later_finding = later
+    if later_finding.is_of_same_text_as(earlier_finding):
+        return document, unite_findings([earlier_finding, later_finding])
+    return later if later_finding.coverage > earlier_finding.coverage else earlier
+
+
+def order_with_unknown(
+    shown_by_key: Mapping[DocumentKey, object],
+    unknown_documents: Mapping[DocumentKey, object],
+    lists: Sequence[Sequence[Document]],
+) -> list[DocumentKey]:
+    """Return the keys of the documents shown, in order, with unknown ones between them.
+
+    An unknown document stands behind its neighbour in the first list that holds a shown
+    document. Unknown documents of other lists are left out.
+
+    Args:
+        shown_by_key: The documents shown, in the order of the prompts.
+        unknown_documents: The documents of which the prompts do not tell.
+        lists: The lists of documents, the latest first.
+    """
+    order = list(shown_by_key)
+    previous_key: DocumentKey | None = None
+    for key in _keys_of_first_list_with(shown_by_key, lists):
+        if key in unknown_documents and key not in order:
+            index = 0
+            if previous_key is not None:
+                index = order.index(previous_key) + 1
+            order.insert(index, key)
+        if key in order:
+            previous_key = key
+    return order
+
+
+def _keys_of_first_list_with(
+    shown_by_key: Mapping[DocumentKey, object], lists: Sequence[Sequence[Document]]
+) -> list[DocumentKey]:
+    """Return the keys of the first list that holds a shown document; empty if none does."""
+    for documents in lists:
+        keys = [document.key for document in documents]
+        if not shown_by_key.keys().isdisjoint(keys):
+            return keys
+    return []
+
+
+def best_versions(
+    shown_by_key: Mapping[DocumentKey, ShownDocument],
+) -> dict[DocumentKey, ShownDocument]:
+    """Drop the weaker versions of each document; versions of a document share its id.
+
+    Versions that are shown whole are kept. If none is shown whole, the version is kept
+    of which most is shown.
+    """
+    keys_by_id: dict[str, list[DocumentKey]] = {}
+    for key, (document, _) in shown_by_key.items():
+        if document.own_id is not None:
+            keys_by_id.setdefault(document.own_id, []).append(key)
+    weaker_keys: set[DocumentKey] = set()
+    for keys in keys_by_id.values():
+        best_keys = _keys_of_fullest(keys, shown_by_key)
+        weaker_keys.update(key for key in keys if key not in best_keys)
+    return {
+        key: shown_document
+        for key, shown_document in shown_by_key.items()
+        if key not in weaker_keys
+    }
+
+
+def _keys_of_fullest(
+    keys: Sequence[DocumentKey], shown_by_key: Mapping[DocumentKey, ShownDocument]
+) -> list[DocumentKey]:
+    """Return the versions of a document that are shown whole, else the one shown most.
+
+    Args:
+        keys: The keys of the versions; at least one.
+        shown_by_key: The documents shown.
+    """
+    whole_keys = []
+    n_characters_by_key: dict[DocumentKey, int] = {}
+    for key in keys:
+        _, finding = shown_by_key[key]
+        n_characters_by_key[key] = len(finding.text)
+        if finding.extent == "whole":
+            whole_keys.append(key)
+    if whole_keys:
+        return whole_keys
+    return [max(keys, key=lambda key: n_characters_by_key[key])]

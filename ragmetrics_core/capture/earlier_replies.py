@@ -1,0 +1,168 @@
+"""Which replies of earlier calls a later prompt may hold: answers, notes, structured output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
+from ragmetrics_core.capture.passages import has_words, is_an_entry_of, stands_apart
+from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
+from ragmetrics_core.capture.tree import Node
+
+_LEAST_DIGITS = 3  # a number of three digits stands in a prompt by no chance
+
+
+@dataclass(frozen=True)
+class EarlierReply:
+    """A text that an earlier call wrote, which is searched for in a prompt.
+
+    Attributes:
+        call: The call of a model.
+        text: What it wrote, or a text of its structured output.
+        is_entry: Whether it is an entry of a list in the prompt.
+    """
+
+    call: Node
+    text: str
+    is_entry: bool
+
+
+@dataclass(frozen=True, eq=False)
+class EarlierReplies:
+    """What the calls of models in a run replied, for later calls to read.
+
+    Args:
+        calls: The calls of the run.
+    """
+
+    calls: Calls
+
+    def to_search_for(self, call: Node) -> list[EarlierReply]:
+        """Collect the replies of earlier calls that are searched for in a call's prompt.
+
+        A reply of a few words may stand there by chance. It is searched for only where
+        it stands as an answer, an entry of a list or the result of a tool does.
+        """
+        tool_results = _tool_results_in_prompt(call)
+        message_texts = [message.text for message in call.prompt]
+        replies = []
+        for earlier_call in self._calls_before(call):
+            for text in self._texts_written_by(earlier_call):
+                is_long = len(text) >= DISTINCTIVE_LENGTH
+                is_tool_result = as_one_line(text) in tool_results
+                is_entry = self._stands(
+                    earlier_call, text, message_texts, is_an_entry_of
+                )
+                if (
+                    is_long
+                    or is_tool_result
+                    or is_entry
+                    or self._stands(earlier_call, text, message_texts, stands_apart)
+                ):
+                    replies.append(EarlierReply(earlier_call, text, is_entry))
+        return replies
+
+    def calls_with_notes(self, call: Node, *, left_out: Collection[Node]) -> list[Node]:
+        """Return the earlier calls whose few words stand in a call's prompt.
+
+        Args:
+            call: The call.
+            left_out: Calls that are left out.
+        """
+        texts = [message.text for message in call.prompt if message.role != "assistant"]
+        calls = []
+        for earlier_call in self._calls_before(call):
+            note = self._note_of(earlier_call)
+            is_shown = any(has_words(text, note) for text in texts)
+            if is_shown and earlier_call not in left_out:
+                calls.append(earlier_call)
+        return calls
+
+    def has_certain_note(self, call: Node) -> bool:
+        """Whether the few words of a call stand in a prompt by no mere chance.
+
+        A verdict may, and so may a single word that is no number of three digits.
+        """
+        if self.calls.replies[call].is_verdict:
+            return False
+        note = self._note_of(call)
+        n_digits = sum(map(str.isdigit, note))
+        return len(note.split()) >= 2 or n_digits >= _LEAST_DIGITS
+
+    def _note_of(self, call: Node) -> str:
+        """Return what a call wrote if it is a few words; without the full stop.
+
+        Empty for a longer reply, and for one that is structured output.
+        """
+        reply = self.calls.replies[call]
+        words = reply.text.strip().rstrip(".")
+        is_long = len(words) >= DISTINCTIVE_LENGTH
+        return "" if is_long or reply.values else words
+
+    def _stands(
+        self,
+        call: Node,
+        text: str,
+        message_texts: Sequence[str],
+        stands_in: Callable[[str, str], bool],
+    ) -> bool:
+        """Whether a call's words stand in a prompt as an answer or a note does.
+
+        A verdict, such as "yes" of a grader, is neither.
+
+        Args:
+            call: The call that replied.
+            text: What it wrote.
+            message_texts: The messages of the prompt of a later call.
+            stands_in: Tells of a text and a message whether the text stands there as it
+                should.
+        """
+        if self.calls.replies[call].is_verdict or not text.strip():
+            return False
+        return any(stands_in(text.strip(), message) for message in message_texts)
+
+    def _texts_written_by(self, call: Node) -> list[str]:
+        """Return what a call wrote: its text, and the texts of its structured output."""
+        reply = self.calls.replies[call]
+        texts = [reply.text, *texts_in(list(reply.values))]
+        return [text for text in dict.fromkeys(texts) if text]
+
+    def _calls_before(self, call: Node) -> list[Node]:
+        """Return the calls that ended before a call began, and that it may have read."""
+        return [
+            earlier_call
+            for earlier_call in self._calls_that_may_be_read
+            if earlier_call is not call and end_of(earlier_call) <= call.began
+        ]
+
+    @cached_property
+    def _calls_that_may_be_read(self) -> list[Node]:
+        """The calls of models that replied with a text that a later call may read.
+
+        Calls that wrote a query, or called a tool that ran, are left out.
+        """
+        calls = []
+        for call in self.calls.models:
+            if call in self.calls.query_writers or call.reply is None:
+                continue
+            names_called = [tool_call.name for tool_call in call.reply.tool_calls]
+            if self.calls.names_of_tools_that_ran.isdisjoint(names_called):
+                calls.append(call)
+        return calls
+
+
+def _tool_results_in_prompt(call: Node) -> set[str]:
+    """Return the results of tools in a call's prompt, each as one line.
+
+    The texts inside of a result that is JSON are returned as well.
+    """
+    lines: set[str] = set()
+    for message in call.prompt:
+        if message.role == "tool":
+            lines.add(as_one_line(message.text))
+            parts = texts_in(parse_json(message.text))
+            lines.update(as_one_line(part) for part in parts)
+    return lines
