@@ -28,13 +28,8 @@ _NOT_SHOWN = "retrieved documents were not shown to the model"
 def cut_spans_of(spans: Sequence[Span]) -> set[str]:
     """Find the spans of a trace of which values were cut at a limit of their length.
 
-    Values that were cut end at one length. They were cut where several unlike values
-    have this length, and one of them is JSON that breaks off. Plain texts alone are no
-    sign: a splitter makes chunks of one length, and a template prompts of one length. A
-    value of this length that is whole JSON was not cut, so that there is no limit here.
-
-    Longer values of the trace do not count against it: another service may have
-    recorded them, without a limit.
+    Values that were cut have one length, and one of them is JSON that breaks off.
+    Longer values may come from another service, without a limit.
 
     Args:
         spans: The spans of one trace.
@@ -63,8 +58,9 @@ def cut_spans_of(spans: Sequence[Span]) -> set[str]:
 def _are_cut(texts: Collection[str], *, are_longest: bool) -> bool:
     """Whether a limit of length cut texts of one length.
 
-    Shorter texts than the longest of a trace have one length by chance, and what Python
-    writes looks like JSON. So of these one must be JSON up to its very end.
+    Plain texts alone are no sign: a splitter makes chunks of one length. Shorter texts
+    than the longest of a trace need JSON up to its very end, as they have one length by
+    chance.
     """
     if len(texts) < _FEWEST_CUT:
         return False

@@ -201,20 +201,12 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
             which the dialect is recognised; its value tells what kind of call it is.
     """
     fields = _Fields(attributes, names)
-    # The span of a run may hold a transcript: the messages of earlier turns, followed by
-    # those of the run. "transcript_start" is the number of messages before the run. What
-    # the run was given are the messages up to the question.
-    transcript = messages_in(fields.values("transcript"))
-    messages_given = _messages_up_to_question(
-        transcript, fields.first_value("transcript_start")
-    )
-    # What the application itself says of the run, for ragmetrics.
     metadata = mapping(plain(attributes.get("metadata")))
     user_fields = metadata.get("ragmetrics") or fields.first_value("user_fields")
     input_value = _unwrap(fields.first_value("input"), "inputs")
     return Reading(
         kind=_kind(attributes, names["mark"]),
-        input=input_value or messages_given or None,
+        input=input_value or _messages_given(fields) or None,
         output=_unwrap(fields.first_value("output"), "outputs"),
         documents=fields.documents("documents"),
         input_documents=fields.documents("input_documents") or (),
@@ -264,16 +256,13 @@ class _Fields:
         return _documents(self.attributes, self.names.get(field_name, ()))
 
 
-def _messages_up_to_question(
-    transcript: Sequence[Message], start: object
-) -> tuple[Message, ...]:
+def _messages_given(fields: _Fields) -> tuple[Message, ...]:
     """The messages of a run's transcript up to the one in which the user asked.
 
-    Args:
-        transcript: All messages of the run, earlier turns first.
-        start: How many of them are of earlier turns; None for none.
+    A transcript holds the messages of earlier turns, followed by those of the run.
     """
-    digits = str(start)
+    transcript = messages_in(fields.values("transcript"))
+    digits = str(fields.first_value("transcript_start"))
     n_earlier = int(digits) if digits.isdecimal() else 0
     for place, message in enumerate(transcript):
         if place >= n_earlier and message.role == "user" and message.text.strip():
@@ -310,16 +299,12 @@ def _value(attributes: Mapping[str, Any], name: str) -> Any:
 def _nest(leaves: Mapping[str, Any]) -> Any:
     """Build a mapping or a list from its leaves.
 
-    ``{"0.role": "user", "0.content": "Hi"}`` becomes a list of one mapping.
+    ``{"0.role": "user", "0.content": "Hi"}`` becomes a list of one mapping. Elements
+    with numbers below 0 are left out.
 
     Args:
         leaves: Each leaf by its path, such as ``0.role``. An empty path stands for the
             whole value.
-
-    Returns:
-        A list if the first parts of all paths are whole numbers, else a mapping. The
-        elements of a list are in the order of the numbers; elements with numbers below
-        0 are left out.
     """
     if "" in leaves:
         return leaves[""]

@@ -38,35 +38,31 @@ class EvaluatorQuestions:
         self._tool_arguments: set[str] = set()
 
     def is_not_from_user(self, sample: Sample) -> bool:
-        """Tell whether something else than a user asked the question of a sample.
+        """Tell whether a generator of test data or an evaluator asked a sample's question.
 
-        It is something else in three cases:
-
-        - A generator of test data asked.
-        - All nodes (documents) of the sample were given to such a generator before. In
-          these two cases the sample's nodes are remembered.
-        - An evaluator asked: the question holds the answer of an earlier sample. In
-          this case, and if a user asked, the sample's answer is remembered.
+        The nodes (documents) that a generator was given are remembered, and the answers
+        of other samples.
         """
         question = as_one_line(sample.question)
         node_ids = {context.id for context in sample.retrieved or ()}
-        # all nodes that the sample retrieved were given to a generator
         retrieves_for_tests = bool(node_ids) and node_ids <= self._test_node_ids
         if question.startswith(_GENERATOR) or retrieves_for_tests:
             self._test_node_ids |= node_ids
             return True
-        judged_answer = question
-        if question.startswith("Question: "):
-            # An evaluator writes: "Question: … Response: …". A question without the word
-            # "Response: " is no evaluator's: then the judged answer is "".
-            _, _, judged_answer = question.partition(" Response: ")
-        # hashes keep no text, and little memory
-        is_judged = bool(judged_answer) and hash(judged_answer) in self._answers
-        self._answers[hash(as_one_line(sample.answer))] = None
+        is_judged = self._is_earlier_answer(_judged_answer(question))
+        self._remember_answer(as_one_line(sample.answer))
+        return is_judged
+
+    def _is_earlier_answer(self, text: str) -> bool:
+        """Whether a text is the answer of an earlier sample; False for an empty text."""
+        return bool(text) and hash(text) in self._answers
+
+    def _remember_answer(self, text: str) -> None:
+        """Remember an answer by its hash, which keeps no text, and little memory."""
+        self._answers[hash(text)] = None
         if len(self._answers) > _MAX_ANSWERS:
             oldest = next(iter(self._answers))
             del self._answers[oldest]
-        return is_judged
 
     def doubt(self, sample: Sample) -> str | None:
         """Say why the question of a sample may be none of a user's.
@@ -88,6 +84,17 @@ class EvaluatorQuestions:
             arguments.update(texts or [""])
         if arguments:
             self._tool_arguments = arguments
+
+
+def _judged_answer(question: str) -> str:
+    """The answer that an evaluator sends as its question; "" if it sends none.
+
+    Some evaluators write "Question: … Response: ANSWER", others the answer alone.
+    """
+    if not question.startswith("Question: "):
+        return question
+    _, _, answer = question.partition(" Response: ")
+    return answer
 
 
 def _tool_calls(calls: Sequence[Call]) -> Iterator[ToolCall]:

@@ -69,18 +69,20 @@ class Lines:
         source: A path or several, ``-`` for standard input; else values that hold
             spans.
         max_bytes: Bytes of memory that one line, or all spans of one trace, may take.
+
+    Attributes:
+        paths: The files, opened when they are read; empty if the source is values.
+        values: The values; empty if the source is files.
+        unreadable: Why lines and spans were not read.
+        piped: A copy of standard input, which can be read once only.
     """
 
     def __init__(self, source: Source, max_bytes: int = 256 * 2**20) -> None:
-        """Note where the lines stand; files are opened when they are read."""
         self.max_bytes = max_bytes
         sources = [source] if isinstance(source, (str, Path)) else list(source)
         self.paths = [Path(path) for path in sources if isinstance(path, (str, Path))]
-        # A source is either files or values of JSON that have been read already.
         self.values = [] if self.paths else sources
         self.unreadable: list[RowError] = []
-        # Standard input ("-") can be read once only: a copy of it, kept as long as this
-        # object.
         self.piped: BufferedReader | None = None
         if Path("-") in self.paths:
             self.piped = _spool(sys.stdin.buffer)
@@ -211,28 +213,26 @@ def _n_bytes_once_read(text: bytes) -> int:
 def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
     """Yield where the JSON values of a file stand: offset and length of each.
 
-    Usually each line is a value. In an indented file a value is several lines, up to
-    the line that closes what the first one opened. The caller may read other parts of
-    the file between two values.
+    Usually each line is a value. In an indented file a value is several lines. The
+    caller may read other parts of the file between two values.
     """
-    # The bytes with which the last line of a value begins, e.g. b"}". They are b"" if
-    # each line is a value: every line starts with b"".
+    # b"}" in an indented file. b"", with which any line begins, if each line is a value.
     closing_start = _start_of_closing_line(file)
     file.seek(0)
     length = 0  # bytes of the value so far
-    is_at_line_start = True
+    begins_line = True
     closes_value = True
-    # A long line is read in pieces. Its first piece says whether it closes a value.
+    # a long line is read in several pieces
     while piece := file.readline(_PIECE):
-        if is_at_line_start:
+        if begins_line:
             closes_value = piece.startswith(closing_start)
-        is_at_line_start = piece.endswith(b"\n")  # for the next piece
-        is_blank = not piece.strip()
-        if length == 0 and is_blank:
-            continue  # blank lines between values belong to none
+        ends_line = piece.endswith(b"\n")
+        begins_line = ends_line  # of the next piece
+        is_blank_between_values = length == 0 and not piece.strip()
+        if is_blank_between_values:
+            continue
         length += len(piece)
-        ends_value = is_at_line_start and closes_value
-        if ends_value:
+        if ends_line and closes_value:
             offset = file.tell() - length
             yield offset, length
             file.seek(offset + length)  # the caller may have moved in the file
@@ -264,14 +264,13 @@ def _start_of_closing_line(file: BufferedReader) -> bytes:
 
 
 def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
-    """Yield each trace with its spans; traces that ended first come first.
+    """Yield the id of each trace, its spans, and whether other traces link to it.
+
+    Traces that ended first come first. None stands in place of spans that are larger
+    than allowed.
 
     Args:
         lines: Where the spans stand. Its ``unreadable`` is filled on the way.
-
-    Returns:
-        The id of a trace, its spans, and whether spans of another trace link to it.
-        None in place of spans that are larger than allowed.
 
     Raises:
         InputError: If nothing has a known form.
@@ -345,12 +344,10 @@ def _index_line(
     place: Place,
     spans: Sequence[Span],
 ) -> None:
-    """Write the spans of a line into the index.
+    """Write the spans of a line into the index, and the traces that they link to.
 
-    Each row of the table ``lines`` says of a span its trace, when it ended, and where
-    its line stands. Each span counts with an equal share of the line's length, so that
-    the size of a trace is known. The table ``links`` holds the traces that spans link
-    to. Spans that cannot be read are noted in ``lines.unreadable``.
+    Each span counts with an equal share of the line's length, so that the size of a
+    trace is known. Spans that cannot be read are noted in ``lines.unreadable``.
 
     Args:
         index: The index.
@@ -364,21 +361,19 @@ def _index_line(
     rows = []
     linked_traces: list[tuple[str]] = []
     for span in spans:
-        # a trace's name may hold half a character, which no index can store
-        is_name_valid = _can_be_stored(span.trace)
-        is_unreadable = not span.id  # a span that could not be read has no id
-        if is_unreadable or not is_name_valid:
+        if not _is_readable(span):
             lines.unreadable.append(UnreadableSpan(number, span.trace))
-        # what names no trace belongs to none: there is nothing to index
-        has_no_trace = not span.trace
-        if has_no_trace or not is_name_valid:
-            continue
-        # An unreadable span of a known trace is indexed, too: ``calls_of`` finds it
-        # among the spans of the trace, and takes the whole trace for unreadable.
-        rows.append((span.trace, span.end, length_per_span, *place))
-        linked_traces += [(name,) for name in span.links if _can_be_stored(name)]
+        # an unreadable span makes its whole trace unreadable, and is indexed as well
+        if span.trace and _can_be_stored(span.trace):
+            rows.append((span.trace, span.end, length_per_span, *place))
+            linked_traces += [(name,) for name in span.links if _can_be_stored(name)]
     index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows)
     index.executemany("INSERT OR IGNORE INTO links VALUES (?)", linked_traces)
+
+
+def _is_readable(span: Span) -> bool:
+    """Whether a span could be read, which gives it an id, and its trace can be stored."""
+    return bool(span.id) and _can_be_stored(span.trace)
 
 
 def _can_be_stored(name: str) -> bool:
@@ -394,9 +389,8 @@ def _spans_of_trace(trace: str, lines: Lines, places: Sequence[Place]) -> list[S
     """Read the spans of a trace, each id once.
 
     Several records may tell of one span, such as the span itself and the log events
-    that hold its messages; they become one. Where two records contradict each other,
-    two calls have the same id. Then a span without an id is added, by which
-    ``calls_of`` knows that the trace cannot be read.
+    that hold its messages. Where two of them contradict each other, a span without an
+    id is added, by which ``calls_of`` knows that the trace cannot be read.
 
     Args:
         trace: The id of the trace.

@@ -103,38 +103,27 @@ class _Trace:
         outputs = [mapping(reading.output) for reading in readings]
         # a writer's output says how many documents it put into a store
         self._builds_index = any("documents_written" in output for output in outputs)
-        last_documents = None
-        for output in outputs:
-            documents = output.get("documents")
-            if isinstance(documents, tuple):
-                last_documents = documents
-        # the last component that returned a list of documents returned an empty one
-        self._ends_without_documents = last_documents == ()
+        self._ends_without_documents = _last_documents(outputs) == ()
 
     def read(self, call: Call, reading: Reading) -> None:
         """Write into a reading what a component or run was asked, found and answered.
 
-        Haystack calls the named inputs and outputs of a component **sockets**. The
-        calls inside this one have been read already.
-
-        - A model, a retriever or reranker, the outermost run and a step have a reader
-          each.
-        - A run that only builds an index becomes ``ignored``.
-        - Anything else, such as a tool, keeps its reading as it is.
+        The calls inside this one have been read already. A tool keeps its reading as it
+        is.
         """
         inputs = dict(_sockets(reading.input))
         outputs = dict(_sockets(reading.output))
         is_outermost = call in self._outermost
         only_builds_index = self._builds_index and not self._models
+        # an agent whose output is one text has no sockets: its text stays the answer
+        has_sockets = not isinstance(reading.output, str)
         if reading.kind == "model":
             self._read_model(reading, inputs, outputs)
         elif reading.kind in ("retriever", "reranker"):
             self._read_retriever(reading, inputs)
         elif is_outermost and only_builds_index:
             reading.kind = "ignored"
-        # A run whose output is one text has no sockets to read. It is read as a step if
-        # that is its kind. If the span calls the run an agent, its text stays the answer.
-        elif is_outermost and not isinstance(reading.output, str):
+        elif is_outermost and has_sockets:
             self._read_run(reading, inputs, outputs)
         elif reading.kind == "step":
             self._read_step(call, reading, inputs, outputs)
@@ -165,9 +154,8 @@ class _Trace:
     ) -> None:
         """Read an outermost call, a pipeline or an agent.
 
-        The reading gets the user's question as its input, the earlier turns, and the
-        answer as its output. A run that was asked a question and called a model gets
-        the kind "agent".
+        Its input becomes the user's question, and its output the answer. Without a
+        model the run only searched, and its output is what it found.
 
         Args:
             reading: What the call's span says; it is changed.
@@ -177,16 +165,12 @@ class _Trace:
         reading.input = _question(inputs)
         handed_in = tuple(find_instances(inputs, Message))
         reading.history = turns_before_question(
-            self._messages_of_memory or handed_in,
-            reading.input,
-            documents=(),  # so no message is dropped for showing a document
+            self._messages_of_memory or handed_in, reading.input, documents=()
         )
         # () says that no document reached the answer; None says nothing about it
         reading.documents = () if self._ends_without_documents else None
         if not self._models:
-            # without a model the run only searched: its output is what it found
-            documents_found = self._documents(reading.output)
-            reading.output = documents_found or None
+            reading.output = self._documents(reading.output) or None
             return
         if reading.input is not None:
             reading.kind = "agent"
@@ -224,32 +208,39 @@ class _Trace:
         """Tell what a run answered: its answer objects, else the one text that it returned.
 
         Returns:
-            - The text of the answer object, if there is one.
-            - A tuple of the answer objects, if there are several.
-            - The only text of the outputs, unless it is a verdict on another text.
-            - None otherwise. The replies of all models are dropped then, so that none
-              of them is taken for the answer. They are kept in one case: a single model
-              ran, and the outputs hold no text. Its reply may be the answer.
+            A text, a tuple of several answer objects, or None.
         """
         if len(self._answers) == 1:
             return self._answers[0].text
         if self._answers:
             return tuple(self._answers)
         texts = list(_texts(_answer_values(outputs)))
-        has_several_models = len(self._models) > 1
-        if len(texts) == 1:
-            (text,) = texts
-            # a single word, such as "yes", may judge what another model answered
-            is_verdict = has_several_models and len(text.split()) < 2
-            if not is_verdict:
-                return text
-        # Several texts were returned, or a verdict, or several models ran and none of
-        # their texts was returned: no reply is known to be the answer.
-        no_reply_is_answer = bool(texts) or has_several_models
-        if no_reply_is_answer:
-            for model in self._models:
-                model.replies = ()
+        if len(texts) == 1 and not self._may_be_verdict(texts[0]):
+            return texts[0]
+        is_reply_of_only_model = len(self._models) == 1 and not texts
+        if not is_reply_of_only_model:
+            self._drop_replies()
         return None
+
+    def _may_be_verdict(self, text: str) -> bool:
+        """Whether a text is one word, such as "yes", that may judge another model's answer."""
+        has_several_models = len(self._models) > 1
+        return has_several_models and len(text.split()) < 2
+
+    def _drop_replies(self) -> None:
+        """Drop the replies of all models, so that none of them is taken for the answer."""
+        for model in self._models:
+            model.replies = ()
+
+
+def _last_documents(outputs: Sequence[Mapping[str, Any]]) -> tuple[Any, ...] | None:
+    """The last list of documents that a component returned; None without any."""
+    last_documents = None
+    for output in outputs:
+        documents = output.get("documents")
+        if isinstance(documents, tuple):
+            last_documents = documents
+    return last_documents
 
 
 def _last_answers(readings: Sequence[Reading]) -> list[Answer]:
@@ -353,29 +344,15 @@ def _component_type(call: Call) -> str:
 def _kind(call: Call, reading: Reading) -> Kind | None:
     """Tell what a component is: a model, retriever, reranker, tool or step.
 
-    The first of these rules that applies decides:
-
-    1. A component named "…Evaluator", or whose span says ``ignored``, is ignored.
-    2. A component named "…Builder…" is a step.
-    3. A component that has inputs and returns replies is a model.
-    4. If the span is not of Haystack's own tracing, the kind that the span says counts.
-    5. A component named "….tool" is a tool, and one named "…Ranker…" is a reranker.
-    6. A component that gives documents, and takes neither documents nor replies, is a
-       retriever.
-    7. Anything else is a step.
+    Outside of Haystack's own tracing the kind that the span says counts, unless it
+    replies.
     """
     name = _component_type(call)
     if "Evaluator" in name or reading.kind == "ignored":
         return "ignored"
     if "Builder" in name:
         return "step"
-    inputs = dict(_sockets(reading.input))
-    attributes = call.span.attributes
-    takes = str(attributes.get("haystack.component.input_spec", ""))
-    gives = str(attributes.get("haystack.component.output_spec", ""))
-    gives_replies = "replies" in mapping(reading.output) or '"replies": ' in gives
-    # whatever the span says
-    if inputs and gives_replies:
+    if _replies_to_inputs(call, reading):
         return "model"
     if not is_traced_by_haystack(call.span):
         return reading.kind
@@ -383,11 +360,26 @@ def _kind(call: Call, reading: Reading) -> Kind | None:
         return "tool"
     if "Ranker" in name:
         return "reranker"
-    # what takes documents or replies hands on what others found or wrote
-    only_hands_on = _DOCUMENT_CLASS in takes or "replies" in inputs
-    if _DOCUMENT_CLASS in gives and not only_hands_on:
-        return "retriever"
-    return "step"
+    return "retriever" if _brings_documents(call, reading) else "step"
+
+
+def _replies_to_inputs(call: Call, reading: Reading) -> bool:
+    """Whether a component was given anything, and has a socket for replies."""
+    has_inputs = any(_sockets(reading.input))
+    gives = str(call.span.attributes.get("haystack.component.output_spec", ""))
+    return has_inputs and (
+        "replies" in mapping(reading.output) or '"replies": ' in gives
+    )
+
+
+def _brings_documents(call: Call, reading: Reading) -> bool:
+    """Whether a component gives documents, and takes neither documents nor replies."""
+    attributes = call.span.attributes
+    takes = str(attributes.get("haystack.component.input_spec", ""))
+    gives = str(attributes.get("haystack.component.output_spec", ""))
+    takes_replies = "replies" in dict(_sockets(reading.input))
+    only_hands_on = _DOCUMENT_CLASS in takes or takes_replies
+    return _DOCUMENT_CLASS in gives and not only_hands_on
 
 
 def _sockets(value: Any) -> Iterator[tuple[str, Any]]:

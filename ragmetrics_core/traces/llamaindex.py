@@ -159,45 +159,61 @@ def _prompt_ends_with_question(chat: Call, writer: Call) -> bool:
     return False
 
 
+def _nodes_with_metadata(
+    nodes: Iterable[Document],
+) -> dict[tuple[str | None, str], Document]:
+    """The nodes that were recorded with their metadata before their text.
+
+    Other spans may have recorded such a node with its text alone: the keys are the id
+    and the text alone, which is its first other form.
+    """
+    nodes_with_metadata = {}
+    for node in nodes:
+        if node.forms:
+            text_alone = node.forms[0]
+            nodes_with_metadata[node.id, text_alone] = node
+    return nodes_with_metadata
+
+
+def _prompt_in(inputs: Any) -> tuple[Message, ...]:
+    """The prompt in what a model was given; it may be the first argument of any name."""
+    prompt = messages_in(inputs)
+    fields = mapping(inputs)
+    if prompt or "args" not in fields:
+        return prompt
+    arguments = [*(fields["args"] or ()), *mapping(fields.get("kwargs")).values()]
+    first_argument = tuple(arguments[:1])  # empty if there is none
+    return messages_in(first_argument)
+
+
 class _Trace:
     """What went into the calls of one trace and came out, and the nodes in these.
+
+    A **node** is a document of LlamaIndex; some spans cut it to its id. **Chunks** are
+    the texts, metadata included, that a synthesizer was given. A **synthesizer** answers
+    a question from nodes.
 
     Args:
         calls: All calls of the trace that say something.
     """
 
     def __init__(self, calls: Sequence[Call]) -> None:
-        # by call: what went in, what came out, and the method of LlamaIndex
         self._inputs: dict[Call, Any] = {}
         self._outputs: dict[Call, Any] = {}
         self._parse(calls)
         self._methods: dict[Call, str] = {}
         for call, inputs in self._inputs.items():
             self._methods[call] = _method(call, inputs, self._outputs[call])
-        # A **node** is a document of LlamaIndex. Some spans cut it to its id.
         nodes = self._all_nodes(calls)
         # read backwards, so that of several nodes with one id the first counts
         self._nodes_by_id = {node.id: node for node in reversed(nodes) if node.text}
-        # Models are shown the metadata of a node before its text. Some spans record a
-        # node with both, and some record its text alone. Where both are recorded,
-        # ``node.forms[0]`` is the text alone. By (id, text alone): the node with both.
-        self._nodes_with_metadata: dict[tuple[str | None, str], Document] = {}
-        for node in nodes:
-            if node.forms:
-                text_alone = node.forms[0]
-                self._nodes_with_metadata[node.id, text_alone] = node
-        # **Chunks** are the texts, metadata included, that a synthesizer (which answers
-        # from nodes) was given.
+        self._nodes_with_metadata = _nodes_with_metadata(nodes)
         chunks = chain.from_iterable(self._chunks_given(call) for call in calls)
         self._chunks = sorted(chunks, key=len)
         self._tool_names = self._names_of_tool_calls(calls)
 
     def _parse(self, calls: Sequence[Call]) -> None:
-        """Parse what went into each call and came out, into ``_inputs`` and ``_outputs``.
-
-        The output of an agent's step may be missing. Then it is taken from the next
-        step, which parses the reply: that step was sent the reply as its event.
-        """
+        """Parse what went into each call and came out, into ``_inputs`` and ``_outputs``."""
         for call in calls:
             if call.reading is None:
                 continue
@@ -210,9 +226,13 @@ class _Trace:
             self._outputs[call] = parse_objects(output, any_object=is_workflow)
         for call in calls:
             for step, following in pairwise(call.inside):
-                parses_reply = following.span.name.endswith(".parse_agent_output")
-                if parses_reply and step in self._outputs and not self._outputs[step]:
-                    self._outputs[step] = self._event_sent_to(following)
+                self._fill_missing_output(step, following)
+
+    def _fill_missing_output(self, step: Call, following: Call) -> None:
+        """Take the output of an agent's step from the next one, to which it was sent."""
+        parses_reply = following.span.name.endswith(".parse_agent_output")
+        if parses_reply and step in self._outputs and not self._outputs[step]:
+            self._outputs[step] = self._event_sent_to(following)
 
     def _all_nodes(self, calls: Sequence[Call]) -> list[Document]:
         """All nodes of the trace, in the order of the calls.
@@ -238,17 +258,14 @@ class _Trace:
     def read(
         self, call: Call, *, around: tuple[Call, ...], sources: tuple[Document, ...]
     ) -> None:
-        """Fill in the reading of a call, then those of the calls inside it.
+        """Write into the reading of a call, and of those inside, what LlamaIndex did.
 
-        A **reading** is what one span says. A call without a reading is
-        passed over: only the calls inside it are read.
+        A **reading** is what one span says.
 
         Args:
             call: The call.
-            around: The calls around it, the outermost first. Calls whose kind is None,
-                such as steps of workflows, are not among them.
-            sources: The nodes that an engine around it returned as its sources. Sources
-                that the call itself returned replace them.
+            around: The calls around it, the outermost first, without steps of workflows.
+            sources: The nodes that the innermost engine around it named as its sources.
         """
         reading = call.reading
         if reading is not None and call in self._inputs:
@@ -295,38 +312,37 @@ class _Trace:
     def _kind(
         self, call: Call, reading: Reading, around: tuple[Call, ...]
     ) -> Kind | None:
-        """Tell what a call does: a model, retriever, tool, engine and so on.
+        """Tell what a call does, e.g. "retriever" for the method ``retrieve``.
 
-        Returns:
-            - None for a call of which nothing is read: a step of a workflow, or a call
-              whose result the call around it returns as well.
-            - "ignored" for a call that builds an index or evaluates an answer.
-            - Otherwise the kind of the method, such as "retriever" for ``retrieve``.
+        Returns None for a call that is not read: a step of a workflow, or a call whose
+        result the call around it returns as well.
         """
         method = self._methods[call]
         inputs = self._inputs[call]
-        methods_around = {self._methods[outer] for outer in around}
-        if _has(inputs, "ev"):  # an event, which steps of workflows are given
-            return None
-        # a synthesizer's inner method: the call around it returns the same answer
-        if method == "get_response" and methods_around & {"synthesize", "get_response"}:
+        is_step_of_workflow = _has(inputs, "ev")  # steps are given events
+        if is_step_of_workflow or self._is_part_of_synthesizer(method, around):
             return None
         # an ingestion pipeline is run on documents; a workflow is run on a question
         builds_index = method == "run" and _has(inputs, "documents")
         if reading.kind == "ignored" or builds_index:
             return "ignored"
-        # a model picks a tool and runs it: the call around it returns the tool's result
         if method == "predict_and_call" and around:
-            return None
-        # a chat engine has the same methods as a model, and is given a message
-        if method in ("chat", "stream_chat") and not _has(inputs, "message"):
-            return "model"
+            return None  # the model picks and runs a tool, whose result is returned
+        is_chat = method in ("chat", "stream_chat")
+        if is_chat and not _has(inputs, "message"):
+            return "model"  # a chat engine would be given a message
         if method == "query" and _is_inside_retry(call, around):
             return "ignored"  # an evaluator asks, to judge an answer
         kind = _KINDS.get(method)
         if kind == "tool":
             return self._kind_of_called_object(call, reading, around)
         return kind
+
+    def _is_part_of_synthesizer(self, method: str, around: tuple[Call, ...]) -> bool:
+        """Whether a method is an inner one of a synthesizer, which returns its answer."""
+        methods_around = {self._methods[outer] for outer in around}
+        is_in_synthesizer = bool(methods_around & {"synthesize", "get_response"})
+        return method == "get_response" and is_in_synthesizer
 
     def _kind_of_called_object(
         self, call: Call, reading: Reading, around: tuple[Call, ...]
@@ -350,15 +366,8 @@ class _Trace:
             call: The outermost span of the call.
             reading: What the span's attributes say; its prompt and replies are set.
         """
-        inputs = mapping(self._inputs[call])
         output = self._outputs[call]
-        reading.prompt = reading.prompt or messages_in(self._inputs[call])
-        if not reading.prompt and "args" in inputs:
-            # the prompt is the first argument, with or without a name
-            arguments = list(inputs["args"] or ())
-            arguments += mapping(inputs.get("kwargs")).values()
-            first_argument = tuple(arguments[:1])  # empty if there is none
-            reading.prompt = messages_in(first_argument)
+        reading.prompt = reading.prompt or _prompt_in(self._inputs[call])
         # a whole response, which has a "message", goes before the span's attributes
         if _has(output, "message") or not reading.replies:
             reading.replies = replies_in(output)
@@ -387,34 +396,25 @@ class _Trace:
         return replace(reply, tool_calls=tuple(calls))
 
     def _read_agent_step(self, call: Call) -> None:
-        """Set what an agent's step returned as the reply of the model that was called in it.
+        """Give the model in an agent's step the reply that the step returned.
 
-        It replaces the model's own replies if it calls tools, because some models'
-        spans do not record such calls, or if the model has no reply.
-
-        Args:
-            call: The agent's step.
+        The replies in the attributes of the model's own span may lack tool calls.
         """
         output = mapping(self._outputs[call])
         reply = output.get("response")
-        tool_calls = tuple(map(_tool_call, output.get("tool_calls") or ()))
         model = self._model_of_step(call)
         if model is None or model.reading is None or not isinstance(reply, Message):
             return
-        if tool_calls or not model.reading.replies:
+        tool_calls = tuple(map(_tool_call, output.get("tool_calls") or ()))
+        has_replies_in_attributes = bool(model.reading.replies)
+        if tool_calls or not has_replies_in_attributes:
             model.reading.replies = (replace(reply, tool_calls=tool_calls),)
-            # the model is read later, and its own output would replace the reply again
-            self._outputs[model] = None
+            self._outputs[model] = None  # so that ``_read_model`` keeps this reply
 
     def _model_of_step(self, step: Call) -> Call | None:
-        """Find the call of a model in an agent's step, or make one.
+        """Find the last outermost call of a model in an agent's step, or make one.
 
-        Returns:
-            - The last model call of the step that is inside of no other model call.
-            - If no model call was recorded: the last call of the method that prepared
-              the prompt. It is made to stand for the model: what the method returned
-              becomes the input of the model, its prompt.
-            - None if there is no such call either.
+        None if the step recorded no call of a model, nor one that prepared a prompt.
         """
         calls = [call for call in step.walk() if call in self._inputs]
         models = [call for call in calls if self._is_model(call)]
@@ -425,11 +425,14 @@ class _Trace:
         preparing_calls = [call for call in calls if self._methods[call] == _PREPARED]
         if not preparing_calls:
             return None
-        model = preparing_calls[-1]
-        self._methods[model] = "complete"  # so it counts as a model
-        self._inputs[model] = self._outputs[model]
-        self._outputs[model] = None
-        return model
+        self._make_model_of(preparing_calls[-1])
+        return preparing_calls[-1]
+
+    def _make_model_of(self, preparing_call: Call) -> None:
+        """Make a model's call of the call that returned the prompt of the model."""
+        self._methods[preparing_call] = "complete"
+        self._inputs[preparing_call] = self._outputs[preparing_call]
+        self._outputs[preparing_call] = None
 
     def _is_model(self, call: Call) -> bool:
         """Whether a call is that of a model."""
@@ -481,9 +484,6 @@ class _Trace:
     ) -> None:
         """Write into a reading what an engine, workflow or synthesizer was asked and answered.
 
-        A **synthesizer** answers a question from nodes (documents) that it is given;
-        these are its input documents.
-
         Args:
             call: The call.
             reading: Its reading, which is changed.
@@ -492,13 +492,9 @@ class _Trace:
         inputs = self._inputs[call]
         reading.query = _query(inputs)
         reading.output = _answer(self._outputs[call])
-        # Calls of the kind "step" are those of synthesizers. The synthesizer
-        # "Generation" asks the model without any node.
         is_synthesizer = reading.kind == "step"
-        shows_nodes = not call.span.name.startswith("Generation.")
-        if is_synthesizer and shows_nodes:
-            nodes = self._nodes(mapping(inputs).get("nodes"))
-            reading.input_documents = nodes or self._nodes_of_texts_given(call, sources)
+        if is_synthesizer:
+            reading.input_documents = self._nodes_given(call, sources)
         is_workflow = self._methods[call] == "run"
         if is_workflow:
             # the calls inside a workflow hold its question, and often its answer
@@ -509,6 +505,15 @@ class _Trace:
             "question": reading.query,
             "chat_history": mapping(inputs).get("chat_history"),
         }
+
+    def _nodes_given(
+        self, synthesizer: Call, sources: tuple[Document, ...]
+    ) -> tuple[Document, ...]:
+        """The nodes from which a synthesizer answers; empty if it shows its model none."""
+        if synthesizer.span.name.startswith("Generation."):
+            return ()
+        nodes = self._nodes(mapping(self._inputs[synthesizer]).get("nodes"))
+        return nodes or self._nodes_of_texts_given(synthesizer, sources)
 
     def _last_answer(self, steps: Sequence[Call]) -> str | None:
         """The answer of the last step that ended a workflow, or a turn of an agent."""
@@ -521,11 +526,7 @@ class _Trace:
         return None
 
     def _question_of_workflow(self, call: Call, steps: Sequence[Call]) -> str | None:
-        """Tell what a workflow was asked.
-
-        It is the user's message. Without one it is a text of the event that started the
-        workflow: the one that an engine or retriever inside was asked, else one whose
-        name is that of a question, else the only one. None where nothing tells it.
+        """Tell what a workflow was asked; None where nothing tells it.
 
         Args:
             call: The workflow.
@@ -586,13 +587,7 @@ class _Trace:
         """Return the nodes (documents) whose texts a synthesizer was given.
 
         The span of the synthesizer holds the texts without ids. The sources that the
-        engine named are likely the same nodes in the same order. So each text is
-        compared with the source of the same index:
-
-        - The text fits if it holds the source's own text. A source whose text is not known
-          fits any text that is not another node's.
-        - If it does not fit, any node of the trace with the text is taken, else a new
-          node without an id.
+        engine named are likely the same nodes in the same order.
 
         Args:
             synthesizer: The call.
@@ -603,20 +598,24 @@ class _Trace:
         """
         texts = self._first_chunks_given(synthesizer)
         if len(texts) > len(sources):
-            # Text and source of one index do not belong together then. A later step,
-            # common to all frameworks, finds the retrieved node of each text.
+            # text and source of one index do not belong together
             return tuple(Document(text) for text in texts)
-        nodes_by_text: dict[str, Document] = {}
-        for known_node in self._nodes_by_id.values():
-            shown_node = self._as_shown(known_node)
-            nodes_by_text[shown_node.text] = shown_node
+        nodes_by_text = self._shown_nodes_by_text()
         nodes: list[Document] = []
         for source, text in zip(sources, texts, strict=False):
-            node = source
-            if not _fits(source, text, nodes_by_text):
-                node = nodes_by_text.get(text, Document(text))
-            nodes.append(replace(node, text=text))
+            if _fits(source, text, nodes_by_text):
+                nodes.append(replace(source, text=text))
+            else:
+                nodes.append(nodes_by_text.get(text, Document(text)))
         return tuple(nodes) or sources
+
+    def _shown_nodes_by_text(self) -> dict[str, Document]:
+        """The nodes of the trace by the texts that models are shown of them."""
+        nodes_by_text = {}
+        for node in self._nodes_by_id.values():
+            shown_node = self._as_shown(node)
+            nodes_by_text[shown_node.text] = shown_node
+        return nodes_by_text
 
     def _first_chunks_given(self, synthesizer: Call) -> tuple[str, ...]:
         """Return the texts of a synthesizer, or of the first call inside that has any."""
@@ -642,30 +641,32 @@ class _Trace:
     def _as_shown(self, node: Document) -> Document:
         """Return a node (a document) with the text that models are shown of it.
 
-        The text shown is the metadata, followed by the node's own text. ``forms`` of
-        the node returned holds its own text. If only the id of the node was recorded
-        here, text and metadata are taken from elsewhere in the trace.
+        That is its metadata, followed by its own text. Another span of the trace may
+        hold what this one lacks.
         """
-        score = node.score
-        whole_node = node
-        if not node.text:
-            whole_node = self._nodes_by_id.get(node.id, node)
-        metadata = _metadata_without_score(whole_node, score)
-        # another span may have recorded the node as models are shown it
+        whole_node = node if node.text else self._nodes_by_id.get(node.id, node)
         shown_node = self._nodes_with_metadata.get(
             (whole_node.id, whole_node.text), whole_node
         )
-        shown_node = replace(shown_node, score=score)
-        has_metadata_in_text = bool(shown_node.forms)
-        if has_metadata_in_text or not metadata or not shown_node.text:
+        shown_node = replace(shown_node, score=node.score)
+        # ``forms`` holds the own text of a node that was recorded with its metadata
+        was_recorded_as_shown = bool(shown_node.forms)
+        metadata = _metadata_without_score(whole_node, node.score)
+        if was_recorded_as_shown or not metadata or not shown_node.text:
             return shown_node
-        lines = "\n".join(self._metadata_lines(shown_node.text, metadata))
+        return self._with_metadata_in_text(shown_node, metadata)
+
+    def _with_metadata_in_text(
+        self, node: Document, metadata: Mapping[str, str]
+    ) -> Document:
+        """Put metadata before a node's text; the text alone becomes another form."""
+        lines = "\n".join(self._metadata_lines(node.text, metadata))
         return Document(
-            text=f"{lines}\n\n{shown_node.text}",
-            id=shown_node.id,
-            score=score,
-            metadata=shown_node.metadata,
-            forms=(shown_node.text,),
+            text=f"{lines}\n\n{node.text}",
+            id=node.id,
+            score=node.score,
+            metadata=node.metadata,
+            forms=(node.text,),
         )
 
     def _metadata_lines(self, text: str, metadata: Mapping[str, str]) -> list[str]:
@@ -754,35 +755,33 @@ def _describes_tool(document: Document) -> bool:
 
 
 def _method(call: Call, inputs: Any, output: Any) -> str:
-    """Tell which method of LlamaIndex a call is.
+    """Tell which method of LlamaIndex a call is; "" where nothing tells it.
 
-    1. Most spans are named OWNER.METHOD: the method is named. ``aquery`` and the like
-       count as ``query``.
-    2. Traceloop names spans OWNER.task or OWNER.workflow. There the keys of what went
-       in and came out tell the method.
-    3. Traceloop's OWNER.workflow, without such keys, is ``run`` of a workflow, unless
-       it returned a text or nodes (documents).
-    4. Traceloop's "query" is ``retrieve`` if it returned nodes or its owner is a
-       retriever: a retriever has the same input keys as a query engine.
-
-    Returns:
-        The method's name; "" where nothing tells it.
+    Most spans are named OWNER.METHOD. ``aquery`` and the like count as ``query``.
     """
     owner, _, name = call.span.name.rpartition(".")
-    is_named = name not in ("task", "workflow")
-    if is_named:
-        is_awaited = name.startswith("a") and name[1:] in _KINDS
-        return name[1:] if is_awaited else name
+    if name in ("task", "workflow"):
+        return _method_by_values(owner, name, inputs, output)
+    is_awaited = name.startswith("a") and name[1:] in _KINDS
+    return name[1:] if is_awaited else name
+
+
+def _method_by_values(owner: str, name: str, inputs: Any, output: Any) -> str:
+    """Tell the method of a span that Traceloop named OWNER.task or OWNER.workflow.
+
+    Traceloop calls any outermost call a "workflow", also an engine or a retriever.
+
+    Returns:
+        The method; "" where nothing tells it.
+    """
     method = _method_by_keys(inputs, output)
-    # Traceloop calls any outermost call a "workflow": one that returns a text or nodes
-    # is an engine or a retriever
-    returns_answer_or_nodes = isinstance(output, (str, tuple))
-    if name == "workflow" and not method and not returns_answer_or_nodes:
+    returns_nodes = isinstance(output, tuple)
+    returns_answer = isinstance(output, str)
+    if name == "workflow" and not (method or returns_nodes or returns_answer):
         return "run"
-    is_retriever = isinstance(output, tuple) or owner.endswith("Retriever")
-    if method == "query" and is_retriever:
-        return "retrieve"
-    return method
+    # a retriever has the same input keys as a query engine
+    is_retriever = returns_nodes or owner.endswith("Retriever")
+    return "retrieve" if method == "query" and is_retriever else method
 
 
 def _method_by_keys(inputs: Any, output: Any) -> str:

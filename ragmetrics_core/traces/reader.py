@@ -117,19 +117,12 @@ class TraceReader:
             )
         self._dialect = dialect
         self._resolve = resolve
-        # tells apart what users ask and what evaluators of LlamaIndex ask
         self._evaluator_questions = EvaluatorQuestions()
         self._traces_of_samples = _TracesOfSamples(context_tools=context_tools)
-        # joins the runs that belong to one turn, and makes the sample of each turn
         self._turns: Turns[Call] = Turns(trees_of, self._traces_of_samples)
-        # traces that only retrieved: a later trace may show what they found to a model
         self._retrievals = WaitingRetrievals()
-        # the reason, as a code, by the id of a trace that gave no sample
         self.code_by_trace_without_sample: dict[str, Code] = {}
-        # tools that returned texts in traces where nothing else was retrieved
         self.tools: Counter[str] = Counter()
-        # The dialects, and the attributes by which a dialect is recognised (marks): for
-        # a message to whoever reads traces of which no span has such an attribute.
         self.dialects: set[str] = set()
         self.has_marked_spans = False
         self.attributes_without_mark: set[str] = set()
@@ -188,12 +181,8 @@ class TraceReader:
     ) -> list[Sample]:
         """Read a trace, and return the samples that are finished with it.
 
-        A trace that only retrieved gives no sample yet: it waits for a later trace that
-        shows a model what was found. It does not wait if no later trace can be told to
-        belong to it: by links between spans, or by the name of the conversation.
-
-        ``code_by_trace_without_sample`` gets the reason to report if the trace gives no
-        sample. ``read``, which calls this, removes the reason if there is a sample.
+        A trace that only retrieved waits for a later trace that shows a model what was
+        found. Of those that waited, the longest-waiting may be finished instead.
 
         Args:
             trace: The id of the trace.
@@ -204,10 +193,8 @@ class TraceReader:
         if calls is None:
             return []
         whole_trace = TraceOfCalls.of(trace, calls)
-        has_links = is_linked or bool(whole_trace.links)
-        may_be_joined = has_links or whole_trace.conversation is not None
+        may_be_joined = is_linked or whole_trace.names_others
         if may_be_joined and only_retrieves(whole_trace):
-            # A limited number may wait. Those that waited longest become samples now.
             given_up = self._retrievals.add(whole_trace)
             return self._samples_of_retrievals(given_up)
         retrievals = self._retrievals.take_those_shown_in(whole_trace)
@@ -218,24 +205,17 @@ class TraceReader:
                 for sample in samples
             ]
         if _is_llamaindex(spans):
-            # LlamaIndex's own evaluators ask by the same methods as users. A later trace may
-            # ask what a model wrote here for a tool: that question is none of a user's.
-            samples = self._leave_out_evaluators(samples)
-            self._evaluator_questions.remember_tool_arguments(calls)
+            samples = self._leave_out_evaluators(samples, calls)
         if not samples and self.code_by_trace_without_sample[trace] == "no_retrieval":
-            # a tool's text may be the context that is missing: the notes name such tools,
-            # so that the user can say so by context_tools=
+            # the user may name such a tool by ``context_tools``
             self.tools.update(_tools_with_text(calls))
         return samples
 
     def _read_calls(self, trace: str, spans: Sequence[Span]) -> list[Call] | None:
         """Make calls of the spans of a trace, and return the outermost ones.
 
-        A call is a span with what it says and with the calls inside it. What the spans
-        of Haystack and LlamaIndex say is read by rules of their own.
-
         ``code_by_trace_without_sample`` gets the reason to report should the trace give
-        no sample. It is removed later if there is a sample.
+        no sample.
 
         Returns:
             The calls. None for a trace of Haystack whose instrumentation does not
@@ -259,9 +239,6 @@ class TraceReader:
     def _samples_of(self, traces: Sequence[TraceOfCalls]) -> list[Sample]:
         """Make the samples of a trace, or of several that belong to one turn.
 
-        A sample that was made of several traces names them and has a warning. Its grade
-        is at most "inferred", never "exact".
-
         Args:
             traces: The traces that retrieved, then the one whose model answered.
         """
@@ -270,23 +247,24 @@ class TraceReader:
             for call in trace.calls:
                 samples += self._turns.add(call)
         samples += self._turns.finish_trace()
-        if len(traces) == 1:
-            return samples
         *retrievals, answering = traces
+        if not retrievals:
+            return samples
         is_by_links = any(answering.is_linked_with(other) for other in retrievals)
         warning = _LINKED_TRACES if is_by_links else _JOINED_TRACES
-        with_traces = []
-        for sample in samples:
-            first_trace = str(sample.id)  # a sample has the id of its first trace
-            traces_of_sample = self._traces_of_samples.by_first_trace.get(
-                first_trace, set()
-            )
-            if len(traces_of_sample) > 1:
-                names = ", ".join(sorted(traces_of_sample))
-                sample = _with_warning(sample, warning, grade="inferred")
-                sample = _with_provenance(sample, "traces", names)
-            with_traces.append(sample)
-        return with_traces
+        return [self._naming_its_traces(sample, warning) for sample in samples]
+
+    def _naming_its_traces(self, sample: Sample, warning: str) -> Sample:
+        """Return a sample that was made of several traces with their names and a warning.
+
+        Its grade is never "exact" then. A sample of one trace is returned as it is.
+        """
+        first_trace = str(sample.id)  # a sample has the id of its first trace
+        traces = self._traces_of_samples.by_first_trace.get(first_trace, set())
+        if len(traces) < 2:
+            return sample
+        sample = _with_warning(sample, warning, grade="inferred")
+        return _with_provenance(sample, "traces", ", ".join(sorted(traces)))
 
     def _samples_of_retrievals(self, traces: Iterable[TraceOfCalls]) -> list[Sample]:
         """The samples of traces that only retrieved, and that no other trace went on with."""
@@ -312,10 +290,17 @@ class TraceReader:
         for span in spans:
             self.attributes_without_mark.update(span.attributes)
 
-    def _leave_out_evaluators(self, samples: Sequence[Sample]) -> list[Sample]:
-        """Leave out samples that an evaluator asked for.
+    def _leave_out_evaluators(
+        self, samples: Sequence[Sample], calls: Sequence[Call]
+    ) -> list[Sample]:
+        """Leave out samples that an evaluator of LlamaIndex asked for.
 
-        The others get a warning where the question may be none of a user's.
+        The others get a warning where the question may be none of a user's. A later
+        trace may ask what a model wrote for a tool here, which is remembered.
+
+        Args:
+            samples: The samples of a trace.
+            calls: The outermost calls of the trace.
         """
         users_samples = []
         for sample in samples:
@@ -327,6 +312,7 @@ class TraceReader:
         for sample in users_samples:
             doubt = self._evaluator_questions.doubt(sample)
             with_warnings.append(_with_warning(sample, doubt))
+        self._evaluator_questions.remember_tool_arguments(calls)
         return with_warnings
 
 
@@ -388,11 +374,8 @@ def _is_llamaindex_span(span: Span) -> bool:
 def _has_missing_spans(calls: Sequence[Call], spans: Sequence[Span]) -> bool:
     """Whether a trace shows that spans of it are missing.
 
-    MLflow says how many spans a trace has. Elsewhere the sign is a parent that is named
-    and not there. In a trace that has a root, one missing parent is enough. In a trace
-    without a root a single missing parent is no sign: it may be a span of another
-    process, around all of this trace. A parent that is marked as one of another process
-    never is a sign.
+    The sign is a parent that is named and not there. Where a trace has no root, one
+    such parent may be a span of another process, around all of the trace.
 
     Args:
         calls: The outermost calls of the trace.
@@ -457,6 +440,18 @@ def _with_provenance(sample: Sample, name: str, place: str) -> Sample:
     return sample.model_copy(update={"capture": changed_notes})
 
 
+def _refuse_if_unrecognised(reader: TraceReader) -> None:
+    """Raise if a reader saw attributes, but no span of a known instrumentation.
+
+    Raises:
+        InputError: In that case; it names the attributes.
+    """
+    if reader.attributes_without_mark and not reader.has_marked_spans:
+        known = ", ".join(DIALECTS)
+        seen = ", ".join(sorted(reader.attributes_without_mark)[:_MAX_KEYS])
+        raise InputError(_NO_MARK.format(known, seen))
+
+
 class SpanSamples(Iterable[Sample]):
     """The samples of recorded spans, read anew each time.
 
@@ -480,10 +475,7 @@ class SpanSamples(Iterable[Sample]):
         self.lines = Lines(source, max_trace_mb * 2**20)
 
     def __iter__(self) -> Iterator[Sample]:
-        """Read the traces anew, and yield their samples.
-
-        At the end ``notes`` say which traces gave no sample and why, and by which
-        settings (``switches``) the instrumentations would record more.
+        """Read the traces anew, yield their samples, and fill ``notes`` at the end.
 
         Raises:
             InputError: If a file cannot be read, or if no span has an attribute by
@@ -494,12 +486,7 @@ class SpanSamples(Iterable[Sample]):
         for trace, spans, is_linked in traces_of(self.lines):
             samples = reader.read(trace, spans, is_linked=is_linked)
             yield from self._counted(samples)
-        if reader.attributes_without_mark and not reader.has_marked_spans:
-            # no instrumentation that is known wrote these spans
-            known = ", ".join(DIALECTS)
-            seen = ", ".join(sorted(reader.attributes_without_mark)[:_MAX_KEYS])
-            raise InputError(_NO_MARK.format(known, seen))
-        # what waited for a later trace
+        _refuse_if_unrecognised(reader)
         yield from self._counted(reader.finish())
         self.notes.without_sample = list(reader.code_by_trace_without_sample.items())
         self.notes.tools.update(reader.tools)

@@ -39,6 +39,11 @@ class TraceOfCalls:
     conversation: str | None
     links: frozenset[str]
 
+    @property
+    def names_others(self) -> bool:
+        """Whether a trace can be told to belong to it: by a link, or a conversation."""
+        return bool(self.links) or self.conversation is not None
+
     @staticmethod
     def of(trace: str, calls: Sequence[Call]) -> TraceOfCalls:
         """Make one of the outermost calls of a trace."""

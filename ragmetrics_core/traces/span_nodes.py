@@ -144,9 +144,7 @@ def _n_characters(messages: Sequence[Message]) -> int:
 def _fill_retriever(node: Node, reading: Reading) -> None:
     """Write into a retriever's node what it was asked, was given and found.
 
-    Its documents are those in its output, else those of the span's list. They are (),
-    nothing was found, if the list is empty, or if there is no list but an output. They
-    are None, nothing is known, if there is neither.
+    Its documents are None if its span has neither a list of documents nor an output.
     """
     node.query = reading.query or question_in(reading.input)
     node.input_documents = reading.input_documents or tuple(

@@ -37,38 +37,44 @@ _FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 
 
 def add_question(tree: Tree, reading: Reading) -> None:
-    """Write into a tree the question of its run, the earlier turns and the documents given.
+    """Write into a tree what its run was asked: question, earlier turns and documents.
 
-    The tree also says whether the run goes on with an interrupted one, and what of all
-    this is in doubt. If the outermost call is a model or a retriever alone, only the
-    question is written.
+    Of a model or a retriever that was called alone only the question is written.
 
     Args:
         tree: The calls of one run, whose outermost is the root; it is changed.
         reading: What the span of the root says.
     """
-    root = tree.root
-    is_run = root.kind in ("step", "agent")
+    is_run = tree.root.kind in ("step", "agent")
     tree.continues = is_run and _continues_a_run(reading.input)
-    question, place = _question(tree, reading)
-    tree.question = question
-    tree.question_place = place
-    if place == FIRST_PROMPT:
+    tree.question, tree.question_place = _question(tree, reading)
+    if tree.question_place == FIRST_PROMPT:
         tree.doubts += (_ASKED_IN_PROMPT,)
-    if not is_run:
-        return
+    if is_run:
+        _add_history(tree, reading)
+        _add_documents_given(tree.root, reading.input)
+
+
+def _add_history(tree: Tree, reading: Reading) -> None:
+    """Write the earlier turns into a tree: those handed in, returned, or in a prompt."""
     handed_in = find_conversation(reading.input)
     tree.history = handed_in.turns or reading.history
     if not tree.history:
-        tree.history = history_in(reading.output, question)
+        tree.history = history_in(reading.output, tree.question)
     if not tree.history:
         _add_history_of_first_prompt(tree)
     tree.doubts += handed_in.doubts
-    # A run whose input holds an answer beside the documents grades that answer: it
-    # answers nothing from the documents.
-    is_grader = has_written(reading.input)
+
+
+def _add_documents_given(root: Node, inputs: Any) -> None:
+    """Write into a run's outermost call the documents that it was given.
+
+    A run that was given an answer beside the documents grades that answer: it answers
+    nothing from the documents.
+    """
+    is_grader = has_written(inputs)
     if not root.input_documents and not is_grader:
-        root.input_documents = tuple(documents_in(reading.input))
+        root.input_documents = tuple(documents_in(inputs))
 
 
 def _continues_a_run(inputs: Any) -> bool:
@@ -82,20 +88,10 @@ def _continues_a_run(inputs: Any) -> bool:
 
 
 def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
-    """Find the user's question.
+    """Find the user's question, and say in words where it was found.
 
-    The first of these places that holds a question gives it:
-
-    1. the metadata, in which the application may name the question;
-    2. what went into the run;
-    3. what the run returned;
-    4. the first prompt, if the run's span says nothing at all.
-
-    If the outermost call is a model or a retriever alone, only the metadata count: what
-    such a call is given need not be a user's question.
-
-    Returns:
-        The question, and in words where it was found; None and "" if no place has it.
+    Of a model or a retriever that was called alone only the metadata count. None and ""
+    if there is no question.
     """
     root = tree.root
     question = reading.user_fields.get("question")
@@ -103,14 +99,8 @@ def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
         return question, "metadata['ragmetrics']['question']"
     if root.kind not in ("step", "agent"):
         return None, ""
-    # A run that goes on with an interrupted one is asked nothing anew. If the input
-    # holds several texts, nothing tells which one is the question.
-    if not tree.continues and not holds_several_texts(reading.input):
-        question = question_in(reading.input)
-        # a text such as "query='…'" is an object as Python writes it
-        if question is not None and not _FIELDS.match(question):
-            return question, f"input of {root.name}"
-        question = only_message(reading.input, role="user")
+    if not tree.continues:  # a run that goes on is asked nothing anew
+        question = _question_in_input(reading.input)
         if question is not None:
             return question, f"input of {root.name}"
     question = question_in_state(reading.output)
@@ -121,6 +111,19 @@ def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
         if question is not None:
             return question, FIRST_PROMPT
     return None, ""
+
+
+def _question_in_input(inputs: Any) -> str | None:
+    """The question in what a run was given; None for several texts, or an object's text.
+
+    A text such as "query='…'" is an object as Python writes it.
+    """
+    if holds_several_texts(inputs):
+        return None
+    question = question_in(inputs)
+    if question is not None and not _FIELDS.match(question):
+        return question
+    return only_message(inputs, role="user")
 
 
 def only_message(value: Any, *, role: str) -> str | None:

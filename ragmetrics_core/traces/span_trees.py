@@ -37,20 +37,13 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     """Make a tree of each turn that a call holds.
 
     A **turn** is a question of the user with all that was done to answer it. Most
-    outermost calls are one turn. The following are no turns; turns may be below them:
-
-    - a loop over runs, or a step around one call of which nothing was recorded;
-    - a span that bears no known mark, such as that of a web server;
-    - a step without a question of its own below which several questions are asked.
-
-    Trees below a span without a mark are joined to one turn, unless several questions
-    are asked there.
+    outermost calls are one turn.
 
     Args:
         call: The call.
         session_around: The conversation that the spans around the call name.
     """
-    reading = call.reading  # None for a span without a known mark
+    reading = call.reading  # None for a span without a known mark, as of a web server
     session = session_of(call.span.attributes) or session_around
     is_loop = reading is not None and _is_loop_or_silent_step(call, reading)
     if reading is not None and not is_loop and _has_own_question(reading):
@@ -62,13 +55,8 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     if is_loop or _ask_several_questions(trees):
         yield from trees
     elif reading is not None:
-        # a step without a question of its own, with at most one question below it
         yield _tree(call, reading, session or _session_below(call))
-    elif len(trees) == 1:
-        # a span without a mark around one run
-        yield from trees
     elif trees:
-        # a span without a mark around several runs
         yield _joined(trees)
 
 
@@ -78,6 +66,8 @@ def _joined(trees: Sequence[Tree]) -> Tree:
     A run that was asked and answers without any call may be a step of the turn. It may
     also be another turn, whose calls were not recorded.
     """
+    if len(trees) == 1:
+        return trees[0]
     whole = join_trees(trees, FLOW)
     replies = _replies_of_models(trees)
     questions = set()
@@ -201,7 +191,7 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
 
 
 def _is_loop_or_silent_step(call: Call, reading: Reading) -> bool:
-    """Whether a call is a loop over runs, or a step around one call that says nothing."""
+    """Whether a call is a loop over runs, or a step that says nothing around one call."""
     if call.span.name.startswith("RunnableEach<"):
         return True
     return reading.kind == "step" and len(call.inside) == 1 and reading.says_nothing
@@ -220,28 +210,16 @@ def _session_below(call: Call) -> str | None:
 def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     """Make the tree of one turn: its calls, and what they say of the turn.
 
-    A tree is the form in which runs of all frameworks become samples. What the spans do
-    not hold, and what is in doubt, is noted in it, and how the run ended.
-
     Args:
         call: The outermost call of the turn.
         reading: What its span says.
         session: The conversation that it belongs to; None if none is named.
     """
     root = node_of(call, reading)
-    tree = Tree(
-        root,
-        output=reading.output,
-        # a later run with the same key may resume this one, if it was interrupted
-        resumption_key=None if session is None else f"{root.name}/{session}",
-        conversation_id=session,
-        given_fields={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
-        # ids of the traces that a sample is made of: runs that become one turn have
-        # these lists joined
-        lookup_inputs=(call.span.trace,),
-    )
     models = [node for node in root.walk() if node.kind == "model"]
     synthesizers = [node for node in root.walk() if _is_synthesizer(node)]
+    tree = _tree_of_calls(root, call, session)
+    tree.output = reading.output
     _restore_reply_of_stream(call, models, reading.output)
     add_provider_searches(root, call)
     add_question(tree, reading)
@@ -250,12 +228,30 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)
     tree.answers = _answers(root, reading.output, synthesizers)
-    # e.g. an engine that was asked: it gives a sample even if it retrieved nothing
     tree.is_always_a_sample = _is_turn_without_retrieval(tree, reading, models)
     tree.gives_only_documents = _gives_only_documents(root, reading.output, models)
     if _shows_no_documents(reading, synthesizers):
-        tree.flow_documents = ()  # no document flows to the answering model
+        tree.flow_documents = ()
     return tree
+
+
+def _tree_of_calls(root: Node, call: Call, session: str | None) -> Tree:
+    """Make a tree of calls that says no more of the turn than its ids.
+
+    Args:
+        root: The outermost call.
+        call: The same call, with its span.
+        session: The conversation that it belongs to; None if none is named.
+    """
+    return Tree(
+        root,
+        # a later run with the same key may resume this one, if it was interrupted
+        resumption_key=None if session is None else f"{root.name}/{session}",
+        conversation_id=session,
+        given_fields={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
+        # ``TraceReader`` reads from these which traces a sample is made of
+        lookup_inputs=(call.span.trace,),
+    )
 
 
 def _is_synthesizer(node: Node) -> bool:
@@ -278,19 +274,14 @@ def _restore_reply_of_stream(call: Call, models: Sequence[Node], output: Any) ->
 def _ignore_choices_of_indices(root: Node, synthesizers: Sequence[Node]) -> None:
     """Ignore retrievers that only chose which other indices of LlamaIndex were asked.
 
-    A **synthesizer** is a call that writes an answer from documents; the last one wrote
-    the answer of the turn. Where all documents that it was given are texts by models,
-    these are the answers of other indices. Then a retriever whose documents reached no
-    synthesizer only chose the indices.
+    Their documents reached no synthesizer, and the last synthesizer was given nothing
+    but answers of other indices.
 
     Args:
         root: The outermost call of the turn; retrievers inside it are changed.
-        synthesizers: The synthesizers inside it, in their order.
+        synthesizers: The calls inside it that wrote answers from documents.
     """
-    if not synthesizers:
-        return
-    last_taken = synthesizers[-1].input_documents
-    if not last_taken or not all(document.author for document in last_taken):
+    if not synthesizers or not _takes_only_answers(synthesizers[-1]):
         return
     used_ids: set[str | None] = set()
     for synthesizer in synthesizers:
@@ -300,6 +291,12 @@ def _ignore_choices_of_indices(root: Node, synthesizers: Sequence[Node]) -> None
             retrieved_ids = {document.id for document in node.documents or ()}
             if used_ids.isdisjoint(retrieved_ids):
                 node.kind = "ignored"
+
+
+def _takes_only_answers(synthesizer: Node) -> bool:
+    """Whether all documents that a synthesizer was given are texts by models."""
+    taken = synthesizer.input_documents
+    return bool(taken) and all(document.author for document in taken)
 
 
 def _take_out_documents_without_text(root: Node) -> list[str | None]:
@@ -336,13 +333,9 @@ def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
 
 
 def _add_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
-    """Write into a tree how its run ended.
+    """Write into a tree how its run ended: ``error``, ``is_complete`` and ``is_paused``.
 
-    - ``error`` says what the run failed with, or that its stream was abandoned.
-    - ``is_complete`` says that the run has no error, and returned something or called a
-      model. The model's call is enough because a span need not hold the run's output.
-    - ``is_paused`` says that the run was interrupted to ask a person, so that the next
-      run of its conversation goes on with it.
+    A call of a model is enough for a complete run: a span need not hold the output.
 
     Args:
         tree: The tree, which is changed.
@@ -354,11 +347,14 @@ def _add_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
     if tree.error is None and not has_output and _is_abandoned(call):
         tree.error = _ABANDONED
     tree.is_complete = not tree.error and (has_output or bool(models))
-    errors = [node.error or "" for node in tree.root.walk()]
-    # LangGraph interrupts a run by this error, which its outermost span does not hold
-    is_interrupted = any(error.startswith("GraphInterrupt") for error in errors)
     may_go_on = call.span.error is None and tree.conversation_id is not None
-    tree.is_paused = is_interrupted and may_go_on
+    tree.is_paused = may_go_on and _is_interrupted(tree.root)
+
+
+def _is_interrupted(root: Node) -> bool:
+    """Whether LangGraph interrupted a run, by an error of a call inside it."""
+    errors = [node.error or "" for node in root.walk()]
+    return any(error.startswith("GraphInterrupt") for error in errors)
 
 
 def _is_abandoned(call: Call) -> bool:
@@ -392,21 +388,22 @@ def _is_turn_without_retrieval(
 ) -> bool:
     """Whether a run is a turn even if it retrieved nothing.
 
-    It is one if it is an engine or workflow of LlamaIndex or Haystack that was asked,
-    or if models answered and a tool was called. Where no call of a model was recorded,
-    the run's own span must say that a model answered: it holds a message of one. Its
-    output alone may be anything.
+    An engine or workflow of LlamaIndex or Haystack is one if it was asked. A step is
+    one if a tool was called, and a model answered.
     """
     if tree.root.kind == "agent":
         return bool(models) or reading.query is not None
-    if models:
-        has_reply = models[-1].reply is not None
-    else:
-        has_reply = any(reply.text for reply in reading.replies)
-    is_answered = bool(tree.answers) or (reading.says_nothing and has_reply)
-    if tree.root.kind != "step" or not has_reply or not is_answered:
+    if tree.root.kind != "step" or not _has_reply(reading, models):
         return False
-    return tree.root.called_a_tool
+    is_answered = bool(tree.answers) or reading.says_nothing
+    return is_answered and tree.root.called_a_tool
+
+
+def _has_reply(reading: Reading, models: Sequence[Node]) -> bool:
+    """Whether the last model of a run replied; without models, whether its span says so."""
+    if models:
+        return models[-1].reply is not None
+    return any(reply.text for reply in reading.replies)
 
 
 def _gives_only_documents(root: Node, output: Any, models: Sequence[Node]) -> bool:
@@ -426,20 +423,13 @@ def _holds_only(output: Any, kind: type) -> bool:
 def _answers(
     root: Node, output: Any, synthesizers: Sequence[Node]
 ) -> tuple[Answer, ...]:
-    """Find the answers of a turn.
-
-    A turn that is a single call of a model is answered by the reply. Any other turn is
-    answered by its output: the output is a text, or holds a field that has a usual name
-    for answers, or a single message of the assistant.
+    """Find the answers of a turn; () where there is none. Only Haystack gives several.
 
     Args:
         root: The outermost call of the turn.
         output: What the outermost call returned.
         synthesizers: Calls of LlamaIndex that answer from documents. One of them may
-            put several replies together; the answer then names these replies.
-
-    Returns:
-        The answers; () where none was found. Only Haystack returns several.
+            have put several replies together to the answer, which then names them.
     """
     if root.kind == "model":
         if root.reply is None or not root.reply.text:
@@ -448,17 +438,22 @@ def _answers(
     # the rules of Haystack (``haystack.read``) have found the answers already
     if _holds_only(output, Answer):
         return tuple(output)
-    text, key = answer_in(output)
-    if text is None and _is_of_crewai(output):
-        text = str(output["raw"])
-        key = "raw"
-    if text is None and isinstance(output, Mapping):
-        text = only_message(output, role="assistant")
+    text, key = _answer_and_key(output)
     if text is None:
         return ()
     place = f"output {key}".strip()
     replies = _replies_put_together(text, synthesizers)
     return (Answer(text, place, replies),)
+
+
+def _answer_and_key(output: Any) -> tuple[str | None, str]:
+    """The answer in an output, and its key, which is "" if it has none."""
+    text, key = answer_in(output)
+    if text is None and _is_of_crewai(output):
+        return str(output["raw"]), "raw"
+    if text is None and isinstance(output, Mapping):
+        return only_message(output, role="assistant"), key
+    return text, key
 
 
 def _is_of_crewai(output: Any) -> bool:

@@ -177,9 +177,8 @@ def _mlflow_spans(info: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[
 def _otlp_spans(value: Any) -> Iterator[Span]:
     """Yield the spans in an object of OTLP, the form that collectors write.
 
-    It holds groups of groups of spans, and log records. What a log record tells of a
-    span is yielded as a span with the same id and without a name. Where something in
-    the object has a wrong form, one unreadable span is yielded in place of the rest.
+    Where something in the object has a wrong form, one unreadable span is yielded in
+    place of the rest.
     """
     try:
         for name in _OTLP_GROUPS:
@@ -190,13 +189,15 @@ def _otlp_spans(value: Any) -> Iterator[Span]:
         for fields in value.get("spans") or ():
             yield _span(fields, scope=scope_name)
         for record in value.get("logRecords") or ():
-            # the record of a log that belongs to no span
-            if isinstance(record, Mapping) and not record.get("spanId"):
-                continue
-            # what is no mapping becomes an unreadable span
-            yield _drop_name(_span(record))
+            if _belongs_to_span(record):
+                yield _drop_name(_span(record))
     except WRONG:
         yield _span(value)
+
+
+def _belongs_to_span(record: object) -> bool:
+    """Whether a log record belongs to a span; one of a wrong form may belong to any."""
+    return not isinstance(record, Mapping) or bool(record.get("spanId"))
 
 
 def _drop_name(event: Span) -> Span:

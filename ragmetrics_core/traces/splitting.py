@@ -21,7 +21,7 @@ _LONGEST_REST = 2**16  # of an object, behind its list
 def elements(
     file: BufferedReader, offset: int, length: int, *, most: int
 ) -> list[tuple[int, int]] | None:
-    """Find where the elements of a list stand in JSON that is too long to be read.
+    """Find where the elements of a list of spans stand in JSON too long to be read.
 
     The JSON value is the list itself, or an object whose first field holds the list.
 
@@ -32,9 +32,7 @@ def elements(
         most: How many elements may be noted, as their number takes memory.
 
     Returns:
-        Offset and length of each element. None if the value is no such list, has more
-        than ``most`` elements, is not complete, or has further fields that may hold
-        spans: it can only be read whole.
+        Offset and length of each element. None if the value can only be read whole.
     """
     file.seek(offset)
     n_bytes_of_opening = min(length, 256)
@@ -44,7 +42,6 @@ def elements(
     end = offset + length
     places: list[tuple[int, int]] = []
     start = offset + opening.end()  # of the next element
-    # a boundary is the comma behind an element, or the bracket behind the last one
     for position, is_last in _boundaries(file, start, end):
         places.append((start, position - start))
         start = position + 1
@@ -59,7 +56,9 @@ def elements(
 def _boundaries(
     file: BufferedReader, start: int, end: int
 ) -> Iterator[tuple[int, bool]]:
-    """Yield where the elements of a list end, and whether it is the last one.
+    """Yield the end of each element of a list, and whether the element is the last one.
+
+    An element ends at a comma, the last one at the closing bracket.
 
     Args:
         file: The file.

@@ -24,7 +24,7 @@ from ragmetrics_core.capture import (
     SettingError,
     Sink,
 )
-from ragmetrics_core.data import did_you_mean, import_extra
+from ragmetrics_core.data import Sample, did_you_mean, import_extra
 
 _JUDGES_WITHOUT_MODEL = ("", "lexical")
 # What an answer of OTLP may be called; "" where it is called nothing.
@@ -64,11 +64,9 @@ class _Score(NamedTuple):
 
 
 def _scores(result: SampleResult) -> Iterator[_Score]:
-    """Yield the outcome of each metric for one sample, with what targets need of it.
+    """Yield the outcome of each metric for one sample, with the trace and span judged.
 
-    Targets need to know which trace and span were judged. They also need an id of the
-    outcome that is the same each time the same outcome is sent. A row that is no sample
-    yields nothing.
+    A row that is no sample yields nothing.
 
     Raises:
         InputError: If the sample names no trace.
@@ -76,34 +74,44 @@ def _scores(result: SampleResult) -> Iterator[_Score]:
     sample = result.sample
     if sample is None:
         return
-    sample_id = sample.id or ""
-    span = str(sample.metadata.get("span_id") or "")
-    trace = str(sample.metadata.get("trace_id") or "")
-    if not trace:
-        # the id of a sample of traces is TRACE, or TRACE#2 for a second turn
-        trace, _, _ = sample_id.partition("#")
+    trace = _trace_of(sample)
     if not trace:
         raise InputError(
             f"row {result.index} names no trace: its id must be one, or its metadata"
             " have a trace_id"
         )
-    # A trace may hold several samples. Their spans or ids tell them apart; without both
-    # their texts do.
-    sample_of_trace = [span, sample_id]
-    if not span and not sample_id:
-        sample_of_trace += [sample.question or "", sample.answer or ""]
+    span = str(sample.metadata.get("span_id") or "")
     for outcome in result.results.values():
-        signature = str(outcome.signature)
-        identity = ["ragmetrics", trace, *sample_of_trace, outcome.metric, signature]
-        score_id = uuid5(NAMESPACE_URL, json.dumps(identity))
         facts = {
-            "ragmetrics.id": str(score_id),
-            "signature": signature,
+            "ragmetrics.id": _score_id(outcome, sample, trace, span),
+            "signature": str(outcome.signature),
             "outcome": outcome.status,
         }
         if outcome.status == "undefined":
             facts["code"] = outcome.code
         yield _Score(outcome, trace, span, facts)
+
+
+def _trace_of(sample: Sample) -> str:
+    """The id of the trace of a sample; "" if it names none.
+
+    The id of a sample of traces is TRACE, or TRACE#2 for a second turn.
+    """
+    trace = str(sample.metadata.get("trace_id") or "")
+    return trace or (sample.id or "").partition("#")[0]
+
+
+def _score_id(outcome: MetricResult, sample: Sample, trace: str, span: str) -> str:
+    """An id that is the same each time the same outcome is sent.
+
+    Samples of one trace are told apart by span and id, else by their texts.
+    """
+    sample_of_trace = [span, sample.id or ""]
+    if not any(sample_of_trace):
+        sample_of_trace += [sample.question or "", sample.answer or ""]
+    signature = str(outcome.signature)
+    identity = ["ragmetrics", trace, *sample_of_trace, outcome.metric, signature]
+    return str(uuid5(NAMESPACE_URL, json.dumps(identity)))
 
 
 def _calls_model(outcome: MetricResult) -> bool:

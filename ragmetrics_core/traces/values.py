@@ -198,22 +198,23 @@ def recorded_document(
 
 
 def _document(value: object) -> Document | None:
-    """Read a document of LlamaIndex, Haystack or LangChain, which its keys tell apart.
+    """Read a document of LlamaIndex, Haystack or LangChain; None for any other value.
 
-    It returns None for any other value.
+    Its keys tell whose it is.
     """
     _, fields = unwrap_message(mapping(value))
-    name = fields.get("id")
+    document_id = fields.get("id")
     score = fields.get("score")
     node = fields.get("node")
-    if isinstance(node, Mapping) and "id_" in node:
+    if isinstance(node, Mapping) and "id_" in node:  # LlamaIndex
         return _node_as_shown(node, score)
     if {"id", "content", "blob"} <= set(fields):  # Haystack
+        # the metadata may be written beside the fields
         metadata = fields.get("meta", _fields_beside_those_of_haystack(fields))
-        return recorded_document(fields["content"], name, score, metadata)
+        return recorded_document(fields["content"], document_id, score, metadata)
     text = fields.get("page_content")
     if isinstance(text, str):  # LangChain
-        return recorded_document(text, name, score, fields.get("metadata"))
+        return recorded_document(text, document_id, score, fields.get("metadata"))
     return None
 
 
@@ -281,14 +282,13 @@ def _pair(value: list[Any]) -> Document | Message | None:
 def _message(value: Mapping[str, Any]) -> Message | None:
     """Read a message of a chat, in the form of LangChain, a provider or a convention.
 
-    Returns:
-        The message. None where the value is no message: it has no known role, or it has
-        other fields beside the role, but neither a content nor calls of tools. A
-        mapping with a role alone is an empty message: some conventions write no content
-        where it is empty.
+    None for a value that is no message: one without a known role, or with neither a
+    content nor calls of tools.
     """
-    kind, bare_fields = unwrap_message(value)
-    role = _ROLES.get(str(bare_fields.get("role") or kind or bare_fields.get("type")))
+    class_name, bare_fields = unwrap_message(value)
+    role = _ROLES.get(
+        str(bare_fields.get("role") or class_name or bare_fields.get("type"))
+    )
     if role is None:
         return None
     content = _first_of(bare_fields, _CONTENT_FIELDS)
@@ -299,9 +299,9 @@ def _message(value: Mapping[str, Any]) -> Message | None:
         bare_fields = {"tool_call_id": result.get("id"), **bare_fields}
     fields = {**mapping(bare_fields.get("additional_kwargs")), **bare_fields}
     calls = [*(fields.get("tool_calls") or ()), *_calls_in_content(content)]
-    has_role_alone = set(fields) == {"role"}
-    says_something = content is not None or bool(calls)
-    if not says_something and not has_role_alone:
+    # some conventions write no content where it is empty
+    is_empty_message = set(fields) == {"role"}
+    if content is None and not calls and not is_empty_message:
         return None
     tool_calls = tuple(_tool_call(call) for call in calls if isinstance(call, Mapping))
     text = text_of_content(content)
@@ -412,14 +412,10 @@ def replies_in(value: object) -> tuple[Message, ...]:
 def parse_objects(value: Any, *, any_object: bool = False, depth: int = _DEPTH) -> Any:
     """Parse LlamaIndex's objects that stand as text in a value.
 
-    They may stand there as JSON, as Python's ``repr`` writes them, or only by the name
-    of their class.
-
     Args:
         value: The plain value.
-        any_object: If true, each text that has the form of an object is parsed. If
-            false, only messages and scored nodes are, and anything under the key "ev",
-            by which steps of workflows are given their event.
+        any_object: Whether each text in the form of an object is parsed, as always under
+            the key "ev". False parses only messages and scored nodes elsewhere.
         depth: Levels of the value that are parsed.
     """
     if isinstance(value, str):

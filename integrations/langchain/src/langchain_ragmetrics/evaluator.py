@@ -155,8 +155,8 @@ def native(
 
     Args:
         outcome: The result. Its evidence goes into the metadata.
-        number: How many samples of the same run come before: a further one has it in
-            its key.
+        number: How many samples of the same run come before. The key of a second sample
+            ends with "#1".
         hint: What the user can do, added to the comment.
         evaluator_run_id: Id of the evaluation's own run.
     """

@@ -126,10 +126,6 @@ class LangChainModel(FrameworkModel):
     def _exchange(self, request: ChatRequest) -> Exchange:
         """Make ready how a request is sent to the model and how its output is read.
 
-        Several replies can be asked for at once of a chat model only. A request whose
-        reply has a schema goes to the model's structured output, if it has one; any
-        other request is a plain call.
-
         Returns:
             The call that sends it, its async counterpart, and the function that makes a
             reply of what either of them returns.

@@ -79,10 +79,7 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
     """Turn a value of LangChain into plain values, which the rules of the core read.
 
     Plain values are texts, numbers, documents, messages, and mappings and tuples of
-    these. LangChain's documents and messages become those of the core, and so do the
-    dicts in which checkpoints and servers keep them. Pydantic models, dataclasses and
-    named tuples become mappings of their fields. An object of any other class becomes a
-    mapping of its ``answer``, if it has a text of that name; else None.
+    these. An object becomes a mapping of its fields, or of its ``answer``; else None.
 
     Args:
         value: The value.
@@ -105,7 +102,14 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
         if depth == 0:
             return {}
         return {str(name): plain(field, depth - 1) for name, field in fields.items()}
-    # LangGraph's ``Command`` says where a graph goes on; an ``answer`` there is no result
+    return _plain_answer(value)
+
+
+def _plain_answer(value: object) -> dict[str, str] | None:
+    """A mapping of an object's ``answer``; None if it has no such text.
+
+    LangGraph's ``Command`` says where a graph goes on: an ``answer`` there is no result.
+    """
     if is_command(value):
         return None
     answer = getattr(value, "answer", None)

@@ -1,6 +1,6 @@
 """The hooks: one handler that copies what LangChain reports and hands each finished root on. It assembles nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
@@ -267,33 +267,23 @@ class Recorder(BaseCallbackHandler):
     ) -> Run | None:
         """Begin to record a run: a call of a step, model, tool or retriever.
 
-        A run inside of another recorded one is kept with that one. Any other run is a
-        root: when it has ended, it is handed to those who listened when it began.
+        A run without a parent is a root. Returns None if the run is recorded already,
+        because the handler was attached twice, or if nobody is to get the root.
 
         Args:
             kind: What runs, such as "tool".
             serialized: LangChain's description of what runs.
             run_id: Its id.
             details: Further arguments of LangChain's callback.
-
-        Returns:
-            What is recorded of the run. None if nobody listens, if a judge makes it, or
-            if it is recorded already, because the handler was attached twice.
         """
         if run_id in self.open:
             return None
         parent = self.open.get(details.get("parent_run_id"))
-        if parent is None:
-            # an alternative of LangChain's fallbacks names no open parent
-            parent = self._wrapper_of_fallbacks()
+        parent = parent or self._wrapper_of_fallbacks()
         tags = details.get("tags") or []
-        receivers: tuple[Receiver, ...] = ()
-        if parent is None:
-            is_of_judge = is_judge_work() or JUDGE_TAG in tags
-            if not is_of_judge:
-                receivers = self._receivers()
-            if not receivers:
-                return None
+        receivers = () if parent is not None else self._receivers_of_root(tags)
+        if parent is None and not receivers:
+            return None
         run = Run(
             run_id,
             _name_of_run(serialized or {}, details),
@@ -308,6 +298,11 @@ class Recorder(BaseCallbackHandler):
             parent.child_runs.append(run)
         self.open[run_id] = run
         return run
+
+    def _receivers_of_root(self, tags: Collection[str]) -> tuple[Receiver, ...]:
+        """Who gets a root that begins here; nobody gets that of a judge."""
+        is_of_judge = is_judge_work() or JUDGE_TAG in tags
+        return () if is_of_judge else self._receivers()
 
     def _add_root(self, root: Run, receivers: tuple[Receiver, ...]) -> None:
         """Note who gets a root when it has ended; forget the oldest of too many."""

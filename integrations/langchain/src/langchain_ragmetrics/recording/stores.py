@@ -82,11 +82,9 @@ class StoreSearches:
         self._wrapped.clear()
 
     def _wrapper_of(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a search method of a class of stores so that we are told what it returns.
+        """Wrap a store's search method so that what it returns is reported.
 
-        A search that a retriever or another search makes inside itself is not reported:
-        the retriever or the outer search is reported instead. The wrapper is async if
-        the method is.
+        Inside of a retriever or another search it is not: these are reported instead.
         """
 
         @functools.wraps(method)

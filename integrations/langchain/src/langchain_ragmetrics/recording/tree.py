@@ -1,6 +1,6 @@
 """From LangChain's runs to the core's tree of calls; pure, nothing is changed."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -134,40 +134,49 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     calls_models = any(node.kind == "model" for node in root.walk())
     inputs = plain(run.inputs)
     output = plain(run.outputs or {})
-    # A grader or a filter is given documents together with an answer: nothing is
-    # answered from these documents.
-    holds_answer = capture.has_written(inputs)
-    if root.kind == "step" and not holds_answer:
-        root.input_documents = tuple(documents_in(inputs))
-    given_metadata = _given_in_metadata(run)
-    resumes = _resumes_a_graph(run)
-    question, question_place = _question(run, inputs, output, given_metadata, resumes)
-    answers = _answers(root, output)
+    if root.kind == "step":
+        root.input_documents = _documents_to_answer_from(inputs)
+    tree = _tree_of_calls(root, run)
+    tree.output = output
+    tree.continues = _resumes_a_graph(run)
+    tree.question, tree.question_place = _question(
+        run, inputs, output, resumes=tree.continues
+    )
+    earlier = _earlier_conversation(run, inputs, output, tree.question)
+    tree.history = earlier.turns
+    tree.instructions = earlier.texts
+    tree.doubts = earlier.doubts
+    tree.answers = _answers(root, output)
     # a run that answered and called a tool is a sample even where nothing was retrieved
-    answers_from_tools = bool(answers) and root.called_a_tool
-    earlier = _earlier_conversation(run, inputs, output, question)
-    tree = Tree(
+    answers_from_tools = bool(tree.answers) and root.called_a_tool
+    tree.is_always_a_sample = calls_models and (every_turn or answers_from_tools)
+    tree.gives_only_documents = _gives_documents(
+        root, output, calls_models=calls_models
+    )
+    _add_session(tree, run)
+    _add_end(tree, run, calls_models=calls_models)
+    return tree
+
+
+def _documents_to_answer_from(inputs: Any) -> tuple[Document, ...]:
+    """The documents that a run was given, unless it was given an answer as well.
+
+    A grader or a filter is given both, and answers nothing from the documents.
+    """
+    return () if capture.has_written(inputs) else tuple(documents_in(inputs))
+
+
+def _tree_of_calls(root: Node, run: AnyRun) -> Tree:
+    """Make a tree of a run's calls, with what the user says of the sample, and no more."""
+    return Tree(
         root,
-        question=question,
-        question_place=question_place,
-        history=earlier.turns,
-        instructions=earlier.texts,
-        answers=answers,
-        output=output,
-        is_always_a_sample=calls_models and (every_turn or answers_from_tools),
-        gives_only_documents=_gives_documents(root, output, calls_models=calls_models),
         task_or_thread=_task_or_thread(run),
-        continues=resumes,
-        given_fields=_fields_of_the_sample(given_metadata),
-        doubts=earlier.doubts,
+        given_fields=_fields_of_the_sample(_given_in_metadata(run)),
         native_run=run,
         lookup_inputs=(run.inputs,),
         lookup_outputs=(run.outputs or {},),
         to_plain_value=plain,
     )
-    _add_session(tree, run)
-    _add_end(tree, run, calls_models=calls_models)
-    return tree
 
 
 def _add_session(tree: Tree, run: AnyRun) -> None:
@@ -185,10 +194,7 @@ def _add_session(tree: Tree, run: AnyRun) -> None:
 
 
 def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
-    """Write into a tree how its run ended.
-
-    If the run has a thread's id, the tree also says by which key a later run may go on
-    with it, and whether the graph waits for a person.
+    """Write into a tree how its run ended, and how a later run may go on with it.
 
     Args:
         tree: The tree.
@@ -199,15 +205,14 @@ def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
     tree.error = error_of(run)
     if tree.error is None and gave_nothing and _is_abandoned(run):
         tree.error = _ABANDONED
-    # Without a model, nothing tells a stream that was left before its end from a run
-    # that returned nothing: such a run counts as incomplete.
+    # without a model, a run that gave nothing may be a stream that was left
     may_be_abandoned = gave_nothing and not calls_models
     tree.is_complete = tree.error is None and not may_be_abandoned
     thread = metadata_of(run).get("thread_id")
     if thread is not None:
         tree.resumption_key = f"{run.name}/{thread}"
         tree.conversation_id = str(thread)
-        # by the error that LangChain reports, not by our guess that it was abandoned
+        # a stream that was left early has no error of LangChain
         tree.is_paused = run.error is None and _waits_for_a_person(tree.root.walk())
 
 
@@ -223,34 +228,23 @@ def _waits_for_a_person(nodes: Iterable[Node]) -> bool:
 
 
 def _question(
-    run: AnyRun,
-    inputs: Mapping[str, Any],
-    output: object,
-    given_metadata: Mapping[str, Any],
-    resumes: bool,
+    run: AnyRun, inputs: Mapping[str, Any], output: object, *, resumes: bool
 ) -> tuple[str | None, str]:
-    """Find the user's question and say where it was found.
+    """Find the user's question, and say in words where it was found.
 
-    The first of these places that holds a question gives it:
-
-    1. the metadata of the call, in which the user may name the question;
-    2. the inputs, unless the run resumes a graph;
-    3. the state that a graph returned.
+    None and "" where nothing holds it: the core's rules then guess the question from
+    the queries of searches.
 
     Args:
         run: The run.
         inputs: Its inputs as plain values.
-        output: Its outputs as plain values.
-        given_metadata: What the user says in the metadata of the call.
+        output: Its outputs as plain values, such as the state of a graph.
         resumes: Whether the run resumes an interrupted graph. Its inputs are then the
             words with which a person let the graph go on, and no question.
-
-    Returns:
-        The question and its place in words; None and "" if no place holds it. The
-        core's rules then guess the question from the queries of searches.
     """
-    if given_metadata.get("question") is not None:
-        return str(given_metadata["question"]), "metadata['ragmetrics']['question']"
+    given_question = _given_in_metadata(run).get("question")
+    if given_question is not None:
+        return str(given_question), "metadata['ragmetrics']['question']"
     # what a model, tool or retriever alone is given need not be a user's question
     if run.run_type != "chain":
         return None, ""
@@ -267,14 +261,7 @@ def _question(
 def _earlier_conversation(
     run: AnyRun, inputs: object, output: object, question: str | None
 ) -> capture.EarlierConversation:
-    """Find the earlier turns of the conversation.
-
-    The first of these places that holds any gives them:
-
-    1. the inputs: turns, or texts such as notes of a memory;
-    2. the state that a graph returned: turns only. If the question is known, only the
-       messages before it are earlier turns;
-    3. the messages that ``RunnableWithMessageHistory`` loaded.
+    """Find the earlier turns: in the inputs, in a graph's state, or as they were loaded.
 
     Args:
         run: The run.
@@ -454,35 +441,35 @@ def children(run: AnyRun) -> list[AnyRun]:
 def _without_repeated_searches(runs: list[AnyRun]) -> list[AnyRun]:
     """Leave out what was recorded twice: as a search of a store, and by a report.
 
-    The application may search a vector store without a retriever. Such a search is
-    recorded. The application may then also report its documents by
-    ``add_documents()``:
-
-    - A report without a query that only repeats documents of the searches, with the
-      same scores, says nothing new: the report is left out.
-    - Any other report stays. The searches whose documents it all names are left out.
+    An application that searches a vector store without a retriever may report the
+    documents by ``add_documents()`` as well.
     """
     searches = [run for run in runs if (run.extra or {}).get(STORE_SEARCH)]
-    if not searches:
-        return runs
-    found: list[Document] = []
-    for search in searches:
-        found += _documents_of_search(search)
     left_out: list[AnyRun] = []
     for report in runs:
         if report.name != ADD_DOCUMENTS:
             continue
-        reported = _documents_of_search(report)
-        are_all_found = all(document in found for document in reported)
-        if are_all_found and not report.inputs.get("query"):
+        if _says_nothing_new(report, searches):
             left_out.append(report)
-            continue
-        reported_texts = {document.text for document in reported}
-        for search in searches:
-            texts = {document.text for document in _documents_of_search(search)}
-            if texts <= reported_texts:
-                left_out.append(search)
+        else:
+            left_out += [search for search in searches if _names_all_of(report, search)]
     return [run for run in runs if run not in left_out]
+
+
+def _says_nothing_new(report: AnyRun, searches: Sequence[AnyRun]) -> bool:
+    """Whether a report names no query, and only documents and scores of searches."""
+    found: list[Document] = []
+    for search in searches:
+        found += _documents_of_search(search)
+    are_all_found = all(document in found for document in _documents_of_search(report))
+    return bool(searches) and are_all_found and not report.inputs.get("query")
+
+
+def _names_all_of(report: AnyRun, search: AnyRun) -> bool:
+    """Whether a report names all documents of a search, by their texts."""
+    reported_texts = {document.text for document in _documents_of_search(report)}
+    texts = {document.text for document in _documents_of_search(search)}
+    return texts <= reported_texts
 
 
 def _documents_of_search(search: AnyRun) -> list[Document]:
@@ -574,10 +561,9 @@ def _query(arguments: Mapping[str, Any]) -> str:
 
 
 def _fill_tool(node: Node, run: AnyRun) -> None:
-    """Write into a call what its tool was asked, and what it returned as the model sees it.
+    """Write into a call what its tool was asked, and what it returned.
 
-    A tool that hands over to another agent, or that ended by interrupting or steering
-    the graph, brings no evidence: it is marked as ``is_control``.
+    A tool that steered the graph brings no evidence: it is marked as ``is_control``.
     """
     output = (run.outputs or {}).get("output")
     extra = run.extra or {}
@@ -586,23 +572,33 @@ def _fill_tool(node: Node, run: AnyRun) -> None:
     node.tool_call_id = extra.get(CALL)
     if not node.tool_call_id and isinstance(output, ToolMessage):
         node.tool_call_id = output.tool_call_id
-    # exceptions of LangGraph that steer the graph and are no failures
-    ended_by_steering = (run.error or "").startswith(
-        ("GraphInterrupt(", "ParentCommand(")
-    )
-    node.is_control = bool(extra.get(HANDOFF)) or ended_by_steering
+    hands_over = bool(extra.get(HANDOFF))
+    node.is_control = hands_over or _ended_by_steering(run)
     if run.error:
         return
-    message = message_of(output)
-    node.text = message.text if message is not None else text_of(output)
+    node.text = _text_of_tool(output)
     if isinstance(output, ToolMessage) and output.status == "error":
         node.error = node.text or "error"
         node.text = None
-    # LangChain shows the model such an output as JSON. Python's form of it does as well
-    # here: texts are only compared by their letters and digits.
-    if not node.text and isinstance(output, (list, dict)) and output:
-        node.text = str(output)
     node.documents = _documents_beside(output)
+
+
+def _ended_by_steering(run: AnyRun) -> bool:
+    """Whether a run ended with an exception by which LangGraph steers the graph."""
+    return (run.error or "").startswith(("GraphInterrupt(", "ParentCommand("))
+
+
+def _text_of_tool(output: object) -> str | None:
+    """The text that a model is shown of a tool's output; None if it has none.
+
+    LangChain shows lists and mappings as JSON. Python's form does as well, because texts
+    are only compared by their letters and digits.
+    """
+    message = message_of(output)
+    text = message.text if message is not None else text_of(output)
+    if not text and isinstance(output, (list, dict)) and output:
+        return str(output)
+    return text
 
 
 def _documents_beside(output: object) -> tuple[Document, ...] | None:
@@ -653,38 +649,36 @@ def _prompt(run: AnyRun) -> tuple[Message, ...]:
 
 
 def _fill_step(node: Node, run: AnyRun) -> None:
-    """Write into a call the documents that its step took, passed on, and brought.
+    """Write into a call the documents that its step took, and those that it returned.
 
-    A document was passed on if the inputs hold it with the same text and the same
-    score. Calls that a person answered in place of a tool are added as calls.
+    Of the returned ones those are passed on that it took with the same id, text and
+    score; the others are new.
     """
     if run.name.startswith("HumanInTheLoop"):
         node.children += _calls_answered_by_a_person(node, run)
     node.documents_among_inputs = tuple(documents_in(plain(run.inputs)))
-    documents = list(documents_in(plain(run.outputs or {})))
-    if not documents:
-        return
     taken = {
         (document.id, document.text, document.score)
         for document in node.documents_among_inputs
     }
-    brought: list[Document] = []
+    new: list[Document] = []
     passed_on: list[Document] = []
-    for document in documents:
+    for document in documents_in(plain(run.outputs or {})):
         if (document.id, document.text, document.score) in taken:
             passed_on.append(document)
         else:
-            brought.append(document)
-    node.documents = tuple(brought) or None
-    node.documents_passed_on = tuple(passed_on)
+            new.append(document)
+    if new or passed_on:
+        node.documents = tuple(new) or None
+        node.documents_passed_on = tuple(passed_on)
 
 
 def _calls_answered_by_a_person(node: Node, run: AnyRun) -> list[Node]:
     """Make a tool's node for each tool call whose result a person wrote instead of the tool.
 
     LangChain's middleware asks a person to approve the tool calls of a model. No tool
-    runs inside the middleware: a tool's message in its output was written by the
-    person. Messages of rejected calls have the status "error" and are left out.
+    runs inside it, so that a tool's message in its output is the person's. Rejected
+    calls are left out.
 
     Args:
         node: The node of the middleware.

@@ -391,8 +391,7 @@ def _metric_of(metric_like: object) -> Metric | str:
 
     Args:
         metric_like: A metric or the name of one, which is returned as it is; or a
-            mapping with a ``"name"`` or a ``"type"`` (the import path of a class), and
-            perhaps ``"settings"``. With both, the name counts.
+            mapping that describes one.
 
     Raises:
         SettingError: If it is none of these, or a name or setting is unknown.
@@ -400,22 +399,34 @@ def _metric_of(metric_like: object) -> Metric | str:
     """
     if isinstance(metric_like, (Metric, str)):
         return metric_like
-    keys = set(metric_like) if isinstance(metric_like, Mapping) else set()
-    has_name_or_type = "name" in keys or "type" in keys
-    has_unknown_key = bool(keys - {"name", "type", "settings"})
-    if not isinstance(metric_like, Mapping) or not has_name_or_type or has_unknown_key:
-        raise SettingError(
-            "a metric is a name, a Metric, or {name or type, settings}, got "
-            + type(metric_like).__name__
-        )
-    settings = dict(metric_like.get("settings") or {})
-    if "name" in metric_like:
+    if isinstance(metric_like, Mapping):
+        keys = set(metric_like)
+        has_name_or_type = "name" in keys or "type" in keys
+        if has_name_or_type and keys <= {"name", "type", "settings"}:
+            return _metric_described(metric_like)
+    raise SettingError(
+        "a metric is a name, a Metric, or {name or type, settings}, got "
+        + type(metric_like).__name__
+    )
+
+
+def _metric_described(description: Mapping[Any, Any]) -> Metric:
+    """Make a metric of its name, or else of its type, with its settings.
+
+    The type is the import path of a class.
+
+    Raises:
+        SettingError: If the type is no metric, or a name or setting is unknown.
+        DeserializationError: If Haystack's allowlist does not hold the import path.
+    """
+    settings = dict(description.get("settings") or {})
+    if "name" in description:
         # not metric_named(name, **settings): a setting may itself be called "name"
-        named_metric = capture.metric_named(str(metric_like["name"]))
+        named_metric = capture.metric_named(str(description["name"]))
         return type(named_metric)(**settings)
-    metric_class = import_class_by_name(str(metric_like["type"]))
+    metric_class = import_class_by_name(str(description["type"]))
     if not issubclass(metric_class, Metric):
-        raise SettingError(f"{metric_like['type']} is no Metric")
+        raise SettingError(f"{description['type']} is no Metric")
     return metric_class(**settings)
 
 

@@ -218,35 +218,34 @@ def _warnings_of_missing_documents(
 ) -> list[str]:
     """Warn if documents look as if some had been left out of an answer.
 
-    An ``AnswerBuilder`` may keep only the documents that the answer cites. There are
-    two signs of this: all documents of an answer are marked as referenced, or their
-    numbers, which count from 1, have gaps. If only the last documents were left out,
-    the numbers have no gap.
-
-    Returns:
-        The warning; empty if nothing looks left out.
+    An ``AnswerBuilder`` may keep only the documents that the answer cites.
     """
     for answer in answers:
-        if not isinstance(answer, GeneratedAnswer):
-            continue
-        reference_marks = []  # of each document that has one: is it referenced?
-        numbers = []
-        for document in answer.documents or ():
-            meta = document.meta or {}
-            if "referenced" in meta:
-                reference_marks.append(meta["referenced"])
-            if isinstance(meta.get("source_index"), int):
-                numbers.append(meta["source_index"])
-        only_referenced = bool(reference_marks) and all(reference_marks)
-        # the builder numbers documents in their order, before it leaves any out
-        has_gaps = numbers != list(range(1, len(numbers) + 1))
-        if only_referenced or has_gaps:
+        if isinstance(answer, GeneratedAnswer) and _looks_cut(answer):
             return [
                 "the documents look cut to those that the answer cites"
                 " (reference_pattern): scores are those of the cited documents only;"
                 " set return_only_referenced_documents=False in the AnswerBuilder"
             ]
     return []
+
+
+def _looks_cut(answer: GeneratedAnswer) -> bool:
+    """Whether all documents of an answer are marked as referenced, or numbers are missing.
+
+    The builder numbers documents from 1, before it leaves any out. Where only the last
+    ones were left out, no number is missing.
+    """
+    reference_marks = []  # of each document that has one: is it referenced?
+    numbers = []
+    for document in answer.documents or ():
+        meta = document.meta or {}
+        if "referenced" in meta:
+            reference_marks.append(meta["referenced"])
+        if isinstance(meta.get("source_index"), int):
+            numbers.append(meta["source_index"])
+    only_referenced = bool(reference_marks) and all(reference_marks)
+    return only_referenced or numbers != list(range(1, len(numbers) + 1))
 
 
 def _with_references(
