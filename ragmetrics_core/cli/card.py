@@ -205,7 +205,7 @@ def _labelled_samples(
     return samples
 
 
-def _metrics_asking(
+def _metrics_to_measure(
     samples: LabelledSamples, options: argparse.Namespace
 ) -> Sequence[Metric]:
     """Return the metrics that ask what the samples are labelled for, with ``--set``."""
@@ -260,7 +260,7 @@ def _make_card(
         written to, or would be without ``--dry-run``.
     """
     draws = 0 if options.dry_run else options.draws
-    metrics = _metrics_asking(samples, options)
+    metrics = _metrics_to_measure(samples, options)
     card = measure_judge(judge, samples, ask, draws=draws, metrics=metrics)
     origin = {"command": _command(options, judge), "inputs": inputs_of(options.data)}
     card = card.model_copy(update=origin)
@@ -324,8 +324,7 @@ def _two_prompts(
     """Compare two prompts on the same samples, in lines of text.
 
     The lines say how the prompts differ in their agreement with people, and on which
-    samples their verdicts differ. A sample without a verdict by either prompt is left
-    out.
+    samples their verdicts differ. Only samples with verdicts by both prompts count.
 
     Args:
         options: ``template`` is the first prompt, ``against`` the second; without it
@@ -345,7 +344,7 @@ def _two_prompts(
     groups = []  # the verdicts of each sample
     for by_first, by_second in zip(judged_by_first, judged_by_second, strict=True):
         if by_first.verdicts and by_second.verdicts:
-            groups.append(_with_rival(by_first.verdicts, by_second.verdicts))
+            groups.append(_beside_rival_verdicts(by_first.verdicts, by_second.verdicts))
     if not groups:
         raise SettingError(
             "no sample was scored by both prompts, so nothing can be compared"
@@ -357,7 +356,7 @@ def _two_prompts(
     return [heading, *lines_on_rival(groups, threshold=0.5, draws=options.draws)]
 
 
-def _with_rival(
+def _beside_rival_verdicts(
     verdicts: Sequence[Labelled], rival_verdicts: Sequence[Labelled]
 ) -> list[Labelled]:
     """Return verdicts on a sample, each with a rival's score and verdict added."""
@@ -380,9 +379,8 @@ def _bands(
 ) -> list[str]:
     """Propose the band of a cascade, in lines of text.
 
-    The band is a range of scores. A cascade asks a strong judge where this judge's score
-    lies in the band, and keeps this judge's verdict outside of it. The lines say how
-    often the strong judge would be asked, and how many verdicts would be wrong.
+    A cascade asks a strong judge where this judge's score lies in the band. The lines say
+    how often that would be, and how many verdicts would be wrong all the same.
 
     Args:
         options: ``band`` is the share of the verdicts that may be wrong.
@@ -397,17 +395,14 @@ def _bands(
     question = samples[0].question
     if question not in CASCADED:
         raise _error_without_probabilities(full_name(options.metric))
-    # Checked before anything is paid, and again below: the judge may give no verdict on
-    # some samples.
     _refuse_too_few_rows(len(samples), allowed_loss)
     scored_samples = _samples_with_probabilities(options, samples, ask)
     verdicts: list[Labelled] = []
     for sample in scored_samples:
         verdicts += sample.verdicts
     if not options.dry_run:
+        # Again, since the judge may give no verdict on some samples.
         _refuse_too_few_rows(len(scored_samples), allowed_loss)
-    # The goal "lost" limits the wrong verdicts among all verdicts. Here the band is
-    # measured on the same verdicts that it is chosen on.
     band = reach_of_chosen_band(
         goal="lost",
         limit=allowed_loss,
@@ -456,24 +451,22 @@ def _error_without_probabilities(metric: str) -> SettingError:
 def _samples_with_probabilities(
     options: argparse.Namespace, samples: LabelledSamples, ask: Ask
 ) -> list[LabelledSample]:
-    """Have a judge score samples; return the samples that got a score.
+    """Have a judge score samples; return those that got a score from a probability.
 
-    The caller then chooses a band by these scores: the range in which the judge is
-    unsure. That needs probabilities. So the first sample is judged alone: if the judge
-    gives no probability for it, the other samples are not paid for in vain.
+    The first sample is judged alone: if the judge gives no probability for it, the other
+    samples are not paid for in vain.
 
     Raises:
         SettingError: If the judge gives no probability, or nothing is scored.
     """
-    [metric] = _metrics_asking(samples, options)
+    [metric] = _metrics_to_measure(samples, options)
     scored_samples: list[LabelledSample] = []
     for part in (samples[:1], samples[1:]):
         for sample in judge_samples(ask, metric, part):
             if not sample.verdicts:
                 continue
             scored_samples.append(sample)
-            # A verdict (yes or no) is recorded only together with a probability. So None
-            # shows that the score does not come from a probability.
+            # A verdict is recorded only together with a probability.
             lacks_probability = any(row.verdict is None for row in sample.verdicts)
             if lacks_probability and not options.dry_run:
                 raise _error_without_probabilities(metric.name)

@@ -285,12 +285,7 @@ def _run(options: argparse.Namespace) -> int:
     budget = Budget(shared.settings_from(options, Limits))
     measured = _measure(plan, budget)
     while measured.run.has_unanswered_batches:
-        # True where this has waited until the batches ended, or where so few questions
-        # are left that the next pass asks them live.
-        needs_another_pass = measured.run.needs_another_pass(
-            wait_for_batches=options.wait
-        )
-        if not needs_another_pass:
+        if not measured.run.is_ready_for_next_pass(wait_for_batches=options.wait):
             show(measured.run.stopped)
             return _WAITS_FOR_BATCHES
         plan = _make_plan(options)  # a new plan reads the files from their start
@@ -399,29 +394,22 @@ def _measure(plan: _Plan, budget: Budget) -> _Measured:
 def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> None:
     """Judge every sample; count each result, and write it as soon as it is known.
 
-    After an interrupt, the results that are ready are taken as well.
-
     Args:
         plan: What the run needs.
         measured: Counts the results.
-        writer: Writes the results to a file, which is completed at the end. It is not
-            completed while batches have not answered. None if no file was asked for.
+        writer: Writes the results to a file, which is completed at the end, unless
+            batches have not answered. None if no file was asked for.
     """
     run = measured.run
-    # A run that stops once its gates are decided has a decider. It takes the rows in a
-    # random order, so their number is needed.
-    must_count = run.decider is not None
-    rows = plan.source.count_samples(always=must_count)
-    # If an input file holds the results of an earlier run that ended early, its rows are
-    # only a part of that run's samples, and this says why that run ended. Else it is "".
+    # A run until its gates are decided takes the rows in a random order.
+    rows = plan.source.count_samples(always=run.decider is not None)
     run.why_part = plan.source.why_part
     results = stream(run, rows, progress=plan.options.progress, columns={})
     try:
         for result in results:
             measured.take(result, writer)
-    # This interrupt came while a result was written or counted. An interrupt that comes
-    # while the stream waits for a result is handled by the stream.
     except KeyboardInterrupt:
+        # It came while a result was taken; the stream handles one that comes later.
         for result in run.interrupt():
             measured.take(result, writer)
     if writer is not None and not run.has_unanswered_batches:

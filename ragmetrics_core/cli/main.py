@@ -119,15 +119,14 @@ class Lines(logging.StreamHandler[TextIO]):
 def command_parser(command: str = "") -> argparse.ArgumentParser:
     """Make the parser of the command line.
 
-    The parser knows all commands by name, for the help. Only the module of the command
-    that was typed is imported, since all modules together would take long. The module
-    adds the command with its options.
+    It lists all commands with their help. Only the module of the command that was typed
+    is imported, and adds the command with its options: all modules would take long.
 
     Args:
         command: The command that was typed; "" for none.
     """
     # Imported here and not above, so that ``main`` handles a Ctrl-C during the import.
-    from ragmetrics_core.cli.parsers import CommandParser, show_help
+    from ragmetrics_core.cli.parsers import CommandParser, show_help_without_command
 
     parser = CommandParser(
         prog="ragmetrics",
@@ -139,14 +138,12 @@ def command_parser(command: str = "") -> argparse.ArgumentParser:
         action="version",
         version=f"ragmetrics {version('ragmetrics-core')}",
     )
-    show_help(parser)
+    show_help_without_command(parser)
     commands = parser.add_subparsers(metavar="COMMAND")
     # An example is a whole command line: its second word is the command.
     command_names = dict.fromkeys(example.split()[1] for example, _ in COMMANDS)
     module_name = _module_of(command)
     for name in command_names:
-        # All other commands are listed with their help alone. The module adds its own
-        # commands, of which there may be several.
         if _module_of(name) != module_name:
             _, help_text = example_and_help(name)
             commands.add_parser(name, help=help_text)

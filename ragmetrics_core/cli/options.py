@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pydantic.fields import FieldInfo
 
 from ragmetrics_core.cli import example_and_help
-from ragmetrics_core.cli.parsers import show_help
+from ragmetrics_core.cli.parsers import show_help_without_command
 from ragmetrics_core.data import (
     InputError,
     SettingError,
@@ -98,7 +98,7 @@ def group(commands: Any, name: str) -> Any:
     parser = commands.add_parser(
         name, help=example_and_help(name)[1], allow_abbrev=False
     )
-    show_help(parser)
+    show_help_without_command(parser)
     return parser.add_subparsers(metavar="COMMAND")
 
 
@@ -276,19 +276,14 @@ def add_settings(
 ) -> None:
     """Add an option for each setting of a class.
 
-    The type of the setting decides the kind of option:
-
-    - true or false: a flag without a value;
-    - a text: an option, with choices if its type lists them;
-    - a number: an option whose value is converted to it;
-    - anything else: an option whose value is a path.
+    The setting's type decides the kind of option: a flag without a value (true or false),
+    a text, perhaps one of some choices, a number, or else a path.
 
     Args:
         parser: A parser, or a group of it, to which the options are added.
         settings: The class, whose fields are the settings.
-        only: Names of the settings to add; () for all. With names, an option that is
-            not typed is None, so that the command can tell. With (), it has the
-            setting's default.
+        only: Names of the settings to add; () for all. An option that is not given on
+            the command line has the setting's default; with names here, it is None.
         about: Words before the help of each option, except of flags.
     """
     for name in only or settings.model_fields:

@@ -53,7 +53,7 @@ class CommandParser(argparse.ArgumentParser):
                 self.error(f"there is no option {name}{did_you_mean(name, options)}")
 
 
-def show_help(parser: argparse.ArgumentParser) -> None:
+def show_help_without_command(parser: argparse.ArgumentParser) -> None:
     """Let a parser show its help if no command was typed.
 
     The exit code is then 2: in a script, the name of the command may be in a variable

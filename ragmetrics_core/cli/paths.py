@@ -51,8 +51,7 @@ def check_paths(options: argparse.Namespace) -> None:
             is also an input or another output; an output cannot be written, or would
             replace what a person made.
     """
-    # What each file is used for, in words, by the keys of the file. Two keys identify a
-    # file: its real path, and its number on its device.
+    # By the keys of a file (its real path, its number on its device): its use in words.
     use_by_key: dict[Hashable, str] = {}
     for name in READ:
         _refuse_named_twice(_paths_of(options, name))
@@ -62,8 +61,7 @@ def check_paths(options: argparse.Namespace) -> None:
             uses = _uses_of_output(name, path, endings)
             _refuse_if_used(path, uses, use_by_key)
             use_by_key |= {key: use.option for key, use in uses.items()}
-            # A store is opened in place. Any other output is first written to a file
-            # beside it, so that its folder must take a new file.
+            # It is first written to a file beside it: the folder must take a new file.
             if name not in _OPENED_IN_PLACE:
                 _refuse_unfit_output(f"{_option(name)} {path}", path, options)
     _refuse_job_summary_if_used(options, use_by_key)
@@ -183,11 +181,6 @@ def _refuse_if_used(
 def _refuse_to_overwrite(options: argparse.Namespace) -> None:
     """Refuse an output (``--out``) that would replace what a person wrote or reviewed.
 
-    The option ``replaces`` of a command is a mark that stands in the first bytes of the
-    command's own outputs. A file that holds the mark there may be replaced, unless people
-    have reviewed it. With None no file may be replaced. A command without the option is
-    not checked. An empty file may always be replaced.
-
     Raises:
         InputError: If a file stands there that may not be replaced, or the name is that
             of a table.
@@ -200,23 +193,37 @@ def _refuse_to_overwrite(options: argparse.Namespace) -> None:
             f"--out {path} is written as JSON, which nobody reads from a {path.suffix}"
             " file; name it .jsonl"
         )
-    if "replaces" not in options or getattr(options, "dry_run", False):
+    is_command_checked = "replaces" in options
+    if not is_command_checked or getattr(options, "dry_run", False):
         return  # a dry run writes nothing
     has_content = path.is_file() and path.stat().st_size > 0
-    if not has_content:
-        return
-    if options.replaces is None:
+    if has_content:
+        _refuse_to_replace(path, options.replaces)
+
+
+def _refuse_to_replace(path: Path, mark: str | None) -> None:
+    """Refuse an output in place of a file that the command has not written itself.
+
+    Args:
+        path: The file.
+        mark: What stands in the first bytes of all outputs of the command; None if no
+            file may be replaced.
+
+    Raises:
+        InputError: If the file does not hold the mark, or people have reviewed it.
+    """
+    if mark is None:
         raise InputError(
             f"{path} exists, and may hold what a person edited; name another file"
         )
     reviews = path.with_suffix(REVIEWS)
-    if options.replaces == SET_MARK and reviews.is_file():
+    if mark == SET_MARK and reviews.is_file():
         raise InputError(
             f"{path} exists, and people have reviewed it ({reviews}); name another file"
         )
     with as_input_error(f"{path} cannot be read"), path.open("rb") as file:
         first_bytes = file.read(_BYTES_WITH_MARK)
-    if f'"{options.replaces}"'.encode() not in first_bytes:
+    if f'"{mark}"'.encode() not in first_bytes:
         raise InputError(
             f"{path} exists, and no earlier output of this command stands there; name"
             " another file"

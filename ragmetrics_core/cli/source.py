@@ -144,10 +144,9 @@ class Source:
     ) -> Self | Iterator[Sample | RowError]:
         """Count the rows of all files, and return the samples.
 
-        To count the rows, all files are read to their ends. So a file that cannot be
-        read is found before any call is paid. If the files are large together, and
-        ``always`` is false, only the first row of each is read here, and the samples are
-        returned as an iterator without a length.
+        All files are read to their ends, so that one that cannot be read is found before
+        any call is paid. Files that are large together are not counted, unless
+        ``always`` is true: then an iterator without a length is returned.
 
         Raises:
             InputError: If a file cannot be read or holds no rows, or no sample has a key
@@ -166,9 +165,7 @@ class Source:
         for file in self._files:
             n_rows_of_file = 0
             for row in self._checked_rows(file):
-                # A bad row comes as an exception, in place of a sample. It is reported
-                # later, in its turn. Only ambiguous columns end the command now: they
-                # concern all rows.
+                # It concerns all rows; any other bad row is reported in its turn.
                 if isinstance(row, AmbiguousColumns):
                     raise row
                 n_rows_of_file += 1

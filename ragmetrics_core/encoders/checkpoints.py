@@ -332,10 +332,8 @@ def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
             " that the model replies"
         )
     first_text: str = tokenizer.decode(token_ids[:1]).strip()
-    # A first token without text only marks the beginning of a word. T5's tokenizer, for
-    # example, makes one token of "1", but of "0" the mark and the digit. The mark may
-    # then stand for the word "0": the caller refuses two words with one first token. A
-    # first token with some of the letters may not stand for the word.
+    # T5 makes two tokens of "0": a mark of a word's beginning, which has no text, and the
+    # digit. The mark may stand for the word; the caller refuses two words with one token.
     if len(token_ids) > 1 and first_text:
         advice = "give the words that the model replies"
         if word.startswith(first_text):

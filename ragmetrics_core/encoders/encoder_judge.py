@@ -162,11 +162,9 @@ class EncoderJudge(Judge):
         self._support_index = checkpoint.support_index
         self._most_tokens = checkpoint.window
         self._tensors = checkpoint.tensors
-        # A pattern of the tokenizer's own marks, which are taken out of texts.
-        self._special_tokens = _any_of(self._tokenizer.all_special_tokens)
+        self._special_tokens_pattern = _any_of(self._tokenizer.all_special_tokens)
         # A tokenizer stores the settings of a call in itself: one call at a time.
         self._tokenizer_lock = Lock()
-        # Held by the thread that runs the model for all that wait.
         self._model_lock = Lock()
         self._waiting_calls: list[_WaitingCall] = []
         if self.correction is not None:
@@ -338,9 +336,7 @@ class EncoderJudge(Judge):
         else:
             reply = question.read(verdicts[0])
         weights = tuple(Weight(probability, "encoder") for probability in probabilities)
-        # All facts were read beside the same windows of the context; the number stands
-        # once for each fact.
-        windows: tuple[int, ...] = ()
+        windows: tuple[int, ...] = ()  # stays empty if the context was not divided
         if n_windows > 1:
             windows = (n_windows,) * len(probabilities)
         return Asked((reply,), weights=weights, windows=windows)
@@ -440,6 +436,25 @@ class EncoderJudge(Judge):
             probabilities.append(min(chances_in_claim))
         return probabilities, len(windows)
 
+    def _room_beside(self, hypotheses: Sequence[str]) -> int:
+        """Return how many tokens a window may have beside the longest hypothesis.
+
+        A window cut out of a text may have a few tokens more than it had within the
+        text; ``_SLACK`` is left free for these.
+
+        Raises:
+            ContextWindowExceeded: If that is less than a quarter of the model's tokens.
+        """
+        tokens_of_longest = max(self._count_tokens(text) for text in hypotheses)
+        room = self._most_tokens - tokens_of_longest - _SLACK
+        if room < self._most_tokens // 4:
+            raise ContextWindowExceeded(
+                f"a claim of {tokens_of_longest} tokens leaves too little room for contexts"
+                f" in a window of {self._most_tokens}; give window=, if the model can read"
+                " more"
+            )
+        return room
+
     def windows(self, premise: str, hypotheses: Sequence[str]) -> list[str]:
         """Cut a premise into pieces (windows) that fit into the model.
 
@@ -455,25 +470,15 @@ class EncoderJudge(Judge):
             ContextWindowExceeded: If a hypothesis leaves less than a quarter of the
                 model's tokens for a window.
         """
-        tokens_of_longest = max(self._count_tokens(text) for text in hypotheses)
-        # A window cut out of a text may have a few tokens more than it had within the
-        # text; _SLACK is left free for these.
-        room = self._most_tokens - tokens_of_longest - _SLACK
-        if room < self._most_tokens // 4:
-            raise ContextWindowExceeded(
-                f"a claim of {tokens_of_longest} tokens leaves too little room for contexts"
-                f" in a window of {self._most_tokens}; give window=, if the model can read"
-                " more"
-            )
+        room = self._room_beside(hypotheses)
         premise = self._without_special_tokens(premise)
         spans = self._token_spans(premise)
         if not spans:
             return [""]
         overlap = room // 4
-        windows: list[str] = []
-        # A window that began in the last ``overlap`` tokens would only repeat the end
-        # of the window before it. The first window is always made.
+        # A window that begins later would only repeat the end of the one before it.
         end_of_starts = max(1, len(spans) - overlap)
+        windows: list[str] = []
         for start in range(0, end_of_starts, room - overlap):
             window_spans = spans[start : start + room]
             window_start, _ = window_spans[0]
@@ -520,9 +525,8 @@ class EncoderJudge(Judge):
             if not future.done():
                 waiting_calls = [*self._waiting_calls]
                 self._waiting_calls = []
-                # One pair that the model cannot take fails the pairs of all threads.
-                # Then each thread runs its own pairs alone, below, and only the thread
-                # of that pair fails.
+                # One pair that the model cannot take fails the pairs of all threads;
+                # each thread then runs its own pairs alone, below.
                 with suppress(Exception):
                     self._answer_waiting(waiting_calls)
             if not future.done():
@@ -647,7 +651,7 @@ class EncoderJudge(Judge):
 
         By such a mark a text could pretend to be both texts of a pair.
         """
-        return self._special_tokens.sub(" ", text)
+        return self._special_tokens_pattern.sub(" ", text)
 
 
 def _check_kind(kind: str) -> None:

@@ -132,7 +132,7 @@ def evaluate(
             batch=bool(batch),
         )
         results = list(stream(run, samples, progress=progress, columns=column_by_field))
-        if not run.needs_another_pass(wait_for_batches=batch == "wait"):
+        if not run.is_ready_for_next_pass(wait_for_batches=batch == "wait"):
             break
     has_named_metrics = metrics is not None
     return report_of(run, results, asked=has_named_metrics)

@@ -351,15 +351,15 @@ class Run:
             async with self._budget.in_time():
                 await work
 
-    def needs_another_pass(self, *, wait_for_batches: bool) -> bool:
-        """Whether a run in batches must go through its samples once more.
+    def is_ready_for_next_pass(self, *, wait_for_batches: bool) -> bool:
+        """Whether a run in batches can go through its samples once more now.
 
-        - All is answered: False.
-        - Few requests are left: True. The next pass asks them live.
-        - Else with ``wait_for_batches``: this waits until the batches have ended, and
-          returns True. The next pass takes in their replies. It returns False if the
-          deadline comes first.
-        - Else False: the same call goes on later.
+        It can when few requests are left, which are then asked live, or when the batches
+        have ended.
+
+        Args:
+            wait_for_batches: Whether to wait here until the batches end. If not, or if
+                the deadline comes first, the same call goes on later.
         """
         if self.parking is None or not self.has_unanswered_batches:
             return False
