@@ -121,12 +121,12 @@ class Run:
         self._is_judge_chosen = _is_judge_chosen_for_all(judge, self.metrics)
         judge_by_metric = judges_by_metric(self.metrics, judge)
         self.judges = _distinct_judges(judge_by_metric.values())
-        refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
         self.store = resolve_store(store)
         self.parking: ParkingStore | None = None
         if batch:
             self.parking = self._make_parking_store(self.store)
             self.store = self.parking
+        refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
         self._judging = self._make_judging(judge_by_metric)
         self.rows = RowsInFlight(self._judging, self.window)
         self.decider = self._make_decider(until, gates)
