@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from statistics import fmean
 from typing import Any, Generic, Literal, TypeVar, cast
 
@@ -433,27 +433,22 @@ def ask_side_by_side(
     Returns:
         What each plan returned, in order; use it with ``yield from``.
     """
-    # All by the index of the plan.
     outcome_by_plan: dict[int, Outcome] = {}
-    # What is sent to a plan next. A plan that has not begun must be sent None.
+    # by the index of the plan; a plan that has not begun must be sent None
     replies_by_plan: dict[int, Replies | None] = dict.fromkeys(range(len(plans)))
     while replies_by_plan:
         batch_by_plan: dict[int, Batch] = {}
-        questions: list[Question[Any]] = []
         for index, replies in replies_by_plan.items():
             try:
                 batch_by_plan[index] = plans[index].send(cast("Replies", replies))
-            except StopIteration as end:  # the plan has ended
+            except StopIteration as end:
                 outcome_by_plan[index] = end.value
-                continue
-            questions += batch_by_plan[index]
-        all_replies = yield from ask(questions)
-        # Each plan gets its part of the replies, which are in the order of the batches.
-        replies_by_plan = {}
-        start = 0
-        for index, batch in batch_by_plan.items():
-            replies_by_plan[index] = all_replies[start : start + len(batch)]
-            start += len(batch)
+        all_replies = yield from ask(list(chain.from_iterable(batch_by_plan.values())))
+        remaining_replies = iter(all_replies)
+        replies_by_plan = {
+            index: tuple(islice(remaining_replies, len(batch)))
+            for index, batch in batch_by_plan.items()
+        }
     return tuple(outcome_by_plan[index] for index in range(len(plans)))
 
 

@@ -145,19 +145,17 @@ def citations_of_marks(
 ) -> tuple[Citation, ...]:
     """Turn the marks of an answer, such as ``[1]``, into citations.
 
-    A mark belongs to the sentence that it stands in. Behind a sentence's full stop or
-    quotation mark it belongs to that sentence. On a line of its own, as after a list or
-    a paragraph, it belongs to the last sentence before.
+    A mark belongs to the sentence that it stands in or behind. On a line of its own, as
+    after a paragraph, it belongs to the last sentence before.
 
     Args:
         answer: The answer.
         numbering: For each label, the index of the context that the prompt showed under
             it, as in ``{"1": 0, "2": 1}``; several indices where contexts share a label.
-            Labels that are not in it are dangling.
 
     Returns:
-        A citation for each mark, in order; () for an answer without marks. All their
-        offsets count characters of the answer with its marks.
+        A citation for each mark, in order; () for an answer without marks. Labels that
+        are not in the numbering are dangling.
 
     Examples:
         >>> cited = citations_of_marks("It is old [1]. It fell. [2, 9]", {"1": 0, "2": 1})
@@ -171,19 +169,18 @@ def citations_of_marks(
     stripped = _strip_marks(text, marks)
     citations: list[Citation] = []
     for mark in marks:
+        sentence_start, sentence_end = stripped.sentence_of(mark)
         contexts: list[int] = []
-        dangling: list[str] = []
         for label in mark.labels:
             contexts += places_of(label, numbering)
-            if label not in numbering:
-                dangling.append(label)
-        sentence_start, sentence_end = stripped.sentence_of(mark)
         citations.append(
             Citation(
                 start=sentence_start,
                 end=sentence_end,
-                contexts=tuple(dict.fromkeys(contexts)),  # each once
-                dangling=tuple(dangling),
+                contexts=tuple(dict.fromkeys(contexts)),
+                dangling=tuple(
+                    label for label in mark.labels if label not in numbering
+                ),
                 mark=(mark.start, mark.end),
             )
         )
@@ -360,9 +357,7 @@ def cited_statements(
         citations: What it cites.
 
     Returns:
-        A statement for each sentence, in order; marks are removed from their texts. A
-        statement without a citation has ``may_cite`` if something in the sentence, such
-        as "(2)" or a link, may be a citation in a form that is not read.
+        A statement for each sentence, in order, without marks.
 
     Examples:
         >>> answer = "It is old [1]. It fell. [1, 9]"
@@ -393,22 +388,18 @@ def _sentences_that_may_cite(
 ) -> frozenset[int]:
     """Return the indices of sentences with something that may be an unknown citation.
 
-    "(2)", "source 2" or a link may be one.
-
-    Args:
-        answer: The answer.
-        marks: The marks that are read; they are no unknown citations.
-        sentences: The sentences of the answer.
+    "(2)", "source 2" or a link may be one. If a list such as "Sources: [8], [9]" names
+    other sources than the marks do, any sentence may rest on them.
     """
     if marks and _lists_other_sources(answer, marks):
-        # "Sources: [8], [9]" beside the marks [1] and [2]: any sentence may rest on 8
         return frozenset(range(len(sentences)))
     starts = [sentence.start for sentence in sentences]
     mark_spans = _spans_with_wrappers(answer, marks)
     indices: set[int] = set()
     for start, end in doubtful_forms_in(answer, mark_spans):
-        index = bisect_right(starts, start) - 1  # the sentence that the form stands in
-        if index < 0:  # before the first sentence
+        index = bisect_right(starts, start) - 1
+        is_before_first_sentence = index < 0
+        if is_before_first_sentence:
             continue
         indices.add(index)
         before_form = answer[starts[index] : start]
@@ -641,8 +632,8 @@ def _widen_to_wrappers(answer: str, span: Span) -> Span:
 def _pieces_between(answer: str, cuts: Sequence[Span]) -> Iterator[tuple[str, int]]:
     """Yield the pieces of an answer between its cuts, each with its index in the answer.
 
-    Blanks before a cut are cut, too. Where a cut makes two words touch, a space is
-    yielded as a piece of its own, with the index where the cut begins.
+    Blanks before a cut are cut, too. A space that a cut makes necessary is a piece of its
+    own, with the index where the cut begins.
     """
     start = 0
     for cut_start, cut_end in cuts:
@@ -655,7 +646,8 @@ def _pieces_between(answer: str, cuts: Sequence[Span]) -> Iterator[tuple[str, in
             yield " ", cut_start
         elif _STOP_AND_WORD.match(answer, cut_end):
             # "It is old[1].It fell" becomes "It is old. It fell"
-            yield next_character, cut_end  # the full stop
+            full_stop = next_character
+            yield full_stop, cut_end
             yield " ", cut_start
             start = cut_end + 1
     yield answer[start:], start

@@ -438,22 +438,29 @@ def _comparable_content(field: str, value: Any) -> object:
     Two columns may hold the same texts in different forms, such as a list and JSON.
     Returns None for contexts that cannot be read.
     """
-    texts: list[Any] = []
     if field == "contexts":
-        try:
-            contexts = cells.read_contexts(value, field)
-        except RowError:
-            return None
-        for context in contexts:
-            is_context = isinstance(context, Context)
-            texts.append(context.text if is_context else context["text"])
-        return texts
+        return _texts_of_contexts(value)
     data = data_in(value)
-    elements = list(data) if isinstance(data, (list, tuple)) else [plain_data(value)]
-    for element in elements:
-        is_text = isinstance(element, str)
-        texts.append(element.strip() if is_text else number_as_text(element))
-    return texts
+    if not isinstance(data, (list, tuple)):
+        return [_comparable_text(plain_data(value))]  # JSON of an object stays a text
+    return [_comparable_text(element) for element in data]
+
+
+def _texts_of_contexts(value: Any) -> list[str] | None:
+    """Return the texts of the contexts in a cell; None if it cannot be read."""
+    try:
+        contexts = cells.read_contexts(value, "contexts")
+    except RowError:
+        return None
+    return [
+        context.text if isinstance(context, Context) else context["text"]
+        for context in contexts
+    ]
+
+
+def _comparable_text(value: Any) -> Any:
+    """Return a text without white space around it, and a number as a text."""
+    return value.strip() if isinstance(value, str) else number_as_text(value)
 
 
 def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:

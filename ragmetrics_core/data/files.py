@@ -239,6 +239,27 @@ def _leaves_working_folder_by_link(folder: Path) -> bool:
     return is_spelled_inside and not is_inside
 
 
+def _behind_link(path: Path) -> Path:
+    """Return the file that a link leads to, else the path: the link itself stays."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+def _cannot_be_replaced(path: Path) -> bool:
+    """Tell whether a path is a pipe, a terminal or the like, which is written directly."""
+    return path.exists() and not path.is_file()
+
+
+def _refuse_read_only(path: Path) -> None:
+    """Raise ``OSError`` for a read-only file, which must not be replaced either."""
+    path.open("r+b").close()
+
+
+def _n_rows_of_results(path: Path) -> int:
+    """Count the lines of a file that begin as a row of results does."""
+    with path.open("rb") as file:
+        return len([line for line in file if line.startswith(b'{"index"')])
+
+
 class AtomicFile:
     """A text file that is written to ``partial``, and renamed to its target once whole.
 
@@ -273,24 +294,17 @@ class AtomicFile:
         """
         self.path = Path(path)
         self._what = what
-        # refuses a link that leads out of the file's folder
         check_leads_nowhere_else(self.path, shown=str(self.path))
-        self._target = self.path
-        # a link within the folder: the file that it leads to is replaced, the link stays
-        if self.path.is_symlink():
-            self._target = Path(os.path.realpath(path))
-        # A pipe or a terminal cannot be replaced, so it is written to directly.
-        self._is_direct = self._target.exists() and not self._target.is_file()
-        if self._is_direct:
-            self.partial = self._target
-        else:
+        self._target = _behind_link(self.path)
+        self._is_direct = _cannot_be_replaced(self._target)
+        self.partial = self._target
+        if not self._is_direct:
             self.partial = self._target.with_name(self._target.name + PARTIAL)
-        self.written = False  # whether any text of this run was written
-        self.whole = False  # whether all was written, and the target is replaced
+        self.written = False
+        self.whole = False
         with self._as_input_error():
             if self._target.is_file():
-                # raises for a read-only file, which must not be replaced either
-                self._target.open("r+b").close()
+                _refuse_read_only(self._target)
             self._file = self._open()
 
     def write(self, text: str) -> None:
@@ -351,22 +365,25 @@ class AtomicFile:
                 f"{self._what} is written first to {self.partial}, which is a link;"
                 " remove it, or name another file"
             )
-        while True:
-            file = _open_unless_link(self.partial)
-            if not _lock(file):
-                file.close()
-                raise InputError(
-                    f"{self._what} cannot be written to {self.path}: another run writes"
-                    " there now; wait until it ends, or name another file"
-                )
-            if _is_file_at(self.partial, file):
-                break
-            # Between opening and locking, another run has renamed the file, to its
-            # target or out of its way. So the path names another file now, or none.
+        file = self._open_and_lock()
+        # between opening and locking, another run may have renamed the file
+        while not _is_file_at(self.partial, file):
             file.close()
+            file = self._open_and_lock()
         if self._target.is_file() and sys.platform != "win32":
-            # the new file may be read and written by whom the old one may
-            os.fchmod(file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
+            mode_of_target = stat.S_IMODE(self._target.stat().st_mode)
+            os.fchmod(file.fileno(), mode_of_target)
+        return file
+
+    def _open_and_lock(self) -> TextIO:
+        """Open the partial file and lock it; ``InputError`` if another run holds its lock."""
+        file = _open_unless_link(self.partial)
+        if not _lock(file):
+            file.close()
+            raise InputError(
+                f"{self._what} cannot be written to {self.path}: another run writes"
+                " there now; wait until it ends, or name another file"
+            )
         return file
 
     def _rename_to_target(self) -> None:
@@ -400,21 +417,17 @@ class AtomicFile:
         while os.path.lexists(f"{self.partial}.{number}"):
             number += 1
         kept_path = Path(f"{self.partial}.{number}")
+        # the open file holds the lock: it is closed behind the move where that is possible
         if sys.platform == "win32":
-            self._file.close()  # there an open file cannot be moved
+            self._file.close()
         self.partial.rename(kept_path)
         self._file.close()
         self._file = self._open()
-        n_rows = 0
-        with kept_path.open("rb") as file:
-            for line in file:
-                if line.startswith(b'{"index"'):  # how a line of results begins
-                    n_rows += 1
         logger.warning(
             "%s keeps what an earlier run left in %s (judged rows: %d)",
             kept_path,
             self.partial.name,
-            n_rows,
+            _n_rows_of_results(kept_path),
         )
 
     def _as_input_error(

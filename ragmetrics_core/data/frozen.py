@@ -58,6 +58,17 @@ def redact(name: str | None, value: object) -> object:
 _building_lock = RLock()
 
 
+def _types_of_fields(model_class: type[BaseModel]) -> dict[str, Any]:
+    """Return the types of a class's fields, without validators.
+
+    {} if a type is not known at run time, because only checkers of types import it.
+    """
+    try:
+        return get_type_hints(model_class)
+    except NameError:
+        return {}
+
+
 class _SignatureOfFields:
     """The signature of a class of models: a keyword for each field.
 
@@ -67,23 +78,16 @@ class _SignatureOfFields:
     def __get__(self, instance: object, owner: type[BaseModel]) -> Signature:
         """Return the signature of a class of models: how an object of it is made.
 
-        If the class has an ``__init__`` that names its parameters, the signature is that
-        of ``__init__`` without ``self``. Else it has a keyword for each field.
+        It is that of the class's ``__init__``, if this names its parameters.
         """
         if instance is not None:  # this is no signature for calling an object
             raise AttributeError("__signature__")
         signature_of_init = signature(owner.__init__)
-        parameters = list(signature_of_init.parameters.values())
-        names_parameters = any(
-            parameter.kind is not Parameter.VAR_KEYWORD and parameter.name != "self"
-            for parameter in parameters
-        )
-        if names_parameters:
-            return signature_of_init.replace(parameters=parameters[1:])  # without self
-        try:
-            types = get_type_hints(owner)  # without validators
-        except NameError:  # a type that is imported for checkers of types alone
-            types = {}
+        self_parameter, *parameters = signature_of_init.parameters.values()
+        del self_parameter  # nobody gives it
+        if any(parameter.kind is not Parameter.VAR_KEYWORD for parameter in parameters):
+            return signature_of_init.replace(parameters=parameters)
+        types = _types_of_fields(owner)
         return Signature(
             [
                 Parameter(

@@ -48,16 +48,11 @@ class SaidMessage(NamedTuple):
 def unwrap_message(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Return the class and the fields of a message inside a tool's wrapper.
 
-    Returns:
-        The class, or the type such as "human", and the fields. The class is "" if the
-        wrapper names none. An object without a wrapper is returned as it is, with "".
+    The class may also be a type such as "human". It is "" if the wrapper names none. An
+    object without a wrapper is returned as it is, with "".
     """
-    # LangChain's serialised objects: {"lc": 1, "id": [module, …, class], "kwargs": {…}}
-    fields = value.get("kwargs")
-    path = value.get("id")
-    is_serialised = value.get("lc") == 1
-    if is_serialised and isinstance(fields, Mapping) and isinstance(path, list):
-        return str(path[-1]), fields
+    if _is_serialised_by_langchain(value):
+        return str(value["id"][-1]), value["kwargs"]
     # LangChain's messages_to_dict: {"type": "human", "data": {…}}
     if isinstance(value.get("data"), Mapping) and value.get("type") in ROLES:
         return str(value["type"]), value["data"]
@@ -67,6 +62,13 @@ def unwrap_message(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         if key in _WRAPPER_KEYS and isinstance(value[key], Mapping):
             return "", value[key]
     return "", value
+
+
+def _is_serialised_by_langchain(value: Mapping[str, Any]) -> bool:
+    """Tell whether an object is one of {"lc": 1, "id": [module, …, class], "kwargs": {…}}."""
+    if value.get("lc") != 1 or not isinstance(value.get("kwargs"), Mapping):
+        return False
+    return isinstance(value.get("id"), list)
 
 
 def text_of_content(content: object) -> str:

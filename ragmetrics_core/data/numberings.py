@@ -119,11 +119,9 @@ def numbering_shown(
 def without_missing_labels(value: object) -> object:
     """Drop the labels without a value from a numbering such as ``{"1": "a", "2": None}``.
 
-    A row of a Parquet table has the labels of all rows; those of other rows are None or
-    NaN. Whole numbers may have become decimals; they are made whole again.
-
-    Returns:
-        The numbering; the value itself if it is no numbering.
+    A numbering gives each label the id or the index of a context. A row of a Parquet table
+    has the labels of all rows; those of other rows are None or NaN, and whole numbers may
+    have become decimals. Anything but a numbering is returned as it is.
     """
     if not isinstance(value, Mapping) or is_numbering(value):
         return value

@@ -257,15 +257,12 @@ def _with_citations_of_marks(
 ) -> Sample:
     """Fill a sample's citations from the marks in its answer, or note why it has none.
 
-    The marks can be read if it is known which context each number means. If neither the
-    column ``citations`` nor the contexts say it, nothing is noted.
-
     Args:
         sample: The sample, whose citations are not known.
         numbering_cell: The numbering in the column ``citations``, such as
             ``{"1": "doc-a"}``; None if there is none.
-        is_unreadable: Whether the row has a column ``citations`` that is neither a
-            numbering nor a list of citations.
+        is_unreadable: Whether the column ``citations`` is filled, but neither with a
+            numbering nor with a list of citations.
     """
     if sample.answer is None:
         return sample
@@ -275,7 +272,7 @@ def _with_citations_of_marks(
         if citations_read.citations is not None:
             return sample.model_copy(update={"citations": citations_read.citations})
         return _with_reason(sample, citations_read.why_unknown)
-    why_unknown = numbering_read.why_unknown  # "" if nothing says what a number means
+    why_unknown = numbering_read.why_unknown
     if is_unreadable and not why_unknown:
         why_unknown = _UNREADABLE_CITATIONS
     return _with_reason(sample, why_unknown)

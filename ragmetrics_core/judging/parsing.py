@@ -34,6 +34,7 @@ _BLANK = " \t\r*\ufeff"
 # An opening brace, with its closing one where nothing but plain text is between them.
 # Most objects of a hostile reply are such.
 _OUTERMOST = re.compile(r"\{(?:[^{}\"']*+(?P<flat>\}))?")
+# Opening braces in a row, a closing brace, or a quote.
 _STRUCTURE = re.compile(r"\{+|[}\"']")
 _STRING_END = {
     '"': re.compile(r'(?:[^"\\]++|\\.)*+"', re.DOTALL),
@@ -245,7 +246,7 @@ def _find_closing(text: str, start: int) -> int | None:
     closed.
     """
     n_open_braces = 0
-    match = _STRUCTURE.search(text, start)  # braces and quotes
+    match = _STRUCTURE.search(text, start)
     while match is not None:
         mark = match[0]
         position = match.end()
@@ -253,13 +254,13 @@ def _find_closing(text: str, start: int) -> int | None:
             n_open_braces -= 1
             if n_open_braces == 0:
                 return position
-        elif mark[0] == "{":  # one or several
-            n_open_braces += len(mark)
-        else:  # a quote: the search goes on behind the string
+        elif mark in _STRING_END:  # a quote, which opens a string
             end_of_string = _STRING_END[mark].match(text, position)
             if end_of_string is None:
                 return None
             position = end_of_string.end()
+        else:
+            n_open_braces += len(mark)
         match = _STRUCTURE.search(text, position)
     return None
 

@@ -36,28 +36,15 @@ def halve_questions(
 ) -> tuple[Question[Any], ...]:
     """Return the same question about each half, if an answer failed for its length.
 
-    ``question.split`` names the part to divide: one text, which is cut in two that
-    overlap, or a group of texts, which becomes two shorter groups.
-
-    Returns no question if the answer did not fail for its length, or if the question
-    names no part to divide. It also returns none if another part is at least as long as
-    the part to divide: then dividing it would not help.
-
-    Args:
-        question: The question.
-        answer: The answer to it.
+    ``question.split`` names the part to divide. Returns no question if the answer did
+    not fail for its length, or if dividing that part would not help.
     """
     if question.split is None or not _was_too_long(answer):
         return ()
     name = question.split.part
-    part = question.parts[name]
-    lengths_of_others = [
-        _length(other_part)
-        for other_name, other_part in question.parts.items()
-        if other_name != name
-    ]
-    if _length(part) <= max(lengths_of_others, default=0):
+    if not _is_longest_part(name, question):
         return ()
+    part = question.parts[name]
     halves: Iterable[str | tuple[str, ...]]
     if isinstance(part.text, str):
         halves = cut_in_halves(part.text)
@@ -68,6 +55,16 @@ def halve_questions(
         replace(question, parts={**question.parts, name: half_part})
         for half_part in half_parts
     )
+
+
+def _is_longest_part(name: str, question: Question[Any]) -> bool:
+    """Tell whether a part of a question is longer than each of the others."""
+    lengths_of_others = [
+        _length(part)
+        for other_name, part in question.parts.items()
+        if other_name != name
+    ]
+    return _length(question.parts[name]) > max(lengths_of_others, default=0)
 
 
 def _was_too_long(answer: Answer[Any]) -> bool:
@@ -88,14 +85,8 @@ def join_verdicts(
 ) -> Answer[Any]:
     """Combine the answers to the halves of a question that was too long for the judge.
 
-    ``question.split`` names the text, or the group of texts, that was divided:
-
-    - Of a group, such as ten contexts, each half shows some texts. The verdicts on the
-      texts are put in one list.
-    - Of a single text each half shows a window. Each verdict is taken from the window
-      with the clearest yes.
-
-    The usage sums all calls, and lists "windows" among its fallbacks.
+    If a group of texts was divided, the verdicts on its texts are put in one list. If a
+    single text was, each verdict is taken from the window with the clearest yes.
 
     Args:
         question: The question.

@@ -110,10 +110,9 @@ def build_continuous(
     """Build a continuous set: its labels are shares from 0 to 1.
 
     For each document the model writes a question and its answer from some chunks, the
-    golden contexts. Chunks of other documents are added as noise. The model extracts
-    the facts of the answer and says which context covers which fact. Each combination
-    of the contexts is a point of the set; its label follows from the facts, without a
-    call.
+    golden contexts. Chunks of other documents are added as noise. Each combination of the
+    contexts is a point of the set. Its label follows from the facts of the answer that the
+    contexts cover.
 
     Args:
         documents: The documents, at least three.
@@ -228,17 +227,16 @@ def _draw_candidates(
 ) -> list[str]:
     """Return the ids of the documents with enough chunks, in random order.
 
-    A document has enough if it has the number of consecutive chunks that the settings
-    want as golden contexts (``golden``), the contexts that a question is written from.
+    A document has enough if it has as many as are wanted as golden contexts, from which
+    the question is written.
 
     Raises:
-        InputError: If no document has enough chunks, or if the settings want noise,
-            contexts of other documents, and there are fewer than two others.
+        InputError: If no document has enough chunks, or if the settings want noise from
+            other documents, and there are fewer than two others.
     """
     ids_with_text = [name for name, chunks in chunks_by_document.items() if chunks]
-    # the document that the question is about, and two to take noise from
-    if settings.noise and len(ids_with_text) < 3:
-        n_others = max(len(ids_with_text) - 1, 0)
+    n_others = max(len(ids_with_text) - 1, 0)
+    if settings.noise and n_others < 2:
         raise InputError(
             "noise comes from at least two other documents, and there are"
             f" {n_others}; give more documents, or no noise"

@@ -100,16 +100,17 @@ def _next_start(text: str, start: int, end: int, overlap: int) -> int:
 def _end_of_chunk(text: str, start: int, size: int) -> int:
     """Find where a chunk from ``start`` with at most ``size`` characters should end.
 
-    It ends behind a paragraph; if none ends in the second half of what fits, behind a
-    sentence; if none does, behind a word; else where it is full.
+    It ends behind a paragraph, else a sentence, else a word, that ends in the second
+    half of what fits; else where it is full.
     """
-    if len(text) - start <= size:  # all that is left fits
+    if len(text) - start <= size:
         return len(text)
-    window_size = size
-    if text[start + size].isspace():
-        window_size += 1  # white space at the end of a chunk does not count
-    window = text[start : start + window_size]
-    for border in _BORDERS:  # from the best kind of border to the worst
+    next_is_space = text[start + size].isspace()
+    # white space at the end of a chunk does not count
+    window = (
+        text[start : start + size + 1] if next_is_space else text[start : start + size]
+    )
+    for border in _BORDERS:
         last_border_end = 0
         for match in border.finditer(window):
             last_border_end = match.end()
@@ -154,10 +155,8 @@ def load_documents(
             if not text.strip() or text in document_by_text:
                 continue
             n_documents_by_name[name] += 1
-            document_id = name
-            if n_documents_by_name[name] > 1:
-                # Ids are unique: further documents of one name are numbered.
-                document_id = f"{name}~{n_documents_by_name[name]}"
+            number = n_documents_by_name[name]
+            document_id = name if number == 1 else f"{name}~{number}"
             document_by_text[text] = Document(id=document_id, text=text)
     if not document_by_text:
         raise InputError(
@@ -274,7 +273,7 @@ def _names_and_texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str
     """Yield the name and the text of each document in a file.
 
     A text file is one document. In a file of rows each row is one document: the texts of
-    the row's contexts, joined by line breaks, or the row's own text if it has no contexts.
+    its contexts, joined by line breaks.
 
     Args:
         path: The file.
@@ -286,8 +285,7 @@ def _names_and_texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str
     for place, row in _rows(path, where):
         name = row.get("id") or row.get("title")
         if not name:
-            # a place ends with a number, as in "data.jsonl, line 3"
-            _, _, row_number = place.rpartition(" ")
+            _, _, row_number = place.rpartition(" ")  # of "data.jsonl, line 3"
             name = f"{path.name}:{row_number}"
         with as_input_error(place):
             texts = [str(context["text"]) for context in _contexts_of(row)]

@@ -494,8 +494,8 @@ def draw(
 ) -> list[dict[str, Any]]:
     """Draw scored samples at random, for people to label.
 
-    Every scored sample has the same probability to be drawn. Each row records it, so
-    that ``calibrate`` can tell later that the labels are a random sample.
+    Each row records the probability of the draw, so that ``calibrate`` can tell later
+    that the labels are a random sample.
 
     Args:
         report: A run; its samples need ids of their own.
@@ -506,16 +506,15 @@ def draw(
             score and take every n-th from a random start.
 
     Returns:
-        One row per drawn sample, in random order: its id, an empty ``label`` to fill
-        in, the probability, the seed, and the texts that a person needs to judge it. No
-        score, which would sway the person.
+        One row per drawn sample, in random order: its id, an empty ``label`` to fill in,
+        the probability, the seed, and the texts that a person needs, but no score.
 
     Raises:
         InputError: If a scored sample has no id, or several samples share one.
         SettingError: If fewer samples are scored than are to be drawn, or none is to be
             drawn.
     """
-    if report.decisions:  # such a run stopped early, for a reason in the scores
+    if report.decisions:
         raise InputError(
             "a run until decided cannot be labelled for calibration: judge all of its"
             " rows"
@@ -670,14 +669,13 @@ def _refuse_other_than_a_draw(
 ) -> None:
     """Raise ``InputError`` unless the labels are a random sample of the scored samples.
 
-    They are, if each records that it was drawn, all with one probability, and none of
-    the drawn samples is missing or without a label.
+    They are, if each records that it was drawn, all with one probability, and none of the
+    drawn samples is missing or without a label.
 
     Args:
         labels: The labels.
         n_empty: How many of them people have not filled in.
-        n_scored: How many samples of the run are scored. It may be fewer than when the
-            labels were drawn: what is left is still a random sample.
+        n_scored: How many samples of the run are scored.
     """
     if n_empty:
         raise InputError(

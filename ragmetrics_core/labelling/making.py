@@ -158,8 +158,7 @@ class Maker:
         """Have the model make something of each sample, and yield the products in order.
 
         A product is what the plan returns, e.g. a question with its answer. It is
-        ``Failed`` or ``Undefined`` where the plan made nothing. The questions are asked
-        by an ordinary run, which counts what they cost.
+        ``Failed`` or ``Undefined`` where the plan made nothing.
 
         Args:
             plan: A generator that yields questions for the model and returns a product.
@@ -182,14 +181,11 @@ class Maker:
         run = Run(making, self._judge, self._concurrency, self._store)
         for row in stream(run, samples, progress=self._progress, columns={}):
             self.usage += row.usage
-            outcome = row.results.get("making")
-            if outcome is None:
-                # An interrupt or a limit cut the row off; the two ifs below raise then.
-                continue
+            outcome = row.results.get("making")  # None if the run ended within the row
             if isinstance(outcome, Scored):
                 evidence = cast("Any", outcome.evidence)
                 yield evidence.product
-            else:
+            elif outcome is not None:
                 yield outcome
         if run.interrupted:
             raise KeyboardInterrupt

@@ -271,20 +271,20 @@ def _card(
         signature_by_question: How the metric that asks each question asks it.
         measured_by_question: What was measured on each question.
     """
-    # Only adherence has notes and a correction. This is empty if it was not measured.
-    adherence = measured_by_question.get("adherent", _MeasuredQuestion(()))
+    not_measured = _MeasuredQuestion(())
+    adherence = measured_by_question.get("adherent", not_measured)
     figures_by_question = {
         question: _drop_undefined(measured.figures)
         for question, measured in measured_by_question.items()
     }
+    (judge_name,) = run.facts.judges
     return Card(
-        judge=run.facts.judges[0],  # its name; the run has one judge
+        judge=judge_name,
         details=run.judges[0].details,
         version=run.facts.version,
         made=run.facts.started,
         signatures=signature_by_question,
         figures=figures_by_question,
-        # which probabilities a cascade may trust without asking its strong judge
         decided=_measure_decided_alone(measured_by_question),
         notes=adherence.notes,
         claim_correction=adherence.correction,

@@ -6,7 +6,7 @@ AttributionBench, and the human evaluation of ALCE.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -92,17 +92,12 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
 
     Raises:
         InputError: If a file cannot be read, a row has none of the forms or a label
-            that cannot be understood, or no row is labelled. The message names the
-            place.
+            that cannot be understood, or no row is labelled.
     """
     rows_with_places: list[tuple[str, Row]] = []
     for file in find_labelled_files(path):
         rows_with_places.extend(read_objects(file))
-    # RAGTruth keeps the contexts of its responses in rows of another file.
-    ragtruth_origins: dict[str, Row] = {}
-    for _, row in rows_with_places:
-        if "source_info" in row and "source_id" in row:
-            ragtruth_origins[row["source_id"]] = row
+    ragtruth_origins = _ragtruth_origins(row for _, row in rows_with_places)
     samples_by_group: dict[tuple[str, str], list[LabelledSample]] = {}
     for place, row in rows_with_places:
         for labelled in _read_at(place, row, ragtruth_origins):
@@ -118,6 +113,15 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
         count = min(limit or len(samples), len(samples))
         drawn_samples.extend(random_source.sample(samples, count))
     return drawn_samples
+
+
+def _ragtruth_origins(rows: Iterable[Row]) -> dict[str, Row]:
+    """Return the rows with the contexts of RAGTruth's responses, by their id."""
+    return {
+        row["source_id"]: row
+        for row in rows
+        if "source_info" in row and "source_id" in row
+    }
 
 
 def _read_at(

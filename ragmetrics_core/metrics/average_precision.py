@@ -84,15 +84,14 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         In [0, 1]; equals ``average_precision`` where all probabilities are 0 or 1.
 
     Source:
-        Exact, by Poisson-binomial convolution. With N useful chunks, and the sum S of
-        the precisions at their ranks, it is the sum over n of E[S · 1{N = n}] / n.
+        Exact, by Poisson-binomial convolution: the sum over n of E[S · 1{N = n}] / n,
+        for N useful chunks with the sum S of the precisions at their ranks.
 
     Examples:
         >>> expected_average_precision([0.5, 0.5])
         0.625
     """
-    # for each number n of useful chunks among the ranks so far, from n = 0:
-    probability_of_n = [1.0]  # P(N = n)
+    probability_of_n = [1.0]  # P(N = n), by the number n of useful chunks so far
     precision_sum_of_n = [0.0]  # E[S · 1{N = n}]
     for rank, value in enumerate(probabilities, start=1):
         probability = float(value)

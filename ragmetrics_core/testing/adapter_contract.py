@@ -404,13 +404,9 @@ class AdapterContract:
 
 
 def _check_ledger(samples: list[Sample], golden_turns: Sequence[GoldenTurn]) -> None:
-    """Assert that a sample's ledger has one retrieval for each golden turn, all of it shown.
+    """Assert that a sample's ledger has one retrieval for each golden example, all of it shown.
 
     The ledger is the sample's list of calls that brought texts.
-
-    Args:
-        samples: The one sample that was captured.
-        golden_turns: What was retrieved, in order: one retrieval for each golden turn.
     """
     (sample,) = samples
     assert sample.ledger is not None
@@ -420,7 +416,7 @@ def _check_ledger(samples: list[Sample], golden_turns: Sequence[GoldenTurn]) -> 
         assert [context.text for context in call.items] == texts, golden.name
         assert call.shown == indices_of_all, golden.name
         assert call.kind == "retrieval", golden.name
-        # All calls are of the conversation's first turn, outside of any agent or tool.
+        # one run makes all retrievals, outside of any agent or tool
         assert call.turn == 1, golden.name
         assert call.step == 0, golden.name
         assert call.name is None, golden.name

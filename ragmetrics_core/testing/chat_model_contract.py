@@ -273,7 +273,7 @@ class ChatModelContract:
     def test_a_reply_is_read(self, loopback_server: Servers) -> None:
         """A reply has its texts, log-probabilities, usage, and the model's own name.
 
-        What the model names in ``lacks`` is not expected.
+        ``lacks`` lists the features that this model does not have.
         """
         texts = ['{"useful": 1}', '{"useful": 0}']
         server = loopback_server(lambda _: texts)
