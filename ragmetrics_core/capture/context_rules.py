@@ -24,6 +24,7 @@ from ragmetrics_core.capture.calls import (
     text_of,
     texts_not_of_models,
 )
+from ragmetrics_core.capture.forgotten_contexts import is_everything_forgotten
 from ragmetrics_core.capture.labelled_passages import unknown_passages
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.passages import is_contained_in
@@ -40,6 +41,10 @@ _UNTOLD = (
 )
 _UNSEEN = (
     "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
+)
+_FORGOTTEN = (
+    "the answering prompt holds no word of what was retrieved; all retrieved texts stand"
+    " for the contexts; see whether its template has a place for them"
 )
 _SHOWN_TO_OTHERS = (
     "no retrieved text occurs in the answering prompt, though the prompts of earlier"
@@ -95,6 +100,7 @@ class Contexts:
         warnings: What the user should know of the contexts.
         n_from_elsewhere: How many passages stand beside the contexts in the prompt,
             labelled like them, that no recorded search found.
+        are_forgotten: Whether the prompt surely shows nothing of what was retrieved.
     """
 
     items: tuple[Context, ...] = ()
@@ -104,6 +110,7 @@ class Contexts:
     grades: frozenset[Grade] = frozenset()
     warnings: tuple[str, ...] = ()
     n_from_elsewhere: int = 0
+    are_forgotten: bool = False
 
     @property
     def by_key(self) -> dict[DocumentKey, Context]:
@@ -597,13 +604,18 @@ def _contexts_of_list(
     if not documents:
         return Contexts(evidence_from=_why_no_contexts(search))
     keys = tuple(document.key for document in documents)
+    warning = _why_inferred(search, keys, place)
+    are_forgotten = warning == _UNSEEN and is_everything_forgotten(
+        search.turn, search.found_answer, search.prompt_contents
+    )
     return Contexts(
         tuple(document.context() for document in documents),
         keys,
         place,
         "retrieved_only" if _only_searches(search) else "listed",
         frozenset({"inferred"}),
-        (_why_inferred(search, keys, place),),
+        (_FORGOTTEN if are_forgotten else warning,),
+        are_forgotten=are_forgotten,
     )
 
 

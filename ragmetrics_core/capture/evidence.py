@@ -168,8 +168,10 @@ def _ledger_entries(
         search.found_answer.text, earlier_calls, retrieved.by_step
     )
     prompts = _messages_shown(search.found_answer.writing_call, contributing_calls)
+    # where the prompt has no place for them, the contexts stand for what was retrieved
+    contexts_shown = {} if contexts.are_forgotten else contexts.by_key
     shown_to_answer = ShownToAnswer(
-        contexts.by_key, prompts, turn.texts_besides_documents
+        contexts_shown, prompts, turn.texts_besides_documents
     )
     return shown_to_answer.all_entries_as_shown(results, earlier_calls)
 

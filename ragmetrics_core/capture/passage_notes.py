@@ -165,8 +165,8 @@ class _NoteWriter:
         evidence_from = self.traces.contexts.evidence_from
         if evidence_from in _SOURCES_THAT_TELL_WHAT_WAS_SHOWN:
             return self._add_what_was_shown(note, index)
-        if evidence_from == "none_found":
-            # the framework says that no document reached the model
+        if evidence_from == "none_found" or self.traces.contexts.are_forgotten:
+            # no document reached the model, by the framework's word or by the prompt
             return note.model_copy(update={"share": 0.0})
         return note
 

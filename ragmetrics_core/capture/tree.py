@@ -179,6 +179,9 @@ class Node:
     text: str | None = field(default=None, repr=False)
     # what a model was shown, results of tools included
     prompt: tuple[Message, ...] = field(default=(), repr=False)
+    # Whether the prompt is surely all that it was shown: texts without images or files,
+    # and no documents beside the messages. False where that is not known.
+    is_prompt_text_alone: bool = False
     # None if it failed or has not replied
     reply: Message | None = field(default=None, repr=False)
     model: str | None = None  # the name of the model

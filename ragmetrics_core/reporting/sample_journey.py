@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from ragmetrics_core.data import (
+    CaptureNotes,
     Cell,
     Context,
     FactMatrix,
@@ -293,9 +294,15 @@ def _why_prompt_unknown(sample: Sample) -> str:
         return "" if recorded else "what the model was shown was not recorded"
     if notes.evidence_from == "none_found":
         return ""
-    if notes.evidence_from not in _SEEN_IN_PROMPT:
-        return _NO_PROMPT_TELLS
-    return ""
+    if notes.evidence_from in _SEEN_IN_PROMPT or _is_nothing_shown(notes):
+        return ""
+    return _NO_PROMPT_TELLS
+
+
+def _is_nothing_shown(notes: CaptureNotes) -> bool:
+    """Whether the capture noted of each retrieved passage that no prompt shows it."""
+    passages = notes.passages or ()
+    return bool(passages) and all(passage.share == 0 for passage in passages)
 
 
 def _passages_of_contexts(sample: Sample) -> Iterable[Passage]:

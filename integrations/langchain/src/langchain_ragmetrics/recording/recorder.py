@@ -1,6 +1,7 @@
 """The hooks: one handler that copies what LangChain reports and hands each finished root on. It assembles nothing."""
 
-from collections.abc import Callable, Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +24,7 @@ from langchain_ragmetrics.recording.tree import (
     SESSION,
     STORE_SEARCH,
     TASK_OR_THREAD,
+    TEXT_ALONE,
     Run,
 )
 from langchain_ragmetrics.values import (
@@ -39,6 +41,12 @@ from ragmetrics_core.capture import (
     words_of,
 )
 
+# Names of parameters by which a model may be shown more than the messages.
+_SHOWS_MORE = re.compile(
+    r"document|image|file|audio|context|previous|conversation|cache|data_source"
+    r"|extra_body|chat_template|search|retriev",
+    re.IGNORECASE,
+)
 JUDGE_TAG = "ragmetrics-judge"
 Receiver = Callable[[Run], object]
 _MOST_OPEN = 10_000  # roots that never end are forgotten beyond this
@@ -137,6 +145,7 @@ class Recorder(BaseCallbackHandler):
                     for shown in messages_shown(message)
                 ]
             }
+            run.extra[TEXT_ALONE] = _are_texts_alone(messages_of_batches, details)
 
     @guard_hook
     def on_llm_start(
@@ -150,6 +159,7 @@ class Recorder(BaseCallbackHandler):
         """Keep what the model is shown."""
         if run := self._run_began("llm", serialized, run_id, details):
             run.inputs = {"prompts": list(prompts)}
+            run.extra[TEXT_ALONE] = _are_texts_alone((), details)
 
     @guard_hook
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
@@ -362,6 +372,32 @@ def _name_of_run(serialized: dict[str, Any], details: dict[str, Any]) -> str:
     path_of_class = serialized.get("id") or ["Unnamed"]
     name = details.get("name") or serialized.get("name") or path_of_class[-1]
     return str(name)
+
+
+def _are_texts_alone(
+    messages: Sequence[BaseMessage], details: Mapping[str, Any]
+) -> bool:
+    """Whether a model is shown the texts of messages and nothing beside them.
+
+    False where that is not sure: for a message with an image or a file, and for a call
+    with a parameter that may hold documents, or continue a conversation.
+
+    Args:
+        messages: The messages; none for a prompt that is a text.
+        details: What the framework tells of the call.
+    """
+    parameters = details.get("invocation_params")
+    if not isinstance(parameters, Mapping):
+        return False
+    for name, value in parameters.items():
+        if value and _SHOWS_MORE.search(str(name)):
+            return False
+    for message in messages:
+        parts = message.content if isinstance(message.content, list) else []
+        for part in parts:
+            if isinstance(part, Mapping) and part.get("type") != "text":
+                return False
+    return True
 
 
 def _session() -> str | None:

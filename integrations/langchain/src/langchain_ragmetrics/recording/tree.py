@@ -43,6 +43,8 @@ SESSION = "ragmetrics_session"
 LOAD_HISTORY = "load_history"
 # of what a model said: what its provider found meanwhile
 PROVIDER = "ragmetrics_provider"
+# of a call of a model: whether it was surely shown nothing but the recorded texts
+TEXT_ALONE = "ragmetrics_text_alone"
 # of a search of a vector store that the application made without a retriever
 STORE_SEARCH = "ragmetrics_by_hand"
 # the name of a run in which the application reports documents by ``add_documents()``
@@ -619,6 +621,7 @@ def _fill_model(node: Node, run: AnyRun) -> None:
     name = metadata_of(run).get("ls_model_name")
     node.kind = "model"
     node.prompt = _prompt(run)
+    node.is_prompt_text_alone = bool((run.extra or {}).get(TEXT_ALONE))
     node.model = name if isinstance(name, str) else None
     batches = (run.outputs or {}).get("generations") or [[]]
     first_generation = batches[0][0] if batches[0] else None

@@ -472,6 +472,7 @@ def _documents_behind(
 def _fill_model(call: Call, node: Node) -> None:
     """Write into the call of a model what the model was shown, and what it replied first."""
     call.prompt = prompt(node)
+    call.is_prompt_text_alone = _are_texts_alone(node)
     messages = replies(node)
     if messages:
         call.reply = _with_ids(messages[0], node)
@@ -605,6 +606,24 @@ def prompt(node: Node) -> tuple[Message, ...]:
             messages.append(found_with_it)
     return tuple(
         message for message in messages if message.text.strip() or message.tool_calls
+    )
+
+
+def _are_texts_alone(node: Node) -> bool:
+    """Whether a model is shown the texts of its prompt and nothing beside them.
+
+    False where that is not sure: for messages with an image or a file, and for further
+    inputs and settings, which may hold documents.
+    """
+    usual_names = {"messages", "prompt", "tools", "streaming_callback"}
+    for name, value in node.input.items():
+        if name not in usual_names and value:
+            return False
+    messages = node.input.get("messages") or ()
+    listed = messages if isinstance(messages, tuple) else (messages,)
+    return all(
+        isinstance(message, CopiedMessage) and message.is_text_alone
+        for message in listed
     )
 
 

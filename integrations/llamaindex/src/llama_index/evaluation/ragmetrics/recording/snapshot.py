@@ -103,6 +103,7 @@ def copy_arguments(
         node.is_control = _hands_over_to_agent(instance)
     elif kind == "model" and isinstance(instance, BaseLLM):
         node.prompt = prompt_of(arguments)
+        node.is_prompt_text_alone = _are_texts_alone(arguments)
         model_name = instance.metadata.model_name
         # the framework's word for no name
         node.model = None if model_name == "unknown" else model_name
@@ -300,15 +301,39 @@ def copy_outcome(run: Run, result: object, needs_data: bool) -> None:
 
 def prompt_of(arguments: Mapping[str, Any]) -> tuple[Message, ...]:
     """The messages that a model was given; a prompt without roles is the user's."""
-    if "messages" in arguments:
-        prompt = arguments["messages"]
-    elif "prompt" in arguments:
-        prompt = arguments["prompt"]
-    else:
-        # a method of an integration may take its arguments as *args and **kwargs
-        unnamed = [*arguments.get("args", ()), *arguments.get("kwargs", {}).values()]
-        prompt = unnamed[0] if unnamed else None
+    prompt = _prompt_among(arguments)
     return (Message("user", prompt),) if isinstance(prompt, str) else _messages(prompt)
+
+
+def _prompt_among(arguments: Mapping[str, Any]) -> object:
+    """The prompt among the arguments of a model's method; None without arguments."""
+    for name in ("messages", "prompt"):
+        if name in arguments:
+            return arguments[name]
+    # a method of an integration may take its arguments as *args and **kwargs
+    unnamed = [*arguments.get("args", ()), *arguments.get("kwargs", {}).values()]
+    return unnamed[0] if unnamed else None
+
+
+def _are_texts_alone(arguments: Mapping[str, Any]) -> bool:
+    """Whether a model is shown the texts of its prompt and nothing beside them.
+
+    False where that is not sure: for messages with an image or a file, and for further
+    arguments, which may hold documents.
+    """
+    named = {**arguments, **arguments.get("kwargs", {})}
+    usual_names = {"messages", "prompt", "formatted", "args", "kwargs"}
+    if not usual_names.issuperset(named) or len(arguments.get("args", ())) > 1:
+        return False
+    prompt = _prompt_among(arguments)
+    if isinstance(prompt, str):
+        return True
+    for message in prompt if isinstance(prompt, (list, tuple)) else (None,):
+        if not isinstance(message, ChatMessage):
+            return False
+        if any(block.block_type != "text" for block in message.blocks):
+            return False
+    return True
 
 
 def _messages(value: object) -> tuple[Message, ...]:

@@ -1,0 +1,143 @@
+"""Tells where a prompt surely shows nothing of what was retrieved. Pure.
+
+A template may have lost the place for its contexts: "Answer the question: {question}".
+Then none of the documents is found in the prompt. That alone proves little, since they
+may stand there in other words. So the prompt must also have no room for other words, and
+no word in common with the documents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from ragmetrics_core.capture.answer import FoundAnswer
+from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.prompt_contents import PromptContents
+from ragmetrics_core.capture.question import Turn
+from ragmetrics_core.capture.tree import Node
+
+# A number, a word of four letters or more, or a sign of a script without blanks.
+_TELLING_WORD = re.compile(
+    r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]|\d+"
+    r"|[^\W\d_\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]{4,}"
+)
+_FEWEST_DOCUMENTS = 3  # of which most may share a word that tells nothing
+
+
+def is_everything_forgotten(
+    turn: Turn, found_answer: FoundAnswer, prompt_contents: PromptContents
+) -> bool:
+    """Whether the call that answered was surely shown nothing of what was found.
+
+    Its prompt is known to be all that it was shown, and has no trace of any document
+    that was there. Nothing else may have brought them to it: no other call of a model
+    was shown any, no provider searched, and each search had ended before the call.
+
+    Args:
+        turn: The question, and the calls that were made for it.
+        found_answer: The answer, and the call that wrote it.
+        prompt_contents: What the prompts of the turn's calls show.
+    """
+    call = found_answer.writing_call
+    if call is None or found_answer.doubts or found_answer.answer.doubts:
+        return False
+    calls_behind_answer = prompt_contents.shown_to(call).calls
+    if not all(node.is_prompt_text_alone for node in calls_behind_answer):
+        return False
+    if _may_be_shown_elsewhere(turn.calls, call, prompt_contents):
+        return False
+    document_texts: set[str] = set()
+    for documents in turn.calls.lists():
+        for document in documents:
+            document_texts.update(document.texts)
+    prompt_texts = [
+        message.text for node in calls_behind_answer for message in node.prompt
+    ]
+    return has_no_trace_of(
+        sorted(document_texts), prompt_texts, turn.texts_besides_documents
+    )
+
+
+def _may_be_shown_elsewhere(
+    calls: Calls, answering_call: Node, prompt_contents: PromptContents
+) -> bool:
+    """Whether a model may have been shown documents in another way than by the prompt.
+
+    Args:
+        calls: The calls of the run.
+        answering_call: The call whose prompt shows none.
+        prompt_contents: What the prompts of the calls show.
+    """
+    if calls.remarks or any(node.by_provider for node in calls.nodes):
+        return True
+    for search in calls.retrievals:
+        if end_of(search) > answering_call.began:
+            return True
+        # no template forgot what a tool found: its text says what the model is to see
+        if any(caller.kind == "tool" for caller in calls.paths[search]):
+            return True
+    for model_call in calls.prompted:
+        shown = prompt_contents.shown_to(model_call)
+        if shown.shown_documents or shown.keys_with_some_words:
+            return True
+        if shown.keys_behind_notes or shown.keys_perhaps_cut:
+            return True
+    return False
+
+
+def has_no_trace_of(
+    document_texts: Sequence[str],
+    prompt_texts: Iterable[str],
+    known_texts: Iterable[str],
+) -> bool:
+    """Whether a prompt surely shows none of some documents, in whatever words.
+
+    What stands in the prompt beside the known texts must be shorter than half of each
+    document. It must have no telling word of theirs: no number, and no word of four
+    letters or more that is not common to most of them.
+
+    Args:
+        document_texts: The texts of the documents; False without any.
+        prompt_texts: The texts of all messages of the prompt.
+        known_texts: Texts that stand there for another reason, such as the question.
+    """
+    rest = "\n".join(prompt_texts)
+    for text in sorted(filter(str.strip, known_texts), key=len, reverse=True):
+        rest = rest.replace(text.strip(), " ")
+    n_letters = _count_letters(rest)
+    if not document_texts or any(
+        2 * n_letters > _count_letters(text) for text in document_texts
+    ):
+        return False
+    return _words_of([rest]).isdisjoint(_words_that_tell(document_texts))
+
+
+def _words_that_tell(document_texts: Sequence[str]) -> set[str]:
+    """The words of documents, without those that most of several documents share.
+
+    Numbers always tell something.
+    """
+    n_documents_by_word: Counter[str] = Counter()
+    for text in document_texts:
+        n_documents_by_word.update(_words_of([text]))
+    words = set()
+    for word, n_documents in n_documents_by_word.items():
+        is_common = 2 * n_documents > len(document_texts)
+        has_several = len(document_texts) >= _FEWEST_DOCUMENTS
+        if word.isdigit() or not (has_several and is_common):
+            words.add(word)
+    return words
+
+
+def _words_of(texts: Iterable[str]) -> set[str]:
+    """The words of texts that may tell something, in lower case."""
+    words: set[str] = set()
+    for text in texts:
+        words.update(_TELLING_WORD.findall(text.lower()))
+    return words
+
+
+def _count_letters(text: str) -> int:
+    return sum(map(str.isalnum, text))
