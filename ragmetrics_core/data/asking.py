@@ -179,6 +179,12 @@ def _names_in_braces(names: Iterable[str]) -> str:
     return ", ".join(f"{{{name}}}" for name in sorted(names))
 
 
+def _does_a_label_begin_with_another(labels: Sequence[Label]) -> bool:
+    """Tell whether a label begins with another one, as "nothing" begins with "no"."""
+    names = sorted(str(label).casefold() for label in labels)
+    return any(name.startswith(name_before) for name_before, name in pairwise(names))
+
+
 @dataclass(frozen=True, slots=True)
 class LabelProbability:
     """Asks for the probability of a label instead of the bare verdict.
@@ -218,14 +224,9 @@ class LabelProbability:
             self.fallback_polls,
             least=1,
         )
-        names = sorted(str(label).casefold() for label in self.labels)
-        # Neighbours suffice: in sorted order, each name between "no" and "nothing" begins
-        # with "no", too.
-        begins_with_another = any(
-            name.startswith(name_before) for name_before, name in pairwise(names)
-        )
         has_positive = self.positive in self.labels
-        if begins_with_another or not has_positive or len(names) < 2:
+        is_choice = has_positive and len(self.labels) >= 2
+        if not is_choice or _does_a_label_begin_with_another(self.labels):
             raise SettingError(
                 f"LabelProbability({self.field!r}) needs two or more labels of which none begins"
                 f" with another, positive among them; got {self.labels!r} and"
@@ -288,8 +289,8 @@ class Question(PrivateRepr, Generic[R]):
         _check_parts(self)
         for name, (kind, example) in _KIND_OF_FIELD.items():
             value = getattr(self, name)
-            # all of these fields but the instructions may be left out, which is None
-            is_left_out = value is None and name != "instructions"
+            may_be_none = name != "instructions"
+            is_left_out = value is None and may_be_none
             if not isinstance(value, kind) and not is_left_out:
                 raise _wrong_field(self, name, f"{kind.__name__}, e.g. {example}")
         problem = _problem_of_reply_form(self.Reply, self.weigh)
@@ -507,7 +508,9 @@ def weights_or_shares(asked: Asked[Any], weigh: LabelProbability) -> tuple[Weigh
 
 
 def cut_in_halves(text: str) -> tuple[str, ...]:
-    """Cut a text at spaces into two windows that overlap by about 200 characters.
+    """Cut a text into two windows that overlap by about 200 characters.
+
+    Each is cut at a space, if one is near.
 
     Returns () for a text of fewer than 1,000 characters: such a text is not what makes
     a prompt too long.
@@ -516,7 +519,6 @@ def cut_in_halves(text: str) -> tuple[str, ...]:
         return ()
     overlap_start = (len(text) - _CHARACTERS_OF_OVERLAP) // 2
     overlap_end = (len(text) + _CHARACTERS_OF_OVERLAP) // 2
-    # The halves end and begin at a space, if one is near.
     space_after = text.find(" ", overlap_end, overlap_end + _FARTHEST_SPACE)
     space_before = text.rfind(" ", overlap_start - _FARTHEST_SPACE, overlap_start)
     first_end = space_after if space_after >= 0 else overlap_end
@@ -533,7 +535,7 @@ def divide_texts(texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     if len(texts) < 2:
         return tuple((half,) for text in texts for half in cut_in_halves(text))
     length_of_all = sum(len(text) for text in texts)
-    n_first = 1  # how many texts the first group has
+    n_texts_of_first = 1
     smallest_difference = length_of_all
     length_of_first = 0
     for count, text in enumerate(texts[:-1], start=1):
@@ -542,5 +544,5 @@ def divide_texts(texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         difference = abs(length_of_first - length_of_second)
         if difference < smallest_difference:
             smallest_difference = difference
-            n_first = count
-    return texts[:n_first], texts[n_first:]
+            n_texts_of_first = count
+    return texts[:n_texts_of_first], texts[n_texts_of_first:]

@@ -254,20 +254,27 @@ def _value_of_first_key(cell: Mapping[str, Any], keys: Sequence[str]) -> Any:
 def as_list(value: Any) -> list[Any]:
     """Return several things as a list; a single one as a list of one.
 
-    A text that holds a list or an object, in JSON or as Python writes it, counts as
-    that list or object. Hugging Face writes a list of objects as one object of lists:
-    an object whose text is a list becomes one object per text.
+    A text that holds a list or an object, in JSON or as Python writes it, counts as that
+    list or object. An object of lists becomes a list of objects.
     """
     data = data_in(value)
     if isinstance(data, (list, tuple)):
         return list(data)
     if not isinstance(data, Mapping):
         return [data]
+    objects = _objects_of_lists(data)
+    return [data] if objects is None else objects
+
+
+def _objects_of_lists(data: Mapping[Any, Any]) -> list[dict[str, Any]] | None:
+    """Turn ``{"text": ["a", "b"], "id": [1, 2]}`` into ``[{"text": "a", "id": 1}, …]``.
+
+    Hugging Face writes a list of objects so. None if the text is no list.
+    """
     values_by_key = {name: plain_data(cell) for name, cell in data.items()}
     texts = _value_of_first_key(values_by_key, _TEXT_KEYS)
     if not isinstance(texts, list):
-        return [data]
-    # {"text": ["a", "b"], "id": [1, 2]} is {"text": "a", "id": 1}, {"text": "b", "id": 2}.
+        return None
     objects: list[dict[str, Any]] = [{} for _ in texts]
     for key, values in values_by_key.items():
         if isinstance(values, list) and len(values) == len(texts):
@@ -426,11 +433,8 @@ def read_facts(value: Any) -> list[Any] | None:
 def read_turns(value: Any) -> list[Any]:
     """Return the earlier turns of a conversation.
 
-    The value is a list of one of these, or the JSON of such a list:
-
-    - messages, such as ``{"role": "user", "content": "Hello"}``,
-    - pairs of question and answer,
-    - texts, alternately of the user and of the assistant.
+    The value is a list, or the JSON of a list: of messages, of pairs of question and
+    answer, or of texts, alternately of the user and of the assistant.
 
     Raises:
         RowError: For a single text, which is no history, and for a list that cannot be
@@ -443,21 +447,27 @@ def read_turns(value: Any) -> list[Any]:
             " single text"
         )
     elements = as_list(value)
-    are_pairs = all(
+    messages: list[Any] = []
+    if _are_roles_and_texts(elements):
+        messages = [{"role": role, "content": said} for role, said in elements]
+    elif _are_pairs(elements):
+        for question, answer in elements:
+            messages += [question, answer]
+    else:
+        messages = elements
+    return [_read_turn(index, message) for index, message in enumerate(messages)]
+
+
+def _are_pairs(elements: Sequence[Any]) -> bool:
+    """Tell whether all elements of a history have two parts."""
+    return all(
         isinstance(element, (list, tuple)) and len(element) == 2 for element in elements
     )
-    if are_pairs and all(element[0] in ROLES for element in elements):
-        # LangChain's messages: ("human", "Hello")
-        elements = [{"role": role, "content": said} for role, said in elements]
-        are_pairs = False
-    messages: list[Any] = []
-    for element in elements:
-        if are_pairs:
-            question, answer = element
-            messages += [question, answer]
-        else:
-            messages.append(element)
-    return [_read_turn(index, message) for index, message in enumerate(messages)]
+
+
+def _are_roles_and_texts(elements: Sequence[Any]) -> bool:
+    """Tell whether all elements are messages as LangChain's: ``("human", "Hello")``."""
+    return _are_pairs(elements) and all(element[0] in ROLES for element in elements)
 
 
 def _read_turn(index: int, message: Any) -> Any:
@@ -475,7 +485,7 @@ def _read_turn(index: int, message: Any) -> Any:
         speaker = _value_of_first_key(fields, ("role", "speaker", "type"))
         role = str(speaker or class_name or "user")
         content = _value_of_first_key(fields, ("content", "text", "message"))
-        if isinstance(content, (list, tuple)):  # a message in parts
+        if isinstance(content, (list, tuple)):
             content = text_of_content(content)
         known_role = ROLES.get(role) or ROLES.get(role.casefold())
         return {"role": known_role or role, "content": content}

@@ -263,8 +263,6 @@ def _value_named_by_caller(
 ) -> FoundValue:
     """Return the value that the caller's column, path or function gives for a field.
 
-    If the column holds an object, the field's text is looked for in the object.
-
     Args:
         row: The row.
         field: The field of a sample.
@@ -282,18 +280,15 @@ def _value_named_by_caller(
                 f"the function for {field} raised {type(error).__name__} on this row"
             ) from error
     if column in row:
-        found_value = _value_in_column(row[column], field, column)
-        # the caller named the column, so it counts whatever it holds
-        return FoundValue(row[column], column) if found_value is None else found_value
+        whole_value = FoundValue(row[column], column)
+        return _value_in_column(row[column], field, column) or whole_value
     is_there, value = follow_path(row, column.split("."))
-    if not is_there:
-        columns_of_row = [str(name) for name in row]
-        hint = did_you_mean(column, columns_of_row)
-        names = names_in_words(columns_of_row, most=_MOST_COLUMNS_SHOWN) or "no columns"
-        raise NoSuchColumn(
-            f"no column {column!r} for {field}{hint}; the row has: {names}"
-        )
-    return FoundValue(value, column)
+    if is_there:
+        return FoundValue(value, column)
+    columns_of_row = [str(name) for name in row]
+    hint = did_you_mean(column, columns_of_row)
+    names = names_in_words(columns_of_row, most=_MOST_COLUMNS_SHOWN) or "no columns"
+    raise NoSuchColumn(f"no column {column!r} for {field}{hint}; the row has: {names}")
 
 
 class _Cells:
@@ -338,9 +333,6 @@ def _possible_values(
 ) -> Iterator[FoundValue]:
     """Yield the values that may be a field's, in the order of its usual names.
 
-    A usual name such as ``inputs.query`` means a column of this name, dot included. If
-    the row has no such column, it means the key ``query`` in the column ``inputs``.
-
     Args:
         row: The row.
         field: The field.
@@ -348,22 +340,27 @@ def _possible_values(
         columns_in_use: The columns that hold other fields; they are skipped.
     """
     for usual_name in names:
-        # several columns may match, such as "Chat History" and "chat_history"
-        columns = row.columns(usual_name)
-        for column in columns:
+        columns_of_name = row.columns(usual_name)
+        for column in columns_of_name:
             if column in columns_in_use:
                 continue
             candidate = _value_in_column(row.value(column), field, column)
             if candidate is not None:
                 yield candidate
-        outer_name, _, path = usual_name.partition(".")
-        is_path = bool(path) and not columns
-        outer_columns = row.columns(outer_name) if is_path else []
-        if outer_columns:
-            outer_column = outer_columns[0]  # the one of exactly that name, if any
-            is_there, value = row.follow(outer_column, path.split("."))
-            if is_there:
-                yield FoundValue(value, f"{outer_column}.{path}")
+        if not columns_of_name:
+            yield from _value_at_path(row, usual_name)
+
+
+def _value_at_path(row: _Cells, dotted_name: str) -> Iterator[FoundValue]:
+    """Yield what a name such as ``inputs.query`` leads to: a key in a column ``inputs``."""
+    outer_name, _, path = dotted_name.partition(".")
+    outer_columns = row.columns(outer_name) if path else ()
+    if not outer_columns:
+        return
+    outer_column = outer_columns[0]
+    is_there, value = row.follow(outer_column, path.split("."))
+    if is_there:
+        yield FoundValue(value, f"{outer_column}.{path}")
 
 
 def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | None:
@@ -573,13 +570,9 @@ def _text_under(
         if name not in data:
             continue
         value = plain_data(data[name])
-        text_inside = None
-        if depth > 0:
-            # the value is an object, a list of messages, or the JSON of one
-            text_inside = _text_in(data_in(value), field, depth - 1)
+        text_inside = _text_in(data_in(value), field, depth - 1) if depth > 0 else None
         if text_inside is not None:
             candidates.append(FoundValue(text_inside.value, name))
         elif not isinstance(value, Mapping):
-            # the text itself; also a number or a list of texts, which are read later
             candidates.append(FoundValue(value, name))
     return _choose_value(field, candidates)

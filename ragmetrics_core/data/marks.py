@@ -186,20 +186,27 @@ def _has_column_of_numbers(answer: str) -> bool:
 
     A row that has a mark such as ``[1]`` does not count: its citation is read.
     """
-    column: int | None = None  # the index of the column "Source"; None outside a table
+    index_of_sources: int | None = None
     for line in answer.split("\n"):
         cells = [cell.strip(_AROUND_CELL) for cell in line.strip(" \t\r|").split("|")]
-        if len(cells) == 1:
-            column = None  # the table has ended
-        elif column is None:
-            headings = [_HEADING_OF_COLUMN.fullmatch(cell) for cell in cells]
-            columns = [index for index, heading in enumerate(headings) if heading]
-            column = columns[0] if columns else None
-        elif column < len(cells):
-            is_number_alone = _NUMBERS_ALONE.fullmatch(cells[column]) is not None
-            if is_number_alone and MARK.search(line) is None:
+        is_in_table = len(cells) > 1
+        if not is_in_table:
+            index_of_sources = None
+        elif index_of_sources is None:
+            index_of_sources = _index_of_source_heading(cells)
+        elif index_of_sources < len(cells):
+            cell = cells[index_of_sources]
+            if _NUMBERS_ALONE.fullmatch(cell) and MARK.search(line) is None:
                 return True
     return False
+
+
+def _index_of_source_heading(cells: Sequence[str]) -> int | None:
+    """Return the index of the first cell that heads a column of sources; None without."""
+    for index, cell in enumerate(cells):
+        if _HEADING_OF_COLUMN.fullmatch(cell):
+            return index
+    return None
 
 
 def doubtful_forms_in(answer: str, read: Sequence[Span]) -> list[Span]:

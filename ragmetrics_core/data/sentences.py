@@ -92,7 +92,7 @@ def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
     """Split a text into its sentences, in order, without cutting a long one.
 
     Unlike with ``split_sentences``, a sentence may continue on the next line; it then has
-    a space for the line break. More abbreviations are known, such as "et al.".
+    a space for the line break.
 
     Args:
         text: Any text.
@@ -101,7 +101,7 @@ def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
     Returns:
         Sentences without surrounding white space; [] for a blank text.
     """
-    joined_text = join_lines(text, ends)  # as long as the text: the indices stay valid
+    joined_text = join_lines(text, ends)
     sentences: list[str] = []
     start = 0
     for end_sign in _WHOLE_BREAK.finditer(joined_text):

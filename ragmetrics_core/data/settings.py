@@ -115,8 +115,7 @@ def project_settings(
 
     Args:
         folder: Where the file is looked for, in no folder above it.
-        decided: Names of settings that are decided elsewhere: what the file says of
-            them counts for nothing.
+        decided: Names of settings that are decided elsewhere.
         as_it_is: Take the file without trust, for pytest, which runs the folder's code
             anyway.
 
@@ -130,7 +129,7 @@ def project_settings(
     file = read_project_file(path)
     left_out = {*decided, *_settings_of_environment()}
     if "judge" in left_out:
-        left_out.add("api_base")  # the address of the file's judge
+        left_out.add("api_base")
     no_settings = dict.fromkeys(left_out)
     settings = file.settings.model_copy(update=no_settings)
     if as_it_is or is_trusted(path, file.content):

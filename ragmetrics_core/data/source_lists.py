@@ -78,32 +78,33 @@ _WORD_OF_SENTENCE = re.compile(
 def source_lists_in(answer: str) -> list[Span]:
     """Return the spans where an answer lists its sources. A mark there cites nothing.
 
-    Such a list is:
-
-    - a heading such as "References:" with the entries below it,
-    - a line that ``definitions_in`` finds, such as ``[1]: https://a.test``,
-    - else numbered entries at the end of the answer, of numbers that it has cited.
+    Such a list is a heading such as "References:" with the entries below it, or a line
+    such as ``[1]: https://a.test``. If there is none, it is numbered entries at the end
+    of the answer, of numbers that it has cited.
     """
     lines = [(match.start(), match[0]) for match in LINE.finditer(answer)]
     spans: list[Span] = []
     line_index = 0
     while line_index < len(lines):
         start, line = lines[line_index]
-        line = line.strip()
-        n_lines = 0  # how many lines the list takes that begins here
-        if _is_definition(line, answer, start):
-            n_lines = 1
-        elif len(line) <= _LONGEST_HEADING and _HEADING.fullmatch(line):
-            n_lines = _n_lines_of_list(lines, line_index)
-        if n_lines:
-            last_start, last_line = lines[line_index + n_lines - 1]
+        n_lines_of_list = 0
+        if _is_definition(line.strip(), answer, start):
+            n_lines_of_list = 1
+        elif _is_heading(line.strip()):
+            n_lines_of_list = _n_lines_of_list(lines, line_index)
+        if n_lines_of_list:
+            last_start, last_line = lines[line_index + n_lines_of_list - 1]
             spans.append((start, last_start + len(last_line)))
-        line_index += max(n_lines, 1)
+        line_index += max(n_lines_of_list, 1)
     if spans:
         return spans
-    # Entries without a heading are less certain, so they count only if nothing else does.
     closing_list = _numbered_entries_at_the_end(answer)
     return [] if closing_list is None else [closing_list]
+
+
+def _is_heading(line: str) -> bool:
+    """Tell whether a line is a heading of a list of sources, such as "References:"."""
+    return len(line) <= _LONGEST_HEADING and _HEADING.fullmatch(line) is not None
 
 
 def definitions_in(answer: str) -> list[Span]:

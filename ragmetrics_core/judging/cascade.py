@@ -119,7 +119,6 @@ class CascadeJudge(Judge):
         self.name = f"cascade({cheap.name}, {strong.name})"
         self.cheap = cheap
         self.strong = strong
-        # one band for all questions, or a band by the name of a type of question
         self.band = dict(band) if isinstance(band, Mapping) else band
         self.models = cheap.models + strong.models
 

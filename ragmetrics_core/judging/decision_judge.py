@@ -183,7 +183,7 @@ def _make_requests(
 
     A request has at most ``most_questions`` typed questions.
     """
-    typed_jsons_by_state: dict[str, dict[str, None]] = {}  # a dict as an ordered set
+    typed_jsons_by_state: dict[str, dict[str, None]] = {}
     for form in forms:
         typed_jsons = typed_jsons_by_state.setdefault(form.state, {})
         typed_jsons.update(dict.fromkeys(form.typed_by_json))
@@ -290,16 +290,14 @@ def _answers_with_usage(
 ) -> list[Answer[Any]]:
     """Build the answer to each metric's question from those to its typed questions.
 
-    A typed question asks for the probability of each option. If several metrics' questions
-    share a typed question, its cost is counted only in the first answer.
+    If several metrics' questions share a typed question, its cost is counted only in the
+    first answer.
 
     Args:
         forms: Each metric's question with its typed questions.
-        decisions: The model's answer to each typed question, and what it cost. The key
-            is the pair of two JSON texts: the state (the texts that the typed question
-            is about), and the typed question.
+        decisions: The model's answer to each typed question, and what it cost.
     """
-    counted_keys: set[tuple[str, str]] = set()  # their cost is in an answer already
+    counted_keys: set[tuple[str, str]] = set()
     answers: list[Answer[Any]] = []
     for form in forms:
         usage = Usage()
@@ -324,7 +322,7 @@ def _make_reply(
         decisions: The model's answer to each typed question, or its error.
     """
     if converted.reply is not None:
-        return converted.reply  # no model had to be asked
+        return converted.reply
     chances: list[Chances] = []
     errors: list[JudgeError] = []
     for typed_json in converted.typed_jsons:

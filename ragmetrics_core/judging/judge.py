@@ -130,7 +130,6 @@ def check_judge(judge: object) -> None:
             "the session of a judge must be a Judge; its session() returned"
             f" {name_of_class}"
         )
-    # whatever the code of a user's judge raises here becomes a SettingError
     with as_setting_error(
         f"{name_of_class} cannot be used as a judge: its name or its models",
         "; a judge has a name, and models, a tuple of the chat models that it may call",

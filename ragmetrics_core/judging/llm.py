@@ -119,8 +119,7 @@ class LLMJudge(ModelJudge):
         replies are asked for.
         """
         await session.prepare()
-        # Creating the object renders the prompt. For a long question that is done in a
-        # thread, because it would hold up the event loop.
+        # rendering a long question would hold up the event loop
         create_asking = partial(
             _Asking, self, session, cast("Question[BaseModel]", question)
         )
@@ -164,11 +163,8 @@ class _Asking:
             temperature=question.temperature,
             max_tokens=judge.max_tokens,
         )
-        # how many alternatives of a token to ask for; 0 where the model gives none
-        self._top_logprobs = judge.top_logprobs
-        # the session lists the features that it knows the model not to have
-        if "logprobs" in session.lacking():
-            self._top_logprobs = 0
+        has_logprobs = "logprobs" not in session.lacking()
+        self._top_logprobs = judge.top_logprobs if has_logprobs else 0
 
     async def poll(self) -> Asked[Any]:
         """Ask for as many independent replies (polls) as the question wants.
@@ -177,9 +173,8 @@ class _Asking:
             The replies that could be read, and the errors of the others.
 
         Raises:
-            JudgeError: If no reply could be read: the error of the first poll. An error
-                that says that the texts are too long goes before it, because the texts
-                can then be divided and asked about again.
+            JudgeError: If no reply could be read: the error of the first poll, but rather the
+                one that says that the texts are too long.
         """
         question = self._question
         replies, errors = await self._ask(
@@ -190,8 +185,6 @@ class _Asking:
                 if isinstance(error, ContextWindowExceeded):
                     raise error
             raise errors[0]
-        # ``together`` is how many replies one request gave. Who adds polls one by one
-        # needs to know: stopping early saves nothing where one request gives several.
         came_together = any(reply.choice.origin.together > 1 for reply in replies)
         values = tuple(reply.value for reply in replies)
         return Asked(values, tuple(errors), together=came_together)
@@ -289,8 +282,7 @@ class _Asking:
             The replies that could be read, and the errors of the other polls.
 
         Raises:
-            JudgeUnavailable: If a poll was refused, or was not sent because of a limit
-                of the run.
+            JudgeUnavailable: If a poll was refused, or not sent because of a limit of the run.
         """
         answers = await self._session.ask(
             request,
@@ -305,7 +297,6 @@ class _Asking:
         errors: list[JudgeError] = []
         for outcome in answers.outcomes:
             if isinstance(outcome, JudgeUnavailable):
-                # a score of the polls before it would not be that of a complete run
                 raise outcome
             if isinstance(outcome, JudgeError):
                 errors.append(outcome)

@@ -124,9 +124,8 @@ def _list_verdicts_of_groups(replies: Sequence[Reply]) -> Reply:
 def _choose_clearest_verdicts(replies: Sequence[Reply], field: str) -> Reply:
     """Take each verdict from the window of a text that says yes most clearly.
 
-    A window that was not answered might have said yes. So if all verdicts are a yes
-    without it, they stand. Else the error of the window that was not answered is
-    returned.
+    A window that was not answered might have said yes. Its error is returned, unless all
+    verdicts are a yes without it.
 
     Args:
         replies: The reply about each window.
@@ -137,7 +136,6 @@ def _choose_clearest_verdicts(replies: Sequence[Reply], field: str) -> Reply:
     if not answered:
         return unanswered[0]
     verdicts_by_window = [_single_verdicts(reply) for reply in answered]
-    # zip turns [window][verdict] into [verdict][window]
     clearest_verdicts = [
         _find_clearest(same_verdict_by_window, field)
         for same_verdict_by_window in zip(*verdicts_by_window, strict=True)

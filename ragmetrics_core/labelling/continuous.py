@@ -133,7 +133,6 @@ def build_continuous(
             document, size=settings.chunk_size, overlap=settings.overlap
         )
     candidates = _candidates(chunks_by_document, settings)
-    # the same fact extraction and the same verdicts as those of the metric
     metric = RetrievalAccuracy(extraction=settings.extraction, language=maker.language)
     labelled_documents = _label_documents(candidates, settings, maker, metric)
     points: list[CombinationPoint] = []
@@ -295,8 +294,6 @@ def _choose_noise(
     random_source.shuffle(chunks_of_others)
     texts_of_document = {chunk.text for chunk in chunks_by_document[document_id]}
     noise_by_text: dict[str, Context] = {}
-    # The first chunk of each document, then the second of each; None fills up where a
-    # document has no more.
     for chunk in chain.from_iterable(zip_longest(*chunks_of_others)):
         if chunk is not None and chunk.text not in texts_of_document:
             noise_by_text.setdefault(chunk.text, chunk)

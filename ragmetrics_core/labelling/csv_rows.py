@@ -168,12 +168,11 @@ def _rows(
 ) -> Iterator[tuple[str, dict[str, str | None] | RowError]]:
     """Yield the place of each row, with the row or with the error that says what is wrong.
 
-    A record that cannot be used gives a bad row for each of its lines. It may be several
-    rows: an unclosed quotation mark joins the lines behind it to one record.
+    A record that cannot be used gives a bad row for each of its lines: an unclosed
+    quotation mark joins the rows behind it to one record. Until a cell in quotes is seen,
+    a mark such as that of 5" is plain text.
     """
     row_number = 0
-    # Once a cell in quotes was seen, each quotation mark must follow CSV's rules. Before,
-    # a mark such as that of 5" is plain text.
     file_quotes_cells = False
     for record in records:
         if _has_quoted_cell(record, separator):

@@ -103,20 +103,18 @@ def _end_of_chunk(text: str, start: int, size: int) -> int:
     It ends behind a paragraph, else a sentence, else a word, that ends in the second
     half of what fits; else where it is full.
     """
-    if len(text) - start <= size:
+    full_end = start + size
+    if len(text) <= full_end:
         return len(text)
-    next_is_space = text[start + size].isspace()
-    # white space at the end of a chunk does not count
-    window = (
-        text[start : start + size + 1] if next_is_space else text[start : start + size]
-    )
+    is_at_space = text[full_end].isspace()
+    window = text[start : full_end + 1] if is_at_space else text[start:full_end]
     for border in _BORDERS:
         last_border_end = 0
         for match in border.finditer(window):
             last_border_end = match.end()
         if last_border_end > size // 2:
             return start + last_border_end
-    return start + size
+    return full_end
 
 
 _TEXT_SUFFIXES = (".txt", ".text", ".md", ".markdown")

@@ -329,15 +329,13 @@ def score_table(
 ) -> str:
     """Lay out the scores of judges on a set as a table in plain text.
 
+    A heading says whether people reviewed the labels. Caveats stand below the table.
+
     Args:
         labelled_set: The set.
         reviews: What people decided about its labels, if anything.
         scores: The scores; each is a row of the table.
         name: Name of the set, for the heading.
-
-    Returns:
-        A heading that says whether people reviewed the labels, the table, and its
-        caveats.
     """
     statistic_names = tuple(scores[0].values) if scores else ()
     rows = [("judge", "metric", "prompt", *statistic_names, "points", "calls", "cost")]
@@ -352,11 +350,19 @@ def score_table(
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         table_lines.append("  ".join(cells).rstrip())
     ruler = "-" * max(map(len, table_lines))
-    table_lines.insert(1, ruler)  # below the names of the columns
+    names_of_columns, *lines_of_scores = table_lines
     title = heading(labelled_set, reviews)
     if name:
         title = f"{name}: {title}"
-    return "\n".join([title, *table_lines, *caveats(labelled_set, reviews, scores)])
+    return "\n".join(
+        [
+            title,
+            names_of_columns,
+            ruler,
+            *lines_of_scores,
+            *caveats(labelled_set, reviews, scores),
+        ]
+    )
 
 
 def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
@@ -394,7 +400,7 @@ def _cells_of_row(score: Score, caveat_mark: str) -> tuple[str, ...]:
     if score.missing:
         points += f" ({score.missing} missing)"
     calls = str(score.usage.calls)
-    if score.usage.stored:  # replies that were taken from the store, without a call
+    if score.usage.stored:
         calls += f" + {score.usage.stored} stored"
     cost = "unknown" if score.usage.cost is None else f"${score.usage.cost:.4f}"
     statistic_cells = [_cell_of(measured) for measured in score.values.values()]

@@ -418,9 +418,6 @@ def _do_most_say_yes(votes: tuple[bool, ...]) -> bool:
 def _support(row: Row, source: str, label: Any) -> LabelledSample:
     """Label a sample by people: do the cited contexts support the whole answer?
 
-    If the row does not say what is cited, the whole answer counts as citing every
-    context.
-
     Args:
         row: The row.
         source: Where the row comes from.
@@ -429,18 +426,24 @@ def _support(row: Row, source: str, label: Any) -> LabelledSample:
     votes = votes_of(label, "supported")
     sample = sample_of(row)
     if sample.citations is None:
-        cites_all = Citation(
-            start=0,
-            end=len(sample.answer or ""),
-            contexts=tuple(range(len(sample.contexts))),
-        )
-        sample = sample.model_copy(update={"citations": (cites_all,)})
+        sample = sample.model_copy(update={"citations": (_citation_of_all(sample),)})
     is_supported = _do_most_say_yes(votes)
-    # A single vote may be the majority of several people. Then it is not known how each
-    # of them voted.
-    people_votes = votes if len(votes) > 1 else ()
+    is_majority_alone = len(votes) == 1  # how each person voted is not known
     return LabelledSample(
-        "supported", source, sample, (is_supported,), people_votes=people_votes
+        "supported",
+        source,
+        sample,
+        (is_supported,),
+        people_votes=() if is_majority_alone else votes,
+    )
+
+
+def _citation_of_all(sample: Sample) -> Citation:
+    """Return a citation of every context for the whole answer."""
+    return Citation(
+        start=0,
+        end=len(sample.answer or ""),
+        contexts=tuple(range(len(sample.contexts))),
     )
 
 

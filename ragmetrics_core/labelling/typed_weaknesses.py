@@ -184,7 +184,6 @@ def _with_foreign_contexts(
             changed_fields = {
                 "id": f"{row.sample.id or row_index} | foreign contexts",
                 "contexts": foreign_contexts,
-                # what else was recorded of the sample's own contexts
                 "retrieved": None,
                 "ledger": None,
             }
@@ -356,7 +355,7 @@ def _probing(
         """Ask the probes of a sample, one request after the other."""
         probes: list[Probe] = []
         for question in _first_questions(probed_metric, sample):
-            if question.decided is not None:  # it can be asked as typed questions
+            if question.decided is not None:
                 probes += probes_of(question, question.decided)
         chances_of_probes: list[Any] = []
         for probe in probes[:most_probes]:

@@ -91,13 +91,13 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         >>> expected_average_precision([0.5, 0.5])
         0.625
     """
-    probability_of_n = [1.0]  # P(N = n), by the number n of useful chunks so far
-    precision_sum_of_n = [0.0]  # E[S · 1{N = n}]
+    # by the number n of useful chunks so far: P(N = n), and E[S · 1{N = n}]
+    probability_of_n = [1.0]
+    precision_sum_of_n = [0.0]
     for rank, value in enumerate(probabilities, start=1):
         probability = float(value)
         precision_sum_of_n = _convolve(precision_sum_of_n, probability)
         for n, probability_of_n_before in enumerate(probability_of_n, start=1):
-            # if this chunk is the n-th useful one, its precision is n / rank
             precision_sum_of_n[n] += probability / rank * n * probability_of_n_before
         probability_of_n = _convolve(probability_of_n, probability)
     terms = [

@@ -450,7 +450,6 @@ class CitationQuality(Metric):
         """
         citations = self._citations_of(sample).citations or ()
         answer = _Answer(sample, cited_statements(sample.answer, citations))
-        # one question about all sentences that do not cite, and one for each that cites
         plans = [self._judge_uncited(answer)]
         plans += [self._judge_cited(answer, index) for index in answer.citing_sentences]
         outcomes = yield from ask_side_by_side(plans)
@@ -532,14 +531,7 @@ class CitationQuality(Metric):
         if cited.supported:
             return {index: judged}
         ranks = yield from _ranks_of_support(answer, support, cited_texts)
-        fault: Fault
-        if ranks is None:  # the judge gave no verdict on the other contexts
-            fault = "unresolved"
-        elif ranks:  # another context supports the sentence
-            fault = "misattributed"
-        else:
-            fault = "unsupported"
-        update = {"supporting": ranks, "fault": fault}
+        update = {"supporting": ranks, "fault": _fault_of_unsupported(ranks)}
         return {index: judged.model_copy(update=update)}
 
     def _support_of(self, answer: _Answer, index: int) -> SupportOfStatement:
@@ -629,6 +621,16 @@ def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
         irrelevant=sum(1 for citation in citations if citation.irrelevant),
         statements=tuple(statements),
     )
+
+
+def _fault_of_unsupported(ranks: Sequence[int] | None) -> Fault:
+    """Return what is wrong with a sentence that its citations do not support.
+
+    ``ranks`` are those of other contexts that support it; None if the judge did not say.
+    """
+    if ranks is None:
+        return "unresolved"
+    return "misattributed" if ranks else "unsupported"
 
 
 def _ranks_of_support(

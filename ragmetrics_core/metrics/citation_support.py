@@ -375,7 +375,6 @@ class SupportOfStatement:
             The support by each group, in order; ``NotAnswered`` if the judge did not
             answer one of the questions.
         """
-        # so that equal groups share one question, and the judge cannot favour early ranks
         passages_of_groups = [
             order_of_digest(self._statement, texts) for texts in groups
         ]
@@ -415,7 +414,6 @@ class SupportOfStatement:
         quoting = [text for text in texts if holds_sentence(text, self._statement)]
         if quoting or not texts:
             return frozenset(quoting)
-        # so that the judge cannot favour early ranks
         passages = order_of_digest(self._statement, texts)
         (reply,) = yield from ask([self._question_on_each(passages)])
         if isinstance(reply, NotAnswered):

@@ -382,7 +382,6 @@ class ContextAdherence(Metric):
         if not texts_of_all_turns:
             return self.undefined("no contexts")
         parts["contexts"] = replace(parts["contexts"], text=texts_of_all_turns)
-        # ``grounds`` say what each claim of the answer rests on; None if not asked.
         polls, grounds = yield from self._poll(
             groups, parts, self._instructions_for(sample, groups)
         )
@@ -557,10 +556,7 @@ class ContextAdherence(Metric):
         if evidence.probability is not None:
             value = evidence.probability
         if self._has_stopped_early(polls):
-            # Where polling stops at a majority, the bare share of yes is biased. The
-            # estimate needs the numbers of the verdicts and not their order.
-            verdicts = [True] * evidence.yes + [False] * evidence.no
-            value = stopped_estimate(verdicts, self.polls)
+            value = self._estimate_after_early_stop(evidence)
             evidence = evidence.model_copy(update={"early_stopped": True})
         if evidence.missing:
             bounds = _bounds_with_missing_polls(evidence)
@@ -575,6 +571,11 @@ class ContextAdherence(Metric):
         if not self.early_stop or polls.together:
             return False
         return self._most_polls_before_decision(polls) <= 0
+
+    def _estimate_after_early_stop(self, evidence: AdherenceEvidence) -> float:
+        """Estimate the share of yes of all polls: the bare share would be biased."""
+        verdicts = [True] * evidence.yes + [False] * evidence.no
+        return stopped_estimate(verdicts, self.polls)
 
     def _find_cause(
         self, parts: Mapping[str, Part], *, are_contexts_too_long: bool

@@ -166,7 +166,6 @@ def _rating_of_probabilities(
     middles, weighed by the probabilities. A mean outside of the likeliest band is moved
     to the nearest end of that band.
     """
-    # One question was asked; the probabilities are in the order of the bands.
     (chances,) = answers
     band, lowest, highest = question.bands[most_likely(chances)]
     middles = [(low + high) / 2 for _, low, high in question.bands]

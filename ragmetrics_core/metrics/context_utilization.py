@@ -443,9 +443,8 @@ class ContextUtilization(Metric):
 
         Args:
             contexts: The contexts in their order; several may have one text.
-            verdicts: What the judge said, by text. A text that the judge did not judge
-                is missing. Then no precision is given, since each depends on the
-                verdicts on all chunks before it.
+            verdicts: What the judge said, by text. If a text is missing, no precision
+                is given, since each depends on the chunks before it.
         """
         verdict_by_rank = [
             _BLANK if context.blank else verdicts.get(context.text, _NOT_JUDGED)
@@ -455,7 +454,6 @@ class ContextUtilization(Metric):
         precisions = ap.precisions(
             [bool(verdict.useful) for verdict in verdict_by_rank]
         )
-        # the index of the first context that has the same text
         originals = indices_of_originals(contexts)
         chunks: list[JudgedChunk] = []
         for index, verdict in enumerate(verdict_by_rank):
@@ -601,11 +599,10 @@ def _reason(useful: Sequence[bool], value: float) -> str:
 
     Args:
         useful: The verdict on the chunk of each rank.
-        value: The score.
+        value: The score, which may be above 0 without a useful chunk, if it is made of
+            probabilities.
     """
     ranks = [str(rank) for rank, is_useful in enumerate(useful, start=1) if is_useful]
-    # A score made of probabilities may be above 0 though no chunk counts as useful:
-    # "none is useful" would contradict it.
     if not ranks and value == 0:
         return f"None of the {len(useful)} chunks is useful to arrive at the answer."
     reason = f"{len(ranks)} of {len(useful)} chunks useful"

@@ -204,7 +204,8 @@ def _reply_of_probabilities(
         {"covered": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
         for chance in probabilities
     ]
-    if "facts" in question.parts:  # one question about all facts
+    is_about_all_facts = "facts" in question.parts
+    if is_about_all_facts:
         labels = question.parts["facts"].labels
         labelled = [
             {**verdict, "label": label}
@@ -283,11 +284,8 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
 
         Returns:
             The weighted mean over the facts, in [0, 1]. The value of a fact is, by
-            ``combination``:
-
-            - "or": 1 if any of the contexts covers it, else 0;
-            - "noisy_or": 1 − Π(1 − p) over contexts with different texts;
-            - "soft": the highest probability.
+            ``combination``: 1 if any of the contexts covers it, else 0 ("or"); 1 − Π(1 − p)
+            over different texts ("noisy_or"); or the highest probability ("soft").
 
         Raises:
             IndexError: If an index is not that of a context.
@@ -403,12 +401,12 @@ def grid_of_cells(
 def _cells(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
     """Make a cell for each fact: what the judge says of the fact in a context.
 
-    Where the question was not answered, each cell names the error. A ``JudgeError`` is
-    raised if the judge gave more verdicts or fewer than there are facts.
+    The reason is that of the first poll, the probability that of all. Where the question was
+    not answered, each cell names the error. Raises ``JudgeError`` if there are more verdicts
+    or fewer than facts.
     """
     if isinstance(reply, NotAnswered):
         return [Cell(probability=None, reason=type(reply.error).__name__)] * n_facts
-    # reasons are those of the first poll, probabilities those of all
     verdicts: tuple[Any, ...] = verdicts_of(reply.reply)
     if len(verdicts) != n_facts:
         raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {n_facts} facts")

@@ -284,15 +284,15 @@ def calls_with_contexts(
     if sample.ledger is None:
         return []
     calls: list[CallWithContexts] = []
-    known_pairs = ids_and_texts(sample.ledger)  # of everything that calls returned
+    known_pairs = ids_and_texts(sample.ledger)
     for number, call in enumerate(sample.ledger.calls):
         if call.kind == "written":
             continue
-        indices: dict[int, None] = {}  # an ordered set
+        indices: list[int] = []
         for item in call.items:
             index = index_of_context(item, contexts, known_pairs)
-            if index is not None:
-                indices[index] = None
+            if index is not None and index not in indices:
+                indices.append(index)
         is_search = call.kind == "retrieval" and call.turn == sample.ledger.turn
         if indices or is_search:
             calls.append(CallWithContexts(number, call, tuple(indices)))
@@ -316,8 +316,7 @@ def call_table(
     if not calls:
         return None
     verdicts = _call_verdicts(calls, useful)
-    # the numbers of useful calls, counted from 1 among the calls of the table
-    useful_calls = [
+    numbers_of_useful_calls = [
         number
         for number, call_verdict in enumerate(verdicts, start=1)
         if call_verdict.verdict == "useful"
@@ -326,10 +325,10 @@ def call_table(
     precision_within_calls = _average_precision_within_calls(calls, useful)
     return CallTable(
         calls=tuple(verdicts),
-        wasted=1 - len(useful_calls) / len(verdicts),
+        wasted=1 - len(numbers_of_useful_calls) / len(verdicts),
         repeats=fmean(is_repeated) if is_repeated else None,
-        first_useful=useful_calls[0] if useful_calls else None,
-        last_useful=useful_calls[-1] if useful_calls else None,
+        first_useful=min(numbers_of_useful_calls, default=None),
+        last_useful=max(numbers_of_useful_calls, default=None),
         call_ap=fmean(precision_within_calls) if precision_within_calls else None,
     )
 
@@ -347,19 +346,19 @@ def _call_verdicts(
         useful: For each context whether it is useful.
     """
     verdicts: list[CallVerdict] = []
-    indices_so_far: set[int] = set()  # of the contexts that calls so far returned
+    contexts_so_far: set[int] = set()
     for call in calls:
         useful_indices = {index for index in call.context_indices if useful[index]}
         verdict: CallUse
         if not useful_indices:
             verdict = _verdict_on_useless(call)
-        elif useful_indices <= indices_so_far:
+        elif useful_indices <= contexts_so_far:
             verdict = "repeated"
         else:
             verdict = "useful"
         ranks = tuple(index + 1 for index in call.context_indices)
         verdicts.append(CallVerdict(call=call.number, verdict=verdict, ranks=ranks))
-        indices_so_far.update(call.context_indices)
+        contexts_so_far.update(call.context_indices)
     return verdicts
 
 

@@ -487,7 +487,7 @@ class FunctionMetric(Metric):
                 returned = yield from returned
         except JudgeError as error:
             return self.failed(error)
-        returned = plain_data(returned)  # numpy's numbers and truth values are Python's
+        returned = plain_data(returned)
         if isinstance(returned, (Scored, Undefined, Failed)):
             return returned.model_copy(update={"metric": self.name})
         if returned is None:

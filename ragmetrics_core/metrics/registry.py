@@ -104,7 +104,6 @@ def full_name(name: str) -> str:
     for full, metric in NAMED_METRICS.items():
         if plain in (full, _short_name(full), metric.__name__.casefold()):
             return full
-    # A user may know the metric by its name in another library, such as "faithfulness".
     full_name_by_alias = _full_names_by_alias()
     near = did_you_mean(
         plain.removesuffix("metric").removesuffix("evaluator").strip("_"),
@@ -213,10 +212,7 @@ def choose_metrics(
     requested: Iterable[Any]
     if metrics is None:
         requested = METRICS
-    elif isinstance(metrics, (Metric, str)):
-        requested = [metrics]
-    elif callable(metrics):
-        # a class or function instead of a metric, which is refused below
+    elif isinstance(metrics, (Metric, str)) or callable(metrics):
         requested = [metrics]
     else:
         requested = metrics

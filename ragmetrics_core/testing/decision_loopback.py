@@ -115,9 +115,8 @@ def _n_options(question: Body) -> int:
 def _openai_answer(question: Body, chance: Chance) -> Body:
     """Make the server's answer to one question, in the form of OpenAI.
 
-    A predicate is answered with one probability. A choice and a score are answered with
-    one for each option, and with what follows from these: the likeliest option, or the
-    expected level.
+    A predicate is answered with one probability, a choice or a score with one for each
+    option.
 
     Args:
         question: The question as it was sent.
@@ -140,7 +139,6 @@ def _openai_answer(question: Body, chance: Chance) -> Body:
             for value, probability in zip(values, chances, strict=True)
         ]
         return answer
-    # a score, whose levels are counted from 0
     answer["score"] = _expected_level(chances)
     answer["probabilities"] = [
         {"value": index, "label": level["label"], "probability": chances[index]}
@@ -159,18 +157,14 @@ def _check_chances(chance: float | Sequence[float]) -> list[float]:
 def _systemone_answer(question: Body, chance: Chance) -> Body | None:
     """Make the server's answer to one question, in the form of System One.
 
-    A statement ("noul") is answered with one probability. A choice and a score are
-    answered with one for each option, and with what follows from these: the likeliest
-    option, or the expected level.
+    A statement ("noul") is answered with one probability, a choice or a score with one
+    for each option. None for a refusal: the service leaves such an answer out.
 
     Args:
         question: The question as it was sent.
         chance: The probability or probabilities; None for a refusal.
-
-    Returns:
-        None for a refusal: the service leaves such an answer out.
     """
-    kind = question["type"]  # "noul", "choice" or "score"
+    kind = question["type"]
     if chance is None:
         return None
     if kind == "noul":
@@ -183,7 +177,6 @@ def _systemone_answer(question: Body, chance: Chance) -> Body | None:
         answer["choice"] = criteria[index_of_likeliest]
         answer["probabilities"] = dict(zip(criteria, chances, strict=True))
         return answer
-    # a score, whose levels are named by their numbers from 0
     levels = [str(index) for index in range(len(criteria))]
     answer["score"] = _expected_level(chances)
     answer["legend"] = dict(zip(levels, criteria, strict=True))

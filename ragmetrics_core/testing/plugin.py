@@ -128,7 +128,6 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
     on = arguments.pop("on")
     until = arguments.pop("until", None)
     if until is not None:
-        # the run decides the gates itself, so as to stop once they are decided
         arguments["until"] = UntilDecided(on=on) if until == "decided" else until
         arguments["gates"] = gates
     test.stash[_MEASURED] = True
