@@ -49,8 +49,7 @@ def changes_without_tests(
 ) -> list[MetricChange]:
     """Compute how metrics changed where a run stopped as soon as its gates were decided.
 
-    Differences are not tested: rows of such a run were chosen by their scores, so that
-    changes would look significant too often.
+    Mean differences are not tested: rows of such a run were chosen by their scores.
 
     Args:
         parts: All pairs of rows, and those of each slice.
@@ -58,10 +57,8 @@ def changes_without_tests(
         cluster: Which samples belong together.
 
     Returns:
-        A change for each part and metric, with the counts of outcomes and the mean
-        difference. If no pair has scores in both runs, there is no difference. Then the
-        change has p-values instead: of more rows declining, and of more rows failing, in
-        one of the runs.
+        A change for each part and metric. Where no pair has two scores, it has p-values
+        of how many rows declined, and how many failed.
     """
     changes = []
     for part in parts:
@@ -69,14 +66,12 @@ def changes_without_tests(
         for metric in metrics:
             results = _results(part.pairs, metric)
             differences = _differences(results, cluster_numbers)
-            change = _change_of_outcomes(metric, part, results)
+            numbers: dict[str, object]
             if differences.values:
-                numbers: dict[str, object] = {"verdict": "not tested"}
-                numbers.update(_mean_change(differences))
+                numbers = {"verdict": "not tested", **_mean_change(differences)}
             else:
-                # there are no differences by which the rows can have been chosen, so
-                # tests of other outcomes hold
                 numbers = dict(p_of_shifts(results))
+            change = _change_of_outcomes(metric, part, results)
             changes.append(change.model_copy(update=numbers))
     return changes
 
@@ -98,49 +93,60 @@ def _test_change(
 ) -> MetricChange:
     """Test whether the scores of one metric changed between two runs.
 
-    Rows that failed have no score. So the difference is also computed for the worst
-    case, in which they scored 1 before and 0 after, and for the best case.
+    The change has no verdict yet, and no difference if no pair has two scores.
 
     Args:
         metric: Name of the metric.
         part: The pairs of rows, all or those of a slice.
         cluster: Which samples belong together.
-        margin: The least difference that matters. If it is above 0, the change also says
-            how many pairs would show such a difference.
-
-    Returns:
-        The change without its verdict, which the caller gives: it depends on how many
-        changes are tested together. If no pair has two scores, the change holds only the
-        counts of outcomes, and the p-values of their changes.
+        margin: The least difference that matters. Above 0, the change also says how many
+            pairs would show such a difference.
     """
     results = _results(part.pairs, metric)
     cluster_numbers = _cluster_numbers(part.pairs, cluster)
-    differences = _differences(results, cluster_numbers)
     change = _change_of_outcomes(metric, part, results)
-    # the p-values of the changes in how many rows declined, and how many failed
     change = change.model_copy(update=p_of_shifts(results))
+    differences = _differences(results, cluster_numbers)
     if not differences.values:
         return change
-    worst = _differences(results, cluster_numbers, first_failed=1.0, second_failed=0.0)
-    best = _differences(results, cluster_numbers, first_failed=0.0, second_failed=1.0)
-    # ``*differences`` are two lists: the differences and the numbers of their clusters
+    tests = {
+        **_mean_change(differences),
+        **_test_of_difference(differences, margin),
+        **_extremes_of_failed_rows(results, cluster_numbers, differences),
+    }
+    return change.model_copy(update=tests)
+
+
+def _test_of_difference(differences: Differences, margin: float) -> dict[str, object]:
+    """Test the mean difference; the fields of a change that say the result."""
     test = paired.permutation(*differences)
     error = paired.standard_error(*differences)
     n_pairs = len(differences.values)
     n_needed = paired.pairs_needed(error, n_pairs, margin) if margin > 0 else None
-    return change.model_copy(
-        update={
-            **_mean_change(differences),
-            "interval": paired.difference_interval(*differences),
-            "p": test.p,
-            "exact": test.exact,
-            # the least difference that so many pairs would show
-            "detectable": paired.detectable(error),
-            "needed": n_needed,
-            "one_sided": _one_sided_bounds(differences, worst, best),
-            "bounds": (fmean(worst.values), fmean(best.values)),
-        }
-    )
+    return {
+        "interval": paired.difference_interval(*differences),
+        "p": test.p,
+        "exact": test.exact,
+        "detectable": paired.detectable(error),
+        "needed": n_needed,
+    }
+
+
+def _extremes_of_failed_rows(
+    results: Sequence[ResultPair],
+    cluster_numbers: Sequence[int],
+    differences: Differences,
+) -> dict[str, object]:
+    """Bounds of the difference, if failed rows were the worst or the best possible.
+
+    In the worst case they scored 1 in the first run and 0 in the second.
+    """
+    worst = _differences(results, cluster_numbers, first_failed=1.0, second_failed=0.0)
+    best = _differences(results, cluster_numbers, first_failed=0.0, second_failed=1.0)
+    return {
+        "one_sided": _one_sided_bounds(differences, worst, best),
+        "bounds": (fmean(worst.values), fmean(best.values)),
+    }
 
 
 def _mean_change(scored: Differences) -> dict[str, object]:
@@ -251,27 +257,27 @@ def _judge_change(
 ) -> MetricChange:
     """Say of a change whether the second run is better, worse, the same or undecided.
 
-    It is better or worse if the test says so, the interval does not reach 0, and rows
-    that failed could not turn the sign. It is the same if the test finds nothing and
-    neither the interval nor failed rows leave room for more than the margin.
-
     Args:
-        change: The change, tested.
+        change: The change, tested; returned as it is if nothing was scored.
         adjusted_p: Its p-value, adjusted for how many changes are tested.
         margin: Differences up to this do not matter.
     """
     if change.difference is None or change.interval is None or change.bounds is None:
-        return change  # nothing was scored, so nothing was tested
-    worst, best = change.bounds
-    # both cases lie on one side of 0, so failed rows could not turn the sign
-    sign_is_sure = worst >= -ROUNDING or best <= ROUNDING
-    largest_possible = max(
-        abs(worst), abs(best), abs(change.interval.low), abs(change.interval.high)
-    )
+        return change
     is_significant = adjusted_p <= _ALPHA
+    is_sign_sure = change.excludes_zero and _is_on_one_side_of_zero(change.bounds)
+    largest_possible = max(
+        *map(abs, change.bounds), abs(change.interval.low), abs(change.interval.high)
+    )
     verdict: Verdict = "undecided"
-    if is_significant and sign_is_sure and change.excludes_zero:
+    if is_significant and is_sign_sure:
         verdict = "better" if change.difference > 0 else "worse"
     elif not is_significant and largest_possible <= margin:
         verdict = "same"
     return change.model_copy(update={"p_holm": adjusted_p, "verdict": verdict})
+
+
+def _is_on_one_side_of_zero(bounds: Bounds) -> bool:
+    """Whether rows that failed could not turn the sign of a difference."""
+    worst, best = bounds
+    return worst >= -ROUNDING or best <= ROUNDING

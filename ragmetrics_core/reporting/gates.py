@@ -152,12 +152,11 @@ Until = UntilDecided | Literal["decided"] | None
 def parse_gate(text: str, names: Sequence[str]) -> Gate:
     """Read a gate from text: a mean score that a metric is to reach.
 
-    A gate is written ``metric=threshold`` or ``metric=threshold@key``. The key is one
-    of the metadata: ``adherence=0.8@metadata.language`` is a gate for each language.
-    The last word of a metric's name is enough, see ``find_metric``.
+    A gate is written ``metric=threshold`` or ``metric=threshold@key``:
+    ``adherence=0.8@metadata.language`` is a gate for each language.
 
     Args:
-        text: The gate as it was written.
+        text: The gate as it was written. The last word of a metric's name is enough.
         names: The full names of the metrics that there are.
 
     Raises:
@@ -196,25 +195,16 @@ def decide(
 ) -> Decision:
     """Decide whether a run reaches a gate, the lowest mean that is good enough.
 
-    The rules apply in this order:
-
-    1. If the metric was scored on no row, the gate is failed.
-    2. If the run ended early, or less than ``min_scored`` of its rows are scored, the
-       gate is undecided.
-    3. Rows that failed or were not judged count as 0 in the worst case, and as 1 in the
-       best case. The gate is passed if the worst case reaches the threshold, failed if
-       the best case misses it, else undecided.
-
-    A gate per slice, such as one for each language, is passed if it is passed for each
-    slice, and failed if it is failed for any. Samples without the key are a slice of
-    their own; bad rows count in each slice.
+    It is passed if the whole interval reaches the threshold, failed if the whole interval
+    misses it. A gate per slice, such as one for each language, is failed if any slice
+    fails.
 
     Args:
         gate: The gate.
         measured: A report or its summary.
         on: What is held against the threshold: the 95 % ``interval`` of the mean, or
             the mean (``point``).
-        min_scored: Share of all rows that must be scored.
+        min_scored: Share of all rows that must be scored, else the gate is undecided.
 
     Returns:
         The decision, with a sentence that says why.
@@ -224,25 +214,37 @@ def decide(
             or no sample has the key of the slices.
     """
     check_share("min_scored", min_scored)
-    if not isinstance(measured, Summary):
-        measured = measured.summary(slices=[gate.by] if gate.by else ())
-    names = [numbers.metric for numbers in measured.metrics]
+    summary = _as_summary(measured, gate)
+    names = [numbers.metric for numbers in summary.metrics]
     name = find_metric(gate.metric, names, place="of this run for a gate")
     gate = gate.model_copy(update={"metric": name})
     if gate.by is None:
-        outcome, reason = _decide(gate, measured, on, min_scored)
+        outcome, reason = _decide(gate, summary, on, min_scored)
         sentence = f"{name}{reason}"
     else:
-        decided_by_slice = {
-            slice_value: _decide(gate, summary, on, min_scored)
-            for slice_value, summary in _summaries_of_slices(measured, gate.by)
-        }
-        outcomes = [outcome for outcome, _ in decided_by_slice.values()]
-        outcome = _outcome_of_slices(outcomes)
-        sentence = _sentence_on_slices(gate, decided_by_slice)
+        outcome, sentence = _decide_slices(gate, gate.by, summary, on, min_scored)
     return Decision(
         metric=name, outcome=outcome, sentence=sentence, at_least=gate.at_least
     )
+
+
+def _as_summary(measured: Report | Summary, gate: Gate) -> Summary:
+    """The summary of a run, with the slices for which the gate holds."""
+    if isinstance(measured, Summary):
+        return measured
+    return measured.summary(slices=[gate.by] if gate.by else ())
+
+
+def _decide_slices(
+    gate: Gate, key: str, summary: Summary, on: On, min_scored: float
+) -> tuple[Outcome, str]:
+    """Decide a gate for each slice by a key; return the outcome and a sentence."""
+    decided_by_slice = {
+        slice_value: _decide(gate, summary_of_slice, on, min_scored)
+        for slice_value, summary_of_slice in _summaries_of_slices(summary, key)
+    }
+    outcomes = [outcome for outcome, _ in decided_by_slice.values()]
+    return _outcome_of_slices(outcomes), _sentence_on_slices(gate, decided_by_slice)
 
 
 def _summaries_of_slices(measured: Summary, key: str) -> list[tuple[str, Summary]]:
@@ -262,33 +264,34 @@ def _summaries_of_slices(measured: Summary, key: str) -> list[tuple[str, Summary
 def all_in_words(decisions: Sequence[Decision], exit_code: int | None = None) -> str:
     """Sum up in one line how many gates passed, failed or are undecided.
 
+    "" without gates, and for a single gate outside a command: its own sentence says the
+    same.
+
     Args:
         decisions: What was decided of each gate.
         exit_code: The exit code of the command that held the gates, which the line
             explains; None outside a command.
-
-    Returns:
-        The line; "" without gates. Also "" for a single gate outside a command, because
-        the gate's own sentence says the same.
     """
     if not decisions:
         return ""
-    is_one_gate = len(decisions) == 1
-    if is_one_gate and exit_code is None:
-        return ""
-    n_by_outcome = Counter(decision.outcome for decision in decisions)
-    if is_one_gate:
-        words = f"The gate {_SAID_OF_ONE[decisions[0].outcome]}"
-    else:
-        words = f"{n_by_outcome['passed']} of {len(decisions)} gates passed"
-        if n_by_outcome["failed"]:
-            words += f", {n_by_outcome['failed']} failed"
-        if n_by_outcome["undecided"]:
-            words += f", {n_by_outcome['undecided']} undecided"
     if exit_code is None:
-        return f"{words}."
+        return "" if len(decisions) == 1 else f"{_outcomes_in_words(decisions)}."
     effect = "stops" if exit_code else "goes on"
-    return f"{words}: exit {exit_code}, at which a CI job {effect}."
+    outcomes = _outcomes_in_words(decisions)
+    return f"{outcomes}: exit {exit_code}, at which a CI job {effect}."
+
+
+def _outcomes_in_words(decisions: Sequence[Decision]) -> str:
+    """For example "2 of 3 gates passed, 1 failed"."""
+    if len(decisions) == 1:
+        return f"The gate {_SAID_OF_ONE[decisions[0].outcome]}"
+    n_by_outcome = Counter(decision.outcome for decision in decisions)
+    words = f"{n_by_outcome['passed']} of {len(decisions)} gates passed"
+    if n_by_outcome["failed"]:
+        words += f", {n_by_outcome['failed']} failed"
+    if n_by_outcome["undecided"]:
+        words += f", {n_by_outcome['undecided']} undecided"
+    return words
 
 
 def _outcome_of_slices(outcomes: Sequence[Outcome]) -> Outcome:
@@ -307,11 +310,11 @@ def _sentence_on_slices(
         gate: The gate, which is held for each slice: the rows of one value of a key.
         decided_by_slice: The outcome and the reason, by the value of the slice.
     """
-    reasons_of_others = []
-    for slice_value, (outcome, reason) in decided_by_slice.items():
-        if outcome != "passed":
-            # A reason elsewhere follows the metric's name, so it begins with " " or ": ".
-            reasons_of_others.append(f" {slice_value}: {reason.lstrip(': ')}")
+    reasons_of_others = [
+        _reason_of_slice(slice_value, reason)
+        for slice_value, (outcome, reason) in decided_by_slice.items()
+        if outcome != "passed"
+    ]
     n_slices = len(decided_by_slice)
     n_others = len(reasons_of_others)
     sentence = (
@@ -324,25 +327,22 @@ def _sentence_on_slices(
     return sentence
 
 
+def _reason_of_slice(slice_value: str, reason: str) -> str:
+    """For example " en: misses 0.8". The reason begins with " " or ": ", which goes."""
+    return f" {slice_value}: {reason.lstrip(': ')}"
+
+
 def _decide(
     gate: Gate, summary: Summary, on: On, min_scored: float
 ) -> tuple[Outcome, str]:
-    """Decide a gate by one summary, and say why in words.
-
-    - If nothing was scored, the gate is failed.
-    - If the run ended early or scored too few rows, for example, it is undecided.
-    - Else the mean decides.
+    """Decide a gate by one summary, and say why: the rest of a sentence.
 
     Args:
         gate: The mean that a metric is to reach.
         summary: What was measured, on all rows or on those of a slice.
         on: Whether the interval of the mean or the mean itself is compared with the
             gate's threshold.
-        min_scored: Share of the rows that must be scored, else the gate is undecided.
-
-    Returns:
-        The outcome, and the rest of a sentence. The caller puts the metric's name before
-        it.
+        min_scored: Share of the rows that must be scored.
     """
     numbers = summary[gate.metric]
     if numbers.mean is None:
@@ -360,23 +360,10 @@ def _decide(
 def _decide_by_mean(
     gate: Gate, summary: Summary, mean: float, on: On
 ) -> tuple[Outcome, str]:
-    """Decide a gate by the mean of enough rows, and say why in words.
-
-    A low and a high end are compared with the threshold. They are the ends of the mean's
-    interval, or the mean itself twice. Rows that failed count as 0 in the low end and as
-    1 in the high end. The gate passed if both ends reach the threshold, failed if
-    neither does, and is undecided otherwise.
-
-    Returns:
-        The outcome, and the rest of a sentence that begins with the metric's name.
-    """
+    """Decide a gate by the mean of enough rows, and say why: the rest of a sentence."""
     numbers = summary[gate.metric]
-    # a run that stopped when its gates were decided has bounds in place of an interval,
-    # and has them for gates on the mean itself, too
-    is_interval_used = on == "interval" or bool(summary.decisions)
-    interval = numbers.interval if is_interval_used else None
+    interval = _interval_to_compare(numbers, summary, on)
     low, high = _bounds(numbers, mean, interval)
-    # passed if both ends reach the threshold, failed if both miss it
     outcome = three_way(low, high, gate.at_least)
     words = [
         f" {_claim(outcome, mean, interval, gate.at_least)}:",
@@ -392,6 +379,17 @@ def _decide_by_mean(
     words.append(_on_rows_without_a_score(gate, numbers, why_unscored, (low, high)))
     words.append(_hint(outcome, numbers, interval, gate.at_least))
     return outcome, "".join(words)
+
+
+def _interval_to_compare(
+    numbers: MetricSummary, summary: Summary, on: On
+) -> Interval | None:
+    """The interval that is held against a gate; None for the mean itself.
+
+    A run that stopped when its gates were decided has bounds for either.
+    """
+    has_stopped_early = bool(summary.decisions)
+    return numbers.interval if on == "interval" or has_stopped_early else None
 
 
 def _on_rows_without_a_score(
@@ -464,12 +462,9 @@ def _hint(
     interval: Interval | None,
     threshold: float,
 ) -> str:
-    """Say how many rows would decide a gate that is undecided.
+    """Say how many rows would decide a gate that is undecided, as a sentence.
 
-    The interval of the mean reaches over the threshold. With more rows it gets narrower,
-    about with the root of their number. So the hint names the number of rows at which
-    the interval would end before the threshold. The number is rough where the mean is
-    near 0 or 1.
+    "" if the gate is decided, or if rows failed, whose scores no further row replaces.
 
     Args:
         outcome: What was decided of the gate.
@@ -477,13 +472,8 @@ def _hint(
         interval: The interval of the mean; None if the mean itself was compared with the
             threshold.
         threshold: The mean that is to be reached.
-
-    Returns:
-        A sentence; "" if the gate is decided, or if rows failed: more rows do not replace
-        the scores of failed rows.
     """
-    is_undecided = outcome == "undecided"
-    if not is_undecided or numbers.unknown > 0:
+    if outcome != "undecided" or numbers.unknown > 0:
         return ""
     if interval is None or numbers.mean is None:
         return ""
@@ -493,28 +483,26 @@ def _hint(
             " The mean lies at the threshold, so that hardly any number would decide."
         )
     end_beyond = interval.high if numbers.mean < threshold else interval.low
-    distance_to_end = abs(end_beyond - numbers.mean)
-    times_too_wide = distance_to_end / distance_to_threshold
-    n_needed = ceil(numbers.count * times_too_wide**2)
-    n_needed = max(n_needed, numbers.count + 1)
+    times_too_wide = abs(end_beyond - numbers.mean) / distance_to_threshold
+    n_needed = _n_rows_to_narrow(numbers.count, times_too_wide)
     return (
         f" To decide it takes about {n_needed:,} rows in all"
         f" ({n_needed - numbers.count:,} more) with such scores, or still more."
     )
 
 
+def _n_rows_to_narrow(n_rows: int, times_too_wide: float) -> int:
+    """At how many rows an interval is narrow enough; at least one more than now.
+
+    An interval gets narrower with the root of the number of rows.
+    """
+    return max(ceil(n_rows * times_too_wide**2), n_rows + 1)
+
+
 def _why_mean_decides_nothing(
     numbers: MetricSummary, summary: Summary, on: On, min_scored: float
 ) -> str:
     """Say why a gate stays undecided, whatever the mean is; "" if the mean decides it.
-
-    There are three reasons:
-
-    - The run ended early.
-    - Too few rows were scored.
-    - The run stopped when its own gates were decided. It has only the bounds that these
-      gates used, of the interval or of the mean, and this gate asks for the other kind,
-      or for a metric without bounds.
 
     Args:
         numbers: The metric that the gate is about.
@@ -530,10 +518,7 @@ def _why_mean_decides_nothing(
             f" {numbers.mean:.3f}), and a gate needs {100 * min_scored:.0f} %. Not"
             f" scored: {_missing(numbers, summary)}."
         )
-    if not summary.decisions:
-        return ""
-    # all gates of a run are decided on the same thing
-    if numbers.interval is None or on != summary.decisions[0].on:
+    if _lacks_bounds(numbers, summary, on):
         return (
             "this run stopped when its gates were decided, and has no bounds that"
             " answer this."
@@ -541,26 +526,29 @@ def _why_mean_decides_nothing(
     return ""
 
 
+def _lacks_bounds(numbers: MetricSummary, summary: Summary, on: On) -> bool:
+    """Whether a run that stopped early has no bounds of what this gate asks for.
+
+    It has bounds only for the metrics of its own gates, and all of these are on the
+    interval or all on the mean.
+    """
+    if not summary.decisions:
+        return False
+    return numbers.interval is None or on != summary.decisions[0].on
+
+
 def _bounds(
     numbers: MetricSummary, mean: float, interval: Interval | None
 ) -> tuple[float, float]:
     """Return the lowest and the highest that the mean may be, with all rows scored.
 
-    Rows that failed have no known score: in the worst case each would score 0, and in
-    the best case 1.
+    Rows that failed would each score 0 in the worst case, and 1 in the best case.
 
     Args:
         numbers: What was measured of the metric.
         mean: The mean of the known scores.
         interval: Its interval; None if the mean itself is held against the threshold.
-
-    Returns:
-        Without an interval, the mean in the worst case and in the best case. With an
-        interval, the outermost ends of three intervals: of the known scores, of the
-        worst case and of the best case.
     """
-    # ``worst`` and ``best`` are the intervals of both cases; a mean with an interval
-    # has them
     if interval is not None and numbers.worst is not None and numbers.best is not None:
         low = min(interval.low, numbers.worst.low)
         high = max(interval.high, numbers.best.high)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import tomllib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Literal, get_args
@@ -224,27 +224,22 @@ class JourneyTally:
         return sample
 
     def journey(self) -> Journey:
-        """Sum up where the rows so far lost facts and passages, and what to mend first.
-
-        The stage to mend first is the one that lost most facts, if any facts were lost.
-        Else it is the one that lost the largest share of its passages. ``mend_by`` says
-        which of the two units was counted.
-        """
-        loss_to_mend = self._choice.loss
+        """Sum up where the rows so far lost facts and passages, and what to mend first."""
         tallies = self._stages.known
-        has_lost_facts = any(
-            tally.n_lost for (_, unit), tally in tallies.items() if unit == "facts"
+        loss_to_mend = self._choice.loss
+        mend_by: Unit | None = None
+        if loss_to_mend is not None:
+            mend_by = "facts" if self._stages.n_facts_lost > 0 else "passages"
+        stages = tuple(
+            tally.stage(loss, unit) for (loss, unit), tally in tallies.items()
         )
-        unit_to_mend: Unit = "facts" if has_lost_facts else "passages"
         return Journey(
             samples=self._n_samples,
             passages=self._n_passages,
             facts=self._n_facts,
-            stages=tuple(
-                tally.stage(loss, unit) for (loss, unit), tally in tallies.items()
-            ),
+            stages=stages,
             mend=loss_to_mend,
-            mend_by=None if loss_to_mend is None else unit_to_mend,
+            mend_by=mend_by,
             unknown=dict(sorted(self._unknown.items())),
         )
 
@@ -286,13 +281,22 @@ class _StageTally:
     def stage(self, loss: Loss, unit: Unit) -> StageLoss:
         """Say how many facts or passages the stage lost, of those that reached it.
 
-        The share of lost ones has an interval. For the interval, the facts or passages
-        of one sample are a cluster, because they are not independent.
-
         Args:
             loss: The kind of loss that the stage stands for.
             unit: Whether facts or passages are counted. At least one reached the stage.
         """
+        return StageLoss(
+            loss=loss,
+            unit=unit,
+            lost=self.n_lost,
+            of=self.n_held,
+            interval=self._interval_of_lost_share(),
+            samples=len(self._held_by_sample),
+            by=dict(self._droppers_by_count()),
+        )
+
+    def _interval_of_lost_share(self) -> Interval:
+        """The 95 % interval of the share that was lost; each sample is a cluster."""
         lost_flags = array("d")  # 1.0 for a lost one, else 0.0
         sample_numbers = array("q")
         counts = zip(self._lost_by_sample, self._held_by_sample, strict=True)
@@ -301,20 +305,13 @@ class _StageTally:
             sample_numbers.extend([sample_number] * n_held)
         interval = mean_interval(lost_flags, sample_numbers)
         assert interval is not None  # noqa: S101  # at least one reached the stage
-        # named steps of the application, such as a reranker, with how many each dropped;
-        # the steps that dropped most come first, equal ones by name
-        steps = sorted(
+        return interval
+
+    def _droppers_by_count(self) -> list[tuple[str, int]]:
+        """Named steps, such as a reranker, and how many each dropped, the most first."""
+        return sorted(
             self._lost_by_name.items(),
             key=lambda name_and_count: (-name_and_count[1], name_and_count[0]),
-        )
-        return StageLoss(
-            loss=loss,
-            unit=unit,
-            lost=self.n_lost,
-            of=self.n_held,
-            interval=interval,
-            samples=len(self._held_by_sample),
-            by=dict(steps),
         )
 
 
@@ -322,8 +319,8 @@ class _StageTallies:
     """What each stage was given and lost over samples."""
 
     def __init__(self) -> None:
-        self._of_facts = {loss: _StageTally() for loss in _LOSSES_OF_FACTS}
-        self._of_passages = {loss: _StageTally() for loss in _LOSSES_OF_PASSAGES}
+        self.of_facts = {loss: _StageTally() for loss in _LOSSES_OF_FACTS}
+        self.of_passages = {loss: _StageTally() for loss in _LOSSES_OF_PASSAGES}
         self._n_samples = 0
 
     def add(self, sample: SampleJourney) -> None:
@@ -332,18 +329,23 @@ class _StageTallies:
         self._n_samples += 1
         for fact in sample.facts:
             if fact.known:
-                _add_fact(self._of_facts, fact, sample, number)
+                _add_fact(self.of_facts, fact, sample, number)
         for passage in sample.passages:
-            _add_passage(self._of_passages, passage, number)
+            _add_passage(self.of_passages, passage, number)
+
+    @property
+    def n_facts_lost(self) -> int:
+        """How many facts the stages have lost together."""
+        return sum(tally.n_lost for tally in self.of_facts.values())
 
     @property
     def known(self) -> dict[tuple[Loss, Unit], _StageTally]:
         """The stages of which something is known, facts first, in their order."""
         known: dict[tuple[Loss, Unit], _StageTally] = {}
-        for loss, tally in self._of_facts.items():
+        for loss, tally in self.of_facts.items():
             if tally.n_held:
                 known[loss, "facts"] = tally
-        for loss, tally in self._of_passages.items():
+        for loss, tally in self.of_passages.items():
             if tally.n_held:
                 known[loss, "passages"] = tally
         return known
@@ -359,7 +361,7 @@ class _StageToMend:
 
     def add(self, sample: SampleJourney) -> None:
         """Count one sample, without verdicts that may follow from an earlier loss."""
-        self._stages.add(_drop_needless_citations(_drop_doubtful_verdicts(sample)))
+        self._stages.add(_forgive_needless_citations(_drop_doubtful_verdicts(sample)))
         if sample.facts:
             self._n_samples_with_facts += 1
         if sample.knows_every_fact:
@@ -369,34 +371,31 @@ class _StageToMend:
     def loss(self) -> Loss | None:
         """The loss to mend first; None if nothing was lost, or nothing is known.
 
-        - If facts were lost, it is the stage that lost most facts.
-        - Else it is the stage that lost the largest share of its passages.
-
-        Of equal stages the earlier one is chosen.
+        It is the loss of most facts, else that of the largest share of passages. Of equal
+        losses the earlier one is chosen.
         """
-        tallies = self._stages.known
-        n_facts_by_loss = {
-            loss: tally.n_lost
-            for (loss, unit), tally in tallies.items()
-            if unit == "facts"
+        if self._stages.n_facts_lost > 0:
+            n_by_loss = {
+                loss: tally.n_lost for loss, tally in self._stages.of_facts.items()
+            }
+            return max(n_by_loss, key=lambda loss: n_by_loss[loss])
+        share_by_loss = {
+            loss: tally.n_lost / tally.n_held
+            for loss, tally in self._stages.of_passages.items()
+            if tally.n_held and not self._is_harmless(loss)
         }
-        if any(n_facts_by_loss.values()):
-            return max(n_facts_by_loss, key=lambda loss: n_facts_by_loss[loss])
-        n_samples = self._n_samples_with_facts
-        is_surely_no_fact_lost = (
-            n_samples > 0 and self._n_samples_with_known_facts == n_samples
-        )
-        share_by_loss: dict[Loss, float] = {}
-        for (loss, unit), tally in tallies.items():
-            # If all facts reached the model, passages that did not reach it were not
-            # needed, so their loss is harmless. Passages that reached the model and were
-            # useless or not cited count all the same.
-            was_harmless = is_surely_no_fact_lost and loss in _LOSSES_OF_FACTS
-            if unit == "passages" and not was_harmless:
-                share_by_loss[loss] = tally.n_lost / tally.n_held
         if not any(share_by_loss.values()):
             return None
         return max(share_by_loss, key=lambda loss: share_by_loss[loss])
+
+    def _is_harmless(self, loss_of_passages: Loss) -> bool:
+        """Whether passages lost on the way to the model were surely not needed.
+
+        They were not, if it is known that all facts reached the model.
+        """
+        n_samples = self._n_samples_with_facts
+        are_all_facts_known = self._n_samples_with_known_facts == n_samples > 0
+        return are_all_facts_known and loss_of_passages in _LOSSES_OF_FACTS
 
 
 def first_to_mend(followed: Iterable[SampleJourney]) -> Loss | None:
@@ -421,17 +420,20 @@ def _add_fact(
         sample: The journey of its sample.
         number: The number of the sample.
     """
-    stages: list[Loss] = ["not_retrieved", "not_shown", "cut"]
-    if "kept" not in sample.unknown:
-        stages.insert(1, "not_kept")
-    if "retrieved" in sample.unknown:
-        # it is known only whether the texts that the model was shown hold the fact
-        stages = ["missing"]
-    for stage in stages:
+    for stage in _stages_of_facts(sample):
         is_lost = fact.lost == stage
         tallies[stage].add(is_lost, number)
         if is_lost:
             return
+
+
+def _stages_of_facts(sample: SampleJourney) -> Sequence[Loss]:
+    """The stages of a sample at which facts may be lost, as far as they were recorded."""
+    if "retrieved" in sample.unknown:
+        return ("missing",)
+    if "kept" in sample.unknown:
+        return ("not_retrieved", "not_shown", "cut")
+    return ("not_retrieved", "not_kept", "not_shown", "cut")
 
 
 def _add_passage(
@@ -441,21 +443,19 @@ def _add_passage(
 
     Args:
         tallies: The counts of the stages, which are changed.
-        passage: The passage. Without a rank and not dropped, it is a context of a sample
-            whose retrieval was not recorded. All that is known of it is that the model
-            was shown it, so it does not count at the stages before.
+        passage: The passage.
         number: The number of its sample.
     """
-    has_rank = passage.rank is not None
     if passage.kept is not None:
         tallies["not_kept"].add(passage.kept is False, number, passage.dropped_by)
     if passage.kept is False:
-        return  # dropped: it did not reach the later stages
-    if passage.shown is not None and has_rank:
+        return
+    was_retrieved = passage.rank is not None  # else it is a context
+    if was_retrieved and passage.shown is not None:
         tallies["not_shown"].add(passage.shown == "not shown", number)
     if not passage.was_shown:
         return
-    if has_rank:
+    if was_retrieved:
         tallies["cut"].add(passage.shown == "cut", number)
     if passage.useful is not None:
         tallies["not_useful"].add(not passage.useful, number)
@@ -466,9 +466,8 @@ def _add_passage(
 def _drop_doubtful_verdicts(sample: SampleJourney) -> SampleJourney:
     """Forget verdicts on shown passages that may follow from an earlier loss.
 
-    If passages were lost before the model, and no shown passage is useful, the useful
-    ones may be among the lost: the shown ones are not to blame. Where it is known what
-    became of every fact, the verdicts stay.
+    If no shown passage is useful, the useful ones may be among those lost before the
+    model: the shown ones are not to blame.
     """
     are_some_lost = any(
         passage.lost in ("not_kept", "not_shown") for passage in sample.passages
@@ -482,35 +481,24 @@ def _drop_doubtful_verdicts(sample: SampleJourney) -> SampleJourney:
     return replace(sample, passages=tuple(passages))
 
 
-def _drop_needless_citations(sample: SampleJourney) -> SampleJourney:
-    """Do not count a passage as uncited where the passage needs no citation.
+def _forgive_needless_citations(sample: SampleJourney) -> SampleJourney:
+    """Do not count a passage as uncited where it needs no citation.
 
-    A passage that is not cited may be noise, or say what a cited passage says, or the
-    answer may leave the passage out. Such a passage gets ``cited=None``. Whether a
-    passage needs a citation depends on what is known of the facts:
-
-    - The passages of every fact are known, and this passage holds a fact: it needs a
-      citation if no cited passage holds that fact, and if the answer uses words of this
-      passage that no cited passage has.
-    - The passages of every fact are known, and this passage holds no fact: it needs a
-      citation if a metric judged it useful.
-    - The passages of some fact are not known: this passage needs a citation if a metric
-      judged it useful, or if the answer uses words that only this passage and no cited
-      passage has.
+    It may be noise, or say what a cited passage says, or the answer may leave it out.
+    Then its ``cited`` is None.
     """
     ranks_with_facts, ranks_with_uncited_facts = _ranks_with_facts(sample)
     passages = []
     for number, passage in enumerate(sample.passages, start=1):
         # where what was retrieved is not known, the passages are the contexts
         rank = passage.rank or number
-        is_useful = bool(passage.useful)
-        if sample.knows_every_fact and rank in ranks_with_facts:
+        if not sample.knows_every_fact:
+            needs_citation = bool(passage.useful) or passage.holds_uncited_words
+        elif rank in ranks_with_facts:
             holds_uncited_fact = rank in ranks_with_uncited_facts
             needs_citation = holds_uncited_fact and passage.holds_uncited_words
-        elif sample.knows_every_fact:
-            needs_citation = is_useful
         else:
-            needs_citation = is_useful or passage.holds_uncited_words
+            needs_citation = bool(passage.useful)
         if passage.cited is False and not needs_citation:
             passages.append(replace(passage, cited=None))
         else:

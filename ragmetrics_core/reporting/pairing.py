@@ -5,7 +5,7 @@ alike.
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Literal, NamedTuple
@@ -70,20 +70,16 @@ _NAMES = {"T": "temperature", "prompt": "prompt version", "early_stop": "early s
 def group_of(sample: Sample | None, by: GroupBy) -> str | None:
     """Return the key of the group that a sample belongs to, as a text.
 
-    Samples are in one group exactly if their keys are equal. A sample without a key
-    stands alone, and None is returned: a value that is missing, or empty, is no key.
-
-    The number 1 and the text "1" are one key, because one table may hold the number and
-    another table the text. 1 and True are two keys.
+    Samples are in one group exactly if their keys are equal. None for a sample without a
+    key, which stands alone. The number 1 and the text "1" are one key; 1 and True are
+    two.
 
     Args:
         sample: The sample; None for a row that is none.
         by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``); a
-            callable that takes the sample; None for no groups; or ``"auto"``. With
-            ``"auto"`` the key is the first of these that the sample has: the
-            conversation in its metadata or in its ledger (the record of the
-            conversation), the source document in its metadata, or the row of a table
-            that holds several answers.
+            callable that takes the sample; None for no groups; or ``"auto"`` for the
+            conversation, the source document, or the row of a table with several
+            answers.
 
     Raises:
         SettingError: If ``by`` is empty, or a callable gives an object that has no text
@@ -91,16 +87,15 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
     """
     if by is None or sample is None:
         return None
-    ledger_conversation = sample.ledger.conversation if sample.ledger else None
     if callable(by):
         return _key(by(sample))
+    ledger_conversation = sample.ledger.conversation if sample.ledger else None
     if by == "auto":
         return _automatic_group(sample.metadata, ledger_conversation, sample.row_key)
     if not by:
         raise SettingError(
             'cluster= takes a name, a path, a callable, "auto" or None; got ""'
         )
-    # the caller's own metadata count before what capturing recorded
     value = _value_in_metadata(sample.metadata, by)
     if value is None and by == "conversation":
         value = ledger_conversation
@@ -125,21 +120,13 @@ def _automatic_group(
 ) -> str | None:
     """Return the group of a sample by what usually groups samples, as "name=key".
 
-    The first of these counts:
-
-    1. the conversation in the sample's metadata;
-    2. the conversation in its ledger, which is the record of its conversation;
-    3. the source document in its metadata;
-    4. the row of the table, where one row has several answers, each a sample.
+    It is the conversation, else the source document, else the row of a table with
+    several answers; None if the sample has none of these.
 
     Args:
-        metadata: The sample's metadata. Case, hyphens and underscores in their names do
-            not matter.
+        metadata: The sample's metadata.
         conversation: The conversation in the sample's ledger; None without one.
         row_key: The key of the row with several answers; None if there is no such row.
-
-    Returns:
-        The group; None if the sample has none of the four.
     """
     named_conversation = conversation_in(metadata)
     if named_conversation is not None:
@@ -189,14 +176,11 @@ def _key(value: object) -> str | None:
 def _text_of_value(value: object) -> str:
     """Write a value as a text that serves as a key: equal values have equal texts.
 
-    Mappings and sets are sorted, so that their order makes no difference. The parts of
-    mappings, sets and lists are written by this function, too, but texts in them stand
-    in quotation marks. So the lists [1] and ["1"] differ, but the values 1 and "1" do
-    not.
+    Mappings and sets are sorted. Texts inside of them stand in quotation marks, so that
+    the lists [1] and ["1"] differ.
 
     Raises:
-        SettingError: If the value is an object whose text is only its address in
-            memory, which another run would not have.
+        SettingError: If the value is an object without a text of its own.
     """
     if isinstance(value, (int, float)):
         value = number_as_text(value)
@@ -209,6 +193,12 @@ def _text_of_value(value: object) -> str:
         return f"{{{', '.join(sorted(map(_quote, value)))}}}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_quote, value))}]"
+    _refuse_address_in_memory(value)
+    return str(value)
+
+
+def _refuse_address_in_memory(value: object) -> None:
+    """Raise ``SettingError`` for an object whose text is only its address in memory."""
     value_class = type(value)
     has_text = (
         value_class.__str__ is not object.__str__
@@ -219,7 +209,6 @@ def _text_of_value(value: object) -> str:
             "cluster= and slices= take keys that can be written; got a"
             f" {value_class.__name__}: give its name or number"
         )
-    return str(value)
 
 
 def _quote(value: object) -> str:
@@ -309,9 +298,8 @@ def group_pairs(
 ) -> list[str | None]:
     """Group pairs of samples by their keys, and return the name of each pair's group.
 
-    A pair is the same sample in two runs; its key may be a conversation's id. Two pairs
-    are in one group if their keys are equal in the first run or in the second, or if a
-    chain of such pairs joins them. The second run may give conversations other ids.
+    A pair is the same sample in two runs. Two pairs are in one group if their keys are
+    equal in the first run or in the second, or if a chain of such pairs joins them.
 
     Args:
         pairs: The samples in the first and in the second run.
@@ -326,18 +314,13 @@ def group_pairs(
     for before, after in pairs:
         first_key = group_of(before, by)
         second_key = group_of(after, by)
-        if first_key is None:
-            # a sample without a key in the first run is grouped by its key in the second
-            first_key = second_key
-        if first_key is None:
+        key = second_key if first_key is None else first_key
+        if key is None:
             key_of_pairs.append(None)
             continue
-        # "1" may name different conversations in the two runs: the run is a part of
-        # the key
-        run_key: _RunKey = ("first", first_key)
-        key_of_pairs.append(run_key)
+        key_of_pairs.append(("first", key))
         if second_key is not None:
-            groups.join(run_key, ("second", second_key))
+            groups.join(("first", key), ("second", second_key))
     return _names_of_groups(key_of_pairs, groups)
 
 
@@ -374,28 +357,25 @@ def _names_of_groups(
 ) -> list[str | None]:
     """Name each pair's group after its least key; None for a pair without a key.
 
-    A pair is a sample in both runs. Pairs whose keys were joined are one group, which
-    has one of these keys as its representative. The representative depends on the order
-    of the pairs, the least key does not.
-
     Args:
-        key_of_pairs: The run key of each pair, i.e. a run and a key in it.
-        groups: The joined run keys.
+        key_of_pairs: The run key of each pair: "first" or "second", and a key of that
+            run.
+        groups: The joined run keys. A group has one of them as its representative.
     """
-    name_by_representative: dict[_RunKey, str] = {}
-    for run_key in key_of_pairs:
+    representatives = [
+        None if run_key is None else groups.representative(run_key)
+        for run_key in key_of_pairs
+    ]
+    least_key_by_representative: dict[_RunKey | None, str] = {}
+    for run_key, representative in zip(key_of_pairs, representatives, strict=True):
         if run_key is not None:
-            representative = groups.representative(run_key)
             _, key = run_key
-            least_key = min(name_by_representative.get(representative, key), key)
-            name_by_representative[representative] = least_key
-    names: list[str | None] = []
-    for run_key in key_of_pairs:
-        if run_key is None:
-            names.append(None)
-        else:
-            names.append(name_by_representative[groups.representative(run_key)])
-    return names
+            least_key = least_key_by_representative.get(representative, key)
+            least_key_by_representative[representative] = min(least_key, key)
+    return [
+        least_key_by_representative.get(representative)
+        for representative in representatives
+    ]
 
 
 class Part(NamedTuple):
@@ -438,7 +418,7 @@ class Matched(Frozen):
         """Yield all pairs of rows, then the pairs of each slice.
 
         A slice is the samples with one value of a key, such as a language. Samples
-        without the key are a slice of their own, as in a summary.
+        without the key are a slice of their own.
 
         Args:
             by: What tells the key of a sample, see ``group_of``; None for no slices.
@@ -448,22 +428,18 @@ class Matched(Frozen):
         yield Part(slice=None, pairs=self.pairs, n_rows=n_rows_of_all)
         if by is None:
             return
-        key_name = by if isinstance(by, str) else "a key"
-        slice_without_key = f"without {key_name}"
-        # how many rows of a slice lack a partner in the other run
+        slice_without_key = f"without {by if isinstance(by, str) else 'a key'}"
         n_alone_by_slice: Counter[str] = Counter()
         for row in rows_alone:
             if row.sample is not None:
-                slice_name = group_of(row.sample, by) or slice_without_key
-                n_alone_by_slice[slice_name] += 1
-        # a slice stays without pairs if none of its rows has a partner
-        pairs_by_slice: dict[str, list[Pair]] = {name: [] for name in n_alone_by_slice}
+                n_alone_by_slice[group_of(row.sample, by) or slice_without_key] += 1
+        pairs_by_slice: defaultdict[str, list[Pair]] = defaultdict(list)
         for pair in self.pairs:
-            first_key, second_key = _keys_of(pair, by)
-            # the first run decides, if the runs name different slices
-            slice_name = first_key or second_key or slice_without_key
-            pairs_by_slice.setdefault(slice_name, []).append(pair)
-        for slice_name, pairs in sorted(pairs_by_slice.items()):
+            key_in_first_run, key_in_second_run = _keys_of(pair, by)
+            slice_name = key_in_first_run or key_in_second_run or slice_without_key
+            pairs_by_slice[slice_name].append(pair)
+        for slice_name in sorted({*n_alone_by_slice, *pairs_by_slice}):
+            pairs = pairs_by_slice[slice_name]
             n_rows = len(pairs) + n_alone_by_slice[slice_name]
             yield Part(slice=slice_name, pairs=pairs, n_rows=n_rows)
 
@@ -485,32 +461,30 @@ def count_other_slices(pairs: Iterable[Pair], by: GroupBy) -> int:
 def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matched:
     """Find the rows of two runs that are about the same sample.
 
-    Samples are matched by their ids if each has one that no other has. Else they are
-    matched by their questions; the first sample of a question is matched with the first
-    one of the other run, and so on.
+    Samples are matched by their ids if each has one that no other has, else by their
+    questions. The first sample of a question is matched with the first one of the other
+    run, and so on.
 
     Raises:
         InputError: If the runs have no sample in common.
     """
-    # Rows are told apart by id() below. A sequence that reads its rows from a file
-    # makes new objects each time that it is gone through, so this is done once.
+    # a sequence that reads its rows from a file makes new objects at each pass
     before = tuple(before)
     after = tuple(after)
     have_ids = _have_ids_of_their_own(before) and _have_ids_of_their_own(after)
     by: Literal["id", "question"] = "id" if have_ids else "question"
     second_row_by_key = _rows_by_key(after, by)
-    pairs = []
-    matched_object_ids: set[int] = set()
-    for key, first_row in _rows_by_key(before, by).items():
-        second_row = second_row_by_key.get(key)
-        if second_row is not None:
-            pairs.append((first_row, second_row))
-            matched_object_ids.update((id(first_row), id(second_row)))
+    pairs = [
+        (first_row, second_row_by_key[key])
+        for key, first_row in _rows_by_key(before, by).items()
+        if key in second_row_by_key
+    ]
     if not pairs:
         raise InputError(
             f"the two runs have no sample in common (matched by {by}); compare runs"
             " over the same samples"
         )
+    matched_object_ids = {id(row) for pair in pairs for row in pair}
     return Matched(
         by=by,
         pairs=tuple(pairs),
@@ -594,10 +568,7 @@ def _content_and_outcomes(
 
 
 def _content(sample: Sample) -> tuple[object, ...]:
-    """Return the texts of a sample that metrics read, to compare it with another run's.
-
-    Ids, scores of retrievers and metadata are left out: metrics read none of them.
-    """
+    """Return the texts of a sample that metrics read, to compare it with another run's."""
     history = tuple((turn.role, turn.content) for turn in sample.history)
     retrieved = None if sample.retrieved is None else _texts_of(sample.retrieved)
     facts = tuple((fact.text, fact.weight) for fact in sample.facts or ())
@@ -653,22 +624,12 @@ def _rows_by_key(
 def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
     """Say in what two runs measured one metric differently, a phrase for each setting.
 
-    A further phrase counts the samples of which the second run asked other facts. There
-    are no phrases if the numbers of both runs may be compared.
-
     Args:
         pairs: Each row as the first run has it, and as the second has it.
         metric: Name of the metric.
     """
-    first_results = []
-    second_results = []
-    for first_row, second_row in pairs:
-        if metric in first_row.results:
-            first_results.append(first_row.results[metric])
-        if metric in second_row.results:
-            second_results.append(second_row.results[metric])
-    first_settings = _settings(first_results)
-    second_settings = _settings(second_results)
+    first_settings = _settings(_results([before for before, _ in pairs], metric))
+    second_settings = _settings(_results([after for _, after in pairs], metric))
     phrases = []
     for name in dict.fromkeys([*first_settings, *second_settings]):
         if _contradict(name, first_settings, second_settings):
@@ -684,6 +645,11 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
             " give the samples their facts"
         )
     return tuple(phrases)
+
+
+def _results(rows: Iterable[SampleResult], metric: str) -> list[MetricResult]:
+    """The results of a metric, of the rows that have one."""
+    return [row.results[metric] for row in rows if metric in row.results]
 
 
 def _contradict(
@@ -735,27 +701,31 @@ def judges_elsewhere(
 def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
     """Collect the settings that results were measured with, each with its values.
 
-    Two runs may be compared only if their settings are the same. The settings are the
-    parts of the metric's signature, the models that replied, and the score mode: whether
-    the scores of cells (a cell is one fact in one text) come from probabilities or polls.
+    They are the parts of the metric's signature, the models that replied, and how the
+    scores were read ("score mode").
     """
     values_by_setting: dict[str, set[str]] = {}
     for signature in {result.signature for result in results}:
         for name, value in signature.parts():
             values_by_setting.setdefault(name, set()).add(value)
-    models: set[str] = set()
-    for result in results:
-        models.update(result.usage.models)
+    models = {model for result in results for model in result.usage.models}
     if models:
         values_by_setting["model"] = models
+    score_mode = _most_common_score_mode(results)
+    if score_mode is not None:
+        values_by_setting["score mode"] = {score_mode}
+    return values_by_setting
+
+
+def _most_common_score_mode(results: Iterable[MetricResult]) -> str | None:
+    """From what most scores were read, probabilities or polls; None if that is unknown.
+
+    A judge may fall back to polls now and then.
+    """
     n_by_mode: Counter[str] = Counter()
     for result in results:
         n_by_mode.update(_score_modes(result))
-    if n_by_mode:
-        # a judge may fall back to polls in some cells: the usual mode counts
-        ((most_common_mode, _),) = n_by_mode.most_common(1)
-        values_by_setting["score mode"] = {most_common_mode}
-    return values_by_setting
+    return max(n_by_mode, key=n_by_mode.__getitem__, default=None)
 
 
 def _score_modes(result: MetricResult) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Which context shows a retrieved passage, where no run recorded it: by ids and texts alone. Pure."""
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 from ragmetrics_core.data import Context, SampleResult
 
@@ -27,50 +28,26 @@ def parts_shown(
 ) -> list[Part]:
     """Find for each retrieved passage the context that shows it, and how much of it.
 
-    The first of these contexts shows the passage:
-
-    1. a context of the same text. Each such context is used for one passage only: of
-       three equal passages with two contexts of their text, one is not shown;
-    2. a context that holds the whole passage among other text;
-    3. a context that is a part of the passage.
-
-    Args:
-        retrieved: The passages.
-        contexts: What the model was shown.
+    A context of the same text comes first, then one that holds the whole passage, then
+    one that is a part of it.
 
     Returns:
-        For each passage the index of the context and the share of the passage's letters
-        that it shows:
-
-        - (2, 1.0): context 2 shows all of it;
-        - (2, 0.4): context 2 shows a part of it;
-        - (2, None): context 2 has the passage's id or some of its words, but another
-          text, so that nobody can say how much it shows;
-        - (None, 0.0): no context shows it.
+        For each passage the index of the context, and the share of the passage's letters
+        that the context shows: (2, 1.0) for all of it, (2, None) for other words of it,
+        (None, 0.0) if no context shows it.
     """
+    equal_contexts = _EqualContexts(retrieved, contexts)
     context_texts = [_plain(context.text) for context in contexts]
-    # Indices of contexts by their text. ``_choose_equal`` removes the index of a context
-    # that shows a passage; a list may thus become empty.
-    free_indices_by_text: dict[str, list[int]] = {}
-    for index, text in enumerate(context_texts):
-        free_indices_by_text.setdefault(text, []).append(index)
-    # a context with another passage's id does not show this one
-    ids_of_passages = {passage.id for passage in retrieved}
     other_contexts = _contexts_of_other_texts(retrieved, contexts)
     parts: list[Part] = []
     for passage in retrieved:
         text = _plain(passage.text)
+        index_of_holder = _index_of_holder(text, context_texts)
         if not text:
             parts.append(_NOT_SHOWN)
-            continue
-        if text in free_indices_by_text:
-            free_indices = free_indices_by_text[text]
-            parts.append(
-                _choose_equal(passage, contexts, free_indices, ids_of_passages)
-            )
-            continue
-        index_of_holder = _index_of_holder(text, context_texts)
-        if index_of_holder is not None:
+        elif text in context_texts:
+            parts.append(equal_contexts.choose(passage))
+        elif index_of_holder is not None:
             parts.append((index_of_holder, 1.0))
         else:
             parts.append(_find_part(passage, text, other_contexts))
@@ -87,46 +64,47 @@ def _index_of_holder(text: str, texts: Sequence[str]) -> int | None:
     return None
 
 
-def _choose_equal(
-    passage: Context,
-    contexts: Sequence[Context],
-    free_indices: list[int],
-    ids_of_passages: Container[str | None],
-) -> Part:
-    """Choose which of the contexts with a passage's text shows the passage.
-
-    - It is the first context with the passage's id.
-    - If no context has it, it is the first context without an id, or with an id that
-      belongs to no passage.
-
-    The chosen index is removed from ``free_indices``, because a context shows one passage
-    only.
+class _EqualContexts:
+    """The contexts by their text, each of which shows one passage of that text only.
 
     Args:
-        passage: The passage.
+        retrieved: All passages.
         contexts: All contexts.
-        free_indices: Indices of the contexts with the passage's text that show no passage
-            yet.
-        ids_of_passages: The ids of all passages.
-
-    Returns:
-        The index of the context, and 1.0 for the whole passage; ``_NOT_SHOWN`` if no
-        context is left.
     """
-    with_its_id = [
-        index for index in free_indices if _has_id(passage, contexts[index].id)
-    ]
-    with_no_other_id = []
-    for index in free_indices:
-        context_id = contexts[index].id
-        if context_id is None or context_id not in ids_of_passages:
-            with_no_other_id.append(index)
-    candidates = with_its_id or with_no_other_id
-    if not candidates:
-        return _NOT_SHOWN
-    chosen_index = candidates[0]
-    free_indices.remove(chosen_index)
-    return chosen_index, 1.0
+
+    def __init__(
+        self, retrieved: Sequence[Context], contexts: Sequence[Context]
+    ) -> None:
+        self._contexts = contexts
+        self._ids_of_passages = {passage.id for passage in retrieved}
+        self._free_indices_by_text: dict[str, list[int]] = {}
+        for index, context in enumerate(contexts):
+            text = _plain(context.text)
+            self._free_indices_by_text.setdefault(text, []).append(index)
+
+    def choose(self, passage: Context) -> Part:
+        """Choose a context with a passage's text that shows no passage yet.
+
+        A context with the passage's id comes first; the id of another passage will not
+        do. ``_NOT_SHOWN`` if none is left.
+        """
+        free_indices = self._free_indices_by_text[_plain(passage.text)]
+        with_its_id = [
+            index
+            for index in free_indices
+            if _has_id(passage, self._contexts[index].id)
+        ]
+        candidates = with_its_id or [
+            index for index in free_indices if not self._has_id_of_a_passage(index)
+        ]
+        if not candidates:
+            return _NOT_SHOWN
+        free_indices.remove(candidates[0])
+        return candidates[0], 1.0
+
+    def _has_id_of_a_passage(self, index: int) -> bool:
+        context_id = self._contexts[index].id
+        return context_id is not None and context_id in self._ids_of_passages
 
 
 class _OtherContext:
@@ -162,26 +140,19 @@ def _contexts_of_other_texts(
 def _find_part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -> Part:
     """Find the context that shows a part of a passage, and how large the part is.
 
-    A context with the passage's id is preferred; else the context that shows most of the
-    passage.
+    A context with the passage's id is preferred; else the context that shows most.
 
     Args:
         passage: The passage.
         text: Its text, with single blanks.
-        contexts: The contexts to look at. Contexts with the text of another passage are
-            already left out: they show that passage, although both may overlap.
-
-    Returns:
-        The index of the best context, and the share of the passage's letters that it
-        shows. If none shows a part, the first context that may show the passage in
-        other words, with None for the unknown share; else ``_NOT_SHOWN``.
+        contexts: The contexts whose text is that of no passage.
     """
     best_index: int | None = None
     best_rank = (False, 0.0)
     for context in contexts:
         has_same_id = _has_id(passage, context.context_id)
         share = _share_shown(text, context.text, has_same_id=has_same_id)
-        rank = (has_same_id, share)  # ranks compare by the id first, then by the share
+        rank = (has_same_id, share)
         if share > 0 and rank > best_rank:
             best_rank = rank
             best_index = context.index
@@ -189,9 +160,7 @@ def _find_part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -
         _, best_share = best_rank
         return best_index, best_share
     similar_index = _index_of_similar(passage, text, contexts)
-    if similar_index is not None:
-        return similar_index, None
-    return _NOT_SHOWN
+    return _NOT_SHOWN if similar_index is None else (similar_index, None)
 
 
 def _index_of_similar(
@@ -213,25 +182,19 @@ def _has_id(passage: Context, context_id: str | None) -> bool:
 def _share_shown(text: str, context_text: str, *, has_same_id: bool) -> float:
     """Return the share of a passage's letters that a context shows; 0.0 if none.
 
-    A context shows a passage in two cases: it holds the whole passage, or it consists of
-    pieces of the passage with "…" between them. A short passage or piece may stand in a
-    context by chance. So it counts only if the context has the passage's id.
+    The context holds the whole passage, or consists of pieces of it with "…" between
+    them. A short passage or piece counts only if the context has the passage's id.
     """
     fewest_signs = 1 if has_same_id else _FEWEST_SIGNS
     if len(text) >= fewest_signs and text in context_text:
         return 1.0
-    n_letters_shown = 0
-    has_pieces = False
-    for piece in context_text.split(_CUT_SIGN):
-        stripped_piece = piece.strip(_DOTS)
-        if not stripped_piece:
-            continue
-        if len(stripped_piece) < fewest_signs or stripped_piece not in text:
-            return 0.0  # the context holds something else
-        has_pieces = True
-        n_letters_shown += _n_letters(stripped_piece)
+    stripped_pieces = [piece.strip(_DOTS) for piece in context_text.split(_CUT_SIGN)]
+    pieces = [piece for piece in stripped_pieces if piece]
+    if any(len(piece) < fewest_signs or piece not in text for piece in pieces):
+        return 0.0  # the context holds something else
+    n_letters_shown = sum(map(_n_letters, pieces))
     n_letters = _n_letters(text)
-    if not has_pieces or n_letters == 0:
+    if n_letters == 0:
         return 0.0
     return min(1.0, n_letters_shown / n_letters)
 
@@ -256,32 +219,40 @@ def _plain(text: str) -> str:
 def sentences_by_context_rank(row: SampleResult) -> Mapping[int, tuple[int, ...]]:
     """Return which sentences of the answer rest on each context.
 
-    A sentence rests on the context that matches it best, if most of its words stand in
-    the contexts. Only some judges say of each sentence which context matches it best
-    (``rank``), and which share of its words stands in the contexts (``coverage``). The
-    first metric that says so counts.
+    Some judges say of each sentence which context matches it best (``rank``), and which
+    share of its words stands in the contexts (``coverage``). The first metric that says
+    so counts.
 
     Returns:
         By rank of the context, from 1, the numbers of the sentences, from 1. Empty if
         no metric says it.
     """
-    numbers_by_rank: dict[int, tuple[int, ...]] = {}
     for result in row.results.values():
         evidence = {} if result.evidence is None else dict(result.evidence)
+        numbers_by_rank: dict[int, tuple[int, ...]] = {}
         sentences = evidence.get("sentences") or ()
         for number, sentence in enumerate(sentences, start=1):
-            # evidence that was read from a file holds mappings in place of models
-            support = sentence if isinstance(sentence, Mapping) else dict(sentence)
-            rank = support.get("rank")
-            coverage = support.get("coverage")
-            # another metric's evidence may mean something else by these names
-            if not isinstance(rank, int) or not isinstance(coverage, float):
-                continue
-            if coverage > _HALF:
+            rank = _rank_it_rests_on(sentence)
+            if rank is not None:
                 numbers_by_rank[rank] = (*numbers_by_rank.get(rank, ()), number)
         if numbers_by_rank:
-            break
-    return numbers_by_rank
+            return numbers_by_rank
+    return {}
+
+
+def _rank_it_rests_on(sentence: Any) -> int | None:
+    """The rank of the context that holds most words of a sentence; None if none does.
+
+    Args:
+        sentence: What a metric's evidence says of it; a mapping, if read from a file.
+    """
+    support = sentence if isinstance(sentence, Mapping) else dict(sentence)
+    rank = support.get("rank")
+    coverage = support.get("coverage")
+    # another metric's evidence may mean something else by these names
+    if not isinstance(rank, int) or not isinstance(coverage, float):
+        return None
+    return rank if coverage > _HALF else None
 
 
 def words_of(text: str) -> list[str]:

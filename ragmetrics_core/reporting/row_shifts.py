@@ -47,44 +47,48 @@ def row_shifts(
 ) -> tuple[RowShift, ...]:
     """Count in each of two runs the rows that declined, and the rows that failed.
 
-    A row declined if any metric says that its answer declines. It failed if the judge
-    failed on any metric.
+    A shift is left out if the same rows declined (or failed) in both runs.
 
     Args:
         pairs: Each row as the first run has it, and as the second has it.
-        metrics: Names of the metrics.
+        metrics: Names of the metrics; one that says so of a row is enough.
         is_tested: Whether a p-value says if chance could explain the change.
-
-    Returns:
-        A shift for declined rows and one for failed rows. Each tells the mean scores that
-        rows have in the second run if they declined (or failed) in the first run only. A
-        shift is left out if the same rows declined (or failed) in both runs.
     """
-    shifts = []
-    for title, has_trait in (("Declined", _is_declined), ("Failed", _is_unusable)):
-        # for each row, whether it declined (or failed) in the first run, and the second
-        traits = []
-        pairs_of_first_only = []  # rows that declined (or failed) in the first run only
-        for pair in pairs:
-            before_row, after_row = pair
-            has_trait_before = _has_any(before_row, metrics, has_trait)
-            has_trait_after = _has_any(after_row, metrics, has_trait)
-            traits.append((has_trait_before, has_trait_after))
-            if has_trait_before and not has_trait_after:
-                pairs_of_first_only.append(pair)
-        if all(before == after for before, after in traits):
-            continue
-        # the second run's means are shown beside the second run's highest scores
-        highest_scores = _highest_scores([after for _, after in pairs], metrics)
-        shift = RowShift(
-            title,
-            first=sum(before for before, _ in traits),
-            second=sum(after for _, after in traits),
-            p=_p_of_shift(traits) if is_tested else None,
-            newly_scored=_means_in_words(pairs_of_first_only, highest_scores),
-        )
-        shifts.append(shift)
-    return tuple(shifts)
+    shifts = [
+        _shift("Declined", pairs, metrics, _is_declined, is_tested=is_tested),
+        _shift("Failed", pairs, metrics, _has_failed, is_tested=is_tested),
+    ]
+    return tuple(shift for shift in shifts if shift is not None)
+
+
+def _shift(
+    title: str,
+    pairs: Sequence[Pair],
+    metrics: Sequence[str],
+    has_trait: Callable[[MetricResult | None], bool],
+    *,
+    is_tested: bool,
+) -> RowShift | None:
+    """Count the rows with a trait in each run; None if these are the same rows."""
+    traits = [
+        (_has_any(before, metrics, has_trait), _has_any(after, metrics, has_trait))
+        for before, after in pairs
+    ]
+    if all(is_before == is_after for is_before, is_after in traits):
+        return None
+    pairs_of_first_only = [
+        pair
+        for pair, (is_before, is_after) in zip(pairs, traits, strict=True)
+        if is_before and not is_after
+    ]
+    highest_scores = _highest_scores([after for _, after in pairs], metrics)
+    return RowShift(
+        title,
+        first=sum(is_before for is_before, _ in traits),
+        second=sum(is_after for _, is_after in traits),
+        p=_p_of_shift(traits) if is_tested else None,
+        newly_scored=_means_in_words(pairs_of_first_only, highest_scores),
+    )
 
 
 def _means_in_words(pairs: Sequence[Pair], highest: Mapping[str, float]) -> str:
@@ -107,9 +111,7 @@ def _means_in_words(pairs: Sequence[Pair], highest: Mapping[str, float]) -> str:
 def _mean_in_words(metric: str, pairs: Sequence[Pair], highest: float) -> str:
     """Word a metric's mean over rows of the second run; "" if none of them is scored.
 
-    Two notes may follow in parentheses. One is the mean of the same rows in the first
-    run, if all of them were scored there. The other is the highest score of any row, if
-    it is below 1: the judge may be unable to give more, so that a mean near it is high.
+    For example "adherence 0.700 (before: 0.650; no row has more than 0.900)".
 
     Args:
         metric: Name of the metric.
@@ -159,7 +161,7 @@ def p_of_shifts(
             [(_is_declined(before), _is_declined(after)) for before, after in results]
         ),
         "failed": _p_of_shift(
-            [(_is_unusable(before), _is_unusable(after)) for before, after in results]
+            [(_has_failed(before), _has_failed(after)) for before, after in results]
         ),
     }
 
@@ -176,7 +178,7 @@ def _is_declined(result: MetricResult | None) -> bool:
     return isinstance(result, Undefined) and result.code in ("abstained", "declined")
 
 
-def _is_unusable(result: MetricResult | None) -> bool:
+def _has_failed(result: MetricResult | None) -> bool:
     """Whether the judge was asked, and its reply cannot be used."""
     return isinstance(result, Failed)
 

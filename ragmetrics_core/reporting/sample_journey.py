@@ -164,42 +164,59 @@ class SampleJourney:
 def journey_of(row: SampleResult) -> SampleJourney | None:
     """Follow the passages and facts of one row from the search to the answer.
 
-    Returns:
-        What became of each passage and fact, and why something is not known. None for
-        a row that is no sample, or whose application failed.
+    None for a row that is no sample, or whose application failed.
     """
     sample = row.sample
     if sample is None or row.problem or sample.error is not None:
         return None
     why_unknown: dict[str, str] = {}  # by stage; the steps below add to it
-    passages = _recorded_passages(sample, why_unknown)
-    useful_by_rank = _useful_by_rank(row, why_unknown)
-    ranks_cited = _ranks_cited(sample, why_unknown)
-    # A context's rank is its number among the contexts, from 1. Here are the contexts
-    # with words that the answer uses without citing the context.
-    ranks_with_uncited_words = _ranks_with_uncited_words(sample, ranks_cited)
-    sentences_by_rank = sentences_by_context_rank(row)
-    judged_passages = []
-    for passage in passages:
-        context_rank = passage.context or _NO_RANK  # of the context that shows it
-        # None for not known, as for each passage that the model was not shown
-        is_useful = None
-        is_cited = None
-        if passage.was_shown:
-            is_useful = useful_by_rank.get(context_rank)
-            if ranks_cited is not None:
-                is_cited = context_rank in ranks_cited
-        has_uncited_words = context_rank in ranks_with_uncited_words
-        judged_passage = replace(
-            passage,
-            useful=is_useful,
-            cited=is_cited,
-            sentences=sentences_by_rank.get(context_rank, ()),
-            holds_uncited_words=is_cited is False and has_uncited_words,
-        )
-        judged_passages.append(judged_passage)
-    facts = _facts(row, sample, judged_passages, why_unknown)
-    return SampleJourney(tuple(judged_passages), facts, why_unknown)
+    recorded_passages = _recorded_passages(sample, why_unknown)
+    verdicts = _Verdicts(
+        useful_by_rank=_useful_by_rank(row, why_unknown),
+        ranks_cited=_ranks_cited(sample, why_unknown),
+        sentences_by_rank=sentences_by_context_rank(row),
+    )
+    ranks_with_uncited_words = _ranks_with_uncited_words(sample, verdicts.ranks_cited)
+    passages = [
+        _with_verdicts(passage, verdicts, ranks_with_uncited_words)
+        for passage in recorded_passages
+    ]
+    facts = _facts(row, sample, passages, why_unknown)
+    return SampleJourney(tuple(passages), facts, why_unknown)
+
+
+class _Verdicts(NamedTuple):
+    """What was judged of the contexts, by their ranks from 1.
+
+    Attributes:
+        useful_by_rank: Whether a context was judged useful; None if that is not known.
+        ranks_cited: The contexts that the answer cites; None if that is not known.
+        sentences_by_rank: Numbers of the answer's sentences that rest on a context.
+    """
+
+    useful_by_rank: Mapping[int, bool | None]
+    ranks_cited: set[int] | None
+    sentences_by_rank: Mapping[int, tuple[int, ...]]
+
+
+def _with_verdicts(
+    passage: Passage, verdicts: _Verdicts, ranks_with_uncited_words: set[int]
+) -> Passage:
+    """Add to a passage what was judged of the context that shows it."""
+    rank = passage.context or _NO_RANK
+    is_useful = None
+    is_cited = None
+    if passage.was_shown:
+        is_useful = verdicts.useful_by_rank.get(rank)
+        if verdicts.ranks_cited is not None:
+            is_cited = rank in verdicts.ranks_cited
+    return replace(
+        passage,
+        useful=is_useful,
+        cited=is_cited,
+        sentences=verdicts.sentences_by_rank.get(rank, ()),
+        holds_uncited_words=is_cited is False and rank in ranks_with_uncited_words,
+    )
 
 
 # Of one sample: what was recorded
@@ -215,30 +232,32 @@ def _recorded_passages(sample: Sample, why_unknown: dict[str, str]) -> list[Pass
         why_unknown: Is filled: by stage ("retrieved", "kept" or "shown"), the reason why
             something is not known of the stage.
     """
-    # why nothing at all is known of what the model was shown; "" if something is known
     why_prompt_unknown = _why_prompt_unknown(sample)
     if why_prompt_unknown:
         why_unknown["shown"] = why_prompt_unknown
     if sample.retrieved is None:
-        reason = _why_retrieval_unknown(sample)
-        why_unknown["retrieved"] = reason
-        why_unknown["kept"] = reason
-        # contexts count as passages only if it is known that the model was shown them
+        why_retrieval_unknown = _why_retrieval_unknown(sample)
+        why_unknown["retrieved"] = why_retrieval_unknown
+        why_unknown["kept"] = why_retrieval_unknown
         return [] if why_prompt_unknown else list(_passages_of_contexts(sample))
-    passages = []
-    documents_and_notes = zip(sample.retrieved, _notes(sample), strict=True)
-    for rank, (document, note) in enumerate(documents_and_notes, start=1):
-        passages.append(_passage(rank, document, note))
+    passages = _retrieved_passages(sample)
     if why_prompt_unknown:
         passages = [replace(passage, shown=None, share=None) for passage in passages]
     elif any(passage.shown is None for passage in passages):
-        # the prompt is known, but it does not tell of each passage
         why_unknown["shown"] = _why_showing_unknown(sample)
-    passages = _with_passages_dropped_inside(passages, sample)
+    passages = _with_passages_dropped_by_retrievers(passages, sample)
     if passages and all(passage.kept is None for passage in passages):
-        # no step between search and prompt was recorded
         why_unknown["kept"] = _why_dropping_unknown(sample)
     return passages
+
+
+def _retrieved_passages(sample: Sample) -> list[Passage]:
+    """Make a passage of each retrieved document, as its note tells what became of it."""
+    documents_and_notes = zip(sample.retrieved or (), _notes(sample), strict=True)
+    return [
+        _passage(rank, document, note)
+        for rank, (document, note) in enumerate(documents_and_notes, start=1)
+    ]
 
 
 def _why_dropping_unknown(sample: Sample) -> str:
@@ -353,14 +372,13 @@ def _showing(share: float | None) -> Showing | None:
     return "whole" if share >= WHOLE else "cut"
 
 
-def _with_passages_dropped_inside(
+def _with_passages_dropped_by_retrievers(
     passages: Sequence[Passage], sample: Sample
 ) -> list[Passage]:
-    """Add the passages that a retriever dropped inside itself, before it returned.
+    """Add the passages that a retriever found inside itself and did not return.
 
-    A retriever may run several searches inside itself, and return only some of the
-    passages found. Only the number of the dropped passages is known. The passages that
-    such a retriever returned are marked as kept.
+    Only their number is known. The passages that such a retriever returned are marked as
+    kept.
     """
     notes = sample.capture
     n_dropped_by_retriever: Mapping[str, int] = {}
@@ -416,21 +434,16 @@ def _ranks_cited(sample: Sample, why_unknown: dict[str, str]) -> set[int] | None
 def _ranks_with_uncited_words(sample: Sample, ranks_cited: set[int] | None) -> set[int]:
     """Find contexts that an answer seems to use without citing them.
 
-    The answer has a sentence most words of which stand in these contexts. No context
-    that the answer cites holds most words of that sentence.
+    They hold most words of a sentence of the answer, and no cited context does. Empty if
+    it is not known what the answer cites.
 
     Args:
-        sample: The sample, whose answer has the sentences.
-        ranks_cited: The ranks of the contexts that the answer cites; None if that is
-            not known. Then no context is found.
-
-    Returns:
-        The ranks of these contexts.
+        sample: The sample.
+        ranks_cited: The ranks of the contexts that the answer cites.
     """
     if ranks_cited is None:
         return set()
-    # words of the question do not count: else a refusal that repeats the question, "I
-    # do not know the height of the tower", would match contexts
+    # "I do not know the height of the tower" repeats words of the question
     words_of_question = set(words_of(sample.question or ""))
     words_by_rank = {
         rank: set(words_of(context.text))
@@ -455,11 +468,7 @@ def _facts(
     passages: Sequence[Passage],
     why_unknown: dict[str, str],
 ) -> tuple[FactOnItsWay, ...]:
-    """Find out what became of each fact of the reference.
-
-    The facts come from a metric that asked of each passage which facts the passage
-    holds. Without such a metric, or if it was asked of other texts than the sample
-    holds, the result is empty.
+    """Find out what became of each fact of the reference; empty if no metric asked.
 
     Args:
         row: The results of the sample.
@@ -485,12 +494,12 @@ def _facts(
     for fact, cells in zip(matrix.facts, matrix.cells, strict=True):
         number = len(facts) + 1
         followed = _fact(number, fact.text, cells, sample, passages, other_texts)
-        if not followed.known and "facts" not in why_unknown:
+        facts.append(followed)
+        if not followed.known:
             why_may_be_found = _why_it_may_be_found(
                 fact.text, sample, passages, other_texts
             )
-            why_unknown["facts"] = why_may_be_found or _JUDGE_DOES_NOT_TELL
-        facts.append(followed)
+            why_unknown.setdefault("facts", why_may_be_found or _JUDGE_DOES_NOT_TELL)
     return tuple(facts)
 
 
@@ -512,14 +521,11 @@ def _fact(
 ) -> FactOnItsWay:
     """Find out at which stage one fact was lost, if it was, by the judge's verdicts.
 
-    The stages lead from the search to the prompt. If it is not known which passages were
-    retrieved, the fact is only looked for in the contexts.
-
     Args:
         number: The fact's number, from 1.
         text: The fact in words.
-        cells: For each retrieved passage, whether it holds the fact. If the retrieved
-            passages are not known, the same for each context.
+        cells: For each retrieved passage, whether it holds the fact; for each context, if
+            it is not known what was retrieved.
         sample: The sample.
         passages: The passages of the sample, with what became of each.
         other_texts: Texts that the run may have found, and no metric asked about.
@@ -539,7 +545,6 @@ def _fact(
     elif fate.lost in _LOSSES_BY_ABSENCE and _why_it_may_be_found(
         text, sample, passages, other_texts
     ):
-        # the absence is unproven: a text was found that nobody asked about
         fate = _UNKNOWN_FATE
     return FactOnItsWay(number, fate.lost, fate.is_known, ranks_of_holders)
 
@@ -626,31 +631,22 @@ def _fate_in_contexts(sample: Sample, is_held: bool, is_judged_on_all: bool) -> 
 def _fate_of_retrieved(holders: Sequence[Passage], is_judged_on_all: bool) -> _Fate:
     """Find out at which stage a fact was lost, by the passages that hold it.
 
-    The passage that came farthest decides: one that was shown whole is enough.
+    The passage that came farthest decides.
 
     Args:
         holders: The retrieved passages that hold the fact.
         is_judged_on_all: Whether the judge said of each passage if it holds the fact.
-            Else a fact without a holder may be in a passage that was not judged.
     """
+    if not holders and not is_judged_on_all:
+        return _UNKNOWN_FATE
     if not holders:
-        if is_judged_on_all:
-            return _Fate(is_known=True, lost="not_retrieved")
-        return _UNKNOWN_FATE
-    # "whole", "cut" or "not shown"; None if it is not known what the model was shown
-    shown_of_holders = {passage.shown for passage in holders}
-    if "whole" in shown_of_holders:
+        return _Fate(is_known=True, lost="not_retrieved")
+    if any(passage.shown == "whole" for passage in holders):
         return _SHOWN
-    # ``kept`` is True, or None if nobody recorded that a step dropped the passage
-    is_any_not_dropped = any(passage.kept is not False for passage in holders)
-    if None in shown_of_holders and is_any_not_dropped:
-        # a passage may have been shown whole
+    are_all_dropped = all(passage.kept is False for passage in holders)
+    is_showing_unknown = any(passage.shown is None for passage in holders)
+    if is_showing_unknown and not are_all_dropped:
         return _UNKNOWN_FATE
-    if "cut" in shown_of_holders:
-        # the best that is known of any passage: a part of it was shown
+    if any(passage.shown == "cut" for passage in holders):
         return _Fate(is_known=True, lost="cut")
-    if not is_any_not_dropped:
-        # each passage was dropped between search and prompt
-        return _Fate(is_known=True, lost="not_kept")
-    # a passage was kept, but is not in the prompt
-    return _Fate(is_known=True, lost="not_shown")
+    return _Fate(is_known=True, lost="not_kept" if are_all_dropped else "not_shown")

@@ -68,16 +68,13 @@ def compare(
     names = _names_in_both(before, after, metrics)
     _check_keys(before, after, slices, cluster)
     matched = match(before.results, after.results)
-    # why the runs are not comparable, a phrase for each reason
     differing = _differing(before, after, matched, names, slices)
     if not anyway:
         _refuse_differing(differing)
     parts = list(matched.parts(slices))
     if _are_the_same_run(before, after, names, differing):
         changes = changes_of_identical_runs(parts, names)
-    elif before.decisions or after.decisions:
-        # a run that stopped once its gates were decided chose its rows by their scores,
-        # so that no test of a difference holds
+    elif _were_rows_chosen_by_scores(before, after):
         changes = changes_without_tests(parts, names, cluster)
     else:
         changes = changes_with_tests(parts, names, cluster, margin)
@@ -90,10 +87,14 @@ def compare(
     )
     further_fields = _judges_of_runs(before, after)
     if metrics is None:
-        # nobody chose the metrics: say which of them only one run has
         further_fields["lacking"] = _lacking(after, before.metrics)
         further_fields["added"] = _lacking(before, after.metrics)
     return comparison.model_copy(update=further_fields)
+
+
+def _were_rows_chosen_by_scores(before: Report, after: Report) -> bool:
+    """Whether a run stopped once its gates were decided, so that no test holds."""
+    return bool(before.decisions) or bool(after.decisions)
 
 
 def _judges_of_runs(before: Report, after: Report) -> dict[str, object]:
@@ -178,11 +179,7 @@ def _differing(
     names: Sequence[str],
     slices: GroupBy,
 ) -> list[str]:
-    """Say why two runs are not comparable, a phrase for each reason.
-
-    Reasons are rows that cannot be told apart, samples that changed between the runs,
-    metrics that were measured in another way, and judges at other addresses. The list
-    is empty if the runs may be compared.
+    """Say why two runs are not comparable, a phrase for each reason; empty if they are.
 
     Args:
         before: The first run.
@@ -191,6 +188,19 @@ def _differing(
         names: The metrics that are compared.
         slices: What tells the slice of a sample.
     """
+    phrases = _differing_rows(after, matched, slices)
+    for name in names:
+        phrases += differences(matched.pairs, name)
+    judges: set[str] = set()
+    for first_row, second_row in matched.pairs:
+        judges |= _judges_of(first_row, names) | _judges_of(second_row, names)
+    phrase_by_judge = judges_elsewhere(before.run.addresses, after.run.addresses)
+    phrases += [phrase for judge, phrase in phrase_by_judge.items() if judge in judges]
+    return phrases
+
+
+def _differing_rows(after: Report, matched: Matched, slices: GroupBy) -> list[str]:
+    """Say which rows cannot be told apart, or changed between the runs."""
     n_pairs = len(matched.pairs)
     phrases = []
     n_alone = _n_rows_alone(after, matched)
@@ -210,13 +220,6 @@ def _differing(
             f"{n_other_questions} of {n_pairs} samples of one id have another question"
             " or reference"
         )
-    for name in names:
-        phrases += differences(matched.pairs, name)
-    judges: set[str] = set()
-    for first_row, second_row in matched.pairs:
-        judges |= _judges_of(first_row, names) | _judges_of(second_row, names)
-    phrase_by_judge = judges_elsewhere(before.run.addresses, after.run.addresses)
-    phrases += [phrase for judge, phrase in phrase_by_judge.items() if judge in judges]
     return phrases
 
 
