@@ -18,30 +18,34 @@ def names_of_stub(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and the names of a package with a stub.
 
-    Each name is imported at its first use.
-
-    Names are listed once, in the stub that type checkers read: ``from room import name
-    as name``.
+    The stub, which type checkers read, lists each name as ``from module import name as
+    name``. Each is imported at its first use.
     """
-    spec: Any = sys.modules[package].__spec__
-    # also where it comes from a zip file
-    stub: bytes = spec.loader.get_data(str(Path(path).with_suffix(".pyi")))
-    homes = {}
-    for statement in ast.parse(stub).body:
+    module_and_name_by_public_name = {}
+    for statement in ast.parse(_stub_of(package, path)).body:
         if isinstance(statement, ast.ImportFrom) and statement.module:
             for alias in statement.names:
-                homes[alias.asname or alias.name] = (statement.module, alias.name)
+                public_name = alias.asname or alias.name
+                source = (statement.module, alias.name)
+                module_and_name_by_public_name[public_name] = source
 
-    def named(name: str) -> Any:
-        if name not in homes:
+    def import_on_use(name: str) -> Any:
+        if name not in module_and_name_by_public_name:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home, original = homes[name]
-        value = getattr(import_module(home), original)
+        module, name_in_module = module_and_name_by_public_name[name]
+        value = getattr(import_module(module), name_in_module)
         setattr(import_module(package), name, value)
         return value
 
-    names = sorted(homes)
-    return named, lambda: names, names
+    names = sorted(module_and_name_by_public_name)
+    return import_on_use, lambda: names, names
+
+
+def _stub_of(package: str, path: str) -> bytes:
+    """The text of a package's stub, also if the package is in a zip file."""
+    spec: Any = sys.modules[package].__spec__
+    stub: bytes = spec.loader.get_data(str(Path(path).with_suffix(".pyi")))
+    return stub
 
 
 __getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

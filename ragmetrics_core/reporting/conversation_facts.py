@@ -90,8 +90,7 @@ class TurnTally:
         Args:
             ledger: What was recorded of the sample's conversation: which one, which
                 turn.
-            result: The score. Its evidence may say what the answer's claims rest on,
-                and how much of the earlier evidence the prompt still showed.
+            result: The score.
         """
         scores_of_turn = self._scores_by_turn.setdefault(ledger.turn, array("d"))
         scores_of_turn.append(result.value)
@@ -99,29 +98,27 @@ class TurnTally:
             lowest = self._lowest_by_conversation.get(ledger.conversation, 1.0)
             lowest = min(result.value, lowest)
             self._lowest_by_conversation[ledger.conversation] = lowest
-        if not isinstance(result.evidence, Polled) or result.evidence.ledger is None:
+        if isinstance(result.evidence, Polled):
+            self._add_sources_of_claims(result.evidence)
+
+    def _add_sources_of_claims(self, evidence: Polled) -> None:
+        """Count what the answer's claims rest on, and which earlier texts were shown."""
+        sources = evidence.ledger
+        if sources is None:
             return
-        what_claims_rest_on = result.evidence.ledger
-        if what_claims_rest_on.shares is not None:
-            # "own": the claims that rest on the assistant's own words
-            self._own_words_shares.append(what_claims_rest_on.shares.get("own", 0.0))
-        if what_claims_rest_on.kept is not None:
-            n_still_shown, n_earlier_documents = what_claims_rest_on.kept
+        if sources.shares is not None:
+            share_of_own_words = sources.shares.get("own", 0.0)
+            self._own_words_shares.append(share_of_own_words)
+        if sources.kept is not None:
+            n_still_shown, n_earlier_documents = sources.kept
             self._n_still_shown += n_still_shown
             self._n_earlier_documents += n_earlier_documents
 
     def summary(self, threshold: float) -> Conversations | None:
-        """Sum up the scores of conversations so far.
+        """Sum up the scores of conversations so far; None if no sample had a ledger.
 
         Args:
             threshold: A score below this makes a turn a low one.
-
-        Returns:
-            The mean score by turn; the number of conversations; the share of them
-            without a low turn (``sound``); the mean share of an answer's claims that
-            rest on the assistant's own words (``own``); and the share of the documents
-            of earlier turns that the prompts still showed (``kept``). None if no sample
-            had a ledger, the record of a conversation.
         """
         if not self._scores_by_turn:
             return None

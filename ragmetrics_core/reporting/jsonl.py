@@ -120,12 +120,9 @@ class JsonlWriter:
 def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
     """Read a report from a file: the facts of the run, and its rows.
 
-    ``JsonlWriter`` writes such a file: a header, the rows and a closing line. A file of
-    rows alone, as ``JsonlSink`` writes it, is read as well; its facts are what the rows
-    tell (``facts_of_rows``).
-
-    Fields that a newer version added are ignored. A last line that was cut off by a
-    crash is left out and named in the run's notes.
+    The file has a header, the rows and a closing line (``JsonlWriter``), or rows alone
+    (``JsonlSink``). A last line that a crash cut off is left out and named in the run's
+    notes.
 
     Raises:
         InputError: If the file cannot be read, is no report, or a line is broken; the
@@ -138,7 +135,8 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
         raise InputError(
             f"{path} is empty: a sink has seen no run yet, or another file was meant"
         )
-    if is_row_of_results(first_line):  # there is no header
+    has_header = not is_row_of_results(first_line)
+    if not has_header:
         content = _ReportContent(RunFacts())
         content.take_all(chain([(place, first_line)], lines))
         return _report_of_rows(content.results, content.run.notes, Path(path).name)
@@ -163,9 +161,6 @@ class _ReportContent:
     def _take(self, place: str, value: object) -> None:
         """Take one line: a row, or the closing line with the facts at the run's end.
 
-        A line may have been cut off, because a process crashed while it wrote. Then only
-        a note is added to the facts of the run.
-
         Args:
             place: The file and line, such as "results.jsonl, line 3".
             value: What the line holds, or the error that says why it is no JSON.
@@ -187,11 +182,16 @@ class _ReportContent:
         elif not isinstance(value, dict):
             kind = type(value).__name__
             raise InputError(f"{place}: a JSON object is needed, got {kind}")
-        elif "run" in value and "index" not in value:  # the closing line: no row
+        elif _is_closing_line(value):
             self.run = validate_data(RunFacts, value["run"], place)
             self._number_of_closing_line = line_number
         else:
             self.results.append(validate_data(SampleResult, value, place))
+
+
+def _is_closing_line(value: Mapping[str, object]) -> bool:
+    """Whether a line holds the facts at the run's end, and is no row."""
+    return "run" in value and "index" not in value
 
 
 def is_row_of_results(value: object) -> bool:

@@ -135,28 +135,33 @@ class MetricChange(Frozen):
             margin: A difference that matters; a line says how many pairs would find it.
         """
         outcomes = ", ".join(f"{count} {kind}" for kind, count in self.outcomes.items())
-        lines = [
+        return [
             f"{self.name}: {self.verdict}",
             f"  outcomes (first/second): {outcomes or 'no row is in both runs'}",
+            *self._lines_of_difference(margin),
+            *self._lines_of_shifts(),
         ]
+
+    def _lines_of_difference(self, margin: float) -> list[str]:
+        """Word the mean difference, with its test where it was tested."""
         if self.verdict == "identical":
-            lines.append(
+            return [
                 "  all rows and all outcomes are equal in both runs, so there is"
                 " nothing to estimate"
-            )
-        elif self.difference is None:
-            lines.append("  no row is scored in both runs")
-        elif self.interval is None or self.bounds is None:
-            # a run that stops once its gates are decided chooses its rows by their
-            # scores: no test or interval of its differences holds
-            lines.append(
+            ]
+        if self.difference is None:
+            return ["  no row is scored in both runs"]
+        if self.interval is None or self.bounds is None:
+            return [
                 f"  mean difference {self.difference:+.4f} over {self.pairs} pairs of a"
                 " run until decided"
-            )
-        else:
-            lines += self._lines_of_test(self.difference, self.interval, self.bounds)
-            lines.append(self._power_line(margin))
-        # p-values; 1 says that as many rows changed one way as the other
+            ]
+        lines = self._lines_of_test(self.difference, self.interval, self.bounds)
+        return [*lines, self._power_line(margin)]
+
+    def _lines_of_shifts(self) -> list[str]:
+        """Word the tests of how many rows declined and failed, if any rows changed."""
+        lines = []
         if self.abstained < 1:
             lines.append(
                 f"  declined in one run only: McNemar's p = {self.abstained:.4f}"
@@ -173,8 +178,7 @@ class MetricChange(Frozen):
         Args:
             difference: Mean of second − first over the pairs with two scores.
             interval: Its 95 % interval.
-            bounds: The difference if each failed row had the worst score for the second
-                run, and if each had the best. A line names them where they differ.
+            bounds: The lowest and the highest difference that failed rows could make.
         """
         patterns = "every pattern" if self.exact else "9,999 random patterns"
         lines = [
@@ -187,8 +191,9 @@ class MetricChange(Frozen):
                 f" {self.p_holm:.4f} after Holm"
             ),
         ]
-        worst, best = bounds
-        if worst != difference or best != difference:
+        could_failed_rows_matter = bounds != (difference, difference)
+        if could_failed_rows_matter:
+            worst, best = bounds
             lines.append(
                 "  with failures at the worst and the best:"
                 f" {worst:+.4f} to {best:+.4f}"

@@ -258,26 +258,10 @@ class Report:
             >>> len(Report(rows).graded("exact", "located").results)
             1
         """
-        known_grades = get_args(Grade)
-        for grade in grades:
-            if grade not in known_grades:
-                near = did_you_mean(grade, known_grades)
-                raise SettingError(
-                    f"no grade {grade!r}{near}; there are: {', '.join(known_grades)}"
-                )
-        rows_of_grades = []
-        for row in self.results:
-            capture_notes = None if row.sample is None else row.sample.capture
-            if capture_notes is not None and capture_notes.grade in grades:
-                rows_of_grades.append(row)
-        # A run that stopped early has decisions with bounds of the mean over all its
-        # rows. They do not hold for the rows of these grades. A summary takes bounds
-        # only from decisions with a threshold, so the threshold is taken away.
-        decisions_without_bounds = tuple(
-            decision.model_copy(update={"at_least": None})
-            for decision in self.decisions
-        )
-        run = self.run.model_copy(update={"decisions": decisions_without_bounds})
+        _refuse_unknown_grades(grades)
+        rows_of_grades = [row for row in self.results if _grade_of(row) in grades]
+        decisions = tuple(map(_without_bounds, self.decisions))
+        run = self.run.model_copy(update={"decisions": decisions})
         return Report(rows_of_grades, run)
 
     def to_jsonl(self, path: str | Path) -> None:
@@ -441,6 +425,32 @@ class Report:
         return (
             f"Report({rows}, {judged} judged: {', '.join(self.metrics) or 'no metric'})"
         )
+
+
+def _refuse_unknown_grades(grades: Iterable[str]) -> None:
+    """Raise ``SettingError`` for a grade that does not exist."""
+    known_grades = get_args(Grade)
+    for grade in grades:
+        if grade not in known_grades:
+            near = did_you_mean(grade, known_grades)
+            raise SettingError(
+                f"no grade {grade!r}{near}; there are: {', '.join(known_grades)}"
+            )
+
+
+def _grade_of(row: SampleResult) -> Grade | None:
+    """The grade of a captured sample; None for any other row."""
+    if row.sample is None or row.sample.capture is None:
+        return None
+    return row.sample.capture.grade
+
+
+def _without_bounds(decision: SequentialDecision) -> SequentialDecision:
+    """A decision whose bounds no summary takes, since they are of all rows of the run.
+
+    A summary takes bounds only from decisions with a threshold.
+    """
+    return decision.model_copy(update={"at_least": None})
 
 
 def lowest(scores: Iterable[float | None], count: int) -> list[int]:

@@ -187,10 +187,7 @@ class MetricSummary(Frozen):
         return tuple(f"{self.metric}: {sentence}" for sentence in sentences)
 
     def _signs_of_scores(self) -> Iterator[str]:
-        """Say what makes the scores look bad: a low mean, median or maximum.
-
-        A number is low if it is below its limit, a rule of thumb.
-        """
+        """Say what makes the scores look bad: a low mean, median or maximum."""
         limits = self.limits
         if self.mean is not None and self.mean < limits.mean:
             interval_reaches_limit = (
@@ -209,11 +206,7 @@ class MetricSummary(Frozen):
             yield f"low maximum: no row scored over {self.max:.3f}."
 
     def _signs_of_counts(self) -> Iterator[str]:
-        """Say what makes the numbers weak: few rows or clusters, rows without a score.
-
-        A cluster is a group of rows that are not independent. How few are too few is a
-        rule of thumb.
-        """
+        """Say what makes the numbers weak: few rows or clusters, rows without a score."""
         limits = self.limits
         n_failed = sum(self.failed.values())
         n_undefined = sum(self.undefined.values())
@@ -415,33 +408,20 @@ class Tally:
     ) -> None:
         """Begin to count, with a tally for the whole and tallies for its slices.
 
-        A slice is the rows with one value of a key, such as those in one language. Its
-        tally is made when its first row comes.
-
-        Args:
-            metrics: Names of the metrics.
-            cluster: Which samples belong together.
-            slices: Keys of the metadata that make slices.
-            is_slice: Whether this counts one slice. A slice need not have the keys of
-                slices and clusters; only the tally of all rows checks that some sample
-                has them.
+        The tally of a slice is made when its first row comes.
         """
-        # By key of slices and by value of the key, the tally of the slice. The value None
-        # has a tally that counts bad rows only.
-        self._tallies_by_key: dict[str, dict[str | None, Tally]] = {}
-        for key in slices:
-            # Nobody knows the slice of a bad row, so it counts in each slice: a new
-            # slice begins as a copy of this tally.
-            tally_of_bad_rows = Tally(metrics, cluster=cluster, is_slice=True)
-            self._tallies_by_key[key] = {None: tally_of_bad_rows}
-        if is_slice:
-            self._keys_sought = KeysSought()
-        else:
+        # by key and by value of the key; under None a tally of bad rows alone, which
+        # count in each slice
+        self._tallies_by_key: dict[str, dict[str | None, Tally]] = {
+            key: {None: Tally(metrics, cluster=cluster, is_slice=True)}
+            for key in slices
+        }
+        self._keys_sought = KeysSought()
+        if not is_slice:
             self._keys_sought = KeysSought(self._tallies_by_key, cluster)
         self._number_cluster_of = numbering(cluster)
         self.metrics = {name: MetricTally() for name in metrics}
-        # how many rows there are, by the name of the field of Summary that holds them
-        self.rows: Counter[str] = Counter()
+        self.rows: Counter[str] = Counter()  # by field of ``Summary``
         self.grades = Counter[Grade]()
         self.capture_warnings = CaptureWarningTally()
         self.usage = Usage()
@@ -449,13 +429,11 @@ class Tally:
     def add(self, result: SampleResult) -> None:
         """Count one row: its usage, its result of each metric, and its sample's traits.
 
-        A row that is no sample, or has a problem, is a bad row. It is counted in every
-        slice.
+        A bad row, which is no sample or has a problem, counts in every slice.
         """
         self.usage += result.usage
         sample = result.sample
         if sample is not None:
-            # so that a misspelt key of slices or clusters, which no sample has, is found
             self._keys_sought.look(sample)
         self.rows["rows"] += 1
         if sample is None or result.problem:
@@ -467,7 +445,6 @@ class Tally:
         cluster_number = self._number_cluster_of(sample)
         for name, metric_tally in self.metrics.items():
             metric_result = result.results.get(name)
-            # the ledger is what was recorded of the sample's conversation
             metric_tally.add(metric_result, cluster_number, sample.ledger)
         self._add_traits(sample)
         if sample.capture is not None:
@@ -511,9 +488,7 @@ class Tally:
         Args:
             thresholds: When a number counts as a sign of high risk; None for the
                 defaults.
-            run: Facts of the run: who judged, and why it ended early. If it stopped
-                when its gates were decided, the bounds of the gates stand in place of
-                intervals.
+            run: Facts of the run: who judged, and why it ended early.
             bootstrap: Whether intervals are those of the bootstrap.
 
         Raises:
@@ -528,15 +503,8 @@ class Tally:
             if run.decisions:
                 numbers = _with_bounds(numbers, run.decisions)
             metric_summaries.append(numbers)
-        slices: dict[str, dict[str, Summary]] = {}
-        for key, tallies in self._tallies_by_key.items():
-            slices[key] = {
-                slice_name: tally.summary(thresholds, run=run, bootstrap=bootstrap)
-                for slice_name, tally in tallies.items()
-                if slice_name is not None  # None: bad rows alone, which are no slice
-            }
         return Summary(
-            **self.rows,  # counts of rows, by field of ``Summary``
+            **self.rows,
             grades=_counts(self.grades),
             capture_warnings=self.capture_warnings.warnings,
             metrics=tuple(metric_summaries),
@@ -545,8 +513,21 @@ class Tally:
             judges=run.judges,
             decisions=run.decisions,
             caption=_caption(run),
-            slices=slices,
+            slices=self._summaries_of_slices(limits, run, bootstrap),
         )
+
+    def _summaries_of_slices(
+        self, limits: RiskThresholds, run: RunFacts, bootstrap: bool
+    ) -> dict[str, dict[str, Summary]]:
+        """Sum up each slice, by key and by value of the key."""
+        return {
+            key: {
+                slice_name: tally.summary(limits, run=run, bootstrap=bootstrap)
+                for slice_name, tally in tallies.items()
+                if slice_name is not None
+            }
+            for key, tallies in self._tallies_by_key.items()
+        }
 
 
 def _with_bounds(
@@ -639,52 +620,35 @@ class MetricTally:
     def _add_score(
         self, result: Scored, cluster_number: int, ledger: Ledger | None
     ) -> None:
-        """Count a score, and whether the judge found any chunk of the sample useful."""
+        """Count a score; the ledger says what was recorded of the conversation."""
         self.scores.append(result.value)
         self.clusters_of_scored.append(cluster_number)
         if result.uncertain:
             self.n_uncertain += 1
         if ledger is not None:
             self.turns.add(ledger, result)
-        n_useful_chunks: int | None = None
-        if isinstance(result.evidence, JudgedChunks):
-            # the number of useful chunks; None if no verdict is known
-            n_useful_chunks = result.evidence.useful_known
-        if n_useful_chunks is None:
-            self.has_useful_chunk.append(False)
-        else:
+        n_useful_chunks = _n_useful_chunks(result)
+        if n_useful_chunks is not None:
             self.n_samples_with_usefulness += 1
-            self.has_useful_chunk.append(n_useful_chunks > 0)
+        self.has_useful_chunk.append(bool(n_useful_chunks))
 
     def summary(
         self, name: str, limits: RiskThresholds, bootstrap: bool
     ) -> MetricSummary:
         """Sum up what was counted of the metric.
 
-        Rows that failed have no known score. ``worst`` and ``best`` are the intervals of
-        the mean if each of them scored 0, or 1.
-
         Args:
             name: Name of the metric.
             limits: When a number counts as a sign of high risk.
-            bootstrap: Whether the interval is that of the bootstrap; ``worst`` and
-                ``best`` are computed without it.
+            bootstrap: Whether the interval is that of the bootstrap.
         """
         scores = self.scores
-        n_unknown = len(self.clusters_of_unknown)
         interval = mean_interval(scores, self.clusters_of_scored, bootstrap=bootstrap)
-        worst = interval
-        best = interval
-        must_compute_both = n_unknown > 0 or bootstrap
-        if scores and must_compute_both:
+        worst, best = interval, interval
+        are_some_unknown = len(self.clusters_of_unknown) > 0
+        if scores and (are_some_unknown or bootstrap):
             worst = self._interval_if_unknown_scored(0.0)
             best = self._interval_if_unknown_scored(1.0)
-        # scores of the samples for which any useful chunk was retrieved
-        scores_if_useful = array("d", compress(scores, self.has_useful_chunk))
-        share_with_useful_chunk = None
-        if self.n_samples_with_usefulness:
-            n_useful = len(scores_if_useful)
-            share_with_useful_chunk = n_useful / self.n_samples_with_usefulness
         return MetricSummary(
             metric=name,
             count=len(scores),
@@ -695,19 +659,29 @@ class MetricTally:
             min=min(scores, default=None),
             max=max(scores, default=None),
             interval=interval,
-            unknown=n_unknown,
+            unknown=len(self.clusters_of_unknown),
             worst=worst,
             best=best,
             undefined=_counts(self.n_undefined_by_code),
             failed=_counts(self.n_failed_by_type),
             failure=self.first_failure,
             not_judged=self.n_not_judged,
-            useful_share=share_with_useful_chunk,
+            useful_share=self._share_with_useful_chunk(),
             useful_known=self.n_samples_with_usefulness,
-            mean_if_useful=mean(scores_if_useful),
+            mean_if_useful=mean(self._scores_if_useful()),
             conversations=self.turns.summary(limits.mean),
             limits=limits,
         )
+
+    def _scores_if_useful(self) -> "array[float]":
+        """The scores of the samples with a useful chunk."""
+        return array("d", compress(self.scores, self.has_useful_chunk))
+
+    def _share_with_useful_chunk(self) -> float | None:
+        """The share of samples with a useful chunk; None if it is known of none."""
+        if not self.n_samples_with_usefulness:
+            return None
+        return len(self._scores_if_useful()) / self.n_samples_with_usefulness
 
     def _interval_if_unknown_scored(self, score: float) -> Interval | None:
         """The interval of the mean if each row of unknown score had this one."""
@@ -715,6 +689,13 @@ class MetricTally:
         scores = self.scores + array("d", [score]) * n_unknown
         cluster_numbers = self.clusters_of_scored + self.clusters_of_unknown
         return mean_interval(scores, cluster_numbers)
+
+
+def _n_useful_chunks(result: Scored) -> int | None:
+    """How many chunks the judge found useful; None if that is not known."""
+    if isinstance(result.evidence, JudgedChunks):
+        return result.evidence.useful_known
+    return None
 
 
 def _counts(counter: Counter[Name]) -> dict[Name, int]:

@@ -106,11 +106,7 @@ def footnotes(
 
 
 def _notes_on_intervals(summary: Summary) -> Iterator[str]:
-    """Say what the intervals mean, and how many clusters each interval rests on.
-
-    A cluster is a group of rows that are not independent. The design effect says how
-    many times larger the variance of the mean is because of the clusters.
-    """
+    """Say what the intervals mean, and how many clusters each interval rests on."""
     interval_by_metric = {
         numbers.metric: numbers.interval
         for numbers in summary.metrics
@@ -128,25 +124,27 @@ def _notes_on_intervals(summary: Summary) -> Iterator[str]:
 
 
 def _notes_on_scores(summary: Summary) -> Iterator[str]:
-    """Notes on useful chunks, and on conversations, for the metrics that know of them.
-
-    A useful chunk is a context that the judge found relevant.
-    """
+    """Notes on useful chunks, and on conversations, for the metrics that know of them."""
     for numbers in summary.metrics:
         if numbers.useful_share is not None:
-            # ``useful_known`` is how many rows there are of which the judge said whether
-            # any chunk is useful; the share is of these rows
-            n_useful = round(numbers.useful_share * numbers.useful_known)
-            yield (
-                f"{numbers.metric}: any useful chunk in {n_useful} of"
-                f" {count_in_words(numbers.useful_known, 'scored row')}; mean among those"
-                f" {_number(numbers.mean_if_useful, 3)}."
-            )
+            yield _note_on_useful_chunks(numbers, numbers.useful_share)
     for numbers in summary.metrics:
         if numbers.conversations is not None:
             sentences = numbers.conversations.sentences
             if sentences:
                 yield f"{numbers.metric}: {'; '.join(sentences)}."
+
+
+def _note_on_useful_chunks(numbers: MetricSummary, useful_share: float) -> str:
+    """Say in how many rows the judge found any chunk useful, and their mean score."""
+    n_rows_judged = numbers.useful_known
+    n_useful = round(useful_share * n_rows_judged)
+    mean_if_useful = _number(numbers.mean_if_useful, 3)
+    return (
+        f"{numbers.metric}: any useful chunk in {n_useful} of"
+        f" {count_in_words(n_rows_judged, 'scored row')}; mean among those"
+        f" {mean_if_useful}."
+    )
 
 
 def _notes_on_reasons(summary: Summary) -> Iterator[str]:
@@ -164,11 +162,7 @@ def _notes_on_failures(summary: Summary) -> Iterator[str]:
 
 
 def _notes_on_rows(summary: Summary) -> Iterator[str]:
-    """Say how many rows there are, how samples were captured, and what is in doubt.
-
-    Captured samples are those that were recorded while an application ran. Their grade
-    says how surely it is known what contexts they had.
-    """
+    """Say how many rows there are, how samples were captured, and what is in doubt."""
     words = count_in_words(summary.rows, "row")
     if summary.not_judged:
         words += f", {summary.not_judged:,} without a result"
@@ -315,6 +309,7 @@ def columns(
     """Lay out the results of a run as columns of a table, which pandas and CSV take.
 
     Each column has one cell for each row of the input, None where something is missing.
+    Of two columns of one name, costs count before metrics, and metrics before all others.
 
     Args:
         results: The rows.
@@ -324,18 +319,14 @@ def columns(
         Columns ``index``, ``id``, ``question``, ``answer``, per metric ``<metric>``,
         ``<metric>_status`` and ``<metric>_reason``, then ``calls``, ``cost`` (US
         dollars), ``problem`` (why a row is no sample) and the counts of the journey
-        (``journey_columns.COLUMNS``): how many passages each stage has. Texts hold no
-        lone surrogates, which no file can carry.
+        (``journey_columns.COLUMNS``).
     """
     cells_by_column = _columns_of_samples(results)
     for metric in metrics:
-        cells_by_column.update(_columns_of_metric(results, metric))
-    # where a metric is called like one of these columns, the column of costs stays
-    cells_by_column.update(_columns_of_costs(results))
-    journeys = [counts_of(row) for row in results]
-    for name in COLUMNS:
-        # where a metric is called like one of these, the metric stays
-        cells_by_column.setdefault(name, [counts[name] for counts in journeys])
+        cells_by_column |= _columns_of_metric(results, metric)
+    cells_by_column |= _columns_of_costs(results)
+    for name, cells in _columns_of_journey(results).items():
+        cells_by_column.setdefault(name, cells)
     return {
         str(replace_surrogates(name)): [replace_surrogates(cell) for cell in cells]
         for name, cells in cells_by_column.items()
@@ -373,6 +364,12 @@ def _columns_of_costs(results: Sequence[SampleResult]) -> dict[str, list[Any]]:
         "cost": [usage.cost for usage in usages],
         "problem": [row.problem or None for row in results],
     }
+
+
+def _columns_of_journey(results: Sequence[SampleResult]) -> dict[str, list[Any]]:
+    """How many passages and facts passed each stage of each row."""
+    counts_of_rows = [counts_of(row) for row in results]
+    return {name: [counts[name] for counts in counts_of_rows] for name in COLUMNS}
 
 
 def csv_text(results: Sequence[SampleResult], metrics: Sequence[str]) -> str:
