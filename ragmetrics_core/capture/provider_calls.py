@@ -119,34 +119,39 @@ class CallBeingRead:
                 self.queries += queries
                 return
 
-    def add_results(self, items: Iterable[object]) -> None:
-        """Add the items of a list of results.
+    def add_arguments(self, arguments: Fields) -> None:
+        """Add what a tool was asked by its arguments: the query among them.
 
-        - An item with a text becomes a document.
-        - An item with only a snippet of its page becomes a document with the snippet,
-          and is also counted as a source without its whole text.
-        - Any other item is a source without a text.
-
-        ``remedy``, the advice for the user, is replaced where the items tell a better
-        one: the last item that does so decides.
+        Of a tool that does not search, all arguments together without such a query.
         """
+        self.add_queries(arguments)
+        if not self.searches and not self.queries:
+            self.queries.append(as_json(arguments))
+
+    def add_results(self, items: Iterable[object]) -> None:
+        """Add the items of a list of results, as documents or as sources without a text."""
         self.is_answered = True
         for item in items:
-            fields = item if isinstance(item, Mapping) else {}
-            text = _text_of_item(fields)
-            if "encrypted_content" in fields:
-                # Anthropic encrypts the pages that its own search found
-                self.remedy = ANTHROPIC_WEB
-            snippet = fields.get("snippet")
-            if text is not None and text.strip():
-                self.documents.append(_document(text, fields))
-            elif isinstance(snippet, str) and snippet.strip():
-                # a part of a page, of which the model may have been shown more
-                self.documents.append(_document(snippet, fields))
-                self.add_address(names_of_source(fields))
-                self.remedy = SNIPPETS
-            else:
-                self.add_address(names_of_source(fields))
+            self._add_result(item if isinstance(item, Mapping) else {})
+
+    def _add_result(self, item: Fields) -> None:
+        """Add an item of a list of results: a document, if it has a text or a snippet.
+
+        An item without its whole text is counted as such, and may tell a better
+        ``remedy``, which is the advice for the user.
+        """
+        text = _text_of_item(item)
+        if "encrypted_content" in item:
+            # Anthropic encrypts the pages that its own search found
+            self.remedy = ANTHROPIC_WEB
+        if text is not None and text.strip():
+            self.documents.append(_document(text, item))
+            return
+        snippet = item.get("snippet")
+        if isinstance(snippet, str) and snippet.strip():
+            self.documents.append(_document(snippet, item))
+            self.remedy = SNIPPETS
+        self.add_address(names_of_source(item))
 
     def add_addresses(self, sources: object) -> None:
         """Add the sources of a list that are named without a text."""
@@ -170,32 +175,35 @@ class CallBeingRead:
             self.outputs.append(text)
 
     def frozen(self) -> ProviderCall:
-        """Return the call as it was read, as a frozen value.
-
-        Its ``documents`` are those that were read; () for a search that surely found
-        nothing; None where no text is known.
-        """
+        """Return the call as it was read, as a frozen value."""
         if self.error:
             return ProviderCall(self.name, self.searches, self.query, error=self.error)
-        n_without_text = len(self.addresses) + self.n_nameless
-        if not self.is_answered and not n_without_text:
-            # The reply tells only that the call ran. So the model was shown something.
-            n_without_text = 1
-        documents: tuple[Document, ...] | None = tuple(self.documents)
-        # the reply holds the result of the search, and there is nothing in it
-        surely_found_nothing = self.searches and not n_without_text
-        if not documents and not surely_found_nothing:
-            documents = None
         return ProviderCall(
             self.name,
             self.searches,
             self.query,
-            documents=documents,
+            documents=self._documents_known(),
             text="\n".join(self.outputs) or None,
-            n_without_text=n_without_text,
+            n_without_text=self._n_without_text(),
             remedy=self.remedy,
             source_names=frozenset(self.source_names),
         )
+
+    def _n_without_text(self) -> int:
+        """Count the texts that the model may have been shown, and that are not known.
+
+        A call without any result in the reply counts for one text.
+        """
+        n_sources = len(self.addresses) + self.n_nameless
+        is_result_missing = not self.is_answered and not n_sources
+        return 1 if is_result_missing else n_sources
+
+    def _documents_known(self) -> tuple[Document, ...] | None:
+        """Return the documents; () for a search that found nothing, None if unknown."""
+        has_found_nothing = self.searches and not self._n_without_text()
+        if self.documents or has_found_nothing:
+            return tuple(self.documents)
+        return None
 
 
 def is_name_of_search(tool_name: str) -> bool:
@@ -237,12 +245,8 @@ def _document(text: str, fields: Fields) -> Document:
 def _text_of_item(item: Fields, depth: int = DEEPEST) -> str | None:
     """Find the text of a found item, also inside a nested document or a list of parts.
 
-    Args:
-        item: The item, as the provider writes it.
-        depth: How many levels of nested objects are searched.
-
-    Returns:
-        The text; None if the item has none, as a file in base64.
+    None if the item has no text, such as a file in base64. ``depth`` is how many levels
+    of nested objects are searched.
     """
     if item.get("type") == "base64":
         return None
@@ -250,13 +254,18 @@ def _text_of_item(item: Fields, depth: int = DEEPEST) -> str | None:
         value = item.get(key)
         if isinstance(value, str):
             return value
-        if isinstance(value, Mapping) and depth:
-            return _text_of_item(value, depth - 1)
-        if is_list(value) and depth:
-            parts = [_text_of_item(part, depth - 1) for part in objects_in(value)]
-            return "\n".join(part for part in parts if part) or None
+        if depth and (isinstance(value, Mapping) or is_list(value)):
+            return _text_inside(value, depth - 1)
     # Anthropic keeps the text of a fetched page in its "source"
     source = item.get("source")
     if isinstance(source, Mapping) and depth:
         return _text_of_item(source, depth - 1)
     return None
+
+
+def _text_inside(value: object, depth: int) -> str | None:
+    """Find the text of an object, or the texts of a list of objects, joined by lines."""
+    if isinstance(value, Mapping):
+        return _text_of_item(value, depth)
+    texts = [_text_of_item(part, depth) for part in objects_in(value)]
+    return "\n".join(text for text in texts if text) or None

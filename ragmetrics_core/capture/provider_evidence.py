@@ -17,7 +17,7 @@ from ragmetrics_core.capture.provider_remedies import (
     UNKNOWN_DOCUMENT,
     searches_by_itself,
 )
-from ragmetrics_core.capture.provider_replies import ProviderEvidence
+from ragmetrics_core.capture.provider_replies import ProviderEvidence, message_of
 from ragmetrics_core.capture.tree import CitedSource, Document, Node
 
 _CITED = "cited sources"
@@ -32,36 +32,39 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     """Add to a model's call what the provider searched for while the model answered.
 
     Each search becomes a retriever below the call, and each other tool a tool. Their
-    texts are added to the end of the prompt, since the provider showed them to the
-    model. The reply is given the sources that it cites.
-
-    Where the reply tells of nothing, but the model is known to search for every answer,
-    the call gets a remark that says so.
+    texts are added to the prompt, since the provider showed them to the model. A
+    framework may hand on one reply twice: only the cited sources are then added again,
+    to the new copy of the reply.
 
     Args:
-        call: The call of the model, with its prompt. It is changed once; only the
-            sources are given to each new copy of its reply.
+        call: The call of the model, with its prompt. It is changed.
         evidence: What its reply tells.
     """
-    # a framework may hand on one reply twice, and the second copy replaces the first
     if call.reply is not None and evidence.annotations:
         sources = tuple(map(_cited_source, evidence.annotations))
         call.reply = replace(call.reply, cited_sources=sources)
-    if any(child.by_provider for child in call.children):
-        return  # it was changed before
+    was_changed_before = any(child.by_provider for child in call.children)
+    if was_changed_before:
+        return
     calls = list(_with_cited_words(call, evidence))
-    for provider_call in calls:
-        call.children.append(_node(provider_call, call))
-    shown_message = ProviderEvidence(tuple(calls)).message
+    call.children += [_node(provider_call, call) for provider_call in calls]
+    shown_message = message_of(calls)
     if shown_message is not None:
         call.prompt = (*call.prompt, shown_message)
+    call.remarks = (*call.remarks, *_remarks_on(call, evidence))
+
+
+def _remarks_on(call: Node, evidence: ProviderEvidence) -> list[str]:
+    """List what is uncertain about a reply, in words.
+
+    A reply that tells of no search gets a remark if its model searches for every answer.
+    """
     remarks = list(evidence.doubts)
     if not evidence:
         for model in (call.model, evidence.model):
             if model and _SEARCHING_MODEL.search(model):
-                remarks.append(searches_by_itself(model))
-                break
-    call.remarks = (*call.remarks, *remarks)
+                return [searches_by_itself(model)]
+    return remarks
 
 
 def _cited_source(annotation: Annotation) -> CitedSource:
@@ -99,30 +102,17 @@ def _node(provider_call: ProviderCall, call: Node) -> Node:
 def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[ProviderCall]:
     """Yield the provider's calls of a reply, with documents made of quoted passages.
 
-    A source whose text is unknown gets one document, made of the passages that the
-    reply quotes from it. The document is added to the search that names the source. Sources
-    that no search names become the documents of one further call.
-
-    Args:
-        call: The call of the model.
-        evidence: What its reply tells.
+    Such a document is added to the search that names its source. Sources that no search
+    names become the documents of one further call.
     """
-    quoted_by_index: dict[int, list[Document]] = {}
-    quoted_elsewhere: list[Document] = []
-    for names, quotes in _new_quotes_by_source(call, evidence).items():
-        metadata = {"source": names[0]} if names else {}
-        quoted = Document(" … ".join(quotes), metadata=metadata)
-        index = _index_of_search_that_names(names, evidence.calls)
-        if index is None:
-            quoted_elsewhere.append(quoted)
-        else:
-            quoted_by_index.setdefault(index, []).append(quoted)
+    quoted_by_index = _quoted_documents(call, evidence)
     for index, provider_call in enumerate(evidence.calls):
         quoted_documents = quoted_by_index.get(index, [])
         if quoted_documents:
             documents = (*(provider_call.documents or ()), *quoted_documents)
             provider_call = replace(provider_call, documents=documents)
         yield provider_call
+    quoted_elsewhere = quoted_by_index.get(None, [])
     if quoted_elsewhere:
         yield ProviderCall(
             _CITED,
@@ -133,16 +123,30 @@ def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[Provid
         )
 
 
+def _quoted_documents(
+    call: Node, evidence: ProviderEvidence
+) -> dict[int | None, list[Document]]:
+    """Make a document of the passages that a reply quotes from each source without a text.
+
+    Returns:
+        The documents by the index of the search that names the source; under None those
+        that no search names.
+    """
+    quoted_by_index: dict[int | None, list[Document]] = {}
+    for names, quotes in _new_quotes_by_source(call, evidence).items():
+        metadata = {"source": names[0]} if names else {}
+        quoted = Document(" … ".join(quotes), metadata=metadata)
+        index = _index_of_search_that_names(names, evidence.calls)
+        quoted_by_index.setdefault(index, []).append(quoted)
+    return quoted_by_index
+
+
 def _new_quotes_by_source(
     call: Node, evidence: ProviderEvidence
 ) -> dict[tuple[str, ...], list[str]]:
-    """Collect the quotes that stand neither in the prompt nor in what was found.
+    """Collect, by the names of the source, quotes that no text known before holds.
 
-    A quote from the prompt cites what the application itself showed. Texts are compared
-    by their letters alone.
-
-    Returns:
-        The quotes by the names of their source, in the order of the citations.
+    A quote from the prompt cites what the application itself showed.
     """
     known_letters = [letters_of(message.text) for message in call.prompt]
     for provider_call in evidence.calls:

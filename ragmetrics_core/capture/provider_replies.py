@@ -10,7 +10,7 @@ as a source without a text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ragmetrics_core.capture import provider_remedies as remedies
@@ -25,11 +25,13 @@ from ragmetrics_core.capture.provider_citations import (
     annotation_of,
     annotations_of_grounding,
 )
-from ragmetrics_core.capture.provider_cohere import documents_of_cohere
+from ragmetrics_core.capture.provider_cohere import (
+    CohereDocuments,
+    documents_of_cohere,
+)
 from ragmetrics_core.capture.provider_payloads import (
     DEEPEST,
     Fields,
-    as_json,
     as_text,
     field_of,
     inner_object,
@@ -68,6 +70,9 @@ _SOURCES_OF_CHUNKS = ("retrieved_context", "web", "maps", "image")
 _SEARCHES_FOR_TOOLS = ("tool_search", "mcp_list_tools")
 # Tools of OpenAI that search, as a response lists them.
 _SEARCHING_TOOLS = ("file_search", "web_search")
+# Blocks that hold other blocks: a message of OpenAI, and what LangChain knows no
+# standard form of.
+_KINDS_OF_HOLDERS = ("message", "non_standard")
 _FAILED = ("failed", "error")
 _UNNAMED = "provider's tool"
 
@@ -95,11 +100,19 @@ class ProviderEvidence:
     @property
     def message(self) -> Message | None:
         """What the model was shown of it, as the result of a tool; None for nothing."""
-        texts: list[str] = []
-        for call in self.calls:
-            texts += [document.text for document in call.documents or ()]
-            texts += [call.text] if call.text else []
-        return Message("tool", "\n\n".join(texts)) if texts else None
+        return message_of(self.calls)
+
+
+def message_of(calls: Iterable[ProviderCall]) -> Message | None:
+    """Return what a model was shown of a provider's calls, as the result of a tool.
+
+    None if no text is known.
+    """
+    texts: list[str] = []
+    for call in calls:
+        texts += [document.text for document in call.documents or ()]
+        texts += [call.text] if call.text else []
+    return Message("tool", "\n\n".join(texts)) if texts else None
 
 
 def evidence_in_reply(*places: object) -> ProviderEvidence:
@@ -208,38 +221,23 @@ class _ReplyBeingRead:
     def read_block(self, block: Fields, depth: int = DEEPEST) -> None:
         """Read one block of a reply by its type; a block of any other type is left out.
 
-        Args:
-            block: The block.
-            depth: How many levels of blocks inside it are read.
+        ``depth`` is how many levels of blocks inside it are read.
         """
         kind = block.get("type")
-        if not isinstance(kind, str):
+        if not isinstance(kind, str) or kind.startswith(_SEARCHES_FOR_TOOLS):
             return
-        if kind.startswith(_SEARCHES_FOR_TOOLS):
-            return  # the model looked for tools to use, and found no documents
-        read_block_of_kind = _READERS.get(kind)
+        read_block_of_kind = _READERS.get(kind) or _reader_by_form(kind)
         if read_block_of_kind is not None:
             read_block_of_kind(self, block)
-        elif kind in ("message", "non_standard") and depth:
-            # a message of OpenAI, and what LangChain knows no standard form of
+        elif kind in _KINDS_OF_HOLDERS and depth:
             for inner_block in (*objects_in(block.get("content")), block.get("value")):
                 if isinstance(inner_block, Mapping):
                     self.read_block(inner_block, depth - 1)
-        elif kind.endswith("_tool_result"):
-            # "web_search_tool_result" of Anthropic
-            self.read_result(block)
-        elif kind.startswith("response.") and kind.endswith("_search_call.completed"):
-            # "response.file_search_call.completed" of OpenAI, in a stream
-            self.read_event_of_stream(block)
-        elif kind.endswith("_search_call"):
-            # another search in OpenAI's form, such as "x_search_call"
-            name = kind.removesuffix("_call")
-            self.read_search(block, name, remedies.ANY_PROVIDER)
 
-    def call(
+    def call_of(
         self, provider_id: object, name: str, remedy: str = remedies.ANY_PROVIDER
     ) -> CallBeingRead:
-        """The call of an id; a call without an id is a new one."""
+        """Get the call of an id, or make it. A call without an id is always new."""
         has_id = isinstance(provider_id, str) and bool(provider_id)
         key = str(provider_id) if has_id else f"{name} {len(self.call_by_key)}"
         return self.call_by_key.setdefault(key, CallBeingRead(name, remedy))
@@ -272,7 +270,7 @@ class _ReplyBeingRead:
             name: The name of the search.
             remedy: What the user can do so that the provider returns texts, in words.
         """
-        call = self.call(block.get("id"), name, remedy)
+        call = self.call_of(block.get("id"), name, remedy)
         if call.is_answered:  # the same block was read in another place
             return
         action = inner_object(block, "action") or block
@@ -286,13 +284,18 @@ class _ReplyBeingRead:
         if block.get("status") in _FAILED:
             call.error = "the search failed"
 
+    def read_other_search(self, block: Fields) -> None:
+        """Read another search in OpenAI's form, such as "x_search_call"."""
+        name = str(block.get("type")).removesuffix("_call")
+        self.read_search(block, name, remedies.ANY_PROVIDER)
+
     def read_event_of_stream(self, block: Fields) -> None:
         """Read that a search of OpenAI ended, as a stream tells it: without results."""
         name = str(block.get("type")).removeprefix("response.")
         name = name.removesuffix("_call.completed")
         is_of_files = name == "file_search"
         remedy = remedies.OPENAI_FILES if is_of_files else remedies.OPENAI_WEB
-        self.call(block.get("item_id"), name, remedy)
+        self.call_of(block.get("item_id"), name, remedy)
 
     def read_tool(self, block: Fields) -> None:
         """Read a tool that OpenAI ran, other than its searches: code, or a tool of MCP.
@@ -302,7 +305,7 @@ class _ReplyBeingRead:
         is_code = block.get("type") == "code_interpreter_call"
         name = _name_of_tool(block) or ("code_interpreter" if is_code else "mcp")
         remedy = remedies.OPENAI_CODE if is_code else remedies.ANY_PROVIDER
-        call = self.call(block.get("id"), name, remedy)
+        call = self.call_of(block.get("id"), name, remedy)
         if call.is_answered:  # the same block was read in another place
             return
         call.searches = False
@@ -314,51 +317,44 @@ class _ReplyBeingRead:
     def read_tool_request(self, block: Fields) -> None:
         """Read a model's request for a tool of its provider, into a call with queries.
 
-        The result comes in another block. A tool that only searches for other tools
-        makes no call: its id is kept, so that its result is passed over.
+        The result comes in another block. Of a tool that searches for other tools only
+        the id is noted, to pass over its result.
         """
-        kind = str(block.get("type"))
         name = _name_of_tool(block) or _UNNAMED
         if name.startswith(_SEARCHES_FOR_TOOLS):
             self.ids_of_tool_searches.add(str(block.get("id")))
             return
-        # advice for the user on how to make this tool's texts known
-        remedy = remedies.remedy_of_tool(name, kind)
-        call = self.call(block.get("id"), name, remedy)
-        # A tool of a remote server returns a text, which is no result of a search, even
-        # if the tool is named "search".
-        is_of_remote_server = (
-            kind == "mcp_tool_use" or block.get("name") == "remote_mcp"
-        )
-        call.searches = is_name_of_search(name) and not is_of_remote_server
+        remedy = remedies.remedy_of_tool(name, str(block.get("type")))
+        call = self.call_of(block.get("id"), name, remedy)
+        call.searches = is_name_of_search(name) and not _is_of_remote_server(block)
         arguments = block.get("input", block.get("args"))
         if isinstance(arguments, Mapping):
-            call.add_queries(arguments)
-            # no argument is a query: all arguments together say what the tool was asked
-            if not call.searches and not call.queries:
-                call.queries.append(as_json(arguments))
+            call.add_arguments(arguments)
 
     def read_result(self, block: Fields) -> None:
         """Read what a tool of the provider returned, into the call that it belongs to."""
-        provider_id = str(block.get("tool_use_id", block.get("tool_call_id")))
-        if provider_id in self.ids_of_tool_searches:
-            return  # tools that the model may call, and no evidence
-        call = self.call_by_key.get(provider_id)
+        call = self._call_waiting_for(block)
         if call is None:
-            # the reply holds the result alone, without the request
-            call = self._call_of_result(block)
-        if call.is_answered:  # the same block was read in another place
             return
         returned = block.get("output", block.get("content"))
-        error = _error_in(returned)
-        if error is None and block.get("status") in _FAILED:
-            error = as_text(returned) or "the tool failed"
+        error = _error_of_result(block, returned)
         if error is not None:
             call.error = error
         elif call.searches:
             self._add_found(call, returned, block)
         else:
             call.add_output(returned)
+
+    def _call_waiting_for(self, block: Fields) -> CallBeingRead | None:
+        """Return the call that a result belongs to; a new one if no request was read.
+
+        None for a result that was read in another place, or that only lists tools.
+        """
+        provider_id = str(block.get("tool_use_id", block.get("tool_call_id")))
+        if provider_id in self.ids_of_tool_searches:
+            return None
+        call = self.call_by_key.get(provider_id) or self._call_of_result(block)
+        return None if call.is_answered else call
 
     def _call_of_result(self, block: Fields) -> CallBeingRead:
         """Make a call of a result whose request is not in the reply."""
@@ -371,7 +367,7 @@ class _ReplyBeingRead:
         if kind == "server_tool_result":
             name = _UNNAMED
         provider_id = block.get("tool_use_id", block.get("tool_call_id"))
-        call = self.call(provider_id, name, remedies.remedy_of_tool(name, kind))
+        call = self.call_of(provider_id, name, remedies.remedy_of_tool(name, kind))
         call.searches = is_name_of_search(name)
         return call
 
@@ -391,23 +387,17 @@ class _ReplyBeingRead:
 
     def read_reference(self, block: Fields) -> None:
         """Read an address that Mistral names between the blocks of its text."""
-        self.call("references of Mistral", "web_search").add_addresses([block])
+        self.call_of("references of Mistral", "web_search").add_addresses([block])
 
     # Beside the blocks
 
     def read_grounding(self, grounding: Fields) -> None:
         """Read the grounding metadata of Gemini, into a search and its annotations.
 
-        The metadata hold the queries, the sources that were found ("chunks"), and which
-        part of the reply rests on which chunk. Nothing is read without queries and
-        chunks.
+        They hold the queries, the sources that were found ("chunks"), and which part of
+        the reply rests on which chunk. Nothing is read without queries and chunks.
         """
-        listed_chunks = field_of(grounding, "grounding_chunks")
-        # The reply's parts name a chunk by its index. So a chunk that is no object
-        # becomes {}, and the indexes behind it stay right.
-        chunks: list[Fields] = []
-        for chunk in listed_chunks if is_list(listed_chunks) else ():
-            chunks.append(next(objects_in([chunk]), {}))
+        chunks = _chunks_of(grounding)
         queries = [
             *words_in(field_of(grounding, "web_search_queries")),
             *words_in(field_of(grounding, "retrieval_queries")),
@@ -416,7 +406,7 @@ class _ReplyBeingRead:
             return
         is_of_files = any(field_of(chunk, "retrieved_context") for chunk in chunks)
         name = "file_search" if is_of_files else "google_search"
-        call = self.call("grounding of Gemini", name, remedies.GEMINI_WEB)
+        call = self.call_of("grounding of Gemini", name, remedies.GEMINI_WEB)
         if call.is_answered:  # the same metadata was read in another place
             return
         call.queries += queries
@@ -429,26 +419,29 @@ class _ReplyBeingRead:
     def read_documents_of_cohere(self, place: Fields) -> None:
         """Read the documents that a model of Cohere was given, and what it cites.
 
-        The documents become one call, which is no search: the model was given them. A
-        document without a text is noted by its id. There is a doubt where the reply
-        lists only the documents that it cites: the model may have been given more.
+        It may cite only outputs of the application's tools: then there are none.
         """
         cohere = documents_of_cohere(place)
         if cohere is None:
             return
         for annotation in cohere.annotations:
             self._add_annotation(annotation)
-        if not cohere.documents and not cohere.ids_without_text:
-            return  # it cites only the outputs of tools of the application
-        # the call of this key; made here, unless another place of the reply made it
-        call = self.call("documents of Cohere", "documents")
+        if cohere.documents or cohere.ids_without_text:
+            self._add_documents_of_cohere(cohere)
+
+    def _add_documents_of_cohere(self, cohere: CohereDocuments) -> None:
+        """Add documents of Cohere as one call, which is no search: the model was given them.
+
+        There is a doubt where the reply lists only the documents that it cites.
+        """
+        call = self.call_of("documents of Cohere", "documents")
         if call.is_answered:  # the same documents were read in another place
             return
         call.searches = False
         call.is_answered = True
         call.documents += cohere.documents
         for source_id in cohere.ids_without_text:
-            call.add_address((source_id,))  # a document without a text: only its id
+            call.add_address((source_id,))
         if not cohere.lists_all_documents:
             self.doubts.append(remedies.COHERE_CITED)
 
@@ -462,7 +455,7 @@ class _ReplyBeingRead:
         addresses = list(words_in(place.get("citations")))
         if not results and not addresses:
             return
-        call = self.call("listed sources", "web_search")
+        call = self.call_of("listed sources", "web_search")
         if results:
             call.add_results(results)
         known_names = call.source_names
@@ -474,7 +467,7 @@ class _ReplyBeingRead:
         """Read a tool that Groq ran."""
         kind = tool.get("type")
         name = kind if isinstance(kind, str) else _UNNAMED
-        call = self.call(None, name)
+        call = self.call_of(None, name)
         call.searches = is_name_of_search(name)
         call.add_queries({"query": tool.get("arguments")})
         results = inner_object(tool, "search_results").get("results")
@@ -561,8 +554,8 @@ class _ReplyBeingRead:
         if without_texts:
             return without_texts[-1]
         if any("://" in name for name in annotation.names):
-            return self.call("cited addresses", "web_search", remedies.OPENAI_WEB)
-        return self.call("cited files", "file_search", remedies.OPENAI_FILES)
+            return self.call_of("cited addresses", "web_search", remedies.OPENAI_WEB)
+        return self.call_of("cited files", "file_search", remedies.OPENAI_FILES)
 
 
 _READERS: Mapping[str, Callable[[_ReplyBeingRead, Fields], None]] = {
@@ -577,6 +570,29 @@ _READERS: Mapping[str, Callable[[_ReplyBeingRead, Fields], None]] = {
     "mcp_tool_use": _ReplyBeingRead.read_tool_request,  # of Anthropic
     "tool_reference": _ReplyBeingRead.read_reference,
 }
+
+
+def _reader_by_form(kind: str) -> Callable[[_ReplyBeingRead, Fields], None] | None:
+    """Return the method that reads a kind of block told by its ending; None for any other."""
+    # "web_search_tool_result" of Anthropic
+    if kind.endswith("_tool_result"):
+        return _ReplyBeingRead.read_result
+    # "response.file_search_call.completed" of OpenAI, in a stream
+    if kind.startswith("response.") and kind.endswith("_search_call.completed"):
+        return _ReplyBeingRead.read_event_of_stream
+    return _ReplyBeingRead.read_other_search if kind.endswith("_search_call") else None
+
+
+def _chunks_of(grounding: Fields) -> list[Fields]:
+    """Return the chunks of Gemini's grounding metadata.
+
+    The reply's parts name a chunk by its index, so that {} stands for a chunk of a wrong
+    form.
+    """
+    chunks = field_of(grounding, "grounding_chunks")
+    if not is_list(chunks):
+        return []
+    return [next(objects_in([chunk]), {}) for chunk in chunks]
 
 
 def _source_of_chunk(chunk: Fields) -> Fields:
@@ -596,6 +612,19 @@ def _error_in(returned: object) -> str | None:
     if isinstance(code, str):
         return code
     return kind if isinstance(kind, str) and kind.endswith("_error") else None
+
+
+def _error_of_result(block: Fields, returned: object) -> str | None:
+    """The error of a tool, as its result or the status of its block tells; None without."""
+    error = _error_in(returned)
+    if error is None and block.get("status") in _FAILED:
+        return as_text(returned) or "the tool failed"
+    return error
+
+
+def _is_of_remote_server(block: Fields) -> bool:
+    """Whether a tool is one of a remote server: it returns a text, also if named "search"."""
+    return block.get("type") == "mcp_tool_use" or block.get("name") == "remote_mcp"
 
 
 def _name_of_tool(block: Fields) -> str | None:

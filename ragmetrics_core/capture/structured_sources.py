@@ -55,15 +55,15 @@ _XML_FIELD = re.compile(r"<(\w+)>\s*([^<>]*?)\s*</\1>")
 def sources_in(value: object) -> tuple[CitedSource, ...] | None:
     """Return the sources that a structured reply names.
 
-    They are looked for in lists of sources ("citations"), else in lists of reasons
-    ("evidence"), else in lists of statements that have sources of their own.
+    They stand in lists of sources ("citations"), else in lists of reasons ("evidence"),
+    else in lists of statements that have sources of their own.
 
     Args:
         value: The reply as plain data, or its text where that is XML.
 
     Returns:
-        The sources in their order; () if it has an empty list of them; None if it
-        names none, or in a form that is not known.
+        The sources in their order; () for an empty list; None for no list of a known
+        form.
 
     Examples:
         >>> [source.id for source in sources_in({"answer": "It fell.", "citations": [2]})]
@@ -81,11 +81,16 @@ def sources_in(value: object) -> tuple[CitedSource, ...] | None:
     lists_of_reasons = _values_under(_KEY_OF_REASONS, value)
     if lists_of_reasons:
         return _sources_of_reasons(lists_of_reasons)
-    statements: list[object] = []
+    return _sources_of_statements(_elements_of_lists(value))
+
+
+def _elements_of_lists(value: Mapping[Any, Any]) -> list[object]:
+    """Return the elements of all lists among the values of a mapping."""
+    all_elements: list[object] = []
     for elements in value.values():
         if isinstance(elements, (list, tuple)):
-            statements += elements
-    return _sources_of_statements(statements)
+            all_elements += elements
+    return all_elements
 
 
 def _values_under(keys: re.Pattern[str], value: Mapping[Any, Any]) -> list[object]:
