@@ -25,6 +25,7 @@ from ragmetrics_core.capture.prompt_numbers import (
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.structured_sources import sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
+from ragmetrics_core.data import Context
 from ragmetrics_core.data.citations import places_of
 from ragmetrics_core.data.mark_patterns import LOOKBACK, SOURCE_WORD
 from ragmetrics_core.data.marks import Mark, marks_in
@@ -146,21 +147,26 @@ class CitationSearch:
     def _spans_of_replies(self) -> list[tuple[int, int]]:
         """Find where replies of models stand in the answer word for word.
 
-        The replies are those of the answering call, of the calls whose replies it was
-        shown, and those that the framework names. A synthesizer may join the replies
-        of several calls, and an application may add a list of sources behind a reply.
+        A synthesizer may join the replies of several calls, and an application may add
+        a list of sources behind a reply.
+        """
+        spans = []
+        for reply_text in self._reply_texts():
+            for found in re.finditer(re.escape(reply_text), self.text):
+                spans.append(found.span())
+        return spans
+
+    def _reply_texts(self) -> set[str]:
+        """Return the replies of the answering call and of the calls that contributed.
+
+        The replies that the framework names for the answer are among them.
         """
         replies = list(self.found_answer.answer.replies)
         if self.reply is not None:
             replies.append(self.reply.text)
         for call in self.answer_evidence.contributing_calls:
             replies.append(self.calls.replies[call].text)
-        reply_texts = {reply.strip() for reply in replies} - {""}
-        spans = []
-        for reply_text in reply_texts:
-            for found in re.finditer(re.escape(reply_text), self.text):
-                spans.append(found.span())
-        return spans
+        return {reply.strip() for reply in replies} - {""}
 
     def _has_the_marks_of(self, reply: Reply) -> bool:
         """Whether the marks of the answer stand in a reply in this order, one behind the other."""
@@ -183,42 +189,41 @@ class CitationSearch:
 
     @cached_property
     def has_names_in_words(self) -> bool:
-        """Whether a round bracket names a document and may cite it, but is not read as a mark.
+        """Whether a round bracket may cite a document, though it is not read as a mark.
 
-        Round brackets that name the file of a context are read as marks. So what is
-        left are titles, names behind a word such as "see", and unknown files.
+        Only round brackets that name the file of a context are read as marks.
         """
+        return any(
+            self._names_unknown_file(found) or self._cites_in_words(found)
+            for found in _IN_ROUND_BRACKETS.finditer(self.text_with_file_marks)
+        )
+
+    def _names_unknown_file(self, bracket: re.Match[str]) -> bool:
+        """Whether a bracket is "(other.pdf)", where the contexts are files of other names."""
         contexts_have_files = any(map(_FILE_OR_ADDRESS.fullmatch, self.numbering))
-        for found in _IN_ROUND_BRACKETS.finditer(self.text_with_file_marks):
-            inside = found["inside"].strip()
-            name = _BEFORE_A_NAME.sub("", found["inside"], count=1).strip(_AROUND_NAME)
-            if contexts_have_files and _FILE_OR_ADDRESS.fullmatch(name):
-                # "(other.pdf)": the contexts are files, and none is called so
-                return True
-            # "(see the bridge book)", or '("Bridge book")' in quotes
-            has_words_before = name != inside
-            may_be_title = _TITLE.fullmatch(name) is not None
-            if name not in self.names and not has_words_before and not may_be_title:
-                continue
-            indexes_named = set(places_of(name, self.numbering))
-            # in "(Bridge book) [1]" the mark already cites the book
-            is_marked_too = indexes_named & self._indexes_cited_beside(found.span())
-            if indexes_named and not is_marked_too:
-                return True
-        return False
+        name = _name_in(bracket["inside"])
+        return contexts_have_files and _FILE_OR_ADDRESS.fullmatch(name) is not None
+
+    def _cites_in_words(self, bracket: re.Match[str]) -> bool:
+        """Whether a bracket is "(see the bridge book)" or '("Bridge book")', for a context.
+
+        In "(Bridge book) [1]" it is the mark that cites.
+        """
+        name = _name_in(bracket["inside"])
+        has_words_before = name != bracket["inside"].strip()
+        may_be_title = _TITLE.fullmatch(name) is not None
+        if name not in self.names and not has_words_before and not may_be_title:
+            return False
+        indexes_named = set(places_of(name, self.numbering))
+        is_marked_too = indexes_named & self._indexes_cited_beside(bracket.span())
+        return bool(indexes_named) and not is_marked_too
 
     def _indexes_cited_beside(self, span: tuple[int, int]) -> set[int]:
-        """Collect the contexts that marks next to a span of the answer cite.
-
-        Between the span and such a mark stands nothing but white space.
-        """
+        """Collect the contexts that marks next to a span of the answer cite."""
         text = self.text_with_file_marks
-        start, end = span
         indexes: set[int] = set()
         for mark in marks_in(text, self.numbering):
-            is_before = mark.end <= start and not text[mark.end : start].strip()
-            is_behind = end <= mark.start and not text[end : mark.start].strip()
-            if is_before or is_behind:
+            if _is_beside(mark, span, text):
                 for label in mark.labels:
                     indexes.update(places_of(label, self.numbering))
         return indexes
@@ -226,12 +231,8 @@ class CitationSearch:
     def kind_of_mark(self, mark: Mark, labels: Labels) -> str:
         """Return of which kind the numbers of a mark are; see ``kind_of_number``.
 
-        "" for "document [1]" where the prompt numbers documents, too: the mark may mean
-        the number in brackets, or that of a document.
-
-        Args:
-            mark: A mark of the answer.
-            labels: The labels of the prompt.
+        "" for "document [1]" where the prompt's ``labels`` number documents, too: the
+        mark may mean the number in brackets, or that of a document.
         """
         before = self.text[max(0, mark.start - LOOKBACK) : mark.start]
         if _WORD_BEFORE_A_MARK.search(before):
@@ -282,15 +283,10 @@ class CitationSearch:
         """A later call that was shown the answer and names its sources; None if there is none.
 
         langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: a second call
-        annotates the answer of the first. Where the answer's own reply names sources,
-        no annotator is looked for.
+        annotates the answer of the first.
         """
         call = self.found_answer.writing_call
-        # an empty list of sources is a statement as well: the answer rests on none
-        says_its_sources = (
-            self.reply is not None and _sources_of(self.reply) is not None
-        )
-        if call is None or says_its_sources or not self.text.strip():
+        if call is None or self._reply_says_sources or not self.text.strip():
             return None
         for later in self.calls.models:
             if later is call or later.began < end_of(call):
@@ -299,6 +295,11 @@ class CitationSearch:
             if names_sources and self._was_shown_the_answer(later):
                 return later
         return None
+
+    @property
+    def _reply_says_sources(self) -> bool:
+        """Whether the answer's own reply names sources, or says by an empty list: none."""
+        return self.reply is not None and _sources_of(self.reply) is not None
 
     def _was_shown_the_answer(self, call: Node) -> bool:
         """Whether the answer stands in the prompt of a call."""
@@ -334,19 +335,13 @@ class CitationSearch:
     def names(self) -> dict[str, tuple[int, ...]]:
         """The names in the answer, each with the indexes of the contexts that have it.
 
-        A name is a file name, title or address from the metadata of a context; the last
-        part of a path is a name as well. A title of one word is left out, since it may
-        be any word of a sentence.
+        A title of one word is left out, since it may be any word of a sentence.
         """
         indexes_by_name: dict[str, list[int]] = {}
         for index, context in enumerate(self.answer_evidence.contexts.items):
-            for key, value in context.metadata.items():
-                if not isinstance(value, str) or not _KEY_OF_NAME.fullmatch(str(key)):
-                    continue
-                name = value.strip()
-                for form in {name, last_part(name)}:
-                    if _is_telling_name(form) and form in self.text:
-                        indexes_by_name.setdefault(form, []).append(index)
+            for name in _names_of_context(context):
+                if _is_telling_name(name) and name in self.text:
+                    indexes_by_name.setdefault(name, []).append(index)
         return {
             name: tuple(dict.fromkeys(indexes))
             for name, indexes in indexes_by_name.items()
@@ -358,22 +353,24 @@ class CitationSearch:
 
         deepset-ai/haystack, haystack/components/builders/answer_builder.py:
         ``reference_pattern`` reads "[2]" as the second document that the builder was
-        given. This counts only where the prompt gives no numbers, and where each such
-        document stands at that place among the contexts. Else the mapping is empty.
+        given.
+
+        Empty if the prompt gives numbers, or if one of these documents does not stand
+        at its number among the contexts.
         """
         if self.numbers or self.labels.ambiguous_numbers:
-            return {}  # the prompt's own numbers decide what a mark means
-        ids = [context.id for context in self.answer_evidence.contexts.items]
+            return {}
+        ids: list[str | int | None] = [
+            context.id for context in self.answer_evidence.contexts.items
+        ]
         numbering: dict[str, tuple[int, ...]] = {}
         for source in self.found_answer.answer.cited_sources or ():
-            indexes = [
-                index for index, context_id in enumerate(ids) if context_id == source.id
-            ]
-            if source.label is None or len(indexes) != 1:
+            if source.label is None or ids.count(source.id) != 1:
                 return {}
-            if indexes[0] != int(source.label) - 1:
+            index = ids.index(source.id)
+            if index != int(source.label) - 1:
                 return {}
-            numbering[source.label] = tuple(indexes)
+            numbering[source.label] = (index,)
         return numbering
 
     @cached_property
@@ -404,13 +401,13 @@ class CitationSearch:
         """
         labels = self._labels_of_contexts(prompts)
         earlier = labels_in(prompts, self._texts_of_earlier_turns(prompts))
-        earlier_numbers = set(_numbers_of(earlier)) | earlier.ambiguous_numbers
-        numbers_of_labels = set(labels.indexes_by_label)
-        for indexes_by_number in earlier.indexes_by_kind.values():
-            earlier_numbers.update(indexes_by_number)
-        for indexes_by_number in labels.indexes_by_kind.values():
-            numbers_of_labels.update(indexes_by_number)
-        used_twice = earlier_numbers & numbers_of_labels
+        earlier_numbers = {
+            *_numbers_of(earlier),
+            *earlier.ambiguous_numbers,
+            *_numbers_by_kind(earlier),
+        }
+        labels_now = {*labels.indexes_by_label, *_numbers_by_kind(labels)}
+        used_twice = earlier_numbers & labels_now
         indexes_by_label = {
             label: indexes
             for label, indexes in labels.indexes_by_label.items()
@@ -425,14 +422,12 @@ class CitationSearch:
     def _labels_of_contexts(self, prompts: Sequence[str]) -> Labels:
         """Read the labels of the contexts from the lines around them.
 
-        If these lines hold no numbers, a number directly before each text counts. "1."
-        counts only if the answer cites by numbers: it may be the number of a mere list.
+        If these lines hold no numbers, a number directly before each text counts.
         """
         labels = labels_in(prompts, self.context_texts)
-        has_numbers = any(True for _ in _numbers_of(labels))
-        # an ambiguous number stands above several texts: the lines number them, too
-        if has_numbers or labels.ambiguous_numbers:
+        if any(_numbers_of(labels)) or labels.ambiguous_numbers:
             return labels
+        # "1." may number a mere list, if the answer cites by no numbers
         cites_by_numbers = bool(marks_in(self.text) or self.sources)
         index_by_number = numbering_in(
             prompts, self.context_texts, lists=cites_by_numbers
@@ -461,6 +456,33 @@ class CitationSearch:
 def _numbers_of(labels: Labels) -> Iterator[str]:
     """Yield those of some labels that are numbers."""
     return (label for label in labels.indexes_by_label if label.isdigit())
+
+
+def _numbers_by_kind(labels: Labels) -> Iterator[str]:
+    """Yield the numbers that stand behind a word or in brackets, such as "source 1"."""
+    for indexes_by_number in labels.indexes_by_kind.values():
+        yield from indexes_by_number
+
+
+def _is_beside(mark: Mark, span: tuple[int, int], text: str) -> bool:
+    """Whether nothing but white space stands between a mark and a span of a text."""
+    start, end = span
+    if mark.end <= start:
+        return not text[mark.end : start].strip()
+    return end <= mark.start and not text[end : mark.start].strip()
+
+
+def _names_of_context(context: Context) -> Iterator[str]:
+    """Yield the file names, titles and addresses of a context; of a path the last part too."""
+    for key, value in context.metadata.items():
+        if isinstance(value, str) and _KEY_OF_NAME.fullmatch(str(key)):
+            name = value.strip()
+            yield from {name, last_part(name)}
+
+
+def _name_in(inside: str) -> str:
+    """Return the name in a bracket, without a word before it such as "see", and quotes."""
+    return _BEFORE_A_NAME.sub("", inside, count=1).strip(_AROUND_NAME)
 
 
 def kind_of_number(name: str) -> str:
