@@ -24,7 +24,10 @@ from ragmetrics_core.capture import (
     Tree,
     samples_of,
 )
+from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.conversations import BY_WORDS
+from ragmetrics_core.capture.order import CallOrder
+from ragmetrics_core.capture.tree import Path
 from ragmetrics_core.data import Turn
 from ragmetrics_core.data.sample import Sample
 
@@ -599,3 +602,43 @@ def test_twice_as_many_retrievals_take_twice_the_operations(shape: Any) -> None:
         operations(many_searches(count, shape)) for count in (30, 60, 120)
     )
     assert third - second <= 2.6 * (second - first)
+
+
+def random_calls(rng: random.Random) -> Node:
+    """A tree of calls that overlap at random, each inside the call around it."""
+    moments = iter(rng.sample(range(1, 1000), 100))
+
+    def call(began: float, ended: float, depth: int) -> Node:
+        node = Node("step", "step", began, ended)
+        for _ in range(rng.randint(0, 3) if depth else 0):
+            first, last = sorted((next(moments), next(moments)))
+            if began < first < last < ended:
+                node.children.append(call(first, last, depth - 1))
+        return node
+
+    return call(0, 1001, depth=3)
+
+
+def are_beside(first: Path, second: Path) -> bool:
+    """Whether two calls overlap, or stand in branches that overlap."""
+    for one, other in zip(first, second, strict=False):
+        if one is not other:
+            return one.began < end_of(other) and other.began < end_of(one)
+    return True  # one call stands inside the other
+
+
+@law
+@given(SEEDS)
+def test_of_calls_beside_each_other_the_earliest_counts(seed: int) -> None:
+    rng = random.Random(f"{seed} beside")
+    calls = Calls(Tree(random_calls(rng)))
+    chosen = [node for node in calls.nodes if rng.random() < 0.5]
+    expected = {
+        call: min(
+            other.began
+            for other in chosen
+            if are_beside(calls.paths[call], calls.paths[other])
+        )
+        for call in chosen
+    }
+    assert CallOrder(calls).earliest_concurrent_begin(chosen) == expected

@@ -233,3 +233,26 @@ def test_a_long_answer_counts_as_shown_without_its_question(
     later = alone(model(Clock(), f"Translate this: {answer}", "Die Stadt liegt dort."))
     kept.doubt_answers_shown_to(later, Calls(later))
     assert len(doubted) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "prompt", "expected"),
+    [
+        # it stands by itself, or beside its question
+        ("In 1874.", "Make this longer.\nDraft: In 1874.", 1),
+        ("In 1874.", f"{QUESTION} It opened in May. In 1874. Rewrite that.", 1),
+        # it stands among other words, as a word alone, as an earlier turn, or nowhere
+        ("In 1874.", "The mayor spoke. In 1874. he left. Rewrite that.", 0),
+        ("1874.", "Make this longer.\nDraft: 1874.", 0),
+        ("In 1874.", f"User: {QUESTION}\nAssistant: In 1874.\nUser: And then?", 0),
+        ("In 1874.", f"Answer the question.\n{QUESTION}", 0),
+    ],
+)
+def test_a_short_answer_counts_as_shown_by_itself_or_beside_its_question(
+    answer: str, prompt: str, expected: int
+) -> None:
+    kept, doubted = read_later()
+    kept.remember(asking(QUESTION, 1.0), [Sample(question=QUESTION, answer=answer)])
+    later = alone(model(Clock(), prompt, "It was opened long ago."))
+    kept.doubt_answers_shown_to(later, Calls(later))
+    assert len(doubted) == expected

@@ -259,6 +259,43 @@ def test_a_fact_is_lost_where_the_last_passage_that_holds_it_is(name: str) -> No
         assert first_to_mend([found]) == lost
 
 
+WHOLE = PassageNote(kept=True, context=0, share=1.0)
+CUT = PassageNote(kept=True, context=0, share=0.4)
+NOT_SHOWN = PassageNote(kept=True, share=0.0)
+UNTOLD = PassageNote(share=None)
+NOT_KEPT = PassageNote(kept=False, dropped_by="Ranker", share=0.0)
+NOT_KEPT_UNTOLD = PassageNote(kept=False, dropped_by="Ranker", share=None)
+
+
+@pytest.mark.parametrize(
+    ("passages", "lost", "known"),
+    [
+        # the passage that came farthest decides
+        ((WHOLE, UNTOLD), None, True),
+        ((CUT, NOT_SHOWN), "cut", True),
+        ((NOT_SHOWN, NOT_KEPT), "not_shown", True),
+        ((NOT_KEPT, NOT_KEPT), "not_kept", True),
+        # one may have been shown whole
+        ((CUT, UNTOLD), None, False),
+        ((UNTOLD, NOT_KEPT), None, False),
+        # what a step dropped was not
+        ((NOT_KEPT_UNTOLD, NOT_KEPT), "not_kept", True),
+    ],
+)
+def test_of_two_passages_that_hold_a_fact_the_one_that_came_farthest_decides(
+    passages: tuple[PassageNote, PassageNote], lost: Loss | None, known: bool
+) -> None:
+    for order in (passages, passages[::-1]):
+        found = followed(
+            matrix([0.9, 0.9]),
+            retrieved=TEXTS[:2],
+            contexts=[TEXTS[0][:40]],
+            capture=noted(*order),
+        )
+        (fact,) = found.facts
+        assert (fact.lost, fact.known) == (lost, known)
+
+
 def test_a_fact_in_a_passage_of_which_the_prompt_does_not_tell_is_unknown() -> None:
     notes = noted(PassageNote(kept=True, context=0), PassageNote(kept=True, share=0.0))
     found = followed(

@@ -169,3 +169,50 @@ def test_where_the_framework_shows_no_document_none_was_shown() -> None:
     assert sample.capture is not None
     assert sample.capture.evidence_from == "none_found"
     assert [note.share for note in sample.capture.passages or ()] == [0.0] * 3
+
+
+ELSEWHERE = "Braga has the oldest cathedral of the country, built in 1089."
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        # a function of the application may have found them, and shown them rewritten
+        ((), [1.0, None, None]),
+        # what a reranker dropped was not shown, whatever else the prompt holds
+        ((keeps("first", (P,)),), [1.0, 0.0, 0.0]),
+    ],
+)
+def test_passages_from_elsewhere_say_nothing_of_what_a_reranker_dropped(
+    steps: Sequence[Callable[[float], Node]], expected: list[float | None]
+) -> None:
+    labelled = (f"Source 1:\n{P.text}", f"Source 2:\n{ELSEWHERE}")
+    notes = run(*steps, answers(*map(Document, labelled)))
+    assert [note.share for note in notes] == expected
+
+
+def rewrites(at: float) -> Node:
+    """A step that returns the first passage as it is, and two others in its own words."""
+    rewritten = (Document("A southern town.", "x"), Document("A Roman town.", "y"))
+    return Node(
+        "step",
+        "shorten",
+        at,
+        at + 0.5,
+        input_documents=DOCS,
+        documents=(P, *rewritten),
+    )
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ((P,), [1.0, 0.0, 0.0]),
+        ((P, Document("A southern town.")), [1.0, None, None]),
+    ],
+)
+def test_a_rewritten_passage_may_be_shown_only_if_a_rewritten_text_is(
+    shown: Sequence[Document], expected: list[float | None]
+) -> None:
+    notes = run(rewrites, answers(*shown))
+    assert [note.share for note in notes[:3]] == expected

@@ -2446,3 +2446,77 @@ def test_a_reply_is_written_on_by_a_text_of_half_its_length(
     (sample,) = samples_of(run)
     assert sample.capture is not None
     assert sample.capture.grade == ("inferred" if is_written_on else "exact")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"), [('{"q": 1}', None), ("Douro", "Douro")]
+)
+def test_a_query_in_json_is_no_standalone_question(
+    query: str, expected: str | None
+) -> None:
+    c = Clock()
+    made = tree(c, retriever(c, DOCS[0], query=query), model(c, PORTO), answers=SAYS)
+    (sample,) = samples_of(made)
+    assert sample.standalone_question == expected
+
+
+# Which of several replies is the answer
+
+
+def answer_and_warnings(made: Tree) -> tuple[str | None, tuple[str, ...]]:
+    (sample,) = samples_of(made)
+    assert sample.capture is not None
+    return sample.answer, sample.capture.warnings
+
+
+def test_what_a_tool_is_asked_is_no_answer_also_where_the_search_has_another_name() -> (
+    None
+):
+    c = Clock()
+    asks = Message("assistant", "", (ToolCall("lookup", {"input": "Douro"}, "1"),))
+    made = tree(c, model(c, QUESTION, asks), retriever(c, DOCS[0], query="Douro"))
+    said, _ = answer_and_warnings(made)
+    assert said is None
+
+
+def test_a_draft_inside_a_synthesizer_is_not_the_answer_behind_a_verdict() -> None:
+    """It refines "It is Porto, …" to the answer "Yes": no verdict on its own draft."""
+    c = Clock()
+    drafts = (
+        model(c, asked(PORTO)),
+        model(c, f"{asked(FARO)}\nExisting answer: {ANSWER}", "Yes"),
+    )
+    synthesizer = c.node("step", *drafts, name="refine", input_documents=DOCS[:2])
+    made = tree(
+        c, retriever(c, *DOCS[:2]), lambda: synthesizer, answers=(Answer("Yes"),)
+    )
+    said, _ = answer_and_warnings(made)
+    assert said == "Yes"
+
+
+@pytest.mark.parametrize("context", [PORTO, ""])
+def test_the_text_behind_a_verdict_is_sure_if_its_call_was_shown_documents(
+    context: str,
+) -> None:
+    c = Clock()
+    judge = model(c, f"Is this right? {ANSWER}", "Yes")
+    made = tree(
+        c,
+        retriever(c, DOCS[0]),
+        model(c, asked(context)),
+        judge,
+        answers=(Answer("Yes"),),
+    )
+    said, warnings = answer_and_warnings(made)
+    assert said == ANSWER
+    doubt = "the output is a verdict, or further questions; the text behind it is taken"
+    assert (doubt in warnings) == (not context)
+
+
+def test_a_call_that_repeats_the_answer_raises_no_doubt() -> None:
+    c = Clock()
+    repeats = model(c, f"Check the spelling: {ANSWER}")
+    made = tree(
+        c, retriever(c, DOCS[0]), model(c, asked(PORTO)), repeats, output=ANSWER
+    )
+    assert answer_and_warnings(made) == (ANSWER, ())
