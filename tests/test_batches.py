@@ -396,6 +396,25 @@ def test_a_batch_that_may_have_been_made_is_not_made_again(
     assert not service.batches
 
 
+def test_a_service_that_refuses_to_make_a_batch_has_made_none(
+    store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(attempts, "_FIRST_LONGEST_WAIT", 0.0)
+    with BatchService(plausible_reply) as service:
+        service.busy = [429] * 8
+        with pytest.raises(BatchFailed, match="a batch was not made, and the next run"):
+            evaluate(
+                ROWS,
+                ["recall"],
+                judge=model(service),
+                store=store,
+                batch=True,
+                progress=False,
+            )
+    assert "may have been made" not in caplog.text
+    assert not service.batches
+
+
 def test_batches_in_a_file_that_was_written_earlier_are_answered(store: Path) -> None:
     """It had no column for the time of the first look, but a sign of the other time."""
     with BatchService(plausible_reply) as service:
