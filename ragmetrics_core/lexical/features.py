@@ -74,25 +74,33 @@ def _share(sought: AbstractSet[object], found: AbstractSet[object]) -> float:
 
 
 def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
-    """Return the best context sentence for each sentence of the answer.
+    """Return the best context sentence for each of the answer's first sentences.
 
     The best one shares most **terms**, which are the stems of the words that carry a
-    meaning. Among equals it is the earliest. Only the first sentences of the answer are
-    aligned.
+    meaning. Among equals it is the earliest.
     """
-    # where each term of the answer stands in the contexts
-    places: dict[str, list[Place]] = defaultdict(list)
-    for context_index, context in enumerate(contexts):
-        for sentence_index, sentence in enumerate(context.sentences):
-            raise_if_cancelled()
-            for term in answer.terms.intersection(sentence.terms):
-                # bounds the work for texts of a megabyte
-                if len(places[term]) < _MOST_PLACES:
-                    places[term].append((context_index, sentence_index))
+    places = _places_of_terms(answer.terms, contexts)
     aligned_sentences = answer.sentences[:MOST_SENTENCES]
     return tuple(
         _find_match(sentence, contexts, places) for sentence in aligned_sentences
     )
+
+
+def _places_of_terms(
+    terms: frozenset[str], contexts: Sequence[Passage]
+) -> Mapping[str, Sequence[Place]]:
+    """Where each of the terms stands in the contexts, up to ``_MOST_PLACES``.
+
+    The limit bounds the work for texts of a megabyte.
+    """
+    places: defaultdict[str, list[Place]] = defaultdict(list)
+    for context_index, context in enumerate(contexts):
+        for sentence_index, sentence in enumerate(context.sentences):
+            raise_if_cancelled()
+            for term in terms.intersection(sentence.terms):
+                if len(places[term]) < _MOST_PLACES:
+                    places[term].append((context_index, sentence_index))
+    return places
 
 
 def _find_match(
@@ -101,13 +109,6 @@ def _find_match(
     places: Mapping[str, Sequence[Place]],
 ) -> Match:
     """Find the context sentence that shares most terms with a sentence of the answer.
-
-    The match also holds two signs of a false sentence:
-
-    - a name that the contexts mention only away from the rest of the sentence: the
-      sentence says that Carl Voss bought the mill, and the contexts name Carl Voss
-      where they speak of something else;
-    - terms that are negated here, but not in the similar context sentences.
 
     Args:
         sentence: The sentence of the answer.
@@ -119,10 +120,9 @@ def _find_match(
     terms = frozenset(sentence.terms)
     n_shared_by_place = _count_shared_terms(terms, places)
     if not n_shared_by_place:
-        return Match()  # no context sentence shares a term
+        return Match()
     most_shared = max(n_shared_by_place.values())
-    best_place = _first_place_with(most_shared, n_shared_by_place)
-    context_index, sentence_index = best_place
+    context_index, sentence_index = _first_place_with(most_shared, n_shared_by_place)
     overlap_at_name, name_apart = _find_name_apart(sentence, n_shared_by_place, places)
     least_shared = max(
         _LEAST_SHARE_OF_TERMS * len(terms), _LEAST_SHARE_OF_BEST * most_shared
@@ -176,10 +176,6 @@ def _find_name_apart(
     For example, the sentence says that Carl Voss bought the mill. The contexts name
     Carl Voss, but not in the sentences that speak of the mill.
 
-    For each name the other terms of the sentence are counted in each context sentence.
-    The **overlap at the name** is the highest count among the context sentences that
-    hold the name, as a share of the highest count anywhere.
-
     Args:
         sentence: The sentence of the answer.
         n_shared_by_place: How many terms of the sentence each context sentence holds.
@@ -192,55 +188,41 @@ def _find_name_apart(
     least_overlap = 1.0
     name_apart = frozenset[str]()
     for name_terms in terms_of_names(sentence.text)[:_MOST_NAMES]:
-        most_anywhere, most_beside_name = _most_other_terms(
-            name_terms, n_shared_by_place, places
-        )
-        if most_beside_name is None:
-            # No context sentence holds the name. This lowers another feature: the share
-            # of the names that are found.
-            continue
-        # whether the overlap is less than the least so far, without dividing by 0
-        if most_beside_name < least_overlap * most_anywhere:
-            least_overlap = most_beside_name / most_anywhere
+        overlap = _overlap_at_name(name_terms, n_shared_by_place, places)
+        if overlap < least_overlap:
+            least_overlap = overlap
             name_apart = name_terms
     return least_overlap, name_apart
 
 
-def _most_other_terms(
+def _overlap_at_name(
     name_terms: frozenset[str],
     n_shared_by_place: Mapping[Place, int],
     places: Mapping[str, Sequence[Place]],
-) -> tuple[int, int | None]:
-    """Find how many terms, besides a name's own, a context sentence shares at most.
+) -> float:
+    """Return how much of a sentence's other terms stand beside a name, in [0, 1].
 
-    An answer's sentence holds a name and other terms. The more of these other terms a
-    single context sentence shares, the better that context sentence supports it.
+    That is the most terms besides the name's that a context sentence with the name
+    shares, as a share of the most that any context sentence shares. 1.0 if no context
+    sentence holds the whole name.
 
     Args:
         name_terms: The terms of the name.
-        n_shared_by_place: By the place of a context sentence, how many terms it shares
-            with the answer's sentence, those of the name included.
+        n_shared_by_place: How many terms of the sentence each context sentence holds.
         places: The places of the context sentences that hold a term, by the term.
-
-    Returns:
-        Two numbers:
-
-        - the most other terms that any context sentence shares;
-        - the most other terms that a context sentence with the whole name shares. None
-          if no context sentence holds the whole name.
     """
     n_of_name_by_place = _count_shared_terms(name_terms, places)
     most_anywhere = 0
-    most_beside_name: int | None = None
+    most_beside_name = -1
     for place, n_shared in n_shared_by_place.items():
-        n_of_name = n_of_name_by_place[place]
-        n_others = n_shared - n_of_name
+        n_others = n_shared - n_of_name_by_place[place]
         most_anywhere = max(most_anywhere, n_others)
-        if n_of_name < len(name_terms):
-            continue  # the context sentence lacks a part of the name
-        if most_beside_name is None or n_others > most_beside_name:
-            most_beside_name = n_others
-    return most_anywhere, most_beside_name
+        holds_whole_name = n_of_name_by_place[place] == len(name_terms)
+        if holds_whole_name:
+            most_beside_name = max(most_beside_name, n_others)
+    if most_beside_name < 0 or most_anywhere == 0:
+        return 1.0
+    return most_beside_name / most_anywhere
 
 
 def _find_denied_terms(
@@ -262,7 +244,7 @@ def _find_denied_terms(
 def adherence(
     answer: Passage, contexts: Sequence[Passage], matches: Sequence[Match]
 ) -> Features:
-    """Measure in five numbers how far the contexts hold what an answer says.
+    """Measure in five numbers from 0 to 1 how far the contexts hold what an answer says.
 
     A **term** is the stem of a word that carries a meaning; a **bigram** is two terms
     one after the other.
@@ -270,21 +252,12 @@ def adherence(
     Args:
         answer: The answer, taken apart.
         contexts: The contexts, taken apart.
-        matches: For each sentence of the answer the context sentence that is nearest to
-            it.
+        matches: The nearest context sentence of each sentence of the answer.
 
     Returns:
-        Five numbers in [0, 1]:
-
-        1. the share of the answer's terms that stand in the contexts;
-        2. the share of its bigrams that do; the first number if it has no bigram;
-        3. the mean over its sentences: of each, the share of its terms that the nearest
-           context sentence holds;
-        4. the least ``Match.overlap_at_name`` of its sentences. For a sentence with a
-           name it is high if one context sentence holds the name and the other terms of
-           the sentence. It is low if one context sentence holds the name, and another
-           one the other terms. It is 1.0 for a sentence without a name;
-        5. the share of its names that stand in the contexts.
+        The share of the answer's terms that the contexts hold; the same of its bigrams;
+        the mean share of a sentence's terms in the nearest context sentence; the least
+        ``Match.overlap_at_name``; and the share of its names that the contexts hold.
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))
     term_share = _share(answer.terms, terms)
@@ -315,22 +288,16 @@ def _mean(values: Sequence[float], *, default: float) -> float:
 def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
     """Measure in three numbers how useful a chunk is for an answer to a question.
 
-    No other chunk is looked at. A **term** is the stem of a word that carries a meaning;
-    a **bigram** is two terms one after the other.
+    A **term** is the stem of a word that carries a meaning; a **bigram** is two terms
+    one after the other.
 
     Returns:
-        Three numbers:
-
-        1. the share of the sought terms that the chunk holds; terms of the answer that
-           are not in the question are sought, or without any the question's terms;
-        2. how many bigrams of question and answer the chunk holds, on a logarithmic
-           scale;
-        3. the share of the chunk's first three terms that stand in question or answer,
-           since texts tend to open with their subject.
+        The share of the sought terms that the chunk holds; how many bigrams of question
+        and answer it holds, on a logarithmic scale; and the share of its first three
+        terms, often its subject, that stand in question or answer.
     """
-    sought = answer.terms - question.terms
-    if not sought:
-        sought = question.terms
+    terms_of_answer_alone = answer.terms - question.terms
+    sought = terms_of_answer_alone or question.terms
     sought_share = _share(sought, chunk.terms)
     terms = question.terms | answer.terms
     bigrams = question.bigrams | answer.bigrams
@@ -343,15 +310,9 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
 def presence(fact: Passage, context: Passage) -> Features:
     """Measure in three numbers how far a context holds a fact.
 
-    A **term** is the stem of a word that carries a meaning.
-
-    Returns:
-        Three shares of the fact's terms; each is 0.0 for a fact without a term:
-
-        1. the terms that the context holds, or for which it holds a word that begins
-           with the same four letters;
-        2. the most terms that any single sentence of the context holds;
-        3. the terms that the context holds exactly.
+    They are shares of the fact's terms: those that the context holds, or a word that
+    begins alike; the most that a single sentence of it holds; and those that it holds
+    exactly. Each is 0.0 for a fact without a term.
     """
     n_terms = len(fact.terms)
     if n_terms == 0:

@@ -6,6 +6,7 @@ It needs no model, no file and no network.
 from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from ragmetrics_core.data import (
@@ -60,6 +61,10 @@ from ragmetrics_core.models.threads import compute_beside_loop, raise_if_cancell
 _SUPPORTED = 0.5  # least share of a sentence's terms that the contexts hold
 _MOST_LISTED = 5
 _LONGEST_LISTED = 40
+_ABSTENTION = Poll(
+    verdict="abstains",
+    reason="The answer only declines to answer; it makes no claim.",
+)
 
 
 class LexicalJudge(Judge):
@@ -128,9 +133,7 @@ class LexicalJudge(Judge):
 def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
     """Judge by shared words whether an answer rests on its contexts.
 
-    Two signs make the verdict a no, however many words are shared: a number that stands
-    in no context, and a term that the answer negates while the contexts say nearly the
-    same sentence without a negation. An answer that only declines abstains.
+    An answer that only declines abstains.
 
     Args:
         question: Holds the answer and the contexts.
@@ -138,31 +141,28 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     """
     text = question["answer"]
     if declines(text, user_question_of(question)):
-        poll = Poll(
-            verdict="abstains",
-            reason="The answer only declines to answer; it makes no claim.",
-        )
-        return Asked((poll,))
+        return Asked((_ABSTENTION,))
     answer = parse(text)
-    if not answer.terms:
-        # "Yes." or "It is." has no word that carries a meaning: the whole text is looked for
+    if not answer.terms:  # such as "Yes." or "It is."
         return _judge_adherence_by_wording(question)
     contexts = [parse(context) for context in question["contexts"]]
     context_numbers = _union(context.numbers for context in contexts)
-    unknown_numbers = find_unknown_numbers(text, context_numbers)
     matches = features.align(answer, contexts)
     values = features.adherence(answer, contexts, matches)
-    probability = _adherence_probability(answer, contexts, values, vectors=vectors)
-    are_terms_denied = any(match.denied_terms for match in matches)
-    probability = _veto_false_claims(
-        probability, has_unknown_numbers=bool(unknown_numbers), denies=are_terms_denied
-    )
     sentences = _support_of_sentences(answer, contexts, matches, context_numbers)
+    unknown_numbers = find_unknown_numbers(text, context_numbers)
+    denied_terms = _union(match.denied_terms for match in matches)
+    probability = _veto_false_claims(
+        _adherence_probability(answer, contexts, values, vectors=vectors),
+        has_unknown_numbers=bool(unknown_numbers),
+        denies=bool(denied_terms),
+    )
     if unknown_numbers:
         reason = _explain_unknown_numbers(unknown_numbers)
+    elif denied_terms:
+        reason = _explain_denied_terms(text, denied_terms)
     else:
-        term_share = values[0]  # the first feature: the share of terms found
-        reason = _explain_adherence(answer, text, term_share, sentences, matches)
+        reason = _explain_shared_terms(answer, text, values, sentences, matches)
     low, high = UNCERTAIN_WITH_VECTORS if vectors else UNCERTAIN
     if low <= probability <= high:
         reason = f"uncertain: {reason}"
@@ -213,27 +213,28 @@ def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:
     It rests on the contexts if one of them holds it word for word.
     """
     wording = question["answer"].strip()
-    rank_of_holder = None
-    for rank, context in enumerate(question["contexts"], start=1):
-        if holds_wording(context, question["answer"]):
-            rank_of_holder = rank
-            break
-    if rank_of_holder is None:
-        coverage = 0.0
-        evidence = ""
-        verb = "does not stand"
-    else:
-        coverage = 1.0
-        evidence = wording
-        verb = "stands"
+    rank_of_holder = _rank_of_holder(question["contexts"], question["answer"])
+    is_held = rank_of_holder is not None
+    coverage = 1.0 if is_held else 0.0
     sentence = SentenceSupport(
-        sentence=wording, rank=rank_of_holder, evidence=evidence, coverage=coverage
+        sentence=wording,
+        rank=rank_of_holder,
+        evidence=wording if is_held else "",
+        coverage=coverage,
     )
-    # There are no terms to measure: every feature is 1.0 if the wording is found, or 0.0
     every_feature = (coverage,) * len(ADHERENT.slopes)
     probability = ADHERENT.probability(every_feature)
+    verb = "stands" if is_held else "does not stand"
     reason = f"no content terms; the answer {verb} in the contexts word for word"
     return _reply_with_poll(probability, reason, (sentence,), (Match(),))
+
+
+def _rank_of_holder(contexts: Iterable[str], wording: str) -> int | None:
+    """The rank of the first context that holds a wording, from 1; None if none does."""
+    for rank, context in enumerate(contexts, start=1):
+        if holds_wording(context, wording):
+            return rank
+    return None
 
 
 def _reply_with_poll(
@@ -242,11 +243,7 @@ def _reply_with_poll(
     sentences: tuple[SentenceSupport, ...],
     matches: Sequence[Match],
 ) -> Asked[Poll]:
-    """Make the reply of one poll from the probability that the answer is adherent.
-
-    The verdict is a yes from 0.5 on. The poll names the sentences of the answer that the
-    contexts do not support. If there are none and the verdict is a no, it names the
-    sentence with the least support.
+    """Make the reply of one poll: the verdict, and the sentences without support.
 
     Args:
         probability: That the answer rests on its contexts.
@@ -255,10 +252,11 @@ def _reply_with_poll(
         matches: The context sentence nearest to each, in the same order.
     """
     verdict: PollVerdict = "yes" if probability >= 0.5 else "no"
-    unsupported = []
-    for sentence, match in zip(sentences, matches, strict=True):
-        if _is_unsupported(sentence, match):
-            unsupported.append(sentence.sentence)
+    unsupported = [
+        sentence.sentence
+        for sentence, match in zip(sentences, matches, strict=True)
+        if _is_unsupported(sentence, match)
+    ]
     if verdict == "no" and not unsupported:
         weakest = min(sentences, key=lambda sentence: sentence.coverage)
         unsupported = [weakest.sentence]
@@ -309,23 +307,25 @@ def _judge_each_text(
         question: Its part "chunk" shows one text, its part "chunks" several; or "fact"
             and "facts".
         kind: "chunk" or "fact".
-        weights: Turn the features of a text into a probability.
-        look: Is called with a text. Returns the features of the text, and a reason in
-            words.
+        weights: The weights of the features of a text.
+        look: Returns the features of a text, and a reason in words.
     """
     part = question.parts.get(f"{kind}s") or question.parts[kind]
     verdicts: list[dict[str, object]] = []
-    weight_of_each: list[Weight] = []
+    probabilities: list[float] = []
     for label, text in zip(part.labels, part.texts, strict=True):
         raise_if_cancelled()
         values, reason = look(text)
         probability = weights.probability(values)
         verdicts.append(_verdict(label, probability, reason))
-        weight_of_each.append(Weight(probability, "lexical"))
-    # a question about one text reads the first fields, one about several the list
-    first_verdict = verdicts[0]
-    reply = question.read({**first_verdict, f"{kind}s": verdicts})
-    return Asked((reply,), weights=tuple(weight_of_each))
+        probabilities.append(probability)
+    reply_to_one = verdicts[0]
+    reply_to_several = {f"{kind}s": verdicts}
+    reply = question.read({**reply_to_one, **reply_to_several})  # it takes its own form
+    return Asked(
+        (reply,),
+        weights=tuple(Weight(probability, "lexical") for probability in probabilities),
+    )
 
 
 def _verdict(label: str, probability: float, reason: str) -> dict[str, object]:
@@ -346,17 +346,13 @@ def _look_at_chunk(
 ) -> tuple[Features, str]:
     """Return the features of a chunk, and a reason that counts the terms it holds.
 
-    A **term** is the stem of a word that carries a meaning. A chunk is judged by itself,
-    never against the sample's other chunks: the best of them need not be useful.
-
     Args:
-        question: The user's question, taken apart.
+        question: The user's question, taken apart into terms: stems of its words.
         answer: The answer, taken apart.
         answer_text: The answer as it is written.
         chunk_text: The chunk.
     """
-    if not answer.terms and not question.terms:
-        # such as "Why?" – "It is so."
+    if not answer.terms and not question.terms:  # such as "Why?" – "It is so."
         return _look_for_wording("answer", answer_text, "chunk", chunk_text)
     chunk = parse(chunk_text)
     sought_terms = answer.terms - question.terms
@@ -412,27 +408,26 @@ def _explain_wording(whose: str, where: str, *, is_held: bool) -> str:
 
 
 def _rate_recall(question: RateRecall) -> Asked[Rating]:
-    """Rate how much of a reference an answer holds, by the terms that they share.
-
-    A **term** is the stem of a word that carries a meaning.
-    """
-    answer_text = question["answer"]
-    reference_text = question["reference"]
-    answer = parse(answer_text)
-    reference = parse(reference_text)
+    """Rate how much of a reference an answer holds, by the terms that they share."""
+    reference = parse(question["reference"])
     if reference.terms:
-        score = features.rate_coverage(answer, reference)
-        missing = reference.terms - answer.terms
-        n_others = len(answer.terms - reference.terms)
-        reason = _explain_coverage("reference", reference_text, reference, missing)
-        reason += f"; the answer has {n_others} others"
-    else:
-        # a reference such as "It is so" has no terms, and must stand word for word
-        is_held = holds_wording(answer_text, reference_text)
+        score, reason = _rate_by_terms(question, reference)
+    else:  # such as "It is so"
+        is_held = holds_wording(question["answer"], question["reference"])
         score = 1.0 if is_held else 0.0
         reason = _explain_wording("reference", "answer", is_held=is_held)
     rating = Rating(score=score, reason=reason, band=band_of(score))
     return Asked((rating,))
+
+
+def _rate_by_terms(question: RateRecall, reference: Passage) -> tuple[float, str]:
+    """Return the score of an answer against a reference with terms, and a reason."""
+    answer = parse(question["answer"])
+    missing = reference.terms - answer.terms
+    reason = _explain_coverage("reference", question["reference"], reference, missing)
+    n_others = len(answer.terms - reference.terms)
+    reason += f"; the answer has {n_others} others"
+    return features.rate_coverage(answer, reference), reason
 
 
 def _extract_facts(question: ExtractFacts) -> Asked[Any]:
@@ -469,27 +464,21 @@ def _support_of_sentences(
     matches: Sequence[Match],
     context_numbers: AbstractSet[str],
 ) -> tuple[SentenceSupport, ...]:
-    """Say for each sentence of an answer what of it the contexts hold.
+    """Say for each of an answer's first sentences what of it the contexts hold.
 
     Args:
         answer: The answer, taken apart.
         contexts: The contexts, taken apart.
         matches: The context sentence nearest to each of the answer's first sentences.
-            Sentences behind these are left out.
         context_numbers: The numbers that stand in the contexts.
     """
     shared_terms = _union(answer.terms & context.terms for context in contexts)
     support: list[SentenceSupport] = []
     aligned_sentences = answer.sentences[:MOST_SENTENCES]
     for sentence, match in zip(aligned_sentences, matches, strict=True):
-        rank = None
-        evidence = ""
-        if match.context is not None:
-            rank = match.context + 1  # ranks are counted from 1
-            context = contexts[match.context]
-            evidence = context.sentences[match.sentence].text
         terms = frozenset(sentence.terms)
         n_covered = len(terms & shared_terms)
+        rank, evidence = _rank_and_text(match, contexts)
         sentence_support = SentenceSupport(
             sentence=sentence.text,
             rank=rank,
@@ -502,52 +491,55 @@ def _support_of_sentences(
     return tuple(support)
 
 
+def _rank_and_text(match: Match, contexts: Sequence[Passage]) -> tuple[int | None, str]:
+    """The rank from 1 of the nearest context, and its sentence; None and "" without."""
+    if match.context is None:
+        return None, ""
+    context = contexts[match.context]
+    return match.context + 1, context.sentences[match.sentence].text
+
+
 def _explain_unknown_numbers(numbers: Collection[str]) -> str:
     """The reason of a verdict on an answer with numbers that stand in no context."""
     noun = "number" if len(numbers) == 1 else "numbers"
     return f"{noun} in no context: {_list_terms(numbers)}"
 
 
-def _explain_adherence(
+def _explain_denied_terms(answer_text: str, denied_terms: frozenset[str]) -> str:
+    """The reason of a verdict on an answer that negates what the contexts affirm."""
+    denied_words = words_with_terms(answer_text, denied_terms)
+    return f"negated in the answer, not in the contexts: {_list_terms(denied_words)}"
+
+
+def _explain_shared_terms(
     answer: Passage,
     answer_text: str,
-    term_share: float,
+    values: Features,
     sentences: Sequence[SentenceSupport],
     matches: Sequence[Match],
 ) -> str:
-    """Say in words why an answer is judged as it is.
-
-    - If the answer negates words that the contexts do not negate, this alone decides:
-      the reason names these words and nothing else.
-    - Else it says how many terms the contexts hold, which words are missing, and which
-      names the contexts mention only in other sentences than the rest of the sentence.
+    """Say how many terms of an answer the contexts hold, and which they lack.
 
     Args:
-        answer: The answer, taken apart into sentences and **terms**, the stems of the
-            words that carry a meaning.
+        answer: The answer, taken apart into terms: stems of its words.
         answer_text: The answer as it is written.
-        term_share: The share of its terms that the contexts hold.
+        values: Its features. The first one is the share of its terms that are found.
         sentences: What the contexts hold of each sentence.
-        matches: The nearest context sentence of each sentence, with the terms that only
-            the answer negates and the name that stands elsewhere in the contexts.
+        matches: The nearest context sentence of each sentence.
     """
-    denied_terms = _union(match.denied_terms for match in matches)
-    if denied_terms:
-        denied_words = words_with_terms(answer_text, denied_terms)
-        listed = _list_terms(denied_words)
-        return f"negated in the answer, not in the contexts: {listed}"
     n_terms = len(answer.terms)
-    n_found = round(term_share * n_terms)
+    n_found = round(values[0] * n_terms)
     reason = f"{n_found} of {n_terms} terms found in the contexts"
-    missing_words: dict[str, None] = {}
-    for sentence in sentences:
-        missing_words.update(dict.fromkeys(sentence.uncovered))
+    missing_words = dict.fromkeys(
+        chain.from_iterable(sentence.uncovered for sentence in sentences)
+    )
     if missing_words:
         reason += f"; not found: {_list_terms(missing_words)}"
-    name_terms = _union(match.name_apart for match in matches)
-    names = words_with_terms(answer_text, name_terms)
-    if names:
-        reason += f"; not where the rest of its sentence stands: {_list_terms(names)}"
+    terms_of_names_apart = _union(match.name_apart for match in matches)
+    names_apart = words_with_terms(answer_text, terms_of_names_apart)
+    if names_apart:
+        listed = _list_terms(names_apart)
+        reason += f"; not where the rest of its sentence stands: {listed}"
     return reason
 
 

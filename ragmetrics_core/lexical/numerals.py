@@ -41,24 +41,28 @@ _YEARS = re.compile(r"(?<![\d–—/-])(\d\d)(\d\d)([–—/-])(\d\d)(?![\d–�
 def normalise_number(token: str) -> str:
     """Write a number so that equal numbers are equal texts.
 
-    It has ASCII digits, a point before the fraction, no separators of groups, and no
-    zeros that change nothing. As an exception, "00" stays as it is.
+    For example ``"1998"`` for ``"1,998"`` and ``"2.5"`` for ``"02.50"``. As an exception,
+    "00" stays as it is.
 
     Args:
         token: Digits with points and commas between them.
-
-    Returns:
-        The number, e.g. ``"1998"`` for ``"1,998"`` and ``"2.5"`` for ``"02.50"``.
     """
-    if not token.isascii():
-        token = "".join(_ascii(sign) for sign in token)
-    without_groups = _GROUP.sub("", token)  # "1,234.5" without its comma
-    number = without_groups.replace(",", ".")  # "2,5" is "2.5"
-    has_fraction = number.count(".") == 1  # "1.2.3" is a version or a date
-    if has_fraction:
-        number = number.rstrip("0").rstrip(".")
-    is_zero = number.strip("0") == ""  # "00" stays as it is
-    has_one_digit_before_point = number[1:2] == "."  # the zero of "0.5" stays
+    ascii_token = token if token.isascii() else "".join(map(_ascii, token))
+    without_groups = _GROUP.sub("", ascii_token)  # "1,234.5" without its comma
+    number = without_groups.replace(",", ".")
+    return _strip_leading_zeros(_strip_trailing_zeros(number))
+
+
+def _strip_trailing_zeros(number: str) -> str:
+    """Write "2.5" for "2.50", and "2" for "2.0"; a version such as "1.2.0" stays."""
+    has_fraction = number.count(".") == 1
+    return number.rstrip("0").rstrip(".") if has_fraction else number
+
+
+def _strip_leading_zeros(number: str) -> str:
+    """Write "7" for "007"; "0.5" and "00" stay."""
+    is_zero = number.strip("0") == ""
+    has_one_digit_before_point = number[1:2] == "."
     if is_zero or has_one_digit_before_point:
         return number
     return number.lstrip("0")
@@ -88,8 +92,7 @@ def numbers_of(text: str) -> frozenset[str]:
 def _spellings(written: re.Match[str]) -> list[set[str]]:
     """Return the ways in which a context may write a number of an answer.
 
-    Each way is a set of numbers. The context bears the number out if it holds all
-    numbers of one set.
+    The context bears the number out if it holds all numbers of one way.
 
     Args:
         written: The digits, with gaps between groups, and perhaps a word such as
@@ -101,43 +104,40 @@ def _spellings(written: re.Match[str]) -> list[set[str]]:
     as_one = normalise_number(_GAP.sub("", digits))
     part_by_part = {normalise_number(part) for part in _NUMBER.findall(digits)}
     spellings = [{as_one}, part_by_part]
-    is_decimal = len(as_one) <= _LONGEST and as_one.count(".") < 2
-    if scale and is_decimal:
+    if scale and _can_be_scaled(as_one):
         scaled = Decimal(as_one).scaleb(_SCALES[scale])
         spellings.append({normalise_number(f"{scaled:f}")})
     return spellings
 
 
+def _can_be_scaled(number: str) -> bool:
+    """Whether "million" behind a number multiplies it: not "1.2.3", or hundred digits."""
+    return len(number) <= _LONGEST and number.count(".") < 2
+
+
 def _spellings_of_decade(written: re.Match[str]) -> list[set[str]]:
     """Return the ways in which a context may write a decade, such as "the 1990s".
 
-    Its short name "90" is one way, and each of its years is one: a context that says
-    1994 speaks of the nineties. Where no century is written, as in "the 90s", the years
-    of three centuries count: 1890 to 1899, 1990 to 1999 and 2090 to 2099.
+    They are its short name "90", and each of its years. Empty if the number is no decade.
 
     Args:
         written: The number with the groups of ``_WRITTEN``: 1 is the digits, 3 an "s"
             behind them, or None.
-
-    Returns:
-        Sets of numbers, as ``_spellings`` returns them: the context must hold all
-        numbers of any one set. Each set has one number here. Empty if the number is no
-        decade.
     """
     digits = written[1]
     century = digits[:-2]
     tens = digits[-2:]
     is_plural = written[3] is not None
     has_fitting_length = len(century) in (0, 2)  # "90" or "1990"
-    is_decade = tens.endswith("0") and has_fitting_length
-    if not is_plural or not is_decade:
+    if not (is_plural and has_fitting_length and tens.endswith("0")):
         return []
-    spellings = [{tens}]
     centuries = [century] if century else _CENTURIES
-    for possible_century in centuries:
-        for last_digit in range(10):
-            spellings.append({f"{possible_century}{tens[0]}{last_digit}"})
-    return spellings
+    years = [
+        f"{possible_century}{tens[0]}{last_digit}"
+        for possible_century in centuries
+        for last_digit in range(10)
+    ]
+    return [{tens}, *({year} for year in years)]
 
 
 def numbers_in_words(terms: Iterable[str]) -> Iterator[str]:

@@ -257,24 +257,24 @@ def words_with_terms(text: str, terms: frozenset[str]) -> tuple[str, ...]:
 def holds_wording(text: str, wording: str) -> bool:
     """Whether a text holds a short wording word for word, such as "It is so".
 
-    Case and accents do not count. The words must be whole: "it is" does not stand in
-    "split issue". A blank wording is found nowhere.
+    Case and accents do not count. A blank wording is found nowhere.
     """
+    folded_text = _fold(text)
     folded_wording = _fold(wording)
-    if not folded_wording.strip():
-        # blank, or accents without a letter, which folding drops
+    is_accents_or_blank = not folded_wording.strip()
+    if is_accents_or_blank:
         accents = wording.strip()
         return accents != "" and accents in text
-    folded_text = _fold(text)
     wording_tokens = _TOKEN.findall(folded_wording)
-    if not wording_tokens:
-        # no word, such as "??"
-        return _with_single_spaces(folded_wording) in _with_single_spaces(folded_text)
-    text_tokens = _TOKEN.findall(folded_text)
-    # the spaces around both keep "it is" out of "split issue"
-    words_of_wording = f" {' '.join(wording_tokens)} "
-    words_of_text = f" {' '.join(text_tokens)} "
-    return words_of_wording in words_of_text
+    if wording_tokens:
+        return _holds_words(_TOKEN.findall(folded_text), wording_tokens)
+    # such as "??"
+    return _with_single_spaces(folded_wording) in _with_single_spaces(folded_text)
+
+
+def _holds_words(text_tokens: list[str], wording_tokens: list[str]) -> bool:
+    """Whether words stand in a text as whole words: "it is" is not in "split issue"."""
+    return f" {' '.join(wording_tokens)} " in f" {' '.join(text_tokens)} "
 
 
 def _with_single_spaces(text: str) -> str:
@@ -291,17 +291,14 @@ def _fold(text: str) -> str:
 def _stem_english(word: str) -> str:
     """Strip the endings of plural, tense and adverb from an English word.
 
-    Forms of one word then have one stem: "city" for "cities". The stem itself need be
-    no word. A numeral becomes its digits: "3" for "three". Words of fewer than four
-    letters, and those with other signs, stay as they are.
+    A numeral becomes its digits: "3" for "three".
     """
     if word in _NUMERALS:
         return _NUMERALS[word]
     if len(word) < 4 or not word.isalpha():
         return word
     if word.endswith("ies"):
-        is_short = len(word) == 4  # such as "ties"
-        singular = word[:-1] if is_short else word[:-3] + "y"
+        singular = _singular_of_ies(word)
         return _NUMERALS.get(singular, singular)
     is_plural = word.endswith("s") and not word.endswith(("ss", "us", "is"))
     if is_plural:
@@ -310,6 +307,11 @@ def _stem_english(word: str) -> str:
     if len(word) > 4:
         word = word.removesuffix("e")
     return word
+
+
+def _singular_of_ies(word: str) -> str:
+    """Write "tie" for "ties", and "city" for "cities"."""
+    return word[:-1] if len(word) == 4 else word[:-3] + "y"
 
 
 def _strip_verb_ending(word: str) -> str:
