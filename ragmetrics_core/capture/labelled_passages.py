@@ -25,8 +25,7 @@ def unknown_passages(
 ) -> int:
     """Count the passages of prompts that are labelled like contexts but are not known.
 
-    A passage that stands in several prompts counts once. Passages of a few letters are
-    left out: they are remarks, such as "See above."
+    A passage that stands in several prompts counts once.
 
     Args:
         prompts: The messages that the answering call was shown.
@@ -35,7 +34,6 @@ def unknown_passages(
         known: All texts that were found, said, asked or written in the run. A passage
             is known if it stands in one of them.
     """
-    # an opening is the first characters of a context
     openings = [text.strip()[:_LENGTH_COMPARED] for text in contexts]
     passages: list[str] = []
     for prompt in prompts:
@@ -44,18 +42,11 @@ def unknown_passages(
         return 0
     letters_known = [letters_of(text) for text in known]
     letters_of_openings = [letters_of(opening) for opening in openings]
-    # a passage may begin like a shorter opening by chance
-    long_openings = tuple(
-        letters for letters in letters_of_openings if len(letters) >= _SHORTEST_PASSAGE
-    )
     unknown_beginnings: set[bytes] = set()
     for passage in passages:
         letters = letters_of(passage)
         is_remark = len(letters) < _SHORTEST_PASSAGE
-        # A passage that begins with the opening of a context is this context. More may
-        # stand behind it in its line, as in "It is old. </doc>".
-        is_context = letters.startswith(long_openings)
-        if is_remark or is_context:
+        if is_remark or _is_a_context(letters, letters_of_openings):
             continue
         beginning = letters[:_LENGTH_COMPARED]
         if not any(beginning in known_letters for known_letters in letters_known):
@@ -63,12 +54,22 @@ def unknown_passages(
     return len(unknown_beginnings)
 
 
+def _is_a_context(letters: bytes, letters_of_openings: Iterable[bytes]) -> bool:
+    """Whether a passage begins with the first letters of a context.
+
+    More may stand behind the context in its line, as in "It is old. </doc>". A few
+    letters may be equal by chance.
+    """
+    return any(
+        len(opening) >= _SHORTEST_PASSAGE and letters.startswith(opening)
+        for opening in letters_of_openings
+    )
+
+
 def _passages_with_labels_like(openings: Iterable[str], prompt: str) -> Iterator[str]:
     """Yield the passages of a prompt whose labels look like those of the contexts.
 
-    A label has a number, as in ``Page 4:``. Labels that differ in their numbers look
-    alike. A number in brackets alone may number anything, such as the rules of the
-    instructions. So it counts only in a list in which a context stands.
+    Labels that differ in their numbers look alike, such as ``Page 4:`` and ``Page 7:``.
 
     Args:
         openings: The first characters of the contexts.
@@ -79,10 +80,9 @@ def _passages_with_labels_like(openings: Iterable[str], prompt: str) -> Iterator
     labels = [_label_of(opening, prompt) for opening in openings_here]
     for pattern in _patterns_of(labels):
         passages = list(_passages_under(pattern, prompt))
-        first_context_has_label = pattern.search(labels[0]) is not None
-        if not first_context_has_label:
-            # No such label stands above the first context, so each label stands behind
-            # its text. What follows the last label is not labelled by it.
+        labels_stand_behind = pattern.search(labels[0]) is None
+        if labels_stand_behind:
+            # what follows the last label is not labelled by it
             passages = passages[:-1]
         if pattern is _NUMBER_IN_BRACKETS:
             passages = _passages_in_lists_with(openings_here, passages)
@@ -124,9 +124,10 @@ class _LabelledPassage:
 def _passages_in_lists_with(
     openings: Sequence[str], passages: Sequence[_LabelledPassage]
 ) -> list[_LabelledPassage]:
-    """Return the passages of the lists in which at least one context stands.
+    """Return the passages of the numbered lists in which at least one context stands.
 
-    A list ends where the numbers begin anew.
+    A mere number may number anything, such as the rules of the instructions. A list
+    ends where the numbers begin anew.
 
     Args:
         openings: The first characters of the contexts.

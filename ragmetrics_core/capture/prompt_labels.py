@@ -13,7 +13,7 @@ told by the lines before the first text and behind the last one:
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ragmetrics_core.capture.prompt_numbers import CHUNK, numbers_by_kind_in
@@ -114,7 +114,6 @@ class Labels:
         """Return the contexts that an answer means by a number of some kind.
 
         "[Source 1]" means the 1 behind the word "Source", and "[1]" that in brackets.
-        Where no line has a number of this kind, all numberings must agree.
 
         Args:
             number: The number.
@@ -124,22 +123,26 @@ class Labels:
             The indexes; () if no line has the number, or if it is ambiguous; None if it
             may mean one context or another.
         """
-        if number in self.ambiguous_numbers:
-            return ()
-        meanings = set()
-        for other_kind, indexes_by_number in self.indexes_by_kind.items():
-            # "[1] report.pdf (chunk 3)": nobody cites the third chunk by a mere 3
-            if other_kind != CHUNK:
-                meanings.add(indexes_by_number.get(number, ()))
-        indexes_of_label = self.indexes_by_label.get(number, ())
-        meanings.add(indexes_of_label)
-        meanings.discard(())
-        if not meanings:
+        meanings = self._meanings_of_number(number)
+        if number in self.ambiguous_numbers or not meanings:
             return ()
         if kind in self.indexes_by_kind:
             indexes = self.indexes_by_kind[kind].get(number, ())
             return indexes if len(indexes) == 1 else None
+        # no line has a number of this kind: all numberings must agree
+        indexes_of_label = self.indexes_by_label.get(number, ())
         return indexes_of_label if meanings == {indexes_of_label} else None
+
+    def _meanings_of_number(self, number: str) -> set[tuple[int, ...]]:
+        """Return the contexts that a number means in each numbering that has it.
+
+        Chunks are left out: nobody cites ``[1] report.pdf (chunk 3)`` by a mere 3.
+        """
+        meanings = {self.indexes_by_label.get(number, ())}
+        for kind, indexes_by_number in self.indexes_by_kind.items():
+            if kind != CHUNK:
+                meanings.add(indexes_by_number.get(number, ()))
+        return meanings - {()}
 
 
 def _with_indexes(
@@ -189,18 +192,15 @@ class _Block:
 
 
 def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
-    r"""Find the labels under which prompts show contexts.
-
-    A label is a name or a number. Lines around a context label it, and so do lines at
-    the beginning of the context itself.
+    r"""Find the labels under which prompts show contexts: names and numbers.
 
     Args:
         prompts: The messages that the model was shown.
         contexts: The contexts in their order.
 
     Returns:
-        The indexes of the contexts by their labels. Without labels where lines before
-        and behind the texts cannot be told apart. Numbers are kept as ambiguous where a
+        The indexes of the contexts by their labels. Without labels where nobody can
+        tell which lines belong to which context. All numbers are ambiguous where a
         context has none, or two contexts have the same.
 
     Examples:
@@ -209,19 +209,7 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         >>> labels_in(["It is old.\n(a.txt)\n[x]\n\nIt fell."], ["It is old.", "It fell."]).indexes_by_label
         {}
     """
-    lines_by_context: dict[int, list[_LabelLine]] = {
-        index: [] for index in range(len(contexts))
-    }
-    for prompt in prompts:
-        blocks = _blocks(prompt, contexts)
-        lines_of_blocks = _lines_of_blocks(blocks, prompt)
-        for block, lines_around in zip(blocks, lines_of_blocks, strict=True):
-            own_lines = _own_lines(contexts[block.context_index])
-            if _numbers_of(lines_around):
-                # under "[1]", a "Source 7:" inside of the context is no second number
-                own_lines = [_without_number(line) for line in own_lines]
-                own_lines = _without_kinds_of(lines_around, own_lines)
-            lines_by_context[block.context_index] += [*lines_around, *own_lines]
+    lines_by_context = _lines_by_context(prompts, contexts)
     indexes_by_name = _indexes_by_name(lines_by_context)
     numbers_by_context = {
         index: _numbers_of(lines) for index, lines in lines_by_context.items()
@@ -236,38 +224,90 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
     )
 
 
+def _lines_by_context(
+    prompts: Iterable[str], contexts: Sequence[str]
+) -> dict[int, list[_LabelLine]]:
+    """Return the lines that label each context, by its index.
+
+    They stand around the context in a prompt, or at its own beginning.
+    """
+    lines_by_context: dict[int, list[_LabelLine]] = {
+        index: [] for index in range(len(contexts))
+    }
+    for prompt in prompts:
+        blocks = _blocks(prompt, contexts)
+        lines_of_blocks = _lines_of_blocks(blocks, prompt)
+        for block, lines_around in zip(blocks, lines_of_blocks, strict=True):
+            own_lines = _own_lines(contexts[block.context_index])
+            if _numbers_of(lines_around):
+                own_lines = _without_second_numbers(own_lines, lines_around)
+            lines_by_context[block.context_index] += [*lines_around, *own_lines]
+    return lines_by_context
+
+
 def _indexes_by_kind(
     lines_by_context: Mapping[int, Iterable[_LabelLine]],
     indexes_by_number: Mapping[str, tuple[int, ...]],
 ) -> dict[str, dict[str, tuple[int, ...]]]:
     """Return the indexes of the contexts by the kinds of numbers and the numbers.
 
-    A kind counts where it numbers each context that has a number: in
-    ``[1] Comments on Document 2`` the 2 belongs to a title. Empty where each number
-    means the same as in the one numbering.
+    Empty where each number means the same as in the one numbering.
 
     Args:
         lines_by_context: The lines that label each context.
         indexes_by_number: What the first number of each line means.
     """
+    numbered = set(itertools.chain(*indexes_by_number.values()))
+    indexes_by_kind = {
+        kind: indexes_of_kind
+        for kind, indexes_of_kind in _all_indexes_by_kind(lines_by_context).items()
+        if _numbers_each(numbered, indexes_of_kind)
+    }
+    has_second_numbering = any(
+        _differs(indexes_of_kind, indexes_by_number)
+        for indexes_of_kind in indexes_by_kind.values()
+    )
+    return indexes_by_kind if has_second_numbering else {}
+
+
+def _numbers_each(
+    context_indexes: Collection[int], indexes_by_number: Mapping[str, Iterable[int]]
+) -> bool:
+    """Whether each of some contexts has a number.
+
+    If not, the numbers belong to titles: the 2 in "[1] Comments on Document 2" does.
+    """
+    numbered = set(itertools.chain(*indexes_by_number.values()))
+    return numbered.issuperset(context_indexes)
+
+
+def _differs(
+    numbering: Mapping[str, tuple[int, ...]], other: Mapping[str, tuple[int, ...]]
+) -> bool:
+    """Whether a number of one numbering means other contexts in another numbering."""
+    return any(other.get(number) != indexes for number, indexes in numbering.items())
+
+
+def _all_indexes_by_kind(
+    lines_by_context: Mapping[int, Iterable[_LabelLine]],
+) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Return the indexes of the contexts by all kinds of numbers that lines have."""
     sets_by_kind: dict[str, dict[str, set[int]]] = {}
     for index, lines in lines_by_context.items():
         for line in lines:
             for kind, number in line.numbers_by_kind:
                 sets_by_number = sets_by_kind.setdefault(kind, {})
                 sets_by_number.setdefault(number, set()).add(index)
-    numbered = set(itertools.chain(*indexes_by_number.values()))
-    indexes_by_kind: dict[str, dict[str, tuple[int, ...]]] = {}
-    has_second_numbering = False
-    for kind, sets_by_number in sets_by_kind.items():
-        if not numbered.issubset(itertools.chain(*sets_by_number.values())):
-            continue
-        indexes_by_kind[kind] = {}
-        for number, indexes in sets_by_number.items():
-            indexes_by_kind[kind][number] = tuple(sorted(indexes))
-            if indexes_by_number.get(number) != tuple(sorted(indexes)):
-                has_second_numbering = True
-    return indexes_by_kind if has_second_numbering else {}
+    return {kind: _sorted_values(sets) for kind, sets in sets_by_kind.items()}
+
+
+def _sorted_values(
+    indexes_by_label: Mapping[str, Iterable[int]],
+) -> dict[str, tuple[int, ...]]:
+    """Return the indexes under each label in order."""
+    return {
+        label: tuple(sorted(indexes)) for label, indexes in indexes_by_label.items()
+    }
 
 
 def _indexes_by_name(
@@ -282,7 +322,7 @@ def _indexes_by_name(
         for line in lines:
             for name in line.names:
                 indexes_by_name.setdefault(name, set()).add(index)
-    return {name: tuple(sorted(indexes)) for name, indexes in indexes_by_name.items()}
+    return _sorted_values(indexes_by_name)
 
 
 def _indexes_by_number(
@@ -303,18 +343,14 @@ def _indexes_by_number(
     return index_by_number
 
 
-def _without_number(line: _LabelLine) -> _LabelLine:
-    """Return the line without the number that it gives the text.
-
-    Its numbers of kinds stay: they tell that there is a second numbering.
-    """
-    return replace(line, number=None, is_heading=False)
-
-
-def _without_kinds_of(
-    lines_around: Iterable[_LabelLine], own_lines: Iterable[_LabelLine]
+def _without_second_numbers(
+    own_lines: Iterable[_LabelLine], lines_around: Iterable[_LabelLine]
 ) -> list[_LabelLine]:
-    """Return a text's own lines without numbers of the kinds that lines around it have."""
+    """Return a text's own lines without the numbers that lines around it have already.
+
+    Under "[1]", a "Source 7:" inside of the text is no second number of it. It stays as
+    a number of its kind, unless a line around the text has one of this kind.
+    """
     kinds_around: set[str] = set()
     for line in lines_around:
         kinds_around.update(kind for kind, _ in line.numbers_by_kind)
@@ -325,31 +361,37 @@ def _without_kinds_of(
             for kind, number in line.numbers_by_kind
             if kind not in kinds_around
         ]
-        lines.append(replace(line, numbers_by_kind=tuple(other_kinds)))
+        lines.append(
+            replace(
+                line, number=None, is_heading=False, numbers_by_kind=tuple(other_kinds)
+            )
+        )
     return lines
 
 
 def _own_lines(text: str) -> list[_LabelLine]:
-    """Return the lines at the beginning of a text that label it.
+    """Return the lines at the beginning of a text that label it: ``Title: Bridges``.
 
-    They are its metadata, such as ``Title: Bridges``, or a number, as in ``Source 1:``.
-    A number in brackets is left out: a text may begin with an entry of a bibliography.
     Empty for a text that consists of such lines only: these are what it says.
     """
     label_lines = _nearest_lines(text, direction=1)
     lines_of_text = [raw for raw in text.split("\n") if not _RULE.fullmatch(raw)]
     if len(label_lines) == len(lines_of_text):
         return []
-    own_lines = []
-    for line in label_lines:
-        is_in_brackets = line.shape.startswith("[")
-        if is_in_brackets:
-            own_lines.append(_LabelLine(line.shape, line.names))
-            continue
-        # "Source 1: as document 2 says" is a label and then what the text says
-        first_numbers = line.numbers_by_kind[:1] if line.number is not None else ()
-        own_lines.append(replace(line, numbers_by_kind=first_numbers))
-    return own_lines
+    return [_as_own_line(line) for line in label_lines]
+
+
+def _as_own_line(line: _LabelLine) -> _LabelLine:
+    """Return a label at the beginning of a text, with its first number at most.
+
+    "Source 1: as document 2 says" is a label and then what the text says. A number in
+    brackets is dropped: a text may begin with an entry of a bibliography.
+    """
+    is_in_brackets = line.shape.startswith("[")
+    if is_in_brackets:
+        return _LabelLine(line.shape, line.names)
+    first_numbers = line.numbers_by_kind[:1] if line.number is not None else ()
+    return replace(line, numbers_by_kind=first_numbers)
 
 
 def _numbers_of(lines: Iterable[_LabelLine]) -> set[str]:
@@ -363,26 +405,41 @@ def _numbers_of(lines: Iterable[_LabelLine]) -> set[str]:
 def _blocks(prompt: str, contexts: Sequence[str]) -> list[_Block]:
     """Find where contexts stand in a prompt, in its order.
 
-    Equal contexts are matched to the occurrences of their text one after the other;
-    occurrences that are left over belong to the last of them. An occurrence that begins
-    inside another one is left out.
+    A context that begins inside of another one is left out.
     """
     indexes_by_text: dict[str, list[int]] = {}
     for index, text in enumerate(contexts):
         indexes_by_text.setdefault(text.strip(), []).append(index)
     blocks: list[_Block] = []
     for text, indexes in indexes_by_text.items():
-        spans = itertools.islice(_spans(text, prompt), _MOST_OCCURRENCES)
-        for occurrence, (start, end) in enumerate(spans):
-            is_left_over = occurrence >= len(indexes)
-            context_index = indexes[-1] if is_left_over else indexes[occurrence]
-            blocks.append(_Block(context_index, start, end))
-    blocks.sort(key=lambda block: (block.start, -block.end))
+        blocks += _blocks_of_text(text, indexes, prompt)
+    return _without_inner_blocks(blocks)
+
+
+def _without_inner_blocks(blocks: Iterable[_Block]) -> list[_Block]:
+    """Sort blocks, and leave out those that begin inside of another one."""
     blocks_apart: list[_Block] = []
-    for block in blocks:
+    for block in sorted(blocks, key=lambda block: (block.start, -block.end)):
         if not blocks_apart or block.start >= blocks_apart[-1].end:
             blocks_apart.append(block)
     return blocks_apart
+
+
+def _blocks_of_text(text: str, indexes: Sequence[int], prompt: str) -> list[_Block]:
+    """Give equal contexts one place of their text after the other.
+
+    Places that are left over belong to the last context.
+
+    Args:
+        text: The text.
+        indexes: The indexes of the contexts with this text.
+        prompt: The prompt.
+    """
+    spans = list(itertools.islice(_spans(text, prompt), _MOST_OCCURRENCES))
+    n_left_over = len(spans) - len(indexes)
+    owners = [*indexes, *([indexes[-1]] * n_left_over)]
+    pairs = zip(owners, spans, strict=False)
+    return [_Block(context_index, start, end) for context_index, (start, end) in pairs]
 
 
 def _spans(text: str, prompt: str) -> Iterator[tuple[int, int]]:
@@ -443,9 +500,7 @@ class _Surroundings:
 def _lines_of_blocks(blocks: Sequence[_Block], prompt: str) -> list[list[_LabelLine]]:
     """Find the lines that label each context in a prompt.
 
-    Of the lines between two contexts, the first ones may label the context above them,
-    and the others the context below. All contexts are without lines where nobody can
-    tell how many label the context above.
+    Lists without lines are returned where nobody can tell which lines label which.
 
     Args:
         blocks: Where the contexts stand, in the prompt's order.
@@ -456,40 +511,37 @@ def _lines_of_blocks(blocks: Sequence[_Block], prompt: str) -> list[list[_LabelL
     around = _surroundings(blocks, prompt)
     if not around.lines_between:
         return [_lines_of_a_single_text(around)]
-    n_below = _count_lines_below(around)
-    if n_below is None:
+    n_first = _count_first_lines(around)
+    if n_first is None:
         # in "Context: [1] It is old." the first label stands behind other words
         around = _with_first_label_behind_words(around)
-        n_below = _count_lines_below(around)
-    if n_below is None:
+        n_first = _count_first_lines(around)
+    if n_first is None:
         return [[] for _ in blocks]
-    return _divide_lines(around, n_below)
+    return _divide_lines(around, n_first)
 
 
-def _divide_lines(around: _Surroundings, n_below: int) -> list[list[_LabelLine]]:
+def _divide_lines(around: _Surroundings, n_first: int) -> list[list[_LabelLine]]:
     """Give each context the lines that label it, above and below.
 
-    Each context has ``n_below`` lines below it. The other lines between two contexts
-    stand above the second one, and label it.
-
     Args:
-        around: The lines around the contexts. As many lines stand between any two
-            contexts that follow each other.
-        n_below: How many lines below a context label it.
+        around: The lines around the contexts. Between any two neighbours there are
+            equally many.
+        n_first: How many of them, the first ones, label the context above them. The
+            others label the context below.
     """
-    n_between = len(around.lines_between[0])
-    n_above = n_between - n_below
+    n_others = len(around.lines_between[0]) - n_first
+    lines_below = [lines[:n_first] for lines in around.lines_between]
+    lines_above = [lines[n_first:] for lines in around.lines_between]
+    # the first context has no lines between above it, and the last one none below it
     n_before = len(around.lines_before)
-    # the last lines before the first context stand next to it
-    lines_above = [around.lines_before[n_before - n_above :]]
-    lines_below = []
-    for lines in around.lines_between:
-        lines_below.append(lines[:n_below])
-        lines_above.append(lines[n_below:])
-    # the first lines behind the last context stand next to it
-    lines_below.append(around.lines_behind[:n_below])
+    nearest_before = around.lines_before[n_before - n_others :]
+    nearest_behind = around.lines_behind[:n_first]
     return [
-        [*above, *below] for above, below in zip(lines_above, lines_below, strict=True)
+        [*above, *below]
+        for above, below in zip(
+            [nearest_before, *lines_above], [*lines_below, nearest_behind], strict=True
+        )
     ]
 
 
@@ -519,32 +571,38 @@ def _surroundings(blocks: Sequence[_Block], prompt: str) -> _Surroundings:
 
 
 def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
-    """Find the labels of the first context where other words stand before them.
+    """Find the label of the first context where other words stand before it.
 
-    In ``Context: [1] It is old.`` the label is ``[1]``, and in the line between the
-    first two contexts it is ``[2]``. So the end of the line before the first context is
-    taken for its label if it has the same shape, and if the number goes on from the one
-    to the other.
+    In ``Context: [1] It is old.`` the label is ``[1]``. It is found if the next context
+    has the label ``[2]``: of the same shape, with the next number.
 
     Returns:
-        The surroundings with these labels before the first context. The surroundings as
-        they are if the first context has no such label.
+        The surroundings with this label before the first context. As they are without
+        such a label.
     """
-    shapes = [line.shape for line in around.lines_between[0]]
-    raw_lines = [
-        raw for raw in around.text_before.split("\n") if not _RULE.fullmatch(raw)
-    ]
+    next_labels = around.lines_between[0]
+    labels = _labels_like(next_labels, around.text_before)
+    if labels and _goes_on(labels, next_labels):
+        return replace(around, lines_before=labels)
+    return around
+
+
+def _labels_like(
+    next_labels: Sequence[_LabelLine], text_before: str
+) -> list[_LabelLine]:
+    """Return the last lines of a text as labels that look like those of the next context.
+
+    The first of the lines may begin with other words. Empty if they look otherwise.
+    """
+    shapes = [line.shape for line in next_labels]
+    raw_lines = [raw for raw in text_before.split("\n") if not _RULE.fullmatch(raw)]
     if not shapes or len(raw_lines) < len(shapes):
-        return around
-    # as many lines as stand between two contexts; the first of them begins with words
+        return []
     first_raw, *other_raw = raw_lines[-len(shapes) :]
-    first_label = _label_at_the_end(first_raw, shapes[0])
-    labels = [first_label, *(_label_line(raw) for raw in other_raw)]
+    labels = [_label_at_the_end(first_raw, shapes[0]), *map(_label_line, other_raw)]
     labels_found = [line for line in labels if line is not None]
     have_same_shapes = [line.shape for line in labels_found] == shapes
-    if have_same_shapes and _goes_on(labels_found, around.lines_between[0]):
-        return replace(around, lines_before=labels_found)
-    return around
+    return labels_found if have_same_shapes else []
 
 
 def _goes_on(labels: Iterable[_LabelLine], next_labels: Iterable[_LabelLine]) -> bool:
@@ -589,20 +647,15 @@ def _lines_of_a_single_text(around: _Surroundings) -> list[_LabelLine]:
     return list(around.lines_before if names_it else around.lines_behind)
 
 
-def _count_lines_below(around: _Surroundings) -> int | None:
-    """Count how many lines below each context label it.
+def _count_first_lines(around: _Surroundings) -> int | None:
+    """Count the first lines between two contexts that label the context above them.
 
-    The lines between two contexts are divided: the first ones label the context above
-    them, the others the context below them. The lines around all contexts show where to
-    divide. Say "[a.txt]" stands before the first context, "[b.txt]" between the two,
-    and nothing behind the last: then a line labels the context below it, and the count
-    is 0. Lines are compared by their shapes, what they are without names and numbers.
+    The other lines label the context below. Say "[a.txt]" stands before all contexts,
+    "[b.txt]" between two of them, and nothing behind them: then the count is 0.
 
     Returns:
-        The count for which the first lines look like those behind the last context, and
-        the others like those before the first context.
-        - None if no count fits, or several do.
-        - None if the lines between other contexts have other shapes.
+        The count. None if several or none will do, or if the lines between other
+        contexts look otherwise.
     """
     shapes = [line.shape for line in around.lines_between[0]]
     for lines in around.lines_between:
@@ -611,10 +664,10 @@ def _count_lines_below(around: _Surroundings) -> int | None:
     shapes_before = [line.shape for line in around.lines_before]
     shapes_behind = [line.shape for line in around.lines_behind]
     fitting_counts = []
-    for n_below in range(len(shapes) + 1):
-        fits_behind = shapes_behind[:n_below] == shapes[:n_below]
-        if fits_behind and _ends_with(shapes_before, shapes[n_below:]):
-            fitting_counts.append(n_below)
+    for n_first in range(len(shapes) + 1):
+        fits_behind = shapes_behind[:n_first] == shapes[:n_first]
+        if fits_behind and _ends_with(shapes_before, shapes[n_first:]):
+            fitting_counts.append(n_first)
     return fitting_counts[0] if len(fitting_counts) == 1 else None
 
 
@@ -688,25 +741,27 @@ def _label_line(raw: str) -> _LabelLine | None:
 def _line_of_tags(line: str) -> _LabelLine | None:
     """Read a line with tags, such as ``<doc id="3" file="report.pdf">``.
 
-    Its attributes name the text, and so does what stands beside the tags, as in
-    ``<title>Bridges</title>``. The first of them that is a number of a source, as
-    ``id="3"``, gives the number. None without tags.
+    Its shape is the tags without attributes. The attributes name the text that the line
+    labels, and so does what stands beside the tags. None without tags.
     """
     tags = list(_TAG.finditer(line))
     if not tags:
         return None
-    shape = ""
-    fields: list[tuple[str, str]] = []
-    for tag in tags:
-        shape += f"<{tag['slash']}{tag['name']}>"
-        fields += _ATTRIBUTE.findall(tag["attributes"].strip())
+    shape = "".join(f"<{tag['slash']}{tag['name']}>" for tag in tags)
+    fields = _fields_of_tags(tags)
     text_beside_tags = _TAG.sub(" ", line).strip()
     fields.append((tags[0]["name"], text_beside_tags))
-    number: str | None = None
-    for key, value in fields:
-        number = number or _number_of_field(key, value)
-    names = _names([value for _, value in fields])
-    return _LabelLine(shape, names, number)
+    numbers = [_number_of_field(key, value) for key, value in fields]
+    first_number = next((number for number in numbers if number is not None), None)
+    return _LabelLine(shape, _names([value for _, value in fields]), first_number)
+
+
+def _fields_of_tags(tags: Iterable[re.Match[str]]) -> list[tuple[str, str]]:
+    """Return the names and values of all attributes of some tags."""
+    fields: list[tuple[str, str]] = []
+    for tag in tags:
+        fields += _ATTRIBUTE.findall(tag["attributes"].strip())
+    return fields
 
 
 def _line_of_brackets(line: str) -> _LabelLine | None:
@@ -714,23 +769,34 @@ def _line_of_brackets(line: str) -> _LabelLine | None:
 
     Names of the text stand in the brackets and beside them. None without brackets.
     """
-    matches = list(_BRACKETS.finditer(line))
-    if not matches:
+    brackets = list(_BRACKETS.finditer(line))
+    if not brackets:
         return None
     texts_in_brackets = [
-        match["in_square"] or match["in_lenticular"] for match in matches
+        bracket["in_square"] or bracket["in_lenticular"] for bracket in brackets
     ]
-    before_first = line[: matches[0].start()]
+    before_first = line[: brackets[0].start()]
+    numbers: list[tuple[str, str]] = []
+    number = None
+    if _may_stand_before_number(before_first):
+        number = _number_in(texts_in_brackets)
+    if number is not None:
+        numbers.append((IN_BRACKETS, number))
     text_beside_brackets = _BRACKETS.sub(" ", line)
-    # "Document [1]" numbers a text; the 1 of "see Miller [1]" does not
-    may_have_number = _BEFORE_A_NUMBER.fullmatch(before_first) is not None
-    number = _number_in(texts_in_brackets) if may_have_number else None
-    # Lines of one shape are labels of one kind. They have as many brackets, and the
-    # same words before the first: "[1]" for "[a.pdf]", "[1]page" for "Page [3]".
-    shape = f"[{len(matches)}]{_shape_of(before_first)}"
-    names = _names([*texts_in_brackets, text_beside_brackets])
-    numbers_by_kind = () if number is None else ((IN_BRACKETS, number),)
-    return _LabelLine(shape, names, number, numbers_by_kind=numbers_by_kind)
+    return _LabelLine(
+        shape=f"[{len(brackets)} in brackets]{_shape_of(before_first)}",
+        names=_names([*texts_in_brackets, text_beside_brackets]),
+        number=number,
+        numbers_by_kind=tuple(numbers),
+    )
+
+
+def _may_stand_before_number(before: str) -> bool:
+    """Whether a number in brackets behind some words numbers a text.
+
+    The 1 of "Document [1]" does; the 1 of "see Miller [1]" does not.
+    """
+    return _BEFORE_A_NUMBER.fullmatch(before) is not None
 
 
 def _line_of_number(line: str) -> _LabelLine | None:

@@ -127,8 +127,8 @@ def _numbers_at_occurrences(
 def _number_at(prompt: str, start: int, opening: str, *, lists: bool) -> str | None:
     """Return the number of the context that begins at a place of a prompt.
 
-    It is the number of the nearest label: beside the context in its line, or in a line
-    above. Without such a label it is the number with which the context itself begins.
+    It is the number of the nearest label before the context. Without a label it is the
+    number with which the context itself begins.
 
     Args:
         prompt: The prompt.
@@ -143,15 +143,20 @@ def _number_at(prompt: str, start: int, opening: str, *, lists: bool) -> str | N
             label = _ITEM_NUMBER.fullmatch(line)
         if label is not None:
             number = _digits(label)
-            other_numbers = {
-                other
-                for kind, other in numbers_by_kind_in(line)
-                if kind != CHUNK and other != number
-            }
-            # "Source 1 (Document 3):" has two numbers, and nobody can tell which counts
-            return None if other_numbers else number
+            return None if _has_other_number(line, number) else number
     own_number = _OWN_NUMBER.match(opening)
     return None if own_number is None else _digits(own_number)
+
+
+def _has_other_number(line: str, number: str) -> bool:
+    """Whether a label such as "Source 1 (Document 3):" has a second number.
+
+    The number of a chunk is none.
+    """
+    return any(
+        kind != CHUNK and other_number != number
+        for kind, other_number in numbers_by_kind_in(line)
+    )
 
 
 def _lines_that_may_label(text_before: str) -> Iterator[str]:
