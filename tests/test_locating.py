@@ -1022,6 +1022,35 @@ def test_as_many_equal_candidates_are_shown_as_stand_there_however_many(
     assert {place.outcome for place in found.findings[600:]} == {"not shown"}
 
 
+def test_words_inside_of_a_shown_page_are_no_trace_of_a_sentence() -> None:
+    sentence = "Eight hundred facades are covered with them"
+    found = locate([OVAR, sentence], OVAR)
+    page_finding, sentence_finding = found.findings
+    assert page_finding.extent == "whole"
+    assert sentence_finding.reason == "no trace of it by itself"
+    assert not sentence_finding.has_some_words
+
+
+def test_of_short_texts_that_overlap_the_longer_is_shown_though_it_begins_later() -> (
+    None
+):
+    shorter = "up copper bridge river tide"
+    longer = "copper bridge river tide zebra"
+    assert 16 < len(letters_of(shorter)) < len(letters_of(longer)) < 32
+    found = locate([shorter, longer], "up copper bridge river tide zebra")
+    assert found.shown_in_order == (1,)
+
+
+def test_a_short_text_is_found_that_begins_inside_of_another_and_goes_on_behind() -> (
+    None
+):
+    known = "somewhere beyond the harbour lantern copper bridge river tide"
+    overlapped = "lantern copper bridge river tide zebra quay"
+    short = "zebra quay morning fog"
+    prompt = f"{known} zebra quay morning fog"
+    assert locate([overlapped, short], prompt, known=[known]).shown_in_order == (1,)
+
+
 def test_a_text_is_found_behind_many_places_where_only_its_beginning_stands() -> None:
     text = "a" * 3000 + " and then the tail of it."
     others = [
