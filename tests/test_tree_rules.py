@@ -1969,6 +1969,50 @@ def test_an_earlier_question_that_is_asked_again_inside_of_a_run_is_no_history()
     assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
 
 
+def test_a_question_that_is_asked_again_does_not_tell_who_said_the_words_behind_it() -> (
+    None
+):
+    """Every question stands behind the user's name: so does the one that is asked again."""
+    c = Clock()
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    turns.add(tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS))
+    prompt = f"Anna: {QUESTION}\n{ANSWER}\n{PORTO}\nAnna: In one sentence, please."
+    (sample,) = turns.add(
+        tree(c, retriever(c, DOCS[0]), model(c, prompt, "It is Porto."))
+    )
+    assert sample.history == ()
+    assert sample.capture is not None
+    assert sample.capture.warnings == ()
+
+
+def test_an_earlier_answer_without_its_question_is_another_doubt_than_with_it() -> None:
+    c = Clock()
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    long_answer = f"{ANSWER} The river ends there, between two bridges of iron."
+    turns.add(
+        tree(
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO), long_answer),
+            answers=(Answer(long_answer, "output"),),
+        )
+    )
+    doubts = []
+    for words in (long_answer, f"{QUESTION} {long_answer}"):
+        (sample,) = turns.add(
+            tree(
+                c,
+                retriever(c, DOCS[1], query=SECOND),
+                model(c, f"Known: {words}\n{FARO}\n{SECOND}", "At Faro."),
+                question=SECOND,
+            )
+        )
+        assert sample.capture is not None
+        doubts.append(warnings_of_its_own(sample.capture))
+    assert ["without its question" in doubt for (doubt,) in doubts] == [True, False]
+    assert ["earlier question and its" in doubt for (doubt,) in doubts] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("piece", "repeated"), [(330, 150), (450, 80), (450, 150), (700, 80), (700, 150)]
 )

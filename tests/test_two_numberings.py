@@ -145,6 +145,13 @@ def test_a_number_of_one_numbering_alone_is_not_one_that_the_model_made_up() -> 
     assert citation.dangling == ("40",)
 
 
+def test_a_number_of_a_named_kind_is_known_where_a_bare_one_may_be_an_example() -> None:
+    prompt = prompt_of("[{}] Document {}: ", [3, 9, 1])
+    prompt += "\nCite no number in brackets alone, such as [9]."
+    assert cited(sample_of(prompt, "Faro is there (Document 9).")) == [(1,)]
+    assert sample_of(prompt, "Faro is there [9].").citations is None
+
+
 def test_several_texts_of_one_document_are_not_told_apart_by_its_number() -> None:
     prompt = prompt_of("[{}] Document {}: ", [3, 3, 1])
     assert cited(sample_of(prompt, "Faro is there [3].")) == [(2,)]
