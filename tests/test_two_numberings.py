@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from ragmetrics_core.capture import Answer, Document, Message, samples_of
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
 from ragmetrics_core.capture.prompt_numbers import numbering_in
 from ragmetrics_core.capture.tree import CitedSource
+from ragmetrics_core.data import Context, EvidenceCall
 
 TEXTS = (PORTO, FARO, EVORA)
 REASON = "numbers its passages in two ways"
@@ -145,9 +147,9 @@ def test_a_number_of_one_numbering_alone_is_not_one_that_the_model_made_up() -> 
     assert citation.dangling == ("40",)
 
 
-def test_a_number_of_a_named_kind_is_known_where_a_bare_one_may_be_an_example() -> None:
+def test_a_number_of_a_named_kind_is_known_though_a_note_has_it_in_brackets() -> None:
     prompt = prompt_of("[{}] Document {}: ", [3, 9, 1])
-    prompt += "\nCite no number in brackets alone, such as [9]."
+    prompt += "\n\n[9] Our office opens at nine."
     assert cited(sample_of(prompt, "Faro is there (Document 9).")) == [(1,)]
     assert sample_of(prompt, "Faro is there [9].").citations is None
 
@@ -267,3 +269,33 @@ def test_the_number_of_a_chunk_leaves_the_number_of_its_source_known(
 ) -> None:
     prompt = prompt_of("Source {}: report.pdf (chunk {})\n", chunks)
     assert cited(sample_of(prompt, "It is in Faro [2].")) == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("label_of_earlier", "mark"),
+    [("[7] Source 2: ", "[2]"), ("[4] Source 7: ", "[Source 4]")],
+)
+def test_a_number_of_either_numbering_that_an_earlier_turn_used_is_unknown(
+    label_of_earlier: str, mark: str
+) -> None:
+    shown = f"{label_of_earlier}{EVORA}"
+    prompt = f"{shown}\n\n[1] Source 3: {PORTO}\n\n[2] Source 4: {FARO}\n\n{QUESTION}"
+    clock = Clock()
+    found = [Document(text=PORTO, id="p"), Document(text=FARO, id="f")]
+    reply = f"Faro is there {mark}."
+    earlier = EvidenceCall(kind="retrieval", items=(Context(text=EVORA),), shown=(0,))
+    for calls, expected in (((earlier,), None), ((), [(1,)])):
+        made = tree(
+            clock,
+            retriever(clock, *found),
+            model(clock, prompt, reply),
+            answers=(Answer(reply),),
+        )
+        made = replace(
+            made, earlier_calls=calls, turn_number=2, conversation_id="conversation"
+        )
+        (sample,) = samples_of(made)
+        if expected is None:
+            assert sample.citations is None
+        else:
+            assert cited(sample) == expected
