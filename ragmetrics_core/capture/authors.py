@@ -153,15 +153,14 @@ def _remove_parts(letters: bytes, parts: Iterable[bytes]) -> bytes:
 
 
 def name_authors(root: Node) -> None:
-    """Give each input document that a nested call wrote that call as its **author**.
+    """Name the author of each input document that a nested call wrote: that call.
 
-    LlamaIndex's engine for sub-questions answers each of them by a nested engine, and
-    gives the answers as documents to the next call. A tool that returns an engine's
-    answer gets its text as an input document.
+    LlamaIndex's engine for sub-questions gives the answers of nested engines as
+    documents to the next call. A tool that returns an engine's answer gets its text as
+    an input document.
 
     Args:
-        root: The outermost call. The calls below it are changed: nested engines become
-            agents (``separate_engines``), and documents get their authors.
+        root: The outermost call; the calls below it are changed.
     """
     separate_engines(root)
     nodes = list(root.walk())

@@ -120,8 +120,8 @@ class Conversations:
 
         Args:
             tree: The run.
-            quoted: The latest captured turn that a prompt of the run quotes as text,
-                with the names of the speakers; None without one.
+            quoted: The latest captured turn that a prompt of the run quotes as text;
+                None without one.
         """
         name = self._conversation_name(tree)
         last_turn, conversation_place = self._last_turn(tree, name, quoted)
@@ -153,7 +153,7 @@ class Conversations:
     def _last_turn(
         self, tree: Tree, name: str | None, quoted: CapturedTurn | None
     ) -> tuple[CapturedTurn | None, str]:
-        """Find the turn that a run continues: by name, else by its words.
+        """Find the turn that a run continues: by the conversation's name, else by words.
 
         Args:
             tree: The run.
@@ -161,8 +161,8 @@ class Conversations:
             quoted: The captured turn that its prompts quote as text; None without one.
 
         Returns:
-            The turn, and how it was found by its words; the words are empty if a name
-            decided. None if the run begins a conversation.
+            The turn, None if there is none; and where its words stood, "" if no words
+            decided.
         """
         if tree.turn_number == 1:  # the framework says so
             return None, ""
@@ -292,8 +292,7 @@ class Conversations:
 
         Args:
             prompts: The prompts of the run.
-            lines_of_run: The question and queries of the run and the replies of its
-                models, each in one line.
+            lines_of_run: Its question, queries and replies, each in one line.
         """
         for turn in list(self.turns)[-_N_LATEST:]:
             quoting_prompts = _prompts_that_quote(turn, prompts)

@@ -34,12 +34,11 @@ _FEWEST_WORDS = 3  # a query of fewer words may be mere keywords
 def join_trees(trees: Sequence[Tree], name: str) -> Tree:
     """Join the runs of one turn into one run: who asked, who answered, and all calls.
 
-    A single run is returned as it is. The joined run has no question if the user asked
-    none of the runs: the rules in ``question`` then look for it among the calls.
+    A single run is returned as it is. Documents get the author that a copy of them has
+    in another run.
 
     Args:
-        trees: The runs, in the order in which they began. Documents of their calls get
-            the author that a copy of them has in another run.
+        trees: The runs, in the order in which they began.
         name: Why they are one turn: ``FLOW`` for the runs of plain functions,
             ``THREAD`` for a run and those that resumed it.
     """

@@ -228,8 +228,7 @@ def conversation(value: object) -> tuple[Message, ...] | None:
 def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
     """Find the question in what a run of the application was given; None without one.
 
-    A text is the question. Of messages it is the last one of the user. A mapping may
-    hold the question under a usual name, as its only text, or inside its only value.
+    A text is the question. Of messages it is the last one of the user.
 
     Args:
         value: The input of the run.
@@ -319,11 +318,9 @@ def find_conversation(
         question: What is asked now; None if it is not known.
         depth: How many mappings inside of each other may be looked into.
         needs_question: Whether a list of messages without the question gives no turns.
-            Some applications keep the messages of their steps there.
 
     Returns:
-        The turns; else the texts of notes that do not say who speaks; both empty if
-        nothing was found.
+        The turns; else the texts of notes that do not say who speaks; else neither.
     """
     messages = conversation(value)
     # a list of texts alone may be a list of queries

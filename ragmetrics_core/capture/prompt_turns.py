@@ -25,14 +25,13 @@ def turns_before_question(
 ) -> tuple[Turn, ...]:
     """Return what user and assistant said before the question that a prompt asks.
 
-    The question stands in the last message of the user that holds it. If no message
-    holds it, it is taken to stand behind the assistant's last message.
+    If no message of the user holds the question, the turns end with the assistant's
+    last message.
 
     Args:
         prompt: The messages that a model was shown.
         question: What is asked now; None if that is not known.
-        documents: What was found for the question. Messages in the user's name that
-            only show these are no turns.
+        documents: What was found; messages that only show these are no turns.
     """
     question_line = as_one_line(question)
     n_earlier = 0
@@ -65,8 +64,7 @@ def messages_up_to_question(
 ) -> list[Message]:
     """Return the messages that a step returned, up to the one that asks the question.
 
-    Messages behind it are of this turn: what was found, or a tool's call. All messages
-    are returned if none asks the question.
+    All messages are returned if none asks the question.
 
     Args:
         messages: The messages that the step returned.

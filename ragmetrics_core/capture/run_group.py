@@ -431,14 +431,13 @@ def _shown_groups(
 ) -> list[ShownGroup]:
     """Return the groups that prompts show, with what they show of each.
 
-    A document or a long answer of the group stands in the prompts. For a group that
+    A document or a long answer of such a group stands in the prompts. For a group that
     found no document, a query is enough.
 
     Args:
         groups: The groups.
         prompts: The prompts of one run.
-        by_question: Whether a query is also enough for a group without an answer: its
-            documents may have been too bad to be shown.
+        by_question: Whether a query is also enough for a group without an answer.
     """
     shown_groups: list[ShownGroup] = []
     for group in groups:

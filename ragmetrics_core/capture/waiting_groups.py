@@ -33,7 +33,7 @@ from ragmetrics_core.capture.transcripts import (
     quotation,
     surest_quotation,
 )
-from ragmetrics_core.capture.tree import Document, Node, Tree
+from ragmetrics_core.capture.tree import Document, Message, Node, Tree
 
 _MOST_WAITING = 1000
 _MOST_OF_OTHER_TASKS = 32
@@ -304,15 +304,12 @@ class WaitingGroups:
         """Find unread searches near a group that found some of the same documents.
 
         An application may search twice for one question, and show a model what both
-        searches found. Searches before the group count back to the first other event.
+        searches found. Each search is a group of its own.
 
         Args:
             group: The group.
             names: The documents that a model or a reranker was given for the group: ids,
                 or texts of documents without id.
-
-        Returns:
-            The searches, each a group of its own, the latest first.
         """
         groups_of_task = self._groups_of(group.runs[-1].task_or_thread)
         groups_of_task.sort(key=lambda other: other.began, reverse=True)
@@ -324,7 +321,7 @@ class WaitingGroups:
             if found_the_same and not other.was_read:
                 siblings.append(other)
             elif other.began < group.began:
-                break
+                break  # something else happened between this search and the group
         return siblings
 
     def _with_sibling_searches(self, groups: Sequence[RunGroup]) -> list[RunGroup]:
@@ -490,12 +487,11 @@ def _groups_that_found(
 ) -> list[RunGroup]:
     """Return the groups whose searches found the documents given to a reranker.
 
-    Groups without an answer count, those with the reranker's query first. If all have
-    their answers, the latest counts alone.
+    Groups without an answer go before the others; of those only the latest counts.
 
     Args:
         documents: The documents that the reranker was given.
-        query: The text that it was asked, in one line; empty if it was asked nothing.
+        query: The reranker's query, in one line; it may be empty.
         groups: The groups of one thread or task, the latest first.
     """
     names = document_names(documents)
@@ -583,7 +579,7 @@ def _is_answer_an_earlier_turn(
 
 
 def _asks_of_kept_documents(
-    run: Tree, group: RunGroup, message_texts: Sequence[str]
+    run: Tree, group: RunGroup, messages: Sequence[Message]
 ) -> bool:
     """Return whether a run asks a new question of documents that the application kept.
 
@@ -593,7 +589,7 @@ def _asks_of_kept_documents(
     Args:
         run: The run.
         group: The group.
-        message_texts: The messages that the models of the run were shown.
+        messages: The messages that the models of the run were shown.
     """
     if not run.root.input_documents or run.question is None:
         return False
@@ -602,7 +598,7 @@ def _asks_of_kept_documents(
     for question in group.questions:
         if as_one_line(question) == as_one_line(run.question):
             return False
-        if any(question in text for text in message_texts):
+        if any(question in message.text for message in messages):
             return False
     return True
 
@@ -612,8 +608,8 @@ def _groups_not_continued(
 ) -> list[RunGroup]:
     """Return the groups whose question a run does not go on with.
 
-    The prompts of the run hold the group's answer as an earlier turn, or the run asks a
-    new question of documents that the application kept from the group's search.
+    The group's answer is an earlier turn in the prompts, or the run asks a new question
+    of documents that the application kept from the group's search.
 
     Args:
         quotation_by_group: How the prompts of the run quote the last answer of each
@@ -621,22 +617,20 @@ def _groups_not_continued(
         run: The run.
         calls: Its calls.
     """
-    message_texts: list[str] = []
-    assistant_lines: set[str] = set()
+    messages: list[Message] = []
     for call in calls.models:
-        for message in call.prompt:
-            message_texts.append(message.text)
-            if message.role == "assistant":
-                assistant_lines.add(as_one_line(message.text))
+        messages += call.prompt
+    assistant_lines = {
+        as_one_line(message.text) for message in messages if message.role == "assistant"
+    }
     groups_not_continued: list[RunGroup] = []
     for group, quotation_of_answer in quotation_by_group.items():
-        is_earlier_turn = _is_answer_an_earlier_turn(
-            group, quotation_of_answer, assistant_lines, run.question
-        )
         is_absent = quotation_of_answer == "absent"
-        if is_earlier_turn or (
-            is_absent and _asks_of_kept_documents(run, group, message_texts)
+        if _is_answer_an_earlier_turn(
+            group, quotation_of_answer, assistant_lines, run.question
         ):
+            groups_not_continued.append(group)
+        elif is_absent and _asks_of_kept_documents(run, group, messages):
             groups_not_continued.append(group)
     return groups_not_continued
 
