@@ -625,12 +625,13 @@ def _groups_not_continued(
     }
     groups_not_continued: list[RunGroup] = []
     for group, quotation_of_answer in quotation_by_group.items():
-        is_absent = quotation_of_answer == "absent"
-        if _is_answer_an_earlier_turn(
+        is_earlier_turn = _is_answer_an_earlier_turn(
             group, quotation_of_answer, assistant_lines, run.question
-        ):
-            groups_not_continued.append(group)
-        elif is_absent and _asks_of_kept_documents(run, group, messages):
+        )
+        asks_anew = False
+        if quotation_of_answer == "absent":
+            asks_anew = _asks_of_kept_documents(run, group, messages)
+        if is_earlier_turn or asks_anew:
             groups_not_continued.append(group)
     return groups_not_continued
 
