@@ -163,7 +163,6 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         every_turn: bool = False,
     ) -> None:
         """Set up the recorder of LangChain's runs, and what judges them; see the class."""
-        # where a sample's question, contexts and answer stand in a run
         sources = Finding(
             question_from,
             contexts_from,
@@ -172,10 +171,8 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             build,
             every_turn=every_turn,
         )
-        # makes samples of finished runs, by the rules of this adapter
         turns = _ADAPTER.turns(sources, Problems())
-        # A conversation may go on from a ``capture()`` block to this object. Only those
-        # with the same ``redact`` share earlier turns, because each hides other texts.
+        # a conversation may go on from a ``capture()`` block to this object
         turns.share_with_conversation(redact=redact)
         settings = WatchSettings(
             sample_rate=sample_rate,
@@ -187,8 +184,6 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             limits=limits,
             redact=redact,
         )
-        # This object is two things: an evaluator, which judges finished runs in the
-        # background, and a recorder, whose hooks LangChain calls.
         BackgroundEvaluator.__init__(
             self,
             turns.add,
@@ -200,7 +195,7 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         )
 
         def receivers() -> tuple[Receiver, ...]:
-            """Who gets a run that begins now: always the evaluator, by ``record``."""
+            """Who gets a finished run: the evaluator, which is this object."""
             return (self.record,)
 
         Recorder.__init__(self, turns.problems, receivers)

@@ -211,18 +211,12 @@ def _plain_sample(run: RunBase) -> Sample:
 
 
 def _reference(example: Example | None, source: Source | None) -> tuple[list[str], str]:
-    """Find the expected answers of an example of a dataset.
-
-    They stand where the user says. Else they stand in the example's outputs under a
-    usual name, or in its only field.
+    """Find the expected answers of an example of a dataset, or say why there are none.
 
     Args:
         example: The example; None if the evaluation gave none.
         source: Where the user says that they are: a key or path into the outputs, or a
-            callable that gets the example. None to look for them.
-
-    Returns:
-        The answers, and why there are none, which is empty if there are some.
+            callable that gets the example. None looks for a usual name.
     """
     if example is None:
         return [], "no example was given"

@@ -199,9 +199,7 @@ class LangChainModel(FrameworkModel):
         Args:
             choices: The replies of the model, as the core takes them.
             replies: The same as LangChain gave them: messages, or anything else.
-            llm_output: What LangChain says of the call as a whole. If there are several
-                replies, its token counts replace the sum over the messages, because
-                each message may tell only a part. None if LangChain says nothing.
+            llm_output: What LangChain says of the call as a whole; None for nothing.
         """
         messages = [reply for reply in replies if isinstance(reply, AIMessage)]
         facts_of_call = llm_output or {}
@@ -210,6 +208,7 @@ class LangChainModel(FrameworkModel):
             if message.usage_metadata is not None:
                 usage["prompt_tokens"] += message.usage_metadata["input_tokens"]
                 usage["completion_tokens"] += message.usage_metadata["output_tokens"]
+        # each of several messages may tell only a part
         if len(replies) > 1:
             usage_of_call = facts_of_call.get("token_usage")
             if isinstance(usage_of_call, Mapping):
@@ -221,14 +220,11 @@ class LangChainModel(FrameworkModel):
     def _with_settings(
         self, request: ChatRequest
     ) -> tuple[Runnable[Any, Any], dict[str, Any]]:
-        """Apply a request's settings, such as its temperature, to the model.
-
-        A setting for which the model has a field is set in a copy of the model. The
-        limit of the reply's length is left out if the model has no field for it.
+        """Set a request's settings, such as its temperature, in a copy of the model.
 
         Returns:
-            The model or its copy, and the other settings, which are arguments of the
-            call. A runnable that is no chat model takes none.
+            The model or its copy, and the settings for which it has no field, as
+            arguments of the call. A runnable that is no chat model takes none.
         """
         if not isinstance(self._model, BaseChatModel):
             return self._model, {}
@@ -320,9 +316,8 @@ class LangChainDecisionModel(DecisionModel, FrameworkModel):
     def _exchange(self, request: ChatRequest) -> Exchange:
         """Make ready how typed questions are asked and how the answers are read.
 
-        The request's only message is JSON with two fields: "state" holds what the
-        questions are about, and "questions" holds the questions by name. LangChain's
-        model takes the state and objects of its own classes for the questions.
+        The request's only message is JSON: "state" holds what the questions are about,
+        and "questions" holds the questions by name.
 
         Returns:
             The call that asks them, its async counterpart, and the function that makes

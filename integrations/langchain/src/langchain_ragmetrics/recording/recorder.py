@@ -243,11 +243,9 @@ class Recorder(BaseCallbackHandler):
 
     @guard_hook
     def searched_by_hand(self, name: str, query: str, result: object) -> None:
-        """Record a search of a vector store that the application made by itself.
+        """Record a search of a vector store that the application made inside a run.
 
-        LangChain reports only what retrievers search. The search is recorded inside the
-        run in which the application made it. It is left out outside of any run, and
-        while a retriever searches, which reports what it finds.
+        It is left out while a retriever searches, which reports what it finds.
 
         Args:
             name: The name of the store's class.

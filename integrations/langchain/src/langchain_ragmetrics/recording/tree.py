@@ -234,15 +234,14 @@ def _question(
 ) -> tuple[str | None, str]:
     """Find the user's question, and say in words where it was found.
 
-    None and "" where nothing holds it: the core's rules then guess the question from
-    the queries of searches.
+    None and "" where nothing holds it.
 
     Args:
         run: The run.
         inputs: Its inputs as plain values.
         output: Its outputs as plain values, such as the state of a graph.
-        resumes: Whether the run resumes an interrupted graph. Its inputs are then the
-            words with which a person let the graph go on, and no question.
+        resumes: Whether the run resumes a graph: its inputs are then the words with
+            which a person let the graph go on.
     """
     given_question = _given_in_metadata(run).get("question")
     if given_question is not None:
@@ -677,39 +676,43 @@ def _fill_step(node: Node, run: AnyRun) -> None:
 
 
 def _calls_answered_by_a_person(node: Node, run: AnyRun) -> list[Node]:
-    """Make a tool's node for each tool call whose result a person wrote instead of the tool.
+    """Make a tool's node for each tool call that a person answered instead of the tool.
 
-    LangChain's middleware asks a person to approve the tool calls of a model. No tool
-    runs inside it, so that a tool's message in its output is the person's. Rejected
-    calls are left out.
+    No tool runs inside the middleware that asks the person. Calls that the person
+    rejected are left out.
 
     Args:
         node: The node of the middleware.
         run: The middleware's run, whose output holds the messages.
     """
     messages = (run.outputs or {}).get("messages") or ()
-    tool_call_by_id = {}
-    for message in messages:
-        if isinstance(message, AIMessage):
-            for tool_call in message.tool_calls:
-                tool_call_by_id[tool_call["id"]] = tool_call
+    arguments_by_id = _tool_arguments_by_id(messages)
     tool_nodes: list[Node] = []
     for message in messages:
         if not isinstance(message, ToolMessage) or message.status != "success":
             continue
-        if message.tool_call_id not in tool_call_by_id:
-            continue
-        tool_node = Node(
-            "tool",
-            message.name or "",
-            began=node.began,
-            ended=node.ended or node.began,
-            text=str(message.text),
-            tool_call_id=message.tool_call_id,
-            query=_query(tool_call_by_id[message.tool_call_id]["args"]),
-        )
-        tool_nodes.append(tool_node)
+        if message.tool_call_id in arguments_by_id:
+            tool_node = Node(
+                "tool",
+                message.name or "",
+                began=node.began,
+                ended=node.ended or node.began,
+                text=str(message.text),
+                tool_call_id=message.tool_call_id,
+                query=_query(arguments_by_id[message.tool_call_id]),
+            )
+            tool_nodes.append(tool_node)
     return tool_nodes
+
+
+def _tool_arguments_by_id(messages: Iterable[object]) -> dict[str | None, Any]:
+    """The arguments of the tool calls in messages of a model, by the ids of the calls."""
+    arguments_by_id = {}
+    for message in messages:
+        if isinstance(message, AIMessage):
+            for tool_call in message.tool_calls:
+                arguments_by_id[tool_call["id"]] = tool_call["args"]
+    return arguments_by_id
 
 
 _FILL: Mapping[str, Callable[[Node, AnyRun], None]] = {

@@ -138,15 +138,11 @@ def _answer_cut_from_reply(
 ) -> list[Answer]:
     """Find the answer that a component cut out of a model's reply, such as from JSON.
 
-    It is the only text of the run's output, and a part of what a model replied.
+    It is the only text of the run's output; else there is none, and the list is empty.
 
     Args:
         calls: The calls of the run.
         outputs: The run's output: for each socket its place and value.
-
-    Returns:
-        The answer; empty if the run gave several texts, if no reply holds the text, or
-        if its socket is named for questions.
     """
     texts = [(place, text) for place, value in outputs for text in texts_in(value)]
     if len(texts) != 1:

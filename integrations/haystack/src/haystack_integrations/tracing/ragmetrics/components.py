@@ -259,12 +259,10 @@ class Calls:
 
     @cached_property
     def _documents_by_texts(self) -> dict[tuple[str, ...], tuple[Document, ...]]:
-        """The documents behind each list of texts that a component gave as an output.
+        """The documents of which components made each list of texts in their outputs.
 
-        A component may give bare texts of documents, or windows around them. A list of
-        texts counts if the component took documents, or if the output's name says that
-        it is evidence, such as "contexts". Components that call a model are left out:
-        they write texts of their own.
+        Such texts are those of the documents, or windows around them. Components that
+        call a model write texts of their own, and are left out.
         """
         documents_by_texts: dict[tuple[str, ...], tuple[Document, ...]] = {}
         for node in self.run.components():
@@ -274,8 +272,9 @@ class Calls:
             for output_name, texts in node.output_by_socket.items():
                 if not isinstance(texts, tuple) or not _holds_only_texts(texts):
                     continue
-                is_evidence = _NAMES_EVIDENCE.search(output_name) is not None
-                if documents_taken or is_evidence:
+                # an output such as "contexts"
+                is_named_for_evidence = _NAMES_EVIDENCE.search(output_name) is not None
+                if documents_taken or is_named_for_evidence:
                     documents_by_texts[texts] = _documents_behind(
                         texts, documents_taken
                     )
@@ -360,18 +359,14 @@ class Calls:
     def documents_that_reached(
         self, node: Node, steps: int = 12
     ) -> tuple[tuple[Document, ...] | None, str]:
-        """Find the documents that reached a call through the pipeline's connections.
+        """Find the documents that reached a call, and the names of the inputs that hold them.
 
-        They stand in the inputs of the call itself; if none stand there, in those of
-        the components that fed it, and so on backwards.
+        They stand in the inputs of the call, else in those of the components that fed
+        it, and so on backwards. None and "" if no input holds any.
 
         Args:
             node: The span of the call.
             steps: How many times it goes back to the components before.
-
-        Returns:
-            The documents, each once, and the names of the inputs that hold them. None
-            and an empty text if no input holds any.
         """
         sockets: list[tuple[str, tuple[Document, ...]]] = []
         spans = [node]
@@ -386,7 +381,7 @@ class Calls:
             spans = list(feeding_spans)
         if not sockets:
             return None, ""
-        document_by_key = {}
+        document_by_key = {}  # each document once
         for _, documents in sockets:
             for document in documents:
                 document_by_key[document.key] = document
@@ -396,29 +391,21 @@ class Calls:
     def _spans_feeding(self, node: Node, socket: str = "") -> list[Node]:
         """Find the components whose outputs are inputs of a call.
 
-        Of a component that ran several times the last run before the call counts. If no
-        component feeds the call, the component around the call is taken.
+        If there are none, the component around the call is taken, if there is one.
 
         Args:
             node: The span of the call.
             socket: Only inputs with this in their names are looked at, e.g.
                 "embedding"; empty for all inputs.
-
-        Returns:
-            The spans of the components; empty if there is no component around the call,
-            either.
         """
-        names_of_senders: set[str] = set()
-        for name, description in node.input_sockets.items():
-            if socket in name:
-                names_of_senders.update(description.get("senders") or ())
-        last_run_by_name = {}
+        names_of_senders = _names_of_senders(node, socket)
+        last_run_by_name = {}  # of a component that ran several times
         for component in self.run.components():
             is_beside = component.parent is node.parent
             # a component that is still open has 0 as its end
             has_ended_before = 0 < component.closed < node.opened
-            if is_beside and has_ended_before and component.name in names_of_senders:
-                # components come in the order in which they began: a later run stays
+            is_sender = component.name in names_of_senders
+            if is_beside and has_ended_before and is_sender:
                 last_run_by_name[component.name] = component
         if last_run_by_name:
             return list(last_run_by_name.values())
@@ -443,6 +430,15 @@ class Calls:
             if documents or is_empty_list:
                 sockets.append((f"{node.path}.{name}", documents))
         return sockets
+
+
+def _names_of_senders(node: Node, socket: str) -> set[str]:
+    """The names of the components that send to inputs with a text in their names."""
+    names: set[str] = set()
+    for name, description in node.input_sockets.items():
+        if socket in name:
+            names.update(description.get("senders") or ())
+    return names
 
 
 def _documents_behind(
@@ -558,12 +554,11 @@ def _index_of_request(
 ) -> int | None:
     """Find the index of the model's request that a tool's span ran; None if it ran none.
 
-    Several requests may be alike, and as many spans: the first span ran the first of
-    them, and so on.
+    Of several requests that are alike, the first span ran the first one, and so on.
 
     Args:
         node: The span of the tool.
-        siblings: The spans of all tools of the same step, in their order.
+        siblings: The spans of all tools of the same step.
         requests: What the model asked for in that step.
     """
     compares_arguments = any(
@@ -587,9 +582,8 @@ def _index_of_request(
 def prompt(node: Node) -> tuple[Message, ...]:
     """The messages that a model was shown; blank ones that call no tool are left out.
 
-    A prompt that is a text is a message of the user. A model's provider may have run a
-    tool of its own, such as a web search, for an earlier message of the model. The
-    tool's results are added as a message behind that earlier message.
+    Behind an earlier reply stands what the model's provider found for it, such as by a
+    web search.
     """
     values: list[Any] = []
     for name in ("messages", "prompt"):

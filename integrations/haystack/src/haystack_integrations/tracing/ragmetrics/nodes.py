@@ -68,11 +68,7 @@ class CopiedMessage(Message):
 def copied(value: object, depth: int = _DEPTH) -> Any:
     """Copy a value, as objects of the core.
 
-    - Texts, numbers, documents, messages and answers are copied, and mappings and lists
-      of these. Lists become tuples.
-    - An ``AnswerBuilder`` makes an answer of each message of a conversation. Of such
-      answers only the last one is copied.
-    - Embeddings and objects of any other class become None.
+    Lists become tuples. Embeddings and objects of any other class become None.
 
     Args:
         value: A value of Haystack's or of the application.
@@ -97,16 +93,17 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
         return None
     if isinstance(value, Mapping):
         return {str(key): copied(element, depth - 1) for key, element in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        # an embedding is a long list of numbers
-        is_embedding = len(value) > 8 and isinstance(next(iter(value)), float)
-        if is_embedding:
-            return None
+    if isinstance(value, (list, tuple, set, frozenset)) and not _is_embedding(value):
         elements = list(value)
         if _are_answers_of_one_conversation(value):
             elements = elements[-1:]  # only the last one answers the question
         return tuple(copied(element, depth - 1) for element in elements)
     return None
+
+
+def _is_embedding(value: Collection[Any]) -> bool:
+    """Whether a collection is a long list of numbers."""
+    return len(value) > 8 and isinstance(next(iter(value)), float)
 
 
 def _document(document: haystack.Document) -> Document:

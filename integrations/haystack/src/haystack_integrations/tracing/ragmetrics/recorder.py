@@ -235,20 +235,15 @@ class Tee(Tracer):
         parent_span: Span | None,
         inner_span: Span,
     ) -> TeeSpan | None:
-        """Begin to record a span as a node of a run.
+        """Begin to record a span as a node of a run; None if it belongs to no run.
 
-        It belongs to the run of the span around it. A pipeline or agent without a span
-        around it begins a run, if somebody listens.
+        Our own evaluator is no part of what is evaluated, and belongs to none.
 
         Args:
             operation: What the span does, by Haystack's name.
             tags: What Haystack says of it.
             parent_span: The span around it; None if Haystack does not say.
             inner_span: The other tracer's span.
-
-        Returns:
-            A span that records; None if the span belongs to no recorded run, or to our
-            own evaluator, which is no part of what is evaluated.
         """
         class_name = str(tags.get("haystack.component.fully_qualified_type", ""))
         if class_name.startswith(_OWN_EVALUATORS):
@@ -264,34 +259,19 @@ class Tee(Tracer):
             run, parent = self._run_of_outermost(tags)
         if run is None:
             return None
-        node = Node(
-            operation,
-            name=_name_in(tags),
-            type=class_name,
-            parent=parent,
-            opened=tick(),
-            # the descriptions of its inputs and outputs
-            input_sockets=tags.get("haystack.component.input_spec") or {},
-            output_sockets=tags.get("haystack.component.output_spec") or {},
-        )
-        if operation == PIPELINE:
-            node.input = copied(tags.get("haystack.pipeline.input_data")) or {}
+        node = _node(operation, tags, parent)
         run.nodes.append(node)
         return TeeSpan(inner_span, run, node, open_span)
 
     def _run_of_outermost(self, tags: dict[str, Any]) -> tuple[Run | None, Node | None]:
-        """Return the run of a pipeline or agent that no open span surrounds.
+        """Return the run of a pipeline that no open span surrounds, and the node around it.
 
-        Usually the pipeline begins a run of its own. It does not if a component started
-        a thread without handing over its context variables, and the pipeline runs in
-        that thread: then the pipeline belongs to the component's run.
+        A pipeline in a thread that a component started belongs to the component's run.
+        Any other begins a run, without a node around it. Both are None if nobody
+        listens.
 
         Args:
             tags: What Haystack says of the pipeline or agent.
-
-        Returns:
-            The run, and the node of the run under which the pipeline belongs. The node
-            is None if the run is new. Both are None if nobody listens.
         """
         if _open_runs and _is_in_bare_thread():
             pipeline_input = copied(tags.get("haystack.pipeline.input_data"))
@@ -326,6 +306,23 @@ def _open_span() -> TeeSpan | None:
     while span is not None and span.node.closed:
         span = span.outer
     return span
+
+
+def _node(operation: str, tags: dict[str, Any], parent: Node | None) -> Node:
+    """Make the node of a span that begins, of what Haystack says of it."""
+    node = Node(
+        operation,
+        name=_name_in(tags),
+        type=str(tags.get("haystack.component.fully_qualified_type", "")),
+        parent=parent,
+        opened=tick(),
+        # the descriptions of its inputs and outputs
+        input_sockets=tags.get("haystack.component.input_spec") or {},
+        output_sockets=tags.get("haystack.component.output_spec") or {},
+    )
+    if operation == PIPELINE:
+        node.input = copied(tags.get("haystack.pipeline.input_data")) or {}
+    return node
 
 
 def _name_in(tags: Mapping[str, Any]) -> str:

@@ -170,14 +170,11 @@ def _questions(questions: Any) -> Iterable[Sample]:
 def _run(query_engine: BaseQueryEngine, sample_to_ask: Sample) -> Sample:
     """Ask a query engine one question, and make the sample of what it did.
 
-    A streamed answer is read to its end. If the engine fails, the sample has its error.
-    If capturing saw nothing, because LlamaIndex's spans do not show the engine, the
-    sample is made of what the engine returned.
+    If LlamaIndex records no span of the engine, the sample is made of what it returned.
 
     Args:
         query_engine: The engine.
-        sample_to_ask: The question, with the reference, id, metadata and facts that go
-            into the sample.
+        sample_to_ask: The question, with further fields that go into the sample.
     """
     response = None
     error = None

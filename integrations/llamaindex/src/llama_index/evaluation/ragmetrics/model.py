@@ -107,9 +107,6 @@ class LlamaIndexModel(FrameworkModel):
     def _exchange(self, request: ChatRequest) -> Exchange:
         """Make ready how a request is sent to the LLM and how its reply is read.
 
-        A request whose reply has a schema is sent as the call of a function with this
-        schema, if the LLM can call functions. Any other request is a plain call.
-
         Returns:
             The call that sends it, its async counterpart, and the function that makes a
             reply of what either of them returns.
@@ -260,9 +257,7 @@ def _function_of_schema(schema: Mapping[str, Any]) -> FunctionTool:
 def _reply(llm: LLM, request: ChatRequest, response: ChatResponse) -> ChatReply:
     """Read what an LLM replied, the tokens that it took, and why it ended.
 
-    If the reply is a function's call, the call's arguments as JSON are the text. Usage
-    and reason are looked for where the providers' responses have them; what a response
-    does not say stays unknown.
+    If the reply is a function's call, the call's arguments as JSON are the text.
 
     Args:
         llm: The LLM.

@@ -29,15 +29,10 @@ def samples(
     ground_truth_answers: list[str] | None = None,
     reference: str | list[str] | None = None,
 ) -> tuple[list[Sample], list[str]]:
-    """Make samples of what was put into the inputs of the evaluator.
+    """Make samples of the inputs of ``RagMetricsEvaluator.run``, with warnings.
 
-    Three groups of inputs are possible: answers of Haystack; lists with an element for
-    each answer; one query with its documents and replies. The inputs are those of
-    ``RagMetricsEvaluator.run``.
-
-    Returns:
-        The samples, and warnings of documents that seem to be missing from answers.
-        Both are empty if no input is given.
+    One of three groups is given: answers of Haystack; lists with an element for each
+    answer; one query with its documents and replies.
 
     Raises:
         SettingError: If inputs of several groups are given, or lists differ in length.

@@ -103,10 +103,6 @@ class HaystackModel(FrameworkModel):
     def _exchange(self, request: ChatRequest) -> Exchange:
         """Make ready how a request is sent to the generator and how its output is read.
 
-        Settings such as the temperature go with the call, if the generator takes any.
-        The limit of the reply's length is left out unless the generator is OpenAI's:
-        others may spell it otherwise.
-
         Returns:
             The call that sends it, its async counterpart, and the function that makes a
             reply of what either of them returns.
@@ -117,6 +113,7 @@ class HaystackModel(FrameworkModel):
             messages.append(make_message(message.content))
         arguments: dict[str, Any] = {"messages": messages}
         if self._takes_settings:
+            # other generators than OpenAI's may spell the limit otherwise
             limit = request.max_tokens if _is_openai(self.chat_generator) else None
             settings = parameters(replace(request, max_tokens=limit))
             if settings:

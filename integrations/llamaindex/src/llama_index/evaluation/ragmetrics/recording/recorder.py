@@ -556,9 +556,7 @@ class Recorder:
     def on_model_reply(self, id_: str | None, reply: object) -> None:
         """Record the whole reply of a model, which the framework tells in an event.
 
-        If the model streams and is the outermost call of its run, the run ends with the
-        reply. Nothing is done if the span is no call of a model or has its reply
-        already.
+        It ends the run of a model that streams and was called alone.
 
         Args:
             id_: The id of the span in which the event was sent; None if in none.
@@ -648,10 +646,10 @@ class Recorder:
         response: object,
         error: BaseException | None,
     ) -> None:
-        """Keep the answer that the engine of a chat has written, by its response's identity.
+        """Keep the answer that a chat's engine has written, if the span wrote one.
 
-        The chat may return this response only later. A run that waits for the answer
-        may end now. Nothing is done for a span that wrote no answer.
+        A run that waits for the answer may end now. Another may wait for it later: the
+        answer is found by the identity of its response.
 
         Args:
             id_: The id of the span.
@@ -711,14 +709,8 @@ class Recorder:
     def _end_unread(self, open_run: OpenRun) -> None:
         """End a run whose response object is gone, perhaps before it was read.
 
-        - If the engine never wrote the answer to its end, the run is incomplete and has
-          no answer.
-        - If the engine failed, the run is incomplete, with the error.
-        - If the application read nothing, the whole answer is kept, with a doubt
-          whether the user received it.
-        - If the application read a part of the answer, the run is incomplete, and that
-          part is kept.
-        - If the application read all of it, the run ends as usual.
+        Of an answer that was read in part that part is kept. An answer that nobody read
+        is kept whole, with a doubt.
         """
         # stands for the error of an application that stopped reading
         stopped_reading = GeneratorExit()
@@ -727,14 +719,13 @@ class Recorder:
             self._end_stream(open_run, "", stopped_reading)
             return
         text, error = open_run.written_answers[response_id]
-        if error is not None:
-            self._end_stream(open_run, text, error)
-            return
         # The pieces that were not taken are the end of the answer. The answer is kept
         # without white space at its end, and the pieces may have some.
         unread = "".join(open_run.untaken_pieces).rstrip()
         text_read = text.removesuffix(unread)
-        if not text_read.strip():
+        if error is not None:
+            self._end_stream(open_run, text, error)
+        elif not text_read.strip():
             open_run.run.doubts = (_READ_BY_NOBODY,)
             self._end_stream(open_run, text, None)
         elif unread:

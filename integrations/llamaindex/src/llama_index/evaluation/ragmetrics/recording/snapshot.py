@@ -163,10 +163,9 @@ def copy_start(
 
     Args:
         run: The run.
-        arguments: What the outermost call was given.
-        instance: The object whose method it is.
-        needs_data: Whether all that it was given is copied, because the user names keys
-            or paths in it.
+        arguments: What the call was given.
+        instance: The object whose method was called.
+        needs_data: Whether all inputs are copied, because the user names keys in them.
         context: The context that a workflow's run goes on with; None if it has none.
     """
     fields = start_fields(arguments)  # of the start event, and keyword arguments
@@ -438,14 +437,6 @@ def note_reply(node: Node, response: object, llm: object = None) -> None:
 def _provider_evidence_of(response: object) -> ProviderEvidence:
     """Read what a model's provider searched and found while the model answered.
 
-    The evidence is looked for in these places, in their order:
-
-    1. ``raw["response"]``: some integrations keep the provider's response there;
-    2. ``raw``: others keep the response itself there;
-    3. the message's ``additional_kwargs``;
-    4. the message's blocks with citations;
-    5. the ``additional_kwargs`` of the framework's response.
-
     It is empty for an object that is no response.
     """
     if not isinstance(response, (ChatResponse, CompletionResponse, AgentOutput)):
@@ -453,6 +444,7 @@ def _provider_evidence_of(response: object) -> ProviderEvidence:
     places = []
     raw = _data(response.raw)
     if isinstance(raw, dict):
+        # integrations keep the provider's response in one of these
         places += [raw.get("response"), raw]
     if isinstance(response, CompletionResponse):
         text = response.text
@@ -500,15 +492,12 @@ def _data(value: object, depth: int = _DEPTH) -> Any:
 
 
 def reply_of(response: object, llm: object = None) -> Message | None:
-    """Copy what a model said, with the tools that it called.
+    """Copy what a model said, with its tool calls; None for a response such as a stream.
 
     Args:
         response: What the model or the step of an agent returned.
-        llm: The LLM. It is needed if the response holds tool calls only in the
-            provider's own format. None leaves such tool calls unread.
-
-    Returns:
-        The message; None if the response is not there yet, such as a stream.
+        llm: The LLM, which can read tool calls in the provider's own format; None
+            leaves such tool calls unread.
     """
     if isinstance(response, AgentOutput):
         return message_of(response.response, _calls(response.tool_calls))
@@ -730,12 +719,7 @@ def result_of(result: object) -> object:
 def answer_of(result: object) -> str | None:
     """Read the answer's text in anything that an engine returns.
 
-    A response of LlamaIndex holds its text. In a mapping and in a model of pydantic the
-    answer is a field that has a usual name for answers. In a structured response of
-    LlamaIndex it is such a field, and without one the whole response as text.
-
-    Returns:
-        The answer; None if there is none, or if it is still streaming.
+    None if there is no answer, or if it is still streaming.
     """
     returned = result_of(result)
     if isinstance(returned, str):
@@ -743,11 +727,7 @@ def answer_of(result: object) -> str | None:
     if isinstance(returned, (Response, AgentChatResponse)):
         return answer_text(returned.response)
     if isinstance(returned, PydanticResponse):
-        fields = {} if returned.response is None else returned.response.model_dump()
-        text = _text_of_answer_field(fields)
-        if text is None and fields:
-            return str(returned)
-        return text
+        return _answer_of_structured(returned)
     if isinstance(returned, (StreamingResponse, AsyncStreamingResponse)):
         return returned.response_txt
     if isinstance(returned, StreamingAgentChatResponse):
@@ -762,6 +742,15 @@ def answer_of(result: object) -> str | None:
     if isinstance(returned, BaseModel):
         return _text_of_answer_field(vars(returned))
     return None
+
+
+def _answer_of_structured(response: PydanticResponse) -> str | None:
+    """The field for the answer of a structured response; without one the whole as text."""
+    fields = {} if response.response is None else response.response.model_dump()
+    text = _text_of_answer_field(fields)
+    if text is None and fields:
+        return str(response)
+    return text
 
 
 def _text_of_answer_field(fields: Mapping[str, Any]) -> str | None:
