@@ -6,8 +6,10 @@ the id "b", for all of its text. Marks in the text of an answer are read by
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import locate
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Citation, Context
@@ -16,6 +18,34 @@ from ragmetrics_core.data.marks import Numbering, plain_label
 
 _WHOLE = 0.9  # of a quote's letters; a model may leave out a word, or change one
 _LONGEST_LABEL = 80
+# of a quote that joins parts of several texts; a shorter one stands anywhere by chance
+_FEWEST_LETTERS_OF_A_PART = 12
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedContexts:
+    """The contexts that a quote comes from; both tuples are empty if none is known.
+
+    Args:
+        holding_all: The indexes of those that hold the whole quote.
+        making_up: Where none does: the indexes of those whose parts, one behind the
+            other, are the quote.
+    """
+
+    holding_all: tuple[int, ...] = ()
+    making_up: tuple[int, ...] = ()
+
+    @property
+    def cited(self) -> tuple[int, ...]:
+        """The contexts that the quote cites: of several that hold it the first one."""
+        return self.holding_all[:1] or self.making_up
+
+    def among(self, indexes: Collection[int]) -> "QuotedContexts":
+        """Return those of some contexts that the quote comes from."""
+        holding_all = tuple(index for index in self.holding_all if index in indexes)
+        is_made_up_of_them = set(self.making_up).issubset(indexes)
+        making_up = self.making_up if is_made_up_of_them else ()
+        return QuotedContexts(holding_all, making_up)
 
 
 def citations_of_sources(
@@ -46,11 +76,11 @@ def citations_of_sources(
     """
     text = answer or ""
     quotes = [source.quote for source in sources]
-    quoted_indexes = indexes_of_quoted_contexts(quotes, contexts)
+    quoted_contexts = contexts_of_quotes(quotes, contexts)
     citations: list[Citation] = []
-    for source, quoted_index in zip(sources, quoted_indexes, strict=True):
+    for source, quoted in zip(sources, quoted_contexts, strict=True):
         start, end = span_of_source(source, text)
-        indexes = _indexes_of_source(source, quoted_index, contexts, numbering or {})
+        indexes = _indexes_of_source(source, quoted, contexts, numbering or {})
         dangling: tuple[str, ...] = ()
         if not indexes:
             name = str(source.id) if source.id is not None else source.quote or ""
@@ -63,7 +93,7 @@ def citations_of_sources(
 
 def _indexes_of_source(
     source: CitedSource,
-    quoted_index: int | None,
+    quoted: QuotedContexts,
     contexts: Sequence[Context],
     numbering: Numbering,
 ) -> tuple[int, ...]:
@@ -73,14 +103,13 @@ def _indexes_of_source(
 
     Args:
         source: The source.
-        quoted_index: The index of the context that holds the source's quote; None if no
-            context does.
+        quoted: The contexts that its quote comes from.
         contexts: What the model was shown.
         numbering: By number, or other label, the index of the context that the prompt
             showed under it.
     """
     if source.id is None:
-        return () if quoted_index is None else (quoted_index,)
+        return quoted.cited
     name = str(source.id).strip()
     for label in (name, plain_label(name)):
         if label in numbering:
@@ -89,46 +118,79 @@ def _indexes_of_source(
         index for index, context in enumerate(contexts) if context.id == name
     )
     # several contexts may have the id, as chunks of one file: the quote tells which
-    if quoted_index is not None and quoted_index in indexes:
-        return (quoted_index,)
-    return indexes
+    return quoted.among(indexes).cited or indexes
 
 
-def indexes_of_quoted_contexts(
+def contexts_of_quotes(
     quotes: Sequence[str | None], contexts: Sequence[Context]
-) -> list[int | None]:
-    """Find for each quote the first context that holds it.
-
-    Args:
-        quotes: The quotes; None for a source without one.
-        contexts: The contexts.
-
-    Returns:
-        For each quote the index of the context; None if no context holds it.
-    """
+) -> list[QuotedContexts]:
+    """Find for each quote the contexts that it comes from; none for None or a blank."""
     texts = [context.text for context in contexts]
-    indexes: list[int | None] = []
-    for quote in quotes:
-        if quote is None or not quote.strip() or not texts:
-            indexes.append(None)
-            continue
-        (finding,) = locate([quote], texts).findings
-        if finding.outcome == "shown" and finding.coverage >= _WHOLE:
-            indexes.append(finding.message_index)
+    return [_contexts_of_quote(quote or "", texts) for quote in quotes]
+
+
+def _contexts_of_quote(quote: str, texts: Sequence[str]) -> QuotedContexts:
+    """Find the texts that hold a quote, else those of which it is made up."""
+    if not quote.strip() or not texts:
+        return QuotedContexts()
+    holding_all = tuple(
+        index for index, text in enumerate(texts) if _has_words(text, quote)
+    )
+    holding_all = holding_all or _text_with_most_of(quote, texts)
+    if holding_all:
+        return QuotedContexts(holding_all)
+    return QuotedContexts(making_up=_texts_making_up(quote, texts))
+
+
+def _text_with_most_of(quote: str, texts: Sequence[str]) -> tuple[int, ...]:
+    """Find the text that holds a quote up to a few words; () if none does.
+
+    A model may leave out a word of a quote, or change one.
+    """
+    (place_among_all,) = locate([quote], texts).findings
+    index = place_among_all.message_index
+    if index is None:
+        return ()
+    # the finding may join parts of the quote from several texts
+    (place_in_text,) = locate([quote], texts[index]).findings
+    is_there = place_in_text.outcome == "shown" and place_in_text.coverage >= _WHOLE
+    return (index,) if is_there else ()
+
+
+def _texts_making_up(quote: str, texts: Sequence[str]) -> tuple[int, ...]:
+    """Find the texts of whose parts a quote is made up; () if something is left over.
+
+    Anthropic quotes several blocks of a document as one: "It is old.It fell."
+    """
+    letters_of_texts = [letters_of(text) for text in texts]
+    letters_left = letters_of(quote)
+    indexes: list[int] = []
+    while letters_left:
+        n_begun = [_n_begun(letters_left, letters) for letters in letters_of_texts]
+        longest = max(n_begun)
+        if longest < _FEWEST_LETTERS_OF_A_PART:
+            return ()
+        indexes.append(n_begun.index(longest))
+        letters_left = letters_left[longest:]
+    return tuple(dict.fromkeys(indexes))
+
+
+def _n_begun(quote_letters: bytes, text_letters: bytes) -> int:
+    """Count the letters of the longest beginning of a quote that stands in a text."""
+    found, not_found = 0, len(quote_letters) + 1
+    while not_found - found > 1:
+        middle = (found + not_found) // 2
+        if quote_letters[:middle] in text_letters:
+            found = middle
         else:
-            # a quote of a few words, such as "in 1874", is too short for ``locate``
-            indexes.append(_index_of_text_with_words(quote, texts))
-    return indexes
+            not_found = middle
+    return found
 
 
-def _index_of_text_with_words(quote: str, texts: Sequence[str]) -> int | None:
-    """Find the first text that holds a quote as whole words; None if none does."""
+def _has_words(text: str, quote: str) -> bool:
+    """Whether a text holds a quote as whole words."""
     words = r"\s+".join(map(re.escape, quote.split()))
-    pattern = re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
-    for index, text in enumerate(texts):
-        if pattern.search(text):
-            return index
-    return None
+    return re.search(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE) is not None
 
 
 def span_of_source(source: CitedSource, answer: str) -> tuple[int, int]:

@@ -27,7 +27,8 @@ from ragmetrics_core.capture.citation_search import (
     last_part,
 )
 from ragmetrics_core.capture.cited_sources import (
-    indexes_of_quoted_contexts,
+    QuotedContexts,
+    contexts_of_quotes,
     span_of_source,
 )
 from ragmetrics_core.capture.evidence import AnswerEvidence
@@ -72,6 +73,9 @@ _CHANGED = (
 _NOT_RETURNED = (
     "the model's provider names a source whose text it does not return, or that none of"
     " the contexts is called"
+)
+_QUOTED_FROM_ELSEWHERE = (
+    "the model's provider quotes a text for the answer that none of the contexts holds"
 )
 _UNDIVIDED = "a tool returned one text, which nobody divided into passages"
 _NOT_KNOWN = "it is not known what the model was shown"
@@ -169,16 +173,17 @@ def _by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
     OpenAI, annotations of a message: each names an address or a file, and the part of
     the text that it is cited for.
 
-    A source means the contexts that have its address or file name. Its quote, if it has
-    one, tells which of several; without such a name, the context that holds the quote.
+    A source with a quote means the context that holds the quote; any other means the
+    contexts that have its address or file name.
 
     Returns:
         The citations; None without attached sources. An empty list counts as none:
         providers send one with every answer.
 
     Raises:
-        _UnknownMeaning: If no context has a source's name or holds its quote, or if the
-            answer also has marks whose numbers may mean one context or another.
+        _UnknownMeaning: If no context holds a source's quote, or has the name of a source
+            without one, or if the answer also has marks whose numbers may mean one
+            context or another.
     """
     call = search.found_answer.writing_call
     message = None if call is None else call.reply
@@ -187,11 +192,11 @@ def _by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
         return None
     contexts = search.answer_evidence.contexts.items
     quotes = [source.quote for source in sources]
-    quoted_indexes = indexes_of_quoted_contexts(quotes, contexts)
+    quoted_contexts = contexts_of_quotes(quotes, contexts)
     citations = []
-    for source, quoted_index in zip(sources, quoted_indexes, strict=True):
+    for source, quoted in zip(sources, quoted_contexts, strict=True):
         start, end = _span_in_answer(source, message.text, search.text)
-        indexes = _indexes_of_provided_source(source, quoted_index, search)
+        indexes = _indexes_of_provided_source(source, quoted, search)
         citations.append(Citation(start=start, end=end, contexts=indexes))
     return _with_marks_of_the_prompt(tuple(dict.fromkeys(citations)), search)
 
@@ -243,25 +248,29 @@ def _with_marks_of_the_prompt(
 
 
 def _indexes_of_provided_source(
-    source: CitedSource, quoted_index: int | None, search: CitationSearch
+    source: CitedSource, quoted: QuotedContexts, search: CitationSearch
 ) -> tuple[int, ...]:
     """Find the contexts that a provider means by a source.
 
+    Its quote decides. Its name only chooses between contexts that hold the quote: texts
+    of an earlier turn may have the same name.
+
     Args:
         source: The source.
-        quoted_index: The index of the context that holds the source's quote; None if no
-            context does.
+        quoted: The contexts that its quote comes from.
         search: What the rules look at.
 
     Raises:
-        _UnknownMeaning: If no context has the source's name or holds its quote.
+        _UnknownMeaning: If no context holds its quote or, without a quote, has its name.
     """
-    indexes = _indexes_by_names(source.names, search)
-    if quoted_index is not None and (not indexes or quoted_index in indexes):
-        return (quoted_index,)
-    if not indexes:
-        raise _UnknownMeaning(_NOT_RETURNED)
-    return indexes
+    named_indexes = _indexes_by_names(source.names, search)
+    if source.quote is None:
+        if not named_indexes:
+            raise _UnknownMeaning(_NOT_RETURNED)
+        return named_indexes
+    if not quoted.cited:
+        raise _UnknownMeaning(_QUOTED_FROM_ELSEWHERE)
+    return quoted.among(named_indexes).cited or quoted.cited
 
 
 def _indexes_by_names(names: Iterable[str], search: CitationSearch) -> tuple[int, ...]:
@@ -496,10 +505,10 @@ def _citations_of(
     """
     contexts = search.answer_evidence.contexts.items
     quotes = [source.quote for source in sources]
-    quoted_indexes = indexes_of_quoted_contexts(quotes, contexts)
+    quoted_contexts = contexts_of_quotes(quotes, contexts)
     citations = []
-    for source, quoted_index in zip(sources, quoted_indexes, strict=True):
-        indexes = _indexes_of_source(source, quoted_index, search, labels)
+    for source, quoted in zip(sources, quoted_contexts, strict=True):
+        indexes = _indexes_of_source(source, quoted, search, labels)
         dangling: tuple[str, ...] = ()
         if not indexes:
             name = str(source.id) if source.id is not None else source.quote or ""
@@ -514,7 +523,7 @@ def _citations_of(
 
 def _indexes_of_source(
     source: CitedSource,
-    quoted_index: int | None,
+    quoted: QuotedContexts,
     search: CitationSearch,
     labels: Labels,
 ) -> tuple[int, ...]:
@@ -522,22 +531,21 @@ def _indexes_of_source(
 
     Args:
         source: The source.
-        quoted_index: The index of the context that holds the source's quote; None if no
-            context does.
+        quoted: The contexts that its quote comes from.
         search: What the rules look at.
         labels: The labels of the contexts in the prompts.
     """
-    only_quoted = () if quoted_index is None else (quoted_index,)
     if source.id is None:
-        return only_quoted
+        return quoted.cited
     indexes = _indexes_by_id(str(source.id), search, labels)
     if not indexes:
-        return only_quoted
+        return quoted.cited
     if len(indexes) == 1:
         return indexes
     # several contexts have the id, as chunks of one file: quote or page tell which
-    if quoted_index in indexes:
-        return only_quoted
+    quoted_of_id = quoted.among(indexes).cited
+    if quoted_of_id:
+        return quoted_of_id
     if source.page is not None:
         return _indexes_of_page(indexes, source.page, search)
     return indexes
