@@ -1022,6 +1022,25 @@ def test_as_many_equal_candidates_are_shown_as_stand_there_however_many(
     assert {place.outcome for place in found.findings[600:]} == {"not shown"}
 
 
+PAGE_OF_FARO = f"{FARO} Ferries cross it to five islands of sand all year long."
+
+
+def test_overlapping_chunks_of_a_text_in_several_messages_show_it_whole() -> None:
+    chunks = [PAGE_OF_FARO[:120], PAGE_OF_FARO[70:]]
+    (finding,) = locate([PAGE_OF_FARO], chunks).findings
+    assert finding.extent == "whole"
+
+
+def test_the_end_of_a_shown_chunk_that_stands_twice_shows_the_next_chunk() -> None:
+    overlap = "cross it to five islands of sand all year long."
+    next_chunk = f"{overlap} Tickets are sold at the pier."
+    prompt = f"{PAGE_OF_FARO[20:]}\n\nAs said: {PAGE_OF_FARO[-72:]}"
+    page_finding, next_finding = locate([PAGE_OF_FARO, next_chunk], prompt).findings
+    assert page_finding.extent == "end"
+    assert next_finding.extent == "beginning"
+    assert overlap.startswith(next_finding.text)
+
+
 def test_words_inside_of_a_shown_page_are_no_trace_of_a_sentence() -> None:
     sentence = "Eight hundred facades are covered with them"
     found = locate([OVAR, sentence], OVAR)

@@ -95,9 +95,10 @@ class OccurrenceSearch:
     # The pass
 
     def occurrences_found_by_anchors(self) -> Iterator[Occurrence]:
-        """Pass over the prompt once, and yield where it shows each text.
+        """Yield where the prompt shows each text: first in one piece, then in parts.
 
-        Texts of fewer bytes than ``shortest_size`` have no anchor, and are left out.
+        An anchor is a piece of 16 bytes of a text. Texts of fewer bytes than
+        ``shortest_size`` have no anchor, and are left out.
         """
         self._pass_over_prompt()
         for text_index, sought_text in enumerate(self.sought_texts):
@@ -105,8 +106,8 @@ class OccurrenceSearch:
             whole_spans = [EqualSpan(start, 0, sought_text.size) for start in starts]
             for span in whole_spans:
                 yield Occurrence(sought_text, [span], is_unbroken=True)
-            runs = self._runs_by_text.get(text_index, ())
-            runs_of_parts = runs_outside(whole_spans, runs)
+            equal_runs = self._runs_by_text.get(text_index, ())
+            runs_of_parts = runs_outside(whole_spans, equal_runs)
             for occurrence in occurrences_of_runs(sought_text, runs_of_parts):
                 occurrence.is_unbroken = self._has_nothing_put_in(occurrence)
                 yield occurrence
@@ -122,7 +123,11 @@ class OccurrenceSearch:
         return True
 
     def _pass_over_prompt(self) -> None:
-        """Stop at each anchor of the prompt, and note the texts that stand there."""
+        """Stop at each anchor of the prompt, and note the texts that stand there.
+
+        An anchor is a piece of 16 bytes of a text. Most of a text that stands whole is
+        skipped.
+        """
         letters = self.prompt.letters
         skipped = _SkippedPart(self._stride, self.shortest_size)
         place = self._next_anchor(0)

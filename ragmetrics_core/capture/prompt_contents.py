@@ -32,6 +32,7 @@ from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_search import (
     MOST_OCCURRENCES,
+    LocatedSearch,
     PromptToSearch,
     ShownDocument,
     documents_shown,
@@ -116,21 +117,23 @@ class PromptContents:
     def shown_to(self, call: Node) -> ShownToCall:
         """Return what a call was shown, together with the calls whose replies it read."""
         if call not in self._shown_by_call:
-            self._shown_by_call[call] = self._unite_calls_read(call)
+            self._shown_by_call[call] = self._unite_with_calls_read(call)
         return self._shown_by_call[call]
 
-    def _unite_calls_read(self, call: Node) -> ShownToCall:
-        """Unite what a call was shown with what the calls were shown that it read.
+    def _unite_with_calls_read(self, call: Node) -> ShownToCall:
+        """Unite what a call was shown with what earlier calls were shown.
 
-        A call reads an earlier call if the earlier call's reply stands in its prompt.
+        The earlier calls are those that it read: their replies stand in its prompt.
         """
         calls = self._call_and_calls_read(call)
         own_prompts = [self._shown_by_itself(each) for each in calls]
         shown_in_prompts = [each.shown_documents for each in own_prompts]
         shown_by_key = best_versions(unite_shown_documents(shown_in_prompts))
         unknown_documents = _unknown_documents(own_prompts, shown_by_key)
-        lists = self.calls.lists(call.began)
-        keys_in_order = order_with_unknown(shown_by_key, unknown_documents, lists)
+        retrieved_lists = self.calls.lists(call.began)
+        keys_in_order = order_with_unknown(
+            shown_by_key, unknown_documents, retrieved_lists
+        )
         keys_with_some_words = [each.keys_with_some_words for each in own_prompts]
         keys_behind_notes = self._keys_behind_notes(call, calls)
         return ShownToCall(
@@ -141,7 +144,9 @@ class PromptContents:
             calls=tuple(calls),
             calls_showing_documents=self._calls_showing_documents(calls),
             keys_behind_notes=keys_behind_notes - shown_by_key.keys(),
-            keys_perhaps_cut=self._keys_perhaps_cut(calls, shown_by_key, lists),
+            keys_perhaps_cut=self._keys_perhaps_cut(
+                calls, shown_by_key, retrieved_lists
+            ),
         )
 
     def _calls_showing_documents(self, calls: Iterable[Node]) -> tuple[Node, ...]:
@@ -154,7 +159,7 @@ class PromptContents:
         self,
         calls: Sequence[Node],
         shown_by_key: Mapping[DocumentKey, ShownDocument],
-        lists: Iterable[Sequence[Document]],
+        retrieved_lists: Iterable[Sequence[Document]],
     ) -> frozenset[DocumentKey]:
         """Return the keys of hidden documents that begin with a short line of a prompt.
 
@@ -163,10 +168,12 @@ class PromptContents:
         Args:
             calls: A call and the calls that it read.
             shown_by_key: The documents that they were shown.
-            lists: The lists of documents that were there.
+            retrieved_lists: The lists of documents that were there.
         """
         hidden_documents = [
-            document for document in chain(*lists) if document.key not in shown_by_key
+            document
+            for document in chain(*retrieved_lists)
+            if document.key not in shown_by_key
         ]
         if not hidden_documents:
             return frozenset()
@@ -240,34 +247,25 @@ class PromptContents:
         The documents are those that were retrieved before the call began; all of the
         run if there are none.
         """
-        lists = self.calls.lists(call.began) or self.calls.lists()
-        documents = latest_versions(lists)
+        retrieved_lists = self.calls.lists(call.began) or self.calls.lists()
+        documents = latest_versions(retrieved_lists)
         replies = self._earlier_replies.to_search_for(call)
         prompt = self._prompt_to_search(call, documents, replies)
         reply_texts = [reply.text for reply in replies]
-        search = search_prompt_for_pieces(prompt, documents, reply_texts, lists)
+        search = search_prompt_for_pieces(
+            prompt, documents, reply_texts, retrieved_lists
+        )
         shown_by_key = documents_shown(
             search,
-            keys_in_retrieved_order(lists),
+            keys_in_retrieved_order(retrieved_lists),
             self._n_occurrences_of_earlier_turns(prompt.message_texts),
         )
         shown_by_key = self._without_documents_of_earlier_turns(shown_by_key, prompt)
-        unknown_documents: dict[DocumentKey, Document] = {}
-        keys_with_some_words = set()
-        for candidate, finding in unknown_candidates(search, shown_by_key):
-            key = candidate.document.key
-            unknown_documents[key] = candidate.document
-            if finding.has_some_words:
-                keys_with_some_words.add(key)
         calls_with_shown_replies = _calls_whose_replies_are_shown(
             replies, search.findings_of_replies, shown_by_key
         )
-        return _ShownInOwnPrompt(
-            shown_documents=shown_by_key,
-            unknown_documents=unknown_documents,
-            keys_with_some_words=frozenset(keys_with_some_words),
-            calls_read=self._calls_read(call, calls_with_shown_replies),
-        )
+        calls_read = self._calls_read(call, calls_with_shown_replies)
+        return _shown_in_own_prompt(search, shown_by_key, calls_read)
 
     def _calls_read(
         self, call: Node, calls_with_shown_replies: Iterable[Node]
@@ -555,6 +553,33 @@ class PromptContents:
 def _is_in_any(text: str, message_texts: Iterable[str]) -> bool:
     """Whether a text stands in one of some messages."""
     return any(text in message for message in message_texts)
+
+
+def _shown_in_own_prompt(
+    search: LocatedSearch,
+    shown_by_key: Mapping[DocumentKey, ShownDocument],
+    calls_read: tuple[Node, ...],
+) -> _ShownInOwnPrompt:
+    """Put together what a prompt shows, and of which documents it does not tell.
+
+    Args:
+        search: What was found in the prompt.
+        shown_by_key: The documents that the prompt shows.
+        calls_read: The calls whose replies the prompt shows.
+    """
+    unknown_documents: dict[DocumentKey, Document] = {}
+    keys_with_some_words = set()
+    for candidate, finding in unknown_candidates(search, shown_by_key):
+        key = candidate.document.key
+        unknown_documents[key] = candidate.document
+        if finding.has_some_words:
+            keys_with_some_words.add(key)
+    return _ShownInOwnPrompt(
+        shown_documents=shown_by_key,
+        unknown_documents=unknown_documents,
+        keys_with_some_words=frozenset(keys_with_some_words),
+        calls_read=calls_read,
+    )
 
 
 def _unknown_documents(

@@ -261,7 +261,7 @@ def keys_of_divided(
         search: What was found in the prompt.
         lists: The lists of documents, the latest first.
     """
-    n_lists_behind = _n_lists_behind(lists)
+    n_later_lists = _n_later_lists(lists)
     whole_documents: list[Document] = []
     hidden_documents: list[Document] = []
     for candidate, finding in search.findings_of_candidates:
@@ -274,26 +274,26 @@ def keys_of_divided(
         later_documents = [
             hidden
             for hidden in hidden_documents
-            if n_lists_behind[hidden.key] < n_lists_behind[document.key]
+            if n_later_lists[hidden.key] < n_later_lists[document.key]
         ]
         if _are_pieces_of(document, later_documents):
             keys.add(document.key)
     return keys
 
 
-def _n_lists_behind(lists: Iterable[Sequence[Document]]) -> dict[DocumentKey, int]:
-    """Count the lists behind the last one that holds a document, by its key.
+def _n_later_lists(lists: Iterable[Sequence[Document]]) -> dict[DocumentKey, int]:
+    """Count for each document the lists that later steps returned without it.
 
-    A document with fewer lists behind was handed on by a later step.
+    A document with fewer such lists was handed on by a later step.
 
     Args:
         lists: The lists of documents, the latest first.
     """
-    n_lists_behind: dict[DocumentKey, int] = {}
-    for n_later_lists, documents in enumerate(lists):
+    n_later_lists: dict[DocumentKey, int] = {}
+    for index, documents in enumerate(lists):
         for document in documents:
-            n_lists_behind.setdefault(document.key, n_later_lists)
-    return n_lists_behind
+            n_later_lists.setdefault(document.key, index)
+    return n_later_lists
 
 
 def _are_pieces_of(document: Document, pieces: Iterable[Document]) -> bool:
@@ -320,8 +320,9 @@ def documents_shown(
 ) -> dict[DocumentKey, ShownDocument]:
     """Return the documents that a prompt shows, in the prompt's order, by their keys.
 
-    Of several documents with one text, the first retrieved gets the first occurrence.
-    Of several texts of one document, the longest counts.
+    The first occurrences of a text may belong to earlier turns, and are skipped. Of
+    several documents with the text, the first retrieved gets the next occurrence. Of
+    several texts of one document, the longest counts.
 
     Args:
         search: What was found in the prompt.

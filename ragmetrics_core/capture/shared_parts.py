@@ -40,32 +40,32 @@ class SharedParts:
         sought_texts = frozenset(rival.sought_text for rival in rivals)
         self._places_by_texts[sought_texts].append(rivals)
 
-    def divide(self, occurrence_of: dict[int, Occurrence]) -> None:
+    def divide(self, occurrence_by_candidate: dict[int, Occurrence]) -> None:
         """Give each candidate a place of its part, if there are enough places.
 
         Otherwise nobody can tell whose part it is, and no candidate gets it.
 
         Args:
-            occurrence_of: Where each shown candidate stands, by its index. The places
+            occurrence_by_candidate: Where each shown candidate stands, by its index. The places
                 that are divided here are added.
         """
         for sought_texts, places in self._places_by_texts.items():
-            sought_text_of = sought_text_by_candidate(sought_texts)
-            if len(places) >= len(sought_text_of):
-                _give_places(places, sought_text_of, occurrence_of)
+            text_by_candidate = sought_text_by_candidate(sought_texts)
+            if len(places) >= len(text_by_candidate):
+                _give_places(places, text_by_candidate, occurrence_by_candidate)
             else:
-                _give_to_nobody(places, sought_text_of, occurrence_of)
+                _give_to_nobody(places, text_by_candidate, occurrence_by_candidate)
 
 
 def sought_text_by_candidate(
     sought_texts: Iterable[SoughtText],
 ) -> dict[int, SoughtText]:
     """Return the texts by the indexes of their candidates, in the indexes' order."""
-    sought_text_of: dict[int, SoughtText] = {}
+    text_by_candidate: dict[int, SoughtText] = {}
     for sought_text in sought_texts:
         for candidate_index in sought_text.candidate_indexes:
-            sought_text_of[candidate_index] = sought_text
-    return {index: sought_text_of[index] for index in sorted(sought_text_of)}
+            text_by_candidate[candidate_index] = sought_text
+    return {index: text_by_candidate[index] for index in sorted(text_by_candidate)}
 
 
 def fits_several_texts(rivals: Sequence[Occurrence]) -> bool:
@@ -91,8 +91,8 @@ def _is_rightful_owner(rival: Occurrence) -> bool:
 
 def _give_places(
     places: Iterable[Sequence[Occurrence]],
-    sought_text_of: Mapping[int, SoughtText],
-    occurrence_of: dict[int, Occurrence],
+    text_by_candidate: Mapping[int, SoughtText],
+    occurrence_by_candidate: dict[int, Occurrence],
 ) -> None:
     """Give the first candidate the first place of a part, the second the second.
 
@@ -100,37 +100,37 @@ def _give_places(
 
     Args:
         places: The places, one for each candidate or more.
-        sought_text_of: The candidates that the part fits, by their indexes.
-        occurrence_of: Where each shown candidate stands. Places are added.
+        text_by_candidate: The candidates that the part fits, by their indexes.
+        occurrence_by_candidate: Where each shown candidate stands. Places are added.
     """
     # all occurrences at one place begin at the same byte
     in_order = sorted(places, key=lambda occurrences: occurrences[0].begins_at)
-    pairs = zip(sought_text_of.items(), in_order, strict=False)
+    pairs = zip(text_by_candidate.items(), in_order, strict=False)
     for (candidate_index, sought_text), occurrences in pairs:
-        if candidate_index not in occurrence_of:
+        if candidate_index not in occurrence_by_candidate:
             occurrence = _occurrence_of_text(sought_text, occurrences)
-            occurrence_of[candidate_index] = occurrence
+            occurrence_by_candidate[candidate_index] = occurrence
 
 
 def _give_to_nobody(
     places: Iterable[Sequence[Occurrence]],
-    sought_text_of: Mapping[int, SoughtText],
-    occurrence_of: Mapping[int, Occurrence],
+    text_by_candidate: Mapping[int, SoughtText],
+    occurrence_by_candidate: Mapping[int, Occurrence],
 ) -> None:
     """Note why the candidates that a part fits do not get it.
 
     The candidates are *unknown*; *not shown* if the part is the title of one of them.
     """
-    is_title = _is_title(sought_text_of, places, occurrence_of)
-    for candidate_index, sought_text in sought_text_of.items():
-        if candidate_index not in occurrence_of:
+    is_title = _is_title(text_by_candidate, places, occurrence_by_candidate)
+    for candidate_index, sought_text in text_by_candidate.items():
+        if candidate_index not in occurrence_by_candidate:
             sought_text.why_not_shown = _PART_OF_SHOWN if is_title else _PART_OF_SEVERAL
 
 
 def _is_title(
     candidate_indexes: Iterable[int],
     places: Iterable[Sequence[Occurrence]],
-    occurrence_of: Mapping[int, Occurrence],
+    occurrence_by_candidate: Mapping[int, Occurrence],
 ) -> bool:
     """Whether a part is a title of one of its candidates, which is whole elsewhere.
 
@@ -139,12 +139,14 @@ def _is_title(
     Args:
         candidate_indexes: The candidates that the part fits.
         places: The occurrences at each place of the part.
-        occurrence_of: Where each shown candidate stands, by its index.
+        occurrence_by_candidate: Where each shown candidate stands, by its index.
     """
     if any(occurrence.is_whole for occurrence in chain(*places)):
         return False
     shown_elsewhere = [
-        occurrence_of[index] for index in candidate_indexes if index in occurrence_of
+        occurrence_by_candidate[index]
+        for index in candidate_indexes
+        if index in occurrence_by_candidate
     ]
     return any(occurrence.is_whole for occurrence in shown_elsewhere)
 
