@@ -484,10 +484,8 @@ def weights_by_share(
     There is one weight for each text that was asked about.
 
     Args:
-        replies: The replies of the polls, at least one. Each has one verdict per text,
-            in the order of the texts.
-        weigh: In which field of a verdict the label stands, and which label is the
-            positive one.
+        replies: The replies of the polls, at least one, with a verdict on each text.
+        weigh: In which field the label stands, and which label is the positive one.
         mode: The mode to store in the weights. None: "polls", or "verdict" for a single
             reply.
     """

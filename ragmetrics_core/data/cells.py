@@ -213,9 +213,8 @@ def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
 def _keys_in_words(cell: Mapping[str, Any]) -> str:
     """Return the keys of an object that has no text, for a message about it.
 
-    A message shows no texts of samples. So a key that does not look like a name is
-    counted and not shown. Where all values are numbers, the keys are taken for texts
-    and the numbers for their scores: then the message says how to write such an object.
+    A message shows no texts of samples. So a key that does not look like a name is counted
+    and not shown. Where all values are numbers, the message says that keys are no texts.
     """
     if not cell:
         return "nothing"

@@ -333,11 +333,7 @@ def _possible_values(
 ) -> Iterator[FoundValue]:
     """Yield the values that may be a field's, in the order of its usual names.
 
-    Args:
-        row: The row.
-        field: The field.
-        names: The usual names of the field.
-        columns_in_use: The columns that hold other fields; they are skipped.
+    Columns that hold other fields are skipped.
     """
     for usual_name in names:
         columns_of_name = row.columns(usual_name)
@@ -555,13 +551,9 @@ def _text_under(
 ) -> FoundValue | None:
     """Look up each of some names in an object, and choose the field's text among the hits.
 
-    Returns None if no name leads to a text, or if ``data`` is no object.
-
-    Args:
-        data: The object, such as ``{"output": {"content": "Blue."}}``.
-        names: The names, the most specific first.
-        field: The field of a sample.
-        depth: How many objects inside of each other are looked into.
+    Returns None if no name leads to a text, or if ``data`` is no object such as
+    ``{"output": {"content": "Blue."}}``. ``depth`` is how many objects inside of each other
+    are looked into.
     """
     if not isinstance(data, Mapping):
         return None

@@ -1,5 +1,6 @@
 """Which context the number of a mark means, where a table says it."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -119,15 +120,14 @@ def numbering_shown(
 def without_missing_labels(value: object) -> object:
     """Drop the labels without a value from a numbering such as ``{"1": "a", "2": None}``.
 
-    A numbering gives each label the id or the index of a context. A row of a Parquet table
-    has the labels of all rows; those of other rows are None or NaN, and whole numbers may
-    have become decimals. Anything but a numbering is returned as it is.
+    A row of a Parquet table has the labels of all rows; those of other rows are None or NaN,
+    and whole numbers may have become decimals. Anything but a numbering is returned as it is.
     """
     if not isinstance(value, Mapping) or is_numbering(value):
         return value
     context_by_label: dict[object, object] = {}
     for label, context in value.items():
-        is_nan = isinstance(context, float) and context != context  # as only NaN is
+        is_nan = isinstance(context, float) and math.isnan(context)
         if context is None or is_nan:
             continue
         is_whole = isinstance(context, float) and context.is_integer()
@@ -158,12 +158,12 @@ def numbering_of_column(
     The column gives each label an id of a context, as in ``{"1": "doc-a"}``. If all values
     are numbers, and none is the id of a context, they are indices, counted from 0.
 
-    The numbering is unknown if a label has two values, as in ``{"1": "a", "[1]": "b"}``, or
-    if a value may mean several contexts.
-
     Args:
         context_by_label: For each label the id or the index of a context.
         ids: The ids of the contexts in their order.
+
+    Returns:
+        The numbering; unknown if a label has two values, or a value may mean two contexts.
     """
     context_by_number: dict[str, str | int] = {}
     for label, context in context_by_label.items():
@@ -197,8 +197,8 @@ def _numbering_of_indices(
             " places of the contexts; places count from 0"
         )
     repeats_labels = all(str(index) == label for label, index in numbering.items())
-    # with an index 0 they cannot count from 1
-    if repeats_labels and 0 not in numbering.values():
+    may_count_from_one = 0 not in numbering.values()
+    if repeats_labels and may_count_from_one:
         return NumberingRead(
             why_unknown="the column citations names each number by itself, which may be"
             " a place from 0 or from 1; give the ids of the contexts"
@@ -215,13 +215,8 @@ def _numbering_of_ids(
     """Read labels that name contexts by their id.
 
     A label whose id no context has is left out. But the numbering is unknown if that id may
-    still mean a context, or if several contexts have one id.
-
-    Args:
-        id_by_label: For each label the id of a context.
-        ids: The ids of the contexts in their order; None for a context without an id.
-        are_numbers: Whether all ids in ``id_by_label`` are numbers, which may also be
-            indices.
+    still mean a context, or if several contexts have one id. ``are_numbers`` says that all
+    ids are numbers, which may also be indices.
     """
     numbering: dict[str, int] = {}
     for label, named_id in id_by_label.items():

@@ -108,9 +108,8 @@ def _sort_by_labels(
 ) -> tuple[Item, ...]:
     """Sort the items of a reply into the order of the labels that the judge was shown.
 
-    The question is the context of the validation, and the field is named like the part
-    of the question that has the labels. Without a question the items were read back
-    from a file, where they are in order.
+    The question is the context of the validation; the field has the name of its part with
+    the labels. Without a question the items are in order.
 
     Raises ``ValueError`` if a label is missing, unknown, or there twice.
     """

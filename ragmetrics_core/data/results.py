@@ -71,7 +71,7 @@ class Signature(Frozen):
                 fields["version"] = name.removeprefix("v")
             elif name in ("prompt", "judge") and name not in fields:
                 fields[name] = value
-            elif "judge" in fields:  # what stands behind the judge is about the judge
+            elif "judge" in fields:
                 details[name] = value
             else:
                 settings[name] = value

@@ -230,14 +230,9 @@ def _metadata(
 ) -> dict[str, Any]:
     """Return the metadata of a row.
 
-    It holds all columns from which no field was read, and what the metadata column
-    holds. If neither names a conversation, its name is looked for in the columns of the
-    question and the answer: ``{"messages": [...], "conversation_id": ...}``.
-
-    Args:
-        row: The row.
-        found_by_field: The value that the row holds for each field.
-        metadata_cell: What its metadata column holds.
+    It holds all columns from which no field was read, and what the metadata column holds.
+    It also holds a conversation's id that stands beside the question or the answer, as in
+    ``{"messages": [...], "conversation_id": ...}``.
     """
     used_columns = {
         _column_of(row, found_value.column) for found_value in found_by_field.values()

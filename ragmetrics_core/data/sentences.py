@@ -92,14 +92,8 @@ def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
     """Split a text into its sentences, in order, without cutting a long one.
 
     Unlike with ``split_sentences``, a sentence may continue on the next line; it then has
-    a space for the line break.
-
-    Args:
-        text: Any text.
-        ends: Indices of full stops and line breaks that are known to end a sentence.
-
-    Returns:
-        Sentences without surrounding white space; [] for a blank text.
+    a space for the line break. ``ends`` are indices of full stops and line breaks that are
+    known to end a sentence.
     """
     joined_text = join_lines(text, ends)
     sentences: list[str] = []

@@ -138,10 +138,6 @@ class DecisionJudge(ModelJudge):
         A typed question asks for the probability of each option, about some texts: its
         *state*. Typed questions with equal state share a request.
 
-        Args:
-            session: The session of the run.
-            forms: For each question its typed questions and their state.
-
         Returns:
             The model's answer to each typed question. The key is the pair of two JSON
             texts: the state, and the typed question.

@@ -116,9 +116,7 @@ class Judge(ABC):
 def check_judge(judge: object) -> None:
     """Refuse what cannot be used as a judge in a run.
 
-    Args:
-        judge: What a judge's ``session()`` returned, and is to answer the questions of
-            the run. Most judges return themselves or a copy.
+    ``judge`` is what a judge's ``session()`` returned.
 
     Raises:
         SettingError: If it is no judge, if reading its name or its models fails, if

@@ -142,11 +142,11 @@ def weights_at(
         choice: The reply, with its tokens.
         offsets: Where in its text each label begins.
         label_probability: Which labels there are, and which is the positive one.
-        mode: How the log-probabilities are read; it is stored in the weights.
+        mode: Stored in the weights.
 
     Returns:
-        The weights in the order of the offsets. () if the reply has no
-        log-probabilities, or if the tokens are not those of its text.
+        The weights in the order of the offsets. () without log-probabilities, or if the
+        tokens are not those of the text.
     """
     shift = _shift_to_tokens(choice)
     if shift is None:
@@ -209,11 +209,7 @@ def _weight_in(
 ) -> Weight | None:
     """Return the weight of the label that begins in a token; None if unsettled.
 
-    Args:
-        token: The token that the model wrote, with its alternatives.
-        before_label: The token's text before the label.
-        label_probability: Which labels there are, and which is the positive one.
-        mode: How the log-probabilities are read; it is stored in the weight.
+    ``before_label`` is the token's text before the label.
     """
     # The token is usually listed among its alternatives; in a mapping it counts once.
     logprob_by_text = {token.token: token.logprob, **dict(token.alternatives)}
@@ -347,13 +343,8 @@ def _may_be_decided_by_unlisted(
 ) -> bool:
     """Tell whether a side that is not listed at all may be the more probable one.
 
-    An endpoint lists the most probable alternatives. So what is not listed is at most
-    as probable as the least probable one listed, and as what is left of 1.
-
-    Args:
-        positive: The probability of the positive label; 0 if it is not listed.
-        negative: The probability of all negative labels; 0 if none is listed.
-        probabilities: The label and the probability of each alternative listed.
+    What is not listed is at most as probable as the least probable alternative listed, and
+    as what is left of 1. ``positive`` and ``negative`` are 0 if not listed.
     """
     least_listed = min(probability for _, probability in probabilities)
     total = math.fsum(probability for _, probability in probabilities)

@@ -86,12 +86,8 @@ def join_verdicts(
     """Combine the answers to the halves of a question that was too long for the judge.
 
     If a group of texts was divided, the verdicts on its texts are put in one list. If a
-    single text was, each verdict is taken from the window with the clearest yes.
-
-    Args:
-        question: The question.
-        failed: The answer to the whole question: its texts were too long.
-        answers: The answer to each half.
+    single text was, each verdict is taken from the window with the clearest yes. ``failed``
+    is the answer to the whole question.
     """
     assert question.split is not None  # noqa: S101  # a question without is not halved
     usage = failed.usage + Usage(fallbacks=(_FALLBACK,))

@@ -43,8 +43,7 @@ class Record(NamedTuple):
 def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError]]:
     """Yield the rows of a CSV or TSV file, each with its place, such as "a.csv, row 3".
 
-    A row is a mapping from column to cell. A row that cannot be used is yielded as the
-    error that says why. A file without a header yields nothing.
+    A row is a mapping from column to cell, or the error that says why it cannot be used.
 
     Raises:
         InputError: If a quotation mark is not closed, two columns have one name, or the
@@ -80,14 +79,8 @@ def _records(
 ) -> Iterator[Record]:
     """Yield the records of a file, each with the lines that it was read from.
 
-    A cell in quotes may hold line breaks, so a record may take several lines. Records
-    with nothing but empty cells, such as Excel leaves at the end, are passed over.
-
-    Args:
-        file: The open file; its next line is the header.
-        separator: The character between cells.
-        path: The file's path, for messages.
-        line_number: The number of the header's line, from 1.
+    A cell in quotes may hold line breaks, so a record may take several lines. Records with
+    nothing but empty cells are passed over. ``line_number`` is that of the header.
 
     Raises:
         InputError: If the quoting of a record is broken.
@@ -203,12 +196,8 @@ def _problem(
 ) -> str | None:
     """Say why a record is no row of the table; None if it is one.
 
-    Args:
-        record: The cells, and the lines of the file that they were read from.
-        columns: The names in the header.
-        separator: The character between cells.
-        file_quotes_cells: Whether the file puts cells in quotation marks. Only then
-            must every mark follow the rules of quoting; else a mark is plain text.
+    ``file_quotes_cells`` says whether the file puts cells in quotation marks. Only then must
+    every mark follow the rules of quoting.
     """
     text = "".join(record.lines)
     if "\0" in text:

@@ -166,7 +166,6 @@ def build_discrete(
     if retriever is None:
         retriever = _bm25_of(documents, settings)
     elif settings.retriever == "bm25":
-        # the header must not say BM25 where the caller's retriever was used
         settings = settings.model_copy(update={"retriever": "own"})
     points: list[DiscretePoint] = []
     for question_number, pair in enumerate(pairs, start=1):

@@ -271,11 +271,7 @@ def _names_and_texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str
     """Yield the name and the text of each document in a file.
 
     A text file is one document. In a file of rows each row is one document: the texts of
-    its contexts, joined by line breaks.
-
-    Args:
-        path: The file.
-        where: Fields that a row must have, with their values; other rows are left out.
+    its contexts, joined by line breaks. ``where`` has the fields that a row must have.
     """
     if path.suffix.casefold() in _TEXT_SUFFIXES:
         yield path.name, read_text(path)
@@ -303,13 +299,8 @@ def _rows(
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the rows of a file, each with its place.
 
-    An object of the file is one row or holds several: an article of SQuAD gives a row
-    for each paragraph, and with questions one for each question.
-
-    Args:
-        path: The file; a text file has no rows and raises ``InputError``.
-        where: Fields that a row must have, with their values; other rows are left out.
-        with_questions: Whether rows are wanted that hold a question.
+    An article of SQuAD gives a row for each paragraph, and ``with_questions`` for each
+    question. ``where`` has the fields that a row must have, with their values.
     """
     if path.suffix.casefold() in _TEXT_SUFFIXES:
         raise InputError(

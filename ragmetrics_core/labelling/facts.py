@@ -100,16 +100,13 @@ def _unread(row: Row) -> None:
 def extract_facts(
     rows: Sequence[Row], maker: Maker, *, extraction: Literal["io", "cot"] = "io"
 ) -> FactsFile:
-    """Have a model extract the facts that references state.
-
-    Rows that bring facts keep them.
+    """Have a model extract the facts that references state; rows that bring facts keep them.
 
     Args:
         rows: Rows in the usual column names; of several references of a row the first
             counts.
         maker: Asks the model.
-        extraction: The prompt: "io" asks for the facts at once, "cot" for reasoning
-            first (a chain of thought).
+        extraction: The prompt: "io" asks for the facts at once, "cot" for reasoning first.
 
     Returns:
         A file of facts, not yet frozen: all rows, each with its facts.

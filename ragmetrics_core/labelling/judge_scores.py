@@ -138,9 +138,7 @@ def score_set(
         draws: How many resamples of the documents the intervals rest on.
 
     Returns:
-        Accuracy, AUROC and F1 on a discrete set; mean absolute error, Spearman's
-        correlation, and slope and intercept of the calibration line on a continuous
-        one.
+        The statistics that suit the kind of set, e.g. accuracy.
 
     Raises:
         JudgeUnavailable: If the judge can answer none of the questions.
@@ -162,7 +160,8 @@ def score_set(
         (outcome,) = row.results.values()
         outcomes.append(outcome)
         usage += outcome.usage
-    if len(outcomes) < len(samples):  # an interrupted run hands out fewer rows
+    is_interrupted = len(outcomes) < len(samples)
+    if is_interrupted:
         raise KeyboardInterrupt
     scores = _scores_of_points(labelled_set, metric, outcomes)
     labels = labels_of(labelled_set, reviews)
@@ -235,16 +234,9 @@ def _scores_by_documents(
 ) -> list[float | None]:
     """Return retrieval accuracy of each point, from the outcomes on whole documents.
 
-    A point holds some contexts of a document. The judge says for each fact and each
-    context of the document whether the context holds the fact. From these verdicts the
-    score of any selection of contexts follows without asking again.
-
-    Args:
-        labelled_set: The set.
-        outcomes: The metric's outcome on each document, with all its contexts.
-
-    Returns:
-        A score for each point, in order; None if its document has none.
+    A point holds some contexts of a document. The evidence says of each context which facts
+    it holds, so that no selection of contexts is asked about again. A score is None if its
+    document has none.
     """
     verdicts_by_document: dict[str, AccuracyEvidence] = {}
     for document, outcome in zip(labelled_set.documents, outcomes, strict=True):

@@ -86,12 +86,7 @@ def read_labels(path: Path, *, column: str = "label") -> list[Label]:
 
 
 def _label(row: Any, place: str, column: str) -> Label:
-    """Read the label on one line of a file.
-
-    Args:
-        row: The object on the line; an error if the line is no object.
-        place: The file and line, for messages.
-        column: Name of the column with the votes, or its dotted path.
+    """Read the label on one line of a file; ``column`` has the votes, or is a dotted path.
 
     Raises:
         RowError: If the line has no id, no vote, or a vote that says neither yes nor no,
@@ -664,6 +659,10 @@ def _labels_of_draw(
     return majority_by_id
 
 
+# By so much the expected number of labels was rounded.
+_HALF_A_LABEL = 0.5
+
+
 def _refuse_other_than_a_draw(
     labels: Sequence[Label], *, n_empty: int, n_scored: int
 ) -> None:
@@ -671,11 +670,6 @@ def _refuse_other_than_a_draw(
 
     They are, if each records that it was drawn, all with one probability, and none of the
     drawn samples is missing or without a label.
-
-    Args:
-        labels: The labels.
-        n_empty: How many of them people have not filled in.
-        n_scored: How many samples of the run are scored.
     """
     if n_empty:
         raise InputError(
@@ -691,7 +685,8 @@ def _refuse_other_than_a_draw(
             " --assume-random)"
         )
     n_expected = probability * n_scored
-    if len(labels) < n_expected - 0.5:  # 0.5: the product is rounded to whole labels
+    is_label_missing = len(labels) < n_expected - _HALF_A_LABEL
+    if is_label_missing:
         raise InputError(
             f"{len(labels)} labels with a probability of {probability:g} are no draw from"
             f" the {n_scored} scored samples, of which it takes {n_expected:.0f}: labels"

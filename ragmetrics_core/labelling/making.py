@@ -157,12 +157,8 @@ class Maker:
     ) -> Iterator[T | Failed | Undefined]:
         """Have the model make something of each sample, and yield the products in order.
 
-        A product is what the plan returns, e.g. a question with its answer. It is
-        ``Failed`` or ``Undefined`` where the plan made nothing.
-
-        Args:
-            plan: A generator that yields questions for the model and returns a product.
-            samples: What the products are made of.
+        A product is what the plan returns, e.g. a question with its answer. It is ``Failed`` or
+        ``Undefined`` where the plan made nothing.
 
         Raises:
             JudgeUnavailable: If the model will answer nothing.
@@ -203,12 +199,7 @@ class Maker:
 
         A product is what the plan makes, e.g. a question with its answer. Where a candidate
         gives none, the reason is counted in ``left_out`` and a further candidate is tried.
-
-        Args:
-            count: How many are wanted. They are fewer if the candidates run out.
-            candidates: What they are made of, in the order in which they are tried.
-            plan: Makes a product of a candidate.
-            key: Returns the question of a product, which no other may share.
+        ``key`` returns the question of a product, which no other may share.
 
         Raises:
             InputError: If no candidate gave a product.

@@ -169,13 +169,11 @@ def judge_samples(
         ask: The judge, from ``asking``.
         metric: The metric whose question the labels answer.
         labelled: The samples, all of one question.
-        again: Whether the judge answers anew, without the replies that were stored when
-            it was asked first.
+        again: Whether the judge answers anew, without stored replies.
 
     Returns:
-        The same rows in the same order, each with the judge's result and verdicts, and
-        what they cost. Where people compared two answers, the result is that of the
-        first one.
+        The same rows, each with the judge's result, verdicts and cost. Where people
+        compared two answers, the result is that of the first one.
     """
     repetition_number = 1 if again else 0
     results = ask(metric, [row.sample for row in labelled], repetition_number)
@@ -221,7 +219,6 @@ def measure_judge(
             measurement.
     """
     metric_by_question = _asking_metrics(labelled, metrics)
-    # asks nothing: it resolves the judge, and knows what the card says of the run
     run = Run([*metric_by_question.values()], judge, concurrency=1, store=MemoryStore())
     measuring = _Measuring(run.judges[0], ask, draws)
     measured_by_question: dict[str, _MeasuredQuestion] = {}
@@ -454,12 +451,8 @@ def _verdicts(
     """Set the judge's score against each label of people on a sample.
 
     There is one label for the answer, or one for each context or fact. Nothing is
-    yielded where the metric gave no score.
-
-    Args:
-        row: The sample with its labels.
-        result: What the metric said of the sample.
-        other_result: What it said of the other answer, where people compared two.
+    yielded where the metric gave no score. ``other_result`` is that of the other answer,
+    where people compared two.
     """
     if result.value is None:
         return
@@ -641,8 +634,7 @@ def _measure_rejection(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
     """Measure how many answers are rejected by the rule that the weakest claim decides.
 
     The rule is tried plain, and with a correction for the number of claims: of many
-    claims, one looks weak by chance. The correction is fitted on the other sources, if
-    there are any.
+    claims, one looks weak by chance.
 
     Yields:
         The share of supported and of unsupported answers that each rule rejects, as the
@@ -662,7 +654,7 @@ def _measure_rejection(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
     for measure, shares_of_sources in shares_by_measure.items():
         yield Measured(
             measure,
-            source=None,  # all sources
+            source=None,
             count=len(shares_of_sources),
             value=fmean(shares_of_sources),
             interval=None,
@@ -756,7 +748,7 @@ def _observe_swaying(
     for row_index, row in enumerate(rows):
         if row.result is None or not row.verdicts:
             continue
-        if row.result.judge in EMBEDDED:  # others do not say it
+        if row.result.judge in EMBEDDED:
             yield "uncertain", row.source, row.result.uncertain
         changes += _changes_of_row(row, row_index)
     judged_rows = judge_samples(ask, metric, [change.changed for change in changes])

@@ -87,8 +87,7 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
 
     Args:
         path: The file or folder; ``docs/judges.md`` describes the forms of rows.
-        limit: How many samples of each question and source are returned at most, drawn
-            at random with seed 0. None returns all.
+        limit: Most samples of each question and source, drawn at random. None returns all.
 
     Raises:
         InputError: If a file cannot be read, a row has none of the forms or a label
@@ -155,22 +154,19 @@ def _read_at(
 
 
 def _in_our_form(row: Row, ragtruth_origins: Mapping[str, Row]) -> list[Row]:
-    """Rewrite a row of a published data set into rows of our form.
+    """Rewrite a row of a published data set into rows of our form; any other row stays.
 
-    The data set is known by the row's columns. A row of any other is returned as it is.
-
-    Args:
-        row: A row; of ALCE a whole file, which is one object with many answers.
-        ragtruth_origins: The rows of RAGTruth's ``source_info.jsonl`` by their id, with
-            the texts that its responses were written from.
+    The data set is known by the row's columns. ``ragtruth_origins`` has the texts that
+    RAGTruth's responses were written from.
     """
     if "attribution_label" in row and "references" in row:
         return [_from_attribution_bench(row)]
-    if "claim" in row and "doc" in row:  # LLM-AggreFact
+    if "claim" in row and "doc" in row:
         return [_from_aggrefact(row)]
     if "response" in row and "source_id" in row:
         return [_from_ragtruth(row, ragtruth_origins)]
-    if "source_info" in row:  # it is read with the response that names it
+    is_origin_in_ragtruth = "source_info" in row
+    if is_origin_in_ragtruth:
         return []
     answers_of_alce = list(_answers_of_alce(row))
     if answers_of_alce:
@@ -264,15 +260,11 @@ def _from_aggrefact(row: Row) -> Row:
 def _from_ragtruth(row: Row, origins: Mapping[str, Row]) -> Row:
     """Rewrite a response of RAGTruth, with its source texts, into a row of our form.
 
-    Returns an empty row, of which no sample is made, if the data set says that the
-    response was cut off or wrongly refused to answer.
-
-    Args:
-        row: The response; its ``labels`` are the spans that people found unsupported.
-        origins: The rows of ``source_info.jsonl``, which hold the texts, by their id.
+    Returns an empty row if the data set says that the response was cut off or wrongly
+    refused to answer. ``origins`` has the rows with the source texts, by their id.
 
     Raises:
-        RowError: If the row of ``source_info.jsonl`` that the response names is missing.
+        RowError: If the row with the source texts is missing.
     """
     if row["source_id"] not in origins:
         raise RowError("the row of source_info.jsonl with its source_id is missing")
@@ -309,15 +301,10 @@ _ATTRIBUTION_LABELS = ("attributable", "not attributable")
 def sample_of(
     row: Row, *, answer: str | None = None, facts: Sequence[object] | None = None
 ) -> Sample:
-    """Make a sample of a row in our form.
+    """Make a sample of a row in our form, with this answer or these facts if they are given.
 
     Columns about the labels are left out. Earlier messages in the row's ``meta`` become
     the sample's history.
-
-    Args:
-        row: The row.
-        answer: The answer to take in place of the row's; None for the row's own.
-        facts: The facts to take in place of the row's; None for the row's own.
 
     Raises:
         RowError: If the row holds no sample.

@@ -141,10 +141,8 @@ class Item(Frozen):
 def review_items(labelled_set: sets.AnySet) -> list[Item]:
     """List what people decide about in a set, in the order of the set.
 
-    In a continuous set they decide for each fact and each context of a document (a cell)
-    whether the context covers the fact. In a discrete set they decide for each point
-    whether its documents hold the golden answer. Points of one id hold the same texts,
-    and are listed once.
+    In a continuous set they decide whether a context covers a fact (a cell), in a discrete
+    set whether a point's documents hold the golden answer. Points of one id are listed once.
     """
     if isinstance(labelled_set, sets.DiscreteSet):
         point_by_id = {point.id: point for point in labelled_set.points}
@@ -316,8 +314,7 @@ def review(
         ask: Shows a prompt and returns what was typed; ``EOFError`` stops the review.
         show: Shows a text.
 
-    Returns:
-        True if nothing is left to decide.
+    Returns True if nothing is left to decide.
     """
     decision_by_item = reviews.second if second else reviews.first
     show(_HELP)
@@ -328,7 +325,7 @@ def review(
             n_decided = sum(other.id in decision_by_item for other in items)
             show(_page_of(item, n_decided, len(items)))
             verdict = _ask_verdict(ask, show)
-            if verdict is None:  # the person wants to stop
+            if verdict is None:
                 break
             reason = ask("why (Enter for no reason)> ").strip()
             decision = Review(

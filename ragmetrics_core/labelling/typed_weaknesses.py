@@ -115,11 +115,9 @@ def measure_weaknesses(
         ask_again: Asks the judge.
 
     Returns:
-        A figure of each weakness over all sources, and one for each source. A weakness
-        without a single answer to measure it on has no figure.
+        A figure of each weakness over all sources, and one for each source.
     """
     figures: list[Measured] = []
-    # foreign contexts make neither of two compared answers ("other") wrong
     if question in NAME_OF_ACCEPTED:
         accepted = _judge_on_foreign_contexts(metric, rows, ask_again)
         figures += _shares(NAME_OF_ACCEPTED[question], accepted)
@@ -343,12 +341,7 @@ def _probing(
     """Return a metric that asks another metric's questions in other ways, as probes.
 
     Its evidence holds the probabilities that the judge answers with. Its score is always
-    1.0 and says nothing.
-
-    Args:
-        probed_metric: The metric whose questions are probed.
-        probes_of: Makes the probes of one of its questions.
-        most_probes: How many probes of a sample are asked at most; None for all.
+    1.0 and says nothing. ``most_probes`` is how many probes of a sample are asked at most.
     """
 
     def ask_probes(sample: Sample) -> Generator[Batch, Replies, Scored]:
@@ -428,14 +421,8 @@ def _read_answers(
 ) -> list[_ProbeAnswers] | None:
     """Group the probabilities of a sample's probes by the question that was probed.
 
-    Args:
-        chances_alone: The probabilities of each question, asked in a request of its own.
-        chances_in_company: The probabilities in the one request with all questions, in
-            the order of ``_all_in_one_request``.
-
-    Returns:
-        The answers to each question; None if either list is None, because a request was
-        not answered.
+    The probabilities in company are in the order of ``_all_in_one_request``. Returns None if
+    either list is None, because a request was not answered.
     """
     if chances_alone is None or chances_in_company is None:
         return None

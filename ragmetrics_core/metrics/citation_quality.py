@@ -505,13 +505,9 @@ class CitationQuality(Metric):
 
         If they do not, other contexts that support it are looked for.
 
-        Args:
-            answer: The answer with its contexts.
-            index: The index of the sentence.
-
         Returns:
-            The judged sentence, by its index; ``NotAnswered`` if the judge gave no
-            verdict on the cited contexts.
+            The judged sentence, by its index; ``NotAnswered`` if the judge gave no verdict on
+            the cited contexts.
         """
         statement = answer.statements[index]
         cited_indices = answer.not_blank(statement.contexts)
@@ -638,11 +634,8 @@ def _ranks_of_support(
 ) -> Generator[Batch, Replies, tuple[int, ...] | None]:
     """Find contexts that a sentence does not cite, and that each alone support it.
 
-    Args:
-        answer: The answer with its contexts. Blank contexts are not asked about.
-        support: Asks the judge what supports the sentence.
-        cited_texts: The texts that the sentence cites. Contexts with these texts have
-            been judged, and are not asked about again.
+    ``support`` asks the judge. Contexts with the cited texts have been judged, and are not
+    asked about again.
 
     Returns:
         Their ranks, from 1; None if the judge did not answer.

@@ -404,12 +404,12 @@ class ContextAdherence(Metric):
     ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
         """Poll the judge whether the answer is based on the texts.
 
-        If the answer may rest on earlier turns, the judge is asked to label each claim with
-        what it rests on, or for the verdict alone where labels are not possible.
+        If the answer may rest on earlier turns, the judge is asked what each claim rests on, or
+        for the verdict alone where that is not possible.
 
         Returns:
-            The polls; and what the claims rest on, or a note why claims have no labels. The
-            latter is None if no labels were wanted, or if the judge failed.
+            The polls; and what the claims rest on, or a note why that was not asked. The
+            latter is None if it was not wanted, or if the judge failed.
         """
         question_of_verdict = self._question_of_verdict(parts, instructions)
         if not groups.go_beyond_this_turn:
@@ -462,9 +462,8 @@ class ContextAdherence(Metric):
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
         """Ask for all polls: in one round, or in several if polling may stop early.
 
-        If the first round fails, or a limit of the run is reached, ``NotAnswered`` is
-        returned; but texts too long for the judge are asked about claim by claim. In a later
-        round that fails, its polls count as missing.
+        If the first round fails, ``NotAnswered`` is returned; but texts too long for the judge
+        are asked about claim by claim. In a later round that fails, its polls count as missing.
         """
         polls_so_far: Asked[Any] = Asked(())
         n_polls = self._decisive_yes if self.early_stop else self.polls
@@ -482,7 +481,8 @@ class ContextAdherence(Metric):
                     return reply
                 reply = Asked((), failures=(reply.error,) * n_polls)
             polls_so_far = _add_polls(polls_so_far, reply)
-            if reply.asked < n_polls:  # a deterministic judge answers only once
+            answers_only_once = reply.asked < n_polls
+            if answers_only_once:
                 break
             n_not_asked = self.polls - polls_so_far.asked
             n_polls = min(n_not_asked, self._most_polls_before_decision(polls_so_far))
@@ -814,15 +814,15 @@ def _with_verdict_of_token(polls: Asked[Poll]) -> Asked[Poll]:
     """Replace the verdict of a single poll by the one that its token makes likelier.
 
     A model draws its reply at random, so that a reply may hold the less likely verdict.
-    Then the verdict is replaced, and the reason says so. Several polls, and a poll
-    without a probability of its token, are returned as they are.
+    Any other polls are returned as they are.
     """
     if polls.asked != 1 or not polls.weights:
         return polls
     if polls.weights[0].mode not in _BY_TOKEN:
         return polls
     (poll,) = polls.replies
-    if poll.encoder_claims:  # made of verdicts on claims: no token of its own
+    has_own_token = not poll.encoder_claims
+    if not has_own_token:
         return polls
     chance = polls.weights[0].p
     verdict: PollVerdict = "yes" if chance >= 0.5 else "no"

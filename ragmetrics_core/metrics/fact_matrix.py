@@ -335,10 +335,9 @@ def questions_of_coverage(
         context: The context.
         facts: The facts, at least one.
         instructions: What the judge is told.
-        polls: None: one question about all facts. A number: a question for each fact;
-            if the judge gives no probability, it is asked so many times.
-        own_template: Whether the user wrote the template, which judges of typed
-            questions do not read.
+        polls: None: one question about all facts. A number: a question for each fact,
+            asked so many times if the judge gives no probability.
+        own_template: Whether the user wrote the template.
     """
     if polls is None:
         fact_parts = [{"facts": Part("Facts", tuple(facts), "lines")}]

@@ -213,13 +213,8 @@ def poll_by_claims(
 ) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:
     """Make polls about the whole answer out of polls about each of its claims.
 
-    A window is some of the contexts, or a piece of one. The judge is asked about each
-    claim in one window after the other, until a window supports the claim.
-
-    Args:
-        question_about_answer: The question about the whole answer, which is too long for
-            the judge.
-        listing: How claims are listed.
+    The judge is asked about each claim in one window of the contexts after the other, until
+    a window supports the claim. ``listing`` says how claims are listed.
 
     Returns:
         The polls. ``NotAnswered`` if the claims could not be listed, or if a poll
@@ -294,12 +289,6 @@ def _judge_claims_in_window(
 
     The longest claim is asked about first: its reply shows whether the window is short
     enough for the judge.
-
-    Args:
-        window: Some of the contexts, or a piece of one.
-        claims: The claims, at least one.
-        question_about_answer: The question about the whole answer. Each claim's question
-            is a copy of it, with the claim in place of the answer.
 
     Returns:
         The polls by claim; ``NotAnswered`` if any of the claims was not answered.
@@ -378,14 +367,10 @@ def _combine_verdicts(windows: Sequence[Poll | None]) -> Poll | None:
 def _combine_polls(
     polls_by_claim: Mapping[str, Sequence[Asked[Poll]]], n_windows: int
 ) -> Asked[Poll]:
-    """Make polls about the whole answer out of the polls about its claims.
+    """Make polls about the whole answer out of the polls about its claims, window by window.
 
-    The first polls on all claims make the first poll on the answer, and so on. A poll on
-    the answer may be missing, because a poll on a claim is.
-
-    Args:
-        polls_by_claim: For each claim its polls, window by window.
-        n_windows: In how many windows the contexts were judged.
+    The first polls on all claims make the first poll on the answer, and so on. It is missing
+    if the polls on the claims are.
     """
     verdicts_of_claims = [
         _combine_over_windows(polls) for polls in polls_by_claim.values()

@@ -343,9 +343,8 @@ def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, 
 
     Args:
         text: The reply.
-        probability: p(1) / (p(0) + p(1)) at every token that is 0 or 1. None: 0.98 for
-            the label in the reply.
-        mass: p(0) + p(1) at these tokens; "maybe" has the rest.
+        probability: p(1) / (p(0) + p(1)). None: 0.98 for the label in the reply.
+        mass: p(0) + p(1); "maybe" has the rest.
     """
     entries = []
     for token in _TOKEN.findall(text):
