@@ -265,6 +265,12 @@ def test_without_log_probabilities_facts_are_polled_at_temperature_1() -> None:
     assert [(request.n, request.temperature) for request in model.asked] == [(3, 1.0)]
 
 
+def test_one_poll_on_one_fact_is_a_share_of_polls() -> None:
+    question = replace(fact(), weigh=LabelProbability("covered", fallback_polls=1))
+    model = Toy('{"covered": 1}')
+    assert parts_of(answer(model, question).reply.weights) == [(1.0, "polls", None)]
+
+
 class Tone(BaseModel):
     reason: str
     tone: Literal["friendly", "neutral", "rude"]

@@ -207,6 +207,22 @@ def test_laws(listed: list[tuple[int | None, float]]) -> None:
     assert swapped.p == pytest.approx(1 - result.p)
 
 
+@pytest.mark.parametrize(
+    ("token", "expected"), [("sup", 0.6), ("s", None), ("supported", 0.6)]
+)
+def test_a_beginning_stands_for_a_label_only_if_no_other_label_begins_so(
+    token: str, expected: float | None
+) -> None:
+    weigh = LabelProbability("v", positive="supported", labels=("supported", "silent"))
+    head = '{"v": "'
+    rest = "supported"[len(token) :] + '"}'
+    reply = choice(head, (token, {token: 0.6, "silent": 0.4}), rest)
+    (weight,) = label_weights(reply, weigh, "logprobs", 0, len(reply.text))
+    assert (None if weight is None else weight.p) == (
+        expected if expected is None else pytest.approx(expected)
+    )
+
+
 @given(st.floats(0.01, 0.99), st.floats(0.01, 0.9))
 def test_a_label_set_aside_moves_no_probability(share: float, aside: float) -> None:
     weigh = LabelProbability(
