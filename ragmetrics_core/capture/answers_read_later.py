@@ -142,9 +142,8 @@ class AnswersReadLater:
     def doubt_answer_replaced_by(self, tree: Tree, calls: Calls) -> None:
         """Doubt the last answer of a task or thread if a run was asked its question again.
 
-        A model wrote a text in that run. Besides, the user must not have read the
-        earlier answer as a turn: both runs have one history, which is not empty, or no
-        model wrote that answer ("Empty Response").
+        A model wrote a text in that run. Besides, both runs have the same history, which
+        is not empty, or no model wrote the earlier answer ("Empty Response").
         """
         earlier_run, sample = self._last_of(tree.task_or_thread)
         wrote_text = FREE_TEXT in calls.reply_forms.values()

@@ -182,8 +182,8 @@ class Conversations:
     def _turn_at_end_of_history(self, tree: Tree) -> CapturedTurn | None:
         """Return the captured turn that is the last two messages of a run's history.
 
-        Where none is, it is the last turn that stands anywhere in the history. None if
-        no turn fits, or if several turns have the same words.
+        The question may stand inside a whole prompt that was kept as a message. Where no
+        turn ends the history, the last one in it counts. None if several end it alike.
         """
         last_lines = _last_lines(tree)
         last_roles = tuple(message.role for message in tree.history[-2:])

@@ -86,14 +86,16 @@ def _with_fields_of_all(answering_run: Tree, trees: Sequence[Tree]) -> Tree:
         answering_run: The run whose answer counts.
         trees: All runs of the turn, in the order in which they began.
     """
-    given_fields: dict[str, Any] = {}  # such as a reference; the first run goes first
+    given_fields: dict[str, Any] = {}  # the first run that gives a field counts
     documents_without_text: list[Document] = []
     doubts: list[str] = []
     for tree in trees:
         given_fields = {**tree.given_fields, **given_fields}
         documents_without_text += tree.documents_without_text
         doubts += tree.doubts
-    lookup_inputs: list[Any] = []  # for ``contexts_from=``; the last run goes first
+    lookup_inputs: list[
+        Any
+    ] = []  # the user's places are looked up in the last run first
     lookup_outputs: list[Any] = []
     for tree in reversed(trees):
         lookup_inputs += tree.lookup_inputs
@@ -117,7 +119,7 @@ def _asking_run(trees: Sequence[Tree], calls: Calls) -> Tree | None:
     """Return the first run that the user asked; None if there is none.
 
     A search alone does not count, since its query may be a rewritten question. Neither
-    does a run whose question a model or a document found gave.
+    does a run whose question a model wrote, or is the text of a document found.
     """
     document_lines: set[str] = set()
     for documents in calls.lists():

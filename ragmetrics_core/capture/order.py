@@ -234,11 +234,19 @@ def _smallest_of_running(
         values: A value of each call.
     """
     smallest: list[float] = []
-    running: list[tuple[float, float]] = []  # a heap of value and end of siblings
+    # earlier siblings as a heap of value and end; one that has ended is removed once it
+    # comes first
+    running: list[tuple[float, float]] = []
     for sibling, value in zip(siblings, values, strict=True):
-        while running and running[0][1] <= sibling.began:
+        while running:
+            _, end_of_first = running[0]
+            if end_of_first > sibling.began:
+                break
             heappop(running)
-        smallest.append(running[0][0] if running else inf)
+        smallest_value = inf
+        if running:
+            smallest_value, _ = running[0]
+        smallest.append(smallest_value)
         heappush(running, (value, end_of(sibling)))
     return smallest
 

@@ -64,7 +64,8 @@ def messages_up_to_question(
 ) -> list[Message]:
     """Return the messages that a step returned, up to the one that asks the question.
 
-    All messages are returned if none asks the question.
+    That is a message of the user which the step was given as the question, or which
+    holds the question and has no reply yet. If none does, all messages are returned.
 
     Args:
         messages: The messages that the step returned.
@@ -84,7 +85,6 @@ def messages_up_to_question(
             continue
         line = as_one_line(message.text)
         is_question_given = is_whole_question_given and line == question_line
-        # a memory may hold the same question among the earlier turns, with a reply
         if is_question_given or (
             question_line in line and not _has_reply(messages[index + 1 :])
         ):

@@ -220,9 +220,8 @@ class Outlet:
         The sink is flushed when the queue asks for it, and a few seconds after the first
         result that was written since the last flush.
         """
-        with (
-            as_judge_work()
-        ):  # a call of the sink's client is no run of the application
+        # calls of the sink's own client are no runs of the application
+        with as_judge_work():
             flush_due_at: float | None = None  # None if all results are flushed
             while True:
                 with suppress(Empty):  # no result came until the flush was due

@@ -256,7 +256,8 @@ class WaitingGroups:
     def join(self, run: Tree, calls: Calls) -> RunGroup | None:
         """Add a run to the group whose documents, answer or question it was shown.
 
-        If the run was shown several groups, they become one.
+        A group is the runs of one question. If the run was shown several, they become
+        one.
 
         Returns:
             The group that now holds the run; None if the run was shown no group.
@@ -355,10 +356,10 @@ class WaitingGroups:
     def _whole_group(
         self, group: RunGroup, owner_by_sibling: Mapping[RunGroup, RunGroup]
     ) -> RunGroup:
-        """Return a group, or a copy of it that holds the siblings that belong to it.
+        """Return a group, or a copy of it with the sibling searches that belong to it.
 
-        A sibling that belongs to no group may be a question of its own: then the copy
-        gets a doubt.
+        An unread sibling that belongs to no group may be a question of its own: then the
+        copy gets a doubt.
         """
         own_siblings: list[RunGroup] = []
         for sibling, owner in owner_by_sibling.items():
@@ -386,8 +387,8 @@ class WaitingGroups:
     ) -> list[RunGroup]:
         """Remove and return the groups that no further run will join, the oldest first.
 
-        They hold their sibling searches. Groups of their tasks that still wait and began
-        before they ended become siblings of no later group.
+        They hold their sibling searches. Other groups of their tasks that began before
+        they were over are marked: these become siblings of no later group.
 
         Args:
             task_or_thread: The task or thread in which a search begins now; None where
