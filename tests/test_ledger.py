@@ -780,3 +780,66 @@ def test_texts_that_redact_changed_do_not_stay_in_the_ledger(
     (sample,) = captured.samples
     assert sample.ledger is not None
     assert len(sample.ledger.calls) == kept
+
+
+def entries(tree: Tree) -> list[Call]:
+    (sample,) = samples_of(tree)
+    assert sample.ledger is not None
+    return [told(call) for call in sample.ledger.calls]
+
+
+def test_without_a_prompt_it_is_unknown_whether_a_document_beside_the_contexts_was_shown() -> (
+    None
+):
+    """A framework lists the answer's documents, and no call of a model is recorded."""
+    c = Clock()
+    lists_porto = (Answer(ANSWER, "answer", documents=(P,)),)
+    found = made(c, retriever(c, P), retriever(c, F), answers=lists_porto)
+    assert entries(found) == [
+        Call("retrieval", ("porto",), (0,), query=QUESTION),
+        Call("retrieval", ("faro",), None, query=QUESTION),
+    ]
+
+
+def test_a_tools_text_that_stands_in_the_question_alone_was_not_shown() -> None:
+    c = Clock()
+    question = f"{ROWS_OF_SQL}: what is that?"
+    asks_sql = tool(c, ROWS_OF_SQL, name="sql", query="SELECT")
+    asked_about = made(
+        c, retriever(c, P), asks_sql, model(c, f"{PORTO}\n{question}"), answers=SAYS
+    )
+    asked_about.question = question
+    assert entries(asked_about)[1] == Call(
+        "tool", ("sql",), (), name="sql", query="SELECT"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Answer: Yes.", "written"),
+        ("Both rivers reach the sea in the north. Yes. Boats go up to Spain.", "tool"),
+    ],
+)
+def test_a_short_reply_inside_a_tool_is_its_text_only_if_it_is_most_of_it(
+    text: str, kind: str
+) -> None:
+    c = Clock()
+    asks = tool(c, text, model(c, "Is it?", "Yes."), name="ask")
+    answers = model(c, f"{text}\n{QUESTION}")
+    tree = made(c, asks, answers, answers=SAYS, is_always_a_sample=True)
+    (entry,) = entries(tree)
+    assert (entry.kind, entry.items) == (kind, (text,))
+
+
+@pytest.mark.parametrize(("has_model", "n_entries"), [(False, 1), (True, 2)])
+def test_a_failed_tool_and_its_search_are_one_call_unless_a_model_ran_in_it(
+    has_model: bool, n_entries: int
+) -> None:
+    c = Clock()
+    inside = [retriever(c, P)]
+    if has_model:
+        inside.append(model(c, asked(PORTO), "Porto, I think."))
+    failed = tool(c, "", *inside, name="ask", error="TimeoutError('late')")
+    tree = made(c, failed, model(c, asked(PORTO)), answers=SAYS)
+    assert len(entries(tree)) == n_entries

@@ -64,11 +64,8 @@ class AuxiliaryRuns:
         """Return the runs of the same task whose models wrote the question of a run.
 
         Runs that wrote several queries are left out: which of them is the user's
-        question is not known.
-
-        A writer that called a tool is removed, since its call is made only once. Other
-        writers stay: a rewritten question may be asked of an engine and then of a
-        retriever.
+        question is not known. A writer that called a tool is removed, since its call is
+        made only once. A rewritten question may be asked several times.
         """
         question = as_one_line(tree.question)
         if not question:

@@ -51,13 +51,6 @@ def clip_spans(
     """Cut spans to a range of the prompt and a range of the text.
 
     Spans of which nothing is left are dropped.
-
-    Args:
-        spans: The spans.
-        prompt_start: The first byte of the prompt that may stay.
-        prompt_end: The end of the bytes of the prompt that may stay.
-        text_start: The first byte of the text that may stay.
-        text_end: The end of the bytes of the text that may stay.
     """
     clipped = []
     for span in spans:

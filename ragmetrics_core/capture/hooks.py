@@ -132,18 +132,13 @@ class Problems:
             hook: The name of the method that raised.
             error: What it raised.
         """
-        place = ""
-        frames = traceback.extract_tb(error.__traceback__)
-        if frames:
-            innermost = frames[-1]
-            place = f" at {innermost.filename}:{innermost.lineno}"
         advice = ""
         if isinstance(error, (SettingError, RowError)):
             advice = f" ({error})"
         kind = f"{hook}: {type(error).__name__}{advice}"
         sentence = (
-            f"ragmetrics could not record a run ({kind}{place}); the application is not"
-            " affected"
+            f"ragmetrics could not record a run ({kind}{_place_of(error)}); the"
+            " application is not affected"
         )
         self.note(kind, sentence)
 
@@ -176,19 +171,28 @@ class Problems:
             logger.warning("%s", log_line)
 
 
+def _place_of(error: BaseException) -> str:
+    """Say in which line an error was raised, as in " at turns.py:12"; "" if unknown."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return ""
+    innermost = frames[-1]
+    return f" at {innermost.filename}:{innermost.lineno}"
+
+
 def guard_hook(hook: Callable[P, T]) -> Callable[P, T]:
     """Make a method harmless to the application in which it runs.
 
     What the method raises is counted in its object's ``problems``, and None is
-    returned. Exceptions that end a program, such as ``KeyboardInterrupt``, are the
-    application's and are raised again; but not in threads of ours, which would end.
+    returned. ``KeyboardInterrupt`` and its like are raised again in the application's
+    threads, and counted in ours.
     """
 
     @functools.wraps(hook)
     def _guarding(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return hook(self, *args, **kwargs)
-        except BaseException as error:  # the application must not notice
+        except BaseException as error:
             ends_program = not isinstance(error, Exception)
             thread_name = threading.current_thread().name
             is_our_thread = thread_name.startswith("ragmetrics-")

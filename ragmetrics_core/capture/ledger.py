@@ -4,10 +4,12 @@ The ledger lists each call that returned evidence, in the order of the model's o
 calls: what was asked, what came back, and what of it the answer was shown.
 """
 
+from ragmetrics_core.capture.call_results import CallResult
 from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.ledger_entries import LedgerEntry
 from ragmetrics_core.capture.order import CallOrder, tools_of
 from ragmetrics_core.capture.question import Turn
+from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.data import EvidenceCall, Ledger
 
 
@@ -39,35 +41,41 @@ def _evidence_call(
 ) -> EvidenceCall:
     """Make the ledger's public record of one entry.
 
-    Args:
-        turn: The question, and the calls that were made for it.
-        entry: What a call returned, and what of it was shown.
-        order: The order of the turn's calls, which tells step and agent.
-        turn_number: The number of the turn in its conversation, from 1.
+    ``order`` tells the step and the agent of a call, and ``turn_number`` counts the
+    turns of a conversation from 1.
     """
     result = entry.result
     node = result.call
-    tools = tools_of(turn.calls.paths[node])
-    name: str | None = None
-    if node.by_provider:
-        # OpenAI's own "web_search": the model's provider ran it, so no tool of the
-        # application stands around it
-        name = node.name
-    elif tools:
-        name = tools[-1].name  # the innermost tool around the call
-    query = node.query
-    # Documents that were handed in, and summaries that a model wrote, answer no query.
-    # A reranker has a query, but searches nothing.
-    if result.kind == "given" or node.kind in ("model", "reranker"):
-        query = None
     return EvidenceCall(
         kind=result.kind,
         turn=turn_number,
         step=order.step_of(node),
-        name=name,
-        query=query,
+        name=_name_of_tool(node, turn),
+        query=_query_answered_by(result),
         items=entry.items,
         shown=entry.shown,
         agent=order.agent_of(node),
         error=result.error,
     )
+
+
+def _name_of_tool(node: Node, turn: Turn) -> str | None:
+    """Name the innermost tool around a call; None without one.
+
+    What a model's provider runs itself, such as "web_search", is such a tool.
+    """
+    if node.by_provider:
+        return node.name
+    tools = tools_of(turn.calls.paths[node])
+    return tools[-1].name if tools else None
+
+
+def _query_answered_by(result: CallResult) -> str | None:
+    """Return the query that a call's result answers.
+
+    None for documents that were handed in, summaries that a model wrote, and what a
+    reranker sorted.
+    """
+    if result.kind == "given" or result.call.kind in ("model", "reranker"):
+        return None
+    return result.call.query

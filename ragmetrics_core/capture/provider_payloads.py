@@ -90,13 +90,21 @@ def as_text(returned: object, depth: int = DEEPEST) -> str:
     if isinstance(returned, str):
         return returned
     if isinstance(returned, Mapping):
-        for key in ("text", "logs", "stdout", "message", "content"):
-            value = returned.get(key)
-            if isinstance(value, str):
-                return value
-            if is_list(value) and value and depth:
-                return as_text(value, depth - 1)
+        text = _text_in_object(returned, depth)
+        if text is not None:
+            return text
     elif is_list(returned) and depth:
         parts = [as_text(part, depth - 1) for part in returned]
         return "\n".join(part for part in parts if part)
     return "" if returned is None else as_json(returned)
+
+
+def _text_in_object(returned: Fields, depth: int) -> str | None:
+    """The text that a tool returned under a usual key; None without such a key."""
+    for key in ("text", "logs", "stdout", "message", "content"):
+        value = returned.get(key)
+        if isinstance(value, str):
+            return value
+        if is_list(value) and value and depth:
+            return as_text(value, depth - 1)
+    return None

@@ -63,13 +63,8 @@ def retrieved_of(
 ) -> Retrieved:
     """Find what was retrieved for an answer, and what became of it.
 
-    Args:
-        turn: The question, and the calls that were made for it.
-        found_answer: The answer, and the call that wrote it.
-        contexts: The contexts of the answer.
-        shown: What the answering call was shown; None if that is not known, and where
-            the user named the contexts, so that it does not matter.
-        call_results: What the searches and tools of the turn returned.
+    ``shown`` is what the answering call was shown. It is None if that is not known, and
+    where the user named the contexts, so that it does not matter.
     """
     by_step = call_results.documents_of_steps(contexts.by_key)
     documents = call_results.documents_retrieved(_document_keys(contexts), by_step)

@@ -37,26 +37,29 @@ def _ids_of_several_searches(root: Node) -> set[str]:
     """Find the ids that two searches gave to different texts.
 
     A search is not compared with the searches inside it: it may return what they found
-    in other words. So searches on one level are compared with each other, and those
-    inside one search with each other.
-
-    Args:
-        root: The outermost call.
+    in other words.
     """
-    # the root itself may be the one search, so that it needs a call around it
-    around_root = Node("step", children=[root])
-    # documents that the run was handed count like those of a tool that ran last
-    handed_in = Node("tool", documents=root.input_documents)
     shared_ids: set[str] = set()
-    groups_to_compare = [[*_searches_below(around_root), handed_in]]
-    while groups_to_compare:
-        searches = groups_to_compare.pop()
+    for searches in _searches_by_level(root):
         shared_ids.update(_ids_with_other_texts(searches))
+    return shared_ids
+
+
+def _searches_by_level(root: Node) -> Iterator[list[Node]]:
+    """Yield the outermost searches of a run, then the searches inside each of them, and so on.
+
+    Documents that the run was handed count like those of a tool that ran last.
+    """
+    around_root = Node("step", children=[root])
+    handed_in = Node("tool", documents=root.input_documents)
+    levels = [[*_searches_below(around_root), handed_in]]
+    while levels:
+        searches = levels.pop()
+        yield searches
         for search in searches:
             searches_inside = list(_searches_below(search))
             if searches_inside:
-                groups_to_compare.append(searches_inside)
-    return shared_ids
+                levels.append(searches_inside)
 
 
 def _is_search(node: Node) -> bool:
@@ -78,32 +81,33 @@ def _searches_below(node: Node) -> Iterator[Node]:
 def _ids_with_other_texts(searches: Sequence[Node]) -> set[str]:
     """Find the ids that some searches gave to texts of different documents.
 
-    Two different texts under one id are two documents, as where two stores count from
-    "0". A tool, or a search that was given documents, may repeat in other words what an
-    earlier search found. Its text is another document only if it shares no passage with
-    the earlier texts under the id.
-
-    Args:
-        searches: Searches of which none is inside another one, in the order in which
-            they began.
+    None of the searches may be inside another one. They are in the order in which they
+    began.
     """
     texts_by_id: dict[str, list[str]] = {}
     shared_ids = set()
     for search in searches:
-        may_repeat = search.kind == "tool" or bool(search.input_documents)
         for document in search.documents or ():
             if document.id is None:
                 continue
             texts_before = texts_by_id.setdefault(document.id, [])
-            if document.text in texts_before:
-                continue
-            is_repeated = may_repeat and shares_a_passage_with_any(
-                document.text, texts_before
-            )
-            if texts_before and not is_repeated:
+            if _is_other_document(document.text, texts_before, search):
                 shared_ids.add(document.id)
-            texts_before.append(document.text)
+            if document.text not in texts_before:
+                texts_before.append(document.text)
     return shared_ids
+
+
+def _is_other_document(text: str, texts_before: Sequence[str], search: Node) -> bool:
+    """Whether a text that a search found is of another document than earlier texts.
+
+    A tool, or a search that was given documents, may repeat in other words what was
+    found before. Then its text must share no passage with the earlier texts.
+    """
+    if not texts_before or text in texts_before:
+        return False
+    may_repeat = search.kind == "tool" or bool(search.input_documents)
+    return not may_repeat or not shares_a_passage_with_any(text, texts_before)
 
 
 def _ids_of_several_texts(documents: Iterable[Document]) -> set[str]:

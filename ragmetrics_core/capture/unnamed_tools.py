@@ -6,7 +6,7 @@ can tell but the user, who names searching tools by ``context_tools=``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -64,9 +64,8 @@ def tools_of_text(
 ) -> ToolsOfText:
     """Find the tools whose text may be evidence.
 
-    If the user has named other tools, the user need not name these: they were left out
-    on purpose. The same holds if the user gave an empty set: no tool searches then. But
-    a name that is nearly that of one of the tools may be a slip.
+    A user who named other tools, or gave an empty set, need not name these: they were
+    left out on purpose. But a name that is nearly that of one of them may be a slip.
 
     Args:
         contexts: The contexts of the answer.
@@ -77,15 +76,19 @@ def tools_of_text(
     context_tools = calls.context_tools
     if not calls.has_user_named_tools:
         return ToolsOfText(with_text, to_name=with_text)
-    names = [tool.name for tool in with_text]
-    may_be_slip = any(
-        get_close_matches(name, names, cutoff=_NEARLY_ALIKE) for name in context_tools
-    )
     names_not_called: tuple[str, ...] = ()
     if calls.names_of_tools_that_ran.isdisjoint(context_tools):
         names_not_called = tuple(sorted(context_tools))
-    to_name = with_text if may_be_slip else ()
+    to_name = with_text if _has_slip(context_tools, with_text) else ()
     return ToolsOfText(with_text, to_name, names_not_called)
+
+
+def _has_slip(names: Iterable[str], tools: Sequence[Node]) -> bool:
+    """Whether a name that the user gave is nearly, or exactly, that of one of some tools."""
+    names_of_tools = [tool.name for tool in tools]
+    return any(
+        get_close_matches(name, names_of_tools, cutoff=_NEARLY_ALIKE) for name in names
+    )
 
 
 def _tools_beside_contexts(
@@ -93,31 +96,31 @@ def _tools_beside_contexts(
 ) -> tuple[Node, ...]:
     """Find the calls of tools whose text may be evidence, though no context holds it.
 
-    A text that a model wrote is no evidence: its entry is of the kind "written", not
-    "tool".
-
-    Args:
-        contexts: The contexts of the answer.
-        entries: The ledger's entries for the calls of the turn.
+    Without contexts every tool's text may be evidence, whether or not a prompt shows it.
     """
-    entries_with_text = [
+    if contexts.evidence_from == "named":
+        return ()
+    entries_of_tools = [
         entry
         for entry in entries
         if entry.result.kind == "tool" and entry.result.text is not None
     ]
-    if contexts.evidence_from is None:
-        # There are no contexts. Then every tool's text may be evidence, whether or not
-        # the prompts are known to show it.
-        return tuple(entry.result.call for entry in entries_with_text)
-    if contexts.evidence_from == "named":
-        return ()  # the user said which texts are the contexts
-    context_texts = [context.text for context in contexts.items]
-    tools = []
-    for entry in entries_with_text:
-        text = entry.result.text or ""
-        if not entry.shown or not is_long_enough(text):
-            continue  # the answer was not shown it, or it is as short as "42"
-        # a step may have made a context of the tool's text
-        if not shares_a_passage_with_any(text, context_texts):
-            tools.append(entry.result.call)
-    return tuple(tools)
+    if contexts.evidence_from is not None:
+        context_texts = [context.text for context in contexts.items]
+        entries_of_tools = [
+            entry
+            for entry in entries_of_tools
+            if _is_shown_beside(entry, context_texts)
+        ]
+    return tuple(entry.result.call for entry in entries_of_tools)
+
+
+def _is_shown_beside(entry: LedgerEntry, context_texts: Sequence[str]) -> bool:
+    """Whether the answer was shown a tool's text, and no context was made of the text.
+
+    A text as short as "42" does not count.
+    """
+    text = entry.result.text or ""
+    if not entry.shown or not is_long_enough(text):
+        return False
+    return not shares_a_passage_with_any(text, context_texts)

@@ -23,9 +23,7 @@ def with_widened_texts(
 ) -> tuple[Document, ...] | None:
     """Return the retrieved documents, with longer texts where a step widened them.
 
-    A step may replace a sentence by the page around it. The first document of a context
-    gets the context's text if the context holds this document and has at least
-    ``SHORTEST`` letters more than all its documents together.
+    The wide text goes to the first of the documents that a context shows.
 
     Args:
         retrieved: The documents, in their order; None where these are unknown.
@@ -35,21 +33,32 @@ def with_widened_texts(
     """
     if retrieved is None:
         return None
+    widened = list(retrieved)
+    for key, indexes in _indexes_by_context(context_keys).items():
+        text = contexts[key].text
+        if _is_wider(text, [retrieved[index] for index in indexes]):
+            first_index = indexes[0]
+            widened[first_index] = replace(retrieved[first_index], text=text)
+    return tuple(widened)
+
+
+def _indexes_by_context(
+    context_keys: Sequence[DocumentKey | None],
+) -> dict[DocumentKey, list[int]]:
+    """Return, by the key of each context, the indexes of the documents that it shows."""
     indexes_by_key: dict[DocumentKey, list[int]] = {}
     for index, key in enumerate(context_keys):
         if key is not None:
             indexes_by_key.setdefault(key, []).append(index)
-    widened = list(retrieved)
-    for key, indexes in indexes_by_key.items():
-        text = contexts[key].text
-        context_letters = letters_of(text)
-        n_letters_of_documents = 0
-        for index in indexes:
-            n_letters_of_documents += len(letters_of(retrieved[index].text))
-        n_letters_added = len(context_letters) - n_letters_of_documents
-        first_index = indexes[0]
-        first = retrieved[first_index]
-        holds_first = letters_of(first.text) in context_letters
-        if n_letters_added >= SHORTEST and holds_first:
-            widened[first_index] = replace(first, text=text)
-    return tuple(widened)
+    return indexes_by_key
+
+
+def _is_wider(text: str, documents: Sequence[Document]) -> bool:
+    """Whether a text holds the first of some documents, and more than all of them.
+
+    It must have ``SHORTEST`` letters more at least.
+    """
+    letters = letters_of(text)
+    letters_of_documents = [letters_of(document.text) for document in documents]
+    n_letters_added = len(letters) - sum(map(len, letters_of_documents))
+    return n_letters_added >= SHORTEST and letters_of_documents[0] in letters
