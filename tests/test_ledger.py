@@ -817,15 +817,18 @@ def test_a_tools_text_that_stands_in_the_question_alone_was_not_shown() -> None:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("Answer: Yes.", "written"),
-        ("Both rivers reach the sea in the north. Yes. Boats go up to Spain.", "tool"),
+        ("Answer: Yes, it is.", "written"),
+        (
+            "Both rivers reach the sea in the north. Yes, it is. Boats go up to Spain.",
+            "tool",
+        ),
     ],
 )
 def test_a_short_reply_inside_a_tool_is_its_text_only_if_it_is_most_of_it(
     text: str, kind: str
 ) -> None:
     c = Clock()
-    asks = tool(c, text, model(c, "Is it?", "Yes."), name="ask")
+    asks = tool(c, text, model(c, "Is it?", "Yes, it is."), name="ask")
     answers = model(c, f"{text}\n{QUESTION}")
     tree = made(c, asks, answers, answers=SAYS, is_always_a_sample=True)
     (entry,) = entries(tree)
