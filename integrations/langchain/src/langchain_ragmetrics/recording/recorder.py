@@ -43,7 +43,7 @@ from ragmetrics_core.capture import (
 
 # Names of parameters by which a model may be shown more than the messages.
 _SHOWS_MORE = re.compile(
-    r"document|image|file|audio|context|previous|conversation|cache|data_source"
+    r"document|image|file|audio|context|previous|conversation|cache|data_source|prompt"
     r"|extra_body|chat_template|search|retriev",
     re.IGNORECASE,
 )
