@@ -205,6 +205,8 @@ def test_a_results_file_keeps_why_texts_are_unread(
     assert result.sample is not None
     assert why_texts_are_unread(result.sample) == why_texts_are_unread(sample)
     assert (why_texts_are_unread(sample) == "") == is_whole
+    assert sample.capture is not None
+    assert (sample.capture.unread_texts == ()) == is_whole
     # a file that was written before this was noted
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     for line in lines:

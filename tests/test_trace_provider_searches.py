@@ -259,8 +259,13 @@ def test_addresses_that_a_provider_lists_beside_its_reply_are_no_text_of_the_mod
     assert grade_of(sample) == "incomplete"
 
 
-def test_documents_that_cohere_lists_beside_its_reply_are_contexts() -> None:
-    told = {"documents": [{"id": "d", "text": TOWER}], "citations": []}
+@pytest.mark.parametrize(
+    "citations", [[], [{"start": 0, "end": 2, "text": "It", "document_ids": ["d"]}]]
+)
+def test_documents_that_cohere_lists_beside_its_reply_are_contexts(
+    citations: list[Told],
+) -> None:
+    told = {"documents": [{"id": "d", "text": TOWER}], "citations": citations}
     sample = sample_of(*trace(json.dumps({"content": ANSWER, **told})))
     assert [context.text for context in sample.contexts] == [GATE, TOWER]
 
