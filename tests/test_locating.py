@@ -1041,6 +1041,15 @@ def test_the_end_of_a_shown_chunk_that_stands_twice_shows_the_next_chunk() -> No
     assert overlap.startswith(next_finding.text)
 
 
+def test_a_part_that_fits_a_known_text_and_a_candidate_belongs_to_the_known_text() -> (
+    None
+):
+    said_in_history = f"{FARO} So said the guide in the morning."
+    candidate = f"{FARO} Ferries cross it to five islands."
+    found = locate([candidate, OVAR], [FARO, OVAR], known=[said_in_history])
+    assert told(found) == [("not shown", None), ("shown", "whole")]
+
+
 def test_words_inside_of_a_shown_page_are_no_trace_of_a_sentence() -> None:
     sentence = "Eight hundred facades are covered with them"
     found = locate([OVAR, sentence], OVAR)

@@ -84,22 +84,14 @@ def _covered_by_fuller(
     fullest_first = sorted(occurrences, key=_fullness, reverse=True)
     for _, equally_full in groupby(fullest_first, key=_fullness):
         equals = list(equally_full)
-        covered.update(each for each in equals if _is_covered(each, taken_by_fuller))
+        for occurrence in equals:
+            n_free = count_free_bytes(taken_by_fuller, occurrence)
+            if n_free < RESUMED_LENGTH:  # so few bytes may be equal by chance
+                covered.add(occurrence)
         for occurrence in equals:
             if occurrence.is_whole:
                 take_bytes(taken_by_fuller, occurrence)
     return covered
-
-
-def _is_covered(occurrence: Occurrence, taken_by_fuller: bytearray) -> bool:
-    """Whether fuller occurrences leave a broken one fewer than 12 bytes.
-
-    So few bytes may be equal by chance. A whole text without anything put in is never
-    covered.
-    """
-    if occurrence.is_unbroken:
-        return False
-    return count_free_bytes(taken_by_fuller, occurrence) < RESUMED_LENGTH
 
 
 def _fullness(occurrence: Occurrence) -> tuple[float, bool]:
