@@ -28,7 +28,7 @@ from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Context
 from ragmetrics_core.data.citations import places_of
 from ragmetrics_core.data.mark_patterns import LOOKBACK, SOURCE_WORD
-from ragmetrics_core.data.marks import Mark, marks_in
+from ragmetrics_core.data.marks import Mark, marks_in, plain_label
 
 _OPENING = 200  # signs of a text by which it is found in a prompt
 # Where the contexts come from one of these, nothing else was shown to the model.
@@ -53,6 +53,11 @@ _FILE_OR_ADDRESS = re.compile(r"\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+")
 _TITLE = re.compile(r"[^\W\d_a-zß-öø-ÿ][^\W\d_]*(?:[\s,'’&–-]+[^\W\d_]+)+")
 _AROUND_NAME = " \t\"'“”„‘’`*"
 
+_SIGNS_OF_MARKS = re.compile(r"[\[\]()［］〔〕【】,;&]")
+# "doc1", "Source_2", "Document 3"
+_NAME_WITH_NUMBER = re.compile(r"[^\W\d_]+[ _-]?[0-9]{1,4}")
+_WORD_OR_NUMBER = re.compile(r"[^\W\d_]+|[1-9][0-9]*|0(?![0-9])")
+_FILE_ENDING = r"\.(?-i:[a-z][a-z0-9]{1,4})(?!\w)"
 # "according to document [1]"
 _WORD_BEFORE_A_MARK = re.compile(
     rf"(?<![^\W\d_]){SOURCE_WORD}[ \t#:]*\Z", re.IGNORECASE
@@ -240,6 +245,38 @@ class CitationSearch:
             if kinds_before & labels.indexes_by_kind.keys():
                 return ""
         return kind_of_number(self.text[mark.start : mark.end])
+
+    def names_read_as_numbers(self, mark: Mark) -> list[str]:
+        """List the names in a mark that are read as numbers, as "doc1" of ``[doc1, 3]``."""
+        inside = self.text[mark.start : mark.end]
+        names = [part.strip() for part in _SIGNS_OF_MARKS.split(inside)]
+        return [
+            name
+            for name in names
+            if plain_label(name).isdigit() and _NAME_WITH_NUMBER.fullmatch(name)
+        ]
+
+    def contexts_of_files_called(self, name: str) -> list[tuple[int, ...]]:
+        """Find the files in the prompts that have a name, with any ending.
+
+        Spaces, dashes and underscores in the name do not count.
+
+        Returns:
+            For each such file the indexes of its contexts; () if it labels none.
+        """
+        words_and_numbers = _WORD_OR_NUMBER.findall(name)
+        pattern = re.compile(
+            r"(?<![^\W_])" + r"[ \t_\-]*0*".join(words_and_numbers) + _FILE_ENDING,
+            re.IGNORECASE,
+        )
+        files: dict[str, None] = {}
+        for prompt in self.prompts:
+            files.update(dict.fromkeys(pattern.findall(prompt)))
+        # the labels of the prompt leave out the word of "Document 3.docx"
+        meanings = self.labels.indexes_by_label
+        return [
+            meanings.get(file, meanings.get(plain_label(file), ())) for file in files
+        ]
 
     # The calls and the contexts
 

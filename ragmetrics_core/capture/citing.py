@@ -62,6 +62,9 @@ _TWO_NUMBERINGS = (
     "the prompt numbers its passages in two ways, and which of them {} means is not"
     " known"
 )
+_FILE_OR_NUMBER = (
+    "the answer names {}, which may be a file of this name or a number of the prompt"
+)
 _SHOWN_ELSEWHERE = "the prompt shows something under {} that is none of the contexts"
 _NAMED_IN_WORDS = (
     "the answer names a document in round brackets, which may cite it and may not"
@@ -336,6 +339,7 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
         if is_of_model:
             _refuse_unknown_labels(mark, search)
             citation = _by_kinds_of_numbers(mark, citation, search.labels, search)
+            _refuse_other_files(mark, citation, search)
             citations.append(_narrowed_to_page(mark, citation, search))
     if not citations:
         return None
@@ -362,6 +366,25 @@ def _refuse_unknown_labels(mark: Mark, search: CitationSearch) -> None:
         _refuse_if_perhaps_shown(label, search, search.labels, search.prompts)
         if not is_like_labels(label, numbering):
             raise _UnknownMeaning(_NO_MEANING.format("a source that it names"))
+
+
+def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) -> None:
+    """Raise if a mark such as ``[doc1]`` is read as a number, and ``doc1.pdf`` is shown.
+
+    Args:
+        mark: The mark.
+        citation: What it cites by its numbers.
+        search: What the rules look at.
+
+    Raises:
+        _UnknownMeaning: If the file is another context, or none that is known.
+    """
+    for name in search.names_read_as_numbers(mark):
+        for indexes_of_file in search.contexts_of_files_called(name):
+            if not indexes_of_file or not set(indexes_of_file).issubset(
+                citation.contexts
+            ):
+                raise _UnknownMeaning(_FILE_OR_NUMBER.format(_as_mark(name)))
 
 
 def _by_kinds_of_numbers(

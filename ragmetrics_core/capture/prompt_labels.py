@@ -72,6 +72,12 @@ _NUMBERED = re.compile(
     [ \t]*\#?(?P<number>[0-9]{{1,4}})(?:[\s:.)|(,–—\-]|\Z)""",
     re.IGNORECASE | re.VERBOSE,
 )
+# "doc3.pdf", "Source 2-b.txt": a file, whose name holds a number
+_NUMBERED_FILE = re.compile(
+    rf"[#>*\-=\s]*{SOURCE_WORD}[ \t]*\#?[0-9]{{1,4}}[\w\-]*"
+    r"\.(?-i:[a-z][a-z0-9]{1,4})(?!\w)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -802,10 +808,11 @@ def _may_stand_before_number(before: str) -> bool:
 def _line_of_number(line: str) -> _LabelLine | None:
     """Read a line that begins with a number, such as ``Source 1:`` or ``2. report.pdf``.
 
-    None for other lines, and for an item of a list of instructions.
+    None for other lines, for a file such as ``doc3.pdf``, and for an item of a list of
+    instructions.
     """
     numbered = _NUMBERED.match(line)
-    if numbered is None or _ITEM.match(line):
+    if numbered is None or _NUMBERED_FILE.match(line) or _ITEM.match(line):
         return None
     return _LabelLine(
         shape=_shape_of(numbered[0]),

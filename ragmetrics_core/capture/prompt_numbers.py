@@ -41,7 +41,8 @@ _KIND_OF_WORD = {
 }
 # What a context begins with where the application wrote its number into it.
 _OWN_NUMBER = re.compile(
-    rf"(?:\[(?P<bracket>[0-9]{{1,4}})\]|{_NAME}[ \t]*#?(?P<word>[0-9]{{1,4}})[:.)])",
+    rf"(?:\[(?P<bracket>[0-9]{{1,4}})\]|{_NAME}[ \t]*#?(?P<word>[0-9]{{1,4}})"
+    r"(?:[:)]|\.(?!\w)))",  # "doc1.pdf" is a file
     re.IGNORECASE,
 )
 

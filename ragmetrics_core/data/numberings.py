@@ -12,7 +12,7 @@ from ragmetrics_core.data.marks import Numbering, is_number, plain_label
 _NUMBERED = re.compile(
     r"\s*(?:\[(?P<bracket>[0-9]{1,4})\]"
     r"|\[?(?:source|document|doc|passage|context|chunk)\s*[#\[]?(?P<word>[0-9]{1,4})\]?"
-    r"[^\S\n]*(?:[:.)(\n]|\Z))",
+    r"[^\S\n]*(?:[:)(\n]|\.(?!\w)|\Z))",  # "doc1.pdf" is a file
     re.IGNORECASE,
 )
 _NUMBER_KEYS = ("citation_number", "source_number")
