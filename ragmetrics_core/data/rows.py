@@ -140,7 +140,8 @@ def columns_by_field(
         if column is None:
             continue
         field = name.removesuffix("_column")
-        if field == "ground_truth":  # a second name of the reference
+        is_second_name_of_reference = field == "ground_truth"
+        if is_second_name_of_reference:
             field = "reference"
         column_by_field[field] = column
     return column_by_field

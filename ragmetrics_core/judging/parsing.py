@@ -131,11 +131,14 @@ class _ObjectSpan:
 
 
 def _spans_with_names(choice: Choice, names: Sequence[str]) -> Iterator[_ObjectSpan]:
-    """Yield the outermost objects of a reply in whose text a name occurs."""
+    """Yield the outermost objects of a reply in whose text a name occurs.
+
+    An object right behind another stands as a verdict if the other does.
+    """
     reply_start = _start_of_reply(choice)
     name_search = _NameSearch(choice.text, names)
     previous_end = reply_start
-    stands_as_verdict = True
+    stands_as_verdict = True  # at the beginning of the reply
     for start, end in find_spans(choice.text, reply_start):
         if start > previous_end:
             stands_as_verdict = _stands_as_verdict(

@@ -283,9 +283,8 @@ def probability_of_positive(
 ) -> Weight | None:
     """Return the probability of the positive label, from the alternatives of a token.
 
-    It is the probability of the positive label, divided by that of the positive and all
-    negative ones together. A question may also have a label that is neither, such as
-    "unclear" (``aside``); it is left out.
+    It is the share of the positive label in the positive and all negative labels. A
+    label that is neither, such as "unclear" (``aside``), is left out.
 
     Args:
         listed: The label of each alternative (None for anything else) and its natural
@@ -294,29 +293,19 @@ def probability_of_positive(
         mode: How the log-probabilities were got; it is only noted in the result.
 
     Returns:
-        The share, with the probability of all labels together as its mass. None in each
-        of these cases; the caller then asks several times instead:
-
-        - a number is no log-probability, or the probabilities sum to more than 1;
-        - the labels together have a probability below ``MASS_FLOOR``;
-        - a label that is not listed could decide;
-        - the label that is neither for nor against has half of the labels' probability
-          or more.
+        The share. None if the numbers are no log-probabilities, the labels together have
+        less than ``MASS_FLOOR``, or another label could decide.
     """
     if not listed or not all(_is_log_probability(logprob) for _, logprob in listed):
         return None
     probabilities = [(label, math.exp(min(logprob, 0.0))) for label, logprob in listed]
+    total = math.fsum(probability for _, probability in probabilities)
     positive = _probability_of({label_probability.positive}, probabilities)
-    negative_labels = set(label_probability.labels) - {
-        label_probability.positive,
-        label_probability.aside,
-    }
-    negative = _probability_of(negative_labels, probabilities)
+    negative = _probability_of(_negative_labels(label_probability), probabilities)
     aside = 0.0
     if label_probability.aside is not None:
         aside = _probability_of({label_probability.aside}, probabilities)
     mass_of_labels = positive + negative + aside
-    total = math.fsum(probability for _, probability in probabilities)
     if mass_of_labels < MASS_FLOOR or total > 1 + _ROUNDING:
         return None
     if _may_be_decided_by_unlisted(positive, negative, probabilities):
@@ -325,6 +314,15 @@ def probability_of_positive(
         return None
     share = positive / (positive + negative)
     return Weight(share, mode, min(mass_of_labels, 1.0))
+
+
+def _negative_labels(label_probability: LabelProbability) -> set[Label]:
+    """Return the labels that are neither the positive one nor set aside."""
+    return {
+        label
+        for label in label_probability.labels
+        if label not in (label_probability.positive, label_probability.aside)
+    }
 
 
 def _probability_of(

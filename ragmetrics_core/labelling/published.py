@@ -128,29 +128,26 @@ def _read_at(
 ) -> list[LabelledSample]:
     """Read the labelled samples of one row, which is in our form or a published one.
 
-    Args:
-        place: The file and line, for the message.
-        row: The row.
-        ragtruth_origins: The rows of RAGTruth's ``source_info.jsonl`` by their id.
+    ``ragtruth_origins`` has the rows with the texts of RAGTruth's responses, by their id.
 
     Raises:
         InputError: If the row has no form that is known, or a value that cannot be read.
     """
     try:
-        # In Parquet, a column that this row lacks and another row has is None.
-        present_columns = {
-            name: value for name, value in row.items() if value is not None
-        }
         samples: list[LabelledSample] = []
-        for our_row in _in_our_form(present_columns, ragtruth_origins):
+        for our_row in _in_our_form(_without_missing(row), ragtruth_origins):
             samples += _samples_of_row(our_row)
         return samples
     except RowError as error:
         reason = str(error)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        # the readers of the forms take for granted what each form holds
         reason = f"a form that is not known ({type(error).__name__})"
     raise InputError(f"{place}: no labelled row as in docs/judges.md: {reason}")
+
+
+def _without_missing(row: Row) -> Row:
+    """Drop the columns that are None: in Parquet, those that only other rows have."""
+    return {name: value for name, value in row.items() if value is not None}
 
 
 def _in_our_form(row: Row, ragtruth_origins: Mapping[str, Row]) -> list[Row]:

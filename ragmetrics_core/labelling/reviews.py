@@ -28,6 +28,7 @@ from ragmetrics_core.reporting.jsonl import validate_data
 from ragmetrics_core.statistics.rater_agreement import kappa
 
 _MAGIC = "ragmetrics_reviews"
+_VERSION_OF_FORM = 1
 Verdict = Literal["positive", "negative", "ambiguous"]
 _KEYS: dict[str, Verdict] = {"p": "positive", "n": "negative", "a": "ambiguous"}
 # a document must not steer the terminal
@@ -107,8 +108,7 @@ class Reviews:
         Raises:
             InputError: If the file cannot be written.
         """
-        # 1: the version of the file's form
-        header = json.dumps({_MAGIC: 1, "set": self._digest_of_set})
+        header = json.dumps({_MAGIC: _VERSION_OF_FORM, "set": self._digest_of_set})
         line = replace_surrogates(json.dumps(review.model_dump(), ensure_ascii=False))
         with (
             as_input_error(f"the review cannot be written to {self.path}"),

@@ -93,7 +93,7 @@ def _samples_of_rows(
 
     Args:
         rows: Pairs of a place, such as "a.jsonl, line 3", and a row.
-        columns_read: Makes samples of rows, and notes which columns it read.
+        columns_read: Makes samples of rows.
         unread: Gets the names of columns that no field was made of, as an ordered set;
             None if nobody asks for them.
     """
@@ -104,11 +104,13 @@ def _samples_of_rows(
                 yield error_class(f"{place}: {sample}")
                 continue
             if unread is not None and isinstance(row, Mapping):
-                # a sample keeps the columns that it does not know as metadata
-                for name in map(str, row):
-                    if name in sample.metadata:
-                        unread[name] = None
+                unread.update(dict.fromkeys(_columns_kept_as_metadata(row, sample)))
             yield sample
+
+
+def _columns_kept_as_metadata(row: Mapping[Any, Any], sample: Sample) -> list[str]:
+    """Return the columns of a row of which no field of its sample was made."""
+    return [name for name in map(str, row) if name in sample.metadata]
 
 
 def check_readable(path: Path) -> None:

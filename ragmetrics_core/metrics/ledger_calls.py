@@ -399,24 +399,18 @@ def curve_by_call(
 ) -> tuple[CallGain, ...]:
     """Return what each call adds to the value of the contexts, in the calls' order.
 
-    A context that no call returned counts from the start.
-
-    Args:
-        sample: The sample with its calls.
-        contexts: The contexts.
-        value: Takes the indices of some contexts, from 0, and returns the value that
-            these contexts have together.
+    A context that no call returned counts from the start. ``value`` takes the indices of
+    some contexts, from 0, and returns the value that they have together.
     """
     calls = calls_with_contexts(sample, contexts)
-    # of contexts with equal texts the first counts
-    counted = set(indices_of_originals(contexts))
+    indices_so_far = set(indices_of_originals(contexts))
     for call in calls:
-        counted -= set(call.context_indices)
+        indices_so_far -= set(call.context_indices)
     gains: list[CallGain] = []
     for call in calls:
-        value_before = value(counted)
-        counted = counted.union(call.context_indices)
-        total = value(counted)
+        value_before = value(indices_so_far)
+        indices_so_far = indices_so_far.union(call.context_indices)
+        total = value(indices_so_far)
         gain = CallGain(
             call=call.number,
             alone=value(set(call.context_indices)),

@@ -155,25 +155,35 @@ def metrics_with_settings(
             that is not among them.
     """
     names = METRICS if names is None else names
-    settings_of: dict[str, dict[str, Any]] = {full_name(name): {} for name in names}
+    settings_by_metric: dict[str, dict[str, Any]] = {
+        full_name(name): {} for name in names
+    }
     for text in settings:
-        place, equals, value = text.partition("=")
-        # The last dot: the name of a metric of somebody's own module may have dots.
-        metric, dot, setting = place.strip().rpartition(".")
-        if not equals or not dot:
-            raise SettingError(
-                "--set is written METRIC.SETTING=VALUE, e.g. adherence.polls=3; got"
-                f" {text!r}"
-            )
-        name = _name_in_run(metric.strip(), settings_of)
-        if name not in settings_of:
+        metric, setting, value = _split_setting(text)
+        name = _name_in_run(metric, settings_by_metric)
+        if name not in settings_by_metric:
             raise SettingError(
                 f"--set {text}: {name} is not among the metrics of this run"
             )
-        settings_of[name][setting] = _setting_value(place, value)
+        settings_by_metric[name][setting] = value
     return choose_metrics(
-        [metric_named(name, **options) for name, options in settings_of.items()]
+        [metric_named(name, **options) for name, options in settings_by_metric.items()]
     )
+
+
+def _split_setting(text: str) -> tuple[str, str, Any]:
+    """Split ``adherence.polls=3`` into the metric, the name of the setting and its value.
+
+    The name of a metric of somebody's own module may have dots.
+    """
+    place, equals, value = text.partition("=")
+    metric, dot, setting = place.strip().rpartition(".")
+    if not equals or not dot:
+        raise SettingError(
+            "--set is written METRIC.SETTING=VALUE, e.g. adherence.polls=3; got"
+            f" {text!r}"
+        )
+    return metric.strip(), setting, _setting_value(place, value)
 
 
 def _name_in_run(metric: str, names: Iterable[str]) -> str:

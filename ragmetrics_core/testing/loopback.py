@@ -194,12 +194,11 @@ class LoopbackServer:
         self._n_in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self._n_in_flight)
         try:
-            # a test's functions may wait
             outcome = await asyncio.to_thread(self._outcome, number, body)
         finally:
             self._n_in_flight -= 1
-        # a fault of these two kinds sends no reply
-        if outcome.reset or outcome.hang:
+        sends_no_reply = outcome.reset or outcome.hang
+        if sends_no_reply:
             _break_connection(request)
         return web.Response(
             status=outcome.status,
@@ -249,7 +248,8 @@ class LoopbackServer:
         It has as many choices as were asked for, if the server supports that, else one.
         """
         n_choices = 1
-        if self.supports["n"] is True:  # it may also be "ignore" or "reject"
+        gives_several = self.supports["n"] is True
+        if gives_several:
             n_choices = body.get("n") or 1
         choices = []
         for index, reply in enumerate(self._replies(body, n_choices)):
@@ -298,10 +298,9 @@ class LoopbackServer:
             "logprobs": None,
             **reply,
         }
-        # the setting may also be "ignore" or "reject"
-        gives_tokens = self.supports["logprobs"] is True
-        wants_tokens = bool(body.get("logprobs")) and gives_tokens
-        if wants_tokens and choice["logprobs"] is None:
+        gives_logprobs = self.supports["logprobs"] is True
+        wants_logprobs = bool(body.get("logprobs"))
+        if wants_logprobs and gives_logprobs and choice["logprobs"] is None:
             text = str(choice["message"].get("content") or "")
             content = tokens(text, self.probability, self.mass)
             choice["logprobs"] = {"content": content, "refusal": None}

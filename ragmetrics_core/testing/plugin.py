@@ -93,7 +93,6 @@ def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
     from ragmetrics_core.engine.resolve import resolve_judge
 
     folder = _folder_of_settings(test)
-    # pytest runs the folder's code anyway, so its settings need no further trust
     settings = project_settings(folder, as_it_is=True)
     arguments: dict[str, Any] = {
         "metrics": settings.metrics,
@@ -127,13 +126,14 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
     gates = [gates] if isinstance(gates, str) else list(gates)
     on = arguments.pop("on")
     until = arguments.pop("until", None)
-    if until is not None:
+    stops_once_decided = until is not None
+    if stops_once_decided:
         arguments["until"] = UntilDecided(on=on) if until == "decided" else until
         arguments["gates"] = gates
     test.stash[_MEASURED] = True
     report = evaluate(samples, progress=False, **arguments)
     decisions: list[Decision] = list(report.decisions)
-    if until is None:
+    if not stops_once_decided:
         decisions += _decide_gates(gates, report, on)
     _note_summary(test, report.table(), decisions)
     sentences_of_not_passed = [
@@ -174,7 +174,7 @@ def _arguments_of_markers(test: pytest.Item) -> dict[str, Any]:
     """
     arguments: dict[str, Any] = {}
     gates: list[str] = []
-    for marker in test.iter_markers("ragmetrics"):  # the nearest first
+    for marker in test.iter_markers("ragmetrics"):
         if marker.args and "gates" in marker.kwargs:
             raise pytest.UsageError(
                 "the marker ragmetrics names gates twice: write them as arguments, or"
@@ -185,8 +185,8 @@ def _arguments_of_markers(test: pytest.Item) -> dict[str, Any]:
             gates.append(gates_of_marker)
         else:
             gates += gates_of_marker
-        # what a nearer marker has given stays
-        arguments = {**marker.kwargs, **arguments}
+        arguments_of_nearer_markers = arguments
+        arguments = {**marker.kwargs, **arguments_of_nearer_markers}
     arguments.pop("gates", None)
     if gates:
         arguments["gates"] = gates
