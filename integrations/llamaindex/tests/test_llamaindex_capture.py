@@ -340,6 +340,26 @@ def test_stream_read_after_the_block(kit: ModuleType) -> None:
     assert captured.samples[0].answer == "The answer."
 
 
+def test_a_block_in_which_only_a_stream_is_read_has_no_run_of_its_own(
+    kit: ModuleType,
+) -> None:
+    """The model that is called while the stream is read answers the question before."""
+    engine = RetrieverQueryEngine(
+        kit.FixedRetriever([kit.node("a", "a")]),
+        response_synthesizer=get_response_synthesizer(
+            llm=kit.ScriptedLLM(), streaming=True
+        ),
+    )
+    with capture() as asking:
+        response = engine.query("late?")
+        assert isinstance(response, StreamingResponse)
+        with capture() as reading:
+            assert "".join(response.response_gen) == "The answer."
+    assert len(asking.samples) == 1
+    (problem,) = reading.problems
+    assert "ended without a sample" in problem
+
+
 @pytest.mark.parametrize("written", ["before", "meanwhile", "after"])
 def test_a_streamed_chat_whose_answer_is_written_before_or_after_it_returns(
     kit: ModuleType, monkeypatch: pytest.MonkeyPatch, written: str
