@@ -312,12 +312,7 @@ def _hand_on(
     """Hand on the pieces of a streamed answer, and tell at the end what was read.
 
     What the application sends or throws in goes to the generator inside, as with
-    ``yield from``.
-
-    Args:
-        pieces: The framework's generator of the pieces.
-        on_end: Called with the text read, and with the error that ended the reading.
-        while_fetching: Makes the context in which each piece is fetched.
+    ``yield from``. Arguments are those of ``observe``.
     """
     pieces_read: list[str] = []
     with _calling_at_the_end(on_end, pieces_read):
@@ -346,12 +341,8 @@ async def _hand_on_async(
 ) -> AsyncGenerator[Any, Any]:
     """Hand on the pieces of an async stream, and tell at the end what was read.
 
-    What the application sends or throws in goes to the generator inside.
-
-    Args:
-        pieces: The framework's generator of the pieces.
-        on_end: Called with the text read, and with the error that ended the reading.
-        while_fetching: Makes the context in which each piece is fetched.
+    What the application sends or throws in goes to the generator inside. Arguments are
+    those of ``observe``.
     """
     pieces_read: list[str] = []
     with _calling_at_the_end(on_end, pieces_read):

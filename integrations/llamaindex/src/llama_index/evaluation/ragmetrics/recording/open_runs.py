@@ -47,7 +47,7 @@ class OpenRun:
 
     def is_streamed_to(self, listener: Listener) -> bool:
         """Whether a listener waits for an answer that is read from a stream."""
-        return listener in self.listeners and self.run.streamed
+        return listener in self.listeners and self.run.is_streamed
 
 
 # a run, and the call in it below which further calls are put
@@ -195,10 +195,10 @@ def add_call(node: Node, open_run: OpenRun, parent: Node) -> CallOfRun:
         The run, with the call below which further calls are put: the new one, or
         ``parent`` if the new one was left out.
     """
-    if open_run.run.calls >= MOST_CALLS:
-        open_run.run.cut = True
+    if open_run.run.n_calls >= MOST_CALLS:
+        open_run.run.is_cut = True
         return open_run, parent
-    open_run.run.calls += 1
+    open_run.run.n_calls += 1
     # where several runs share these calls, an earlier one has put it there
     is_there = bool(parent.children) and parent.children[-1] is node
     if not is_there:

@@ -535,7 +535,7 @@ class Recorder:
         for open_run, parent in record.calls_of_runs:
             add_call(node, open_run, parent)
             if documents is None:
-                open_run.run.ids_alone |= set(result.ids or ())
+                open_run.run.ids_without_texts |= set(result.ids or ())
 
     def _note_search_outside(self) -> None:
         """Remember that a store was searched outside of all runs, in this task or thread.
@@ -570,7 +570,7 @@ class Recorder:
         node.ended = tick()
         for open_run, _ in record.calls_of_runs:
             is_outermost_call = node is open_run.run.root
-            if is_outermost_call and open_run.run.streamed:
+            if is_outermost_call and open_run.run.is_streamed:
                 self._end(open_run)
 
     @guard_hook
@@ -608,13 +608,13 @@ class Recorder:
     def _end_or_wait_for_stream(self, open_run: OpenRun, result: object) -> None:
         """End a run whose outermost call returned, or wait until its stream is read.
 
-        ``run.streamed`` notes whether the answer comes as a stream.
+        ``run.is_streamed`` notes whether the answer comes as a stream.
         """
         run = open_run.run
         response = snapshot.result_of(result)
-        run.streamed = isinstance(response, snapshot.Streamed)
+        run.is_streamed = isinstance(response, snapshot.Streamed)
         if run.kind == "model" and isinstance(result, (Generator, AsyncGenerator)):
-            run.streamed = True
+            run.is_streamed = True
             self._end_once_stream_is_gone(open_run, result)
         elif (
             isinstance(response, StreamingAgentChatResponse)

@@ -170,16 +170,16 @@ class Run(Tree):
     # texts of a workflow's start event
     fields: dict[str, str] = field(default_factory=dict)
     # an earlier talk among its fields that is no ``chat_history`` of messages
-    talk: dict[str, Any] = field(default_factory=dict)
+    conversation_fields: dict[str, Any] = field(default_factory=dict)
     sources: tuple[Document, ...] = ()  # the source nodes that its result names
     # ids of nodes that a search of a store named without their texts
-    ids_alone: set[str] = field(default_factory=set)
-    streamed: bool = False  # its answer is read from a stream
-    calls: int = 1
-    cut: bool = False  # calls are missing because there were too many
+    ids_without_texts: set[str] = field(default_factory=set)
+    is_streamed: bool = False  # its answer is read from a stream
+    n_calls: int = 1
+    is_cut: bool = False  # calls are missing because there were too many
     # arguments as plain data, where the user names keys or paths
     inputs: dict[str, Any] = field(default_factory=dict)
     # the result as plain data, likewise
     outputs: dict[str, Any] = field(default_factory=dict)
     result: object = None  # what the application returned, where nothing else is known
-    settled: bool = False  # what is no evidence was taken out of the tree
+    is_settled: bool = False  # what is no evidence was taken out of the tree

@@ -182,7 +182,7 @@ def copy_start(
     handed_history = {**arguments, **fields}.get("chat_history")
     _copy_history(run, handed_history, memory, instance)
     if not run.history:
-        run.talk = _talk_handed_in(fields)
+        run.conversation_fields = _talk_handed_in(fields)
     _copy_fields(run, fields)
 
 

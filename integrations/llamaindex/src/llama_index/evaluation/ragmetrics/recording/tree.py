@@ -98,10 +98,8 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     tree.question, tree.question_place = question(run)
     _add_history(tree, models)
     _add_answer(tree)
-    # a question that was answered is a sample even if nothing was retrieved
     tree.is_always_a_sample = _answers_a_question(run, models, where)
-    # The user's functions get ``native_run``; the user's keys and paths, e.g.
-    # ``question_from="x.y"``, are looked up in ``lookup_inputs``.
+    # functions of the user get ``native_run``; keys and paths lead into ``lookup_inputs``
     tree.native_run = run.result or run
     tree.lookup_inputs = (run.outputs, run.inputs)
     tree.to_plain_value = snapshot.plain
@@ -136,7 +134,7 @@ def _add_answer(tree: Run) -> None:
     tree.flow_documents = documents
     tree.flow_place = "source nodes of the result"
     # a search of a store may have named ids of nodes without their texts
-    tree.n_without_text = len(tree.ids_alone - _ids_with_texts(tree))
+    tree.n_without_text = len(tree.ids_without_texts - _ids_with_texts(tree))
     tree.warnings = _warnings(tree, documents)
 
 
@@ -145,10 +143,10 @@ def _settle(run: Run) -> None:
 
     A run is settled once, however often trees are made of it.
     """
-    if run.settled:
+    if run.is_settled:
         return
     run.documents_without_text = (*run.documents_without_text, *_clean_calls(run.root))
-    run.settled = True
+    run.is_settled = True
     capture.name_authors(run.root)
     capture.name_empty_searches(run.root)
     _add_searches_of_engines(run)
@@ -162,7 +160,7 @@ def _conversation_handed_in(run: Run) -> capture.EarlierConversation:
     turns = _turns_given_or_remembered(run)
     if turns:
         return capture.EarlierConversation(turns)
-    return capture.find_conversation(run.talk, run.question)
+    return capture.find_conversation(run.conversation_fields, run.question)
 
 
 def _add_searches_of_engines(run: Run) -> None:
@@ -234,7 +232,7 @@ def _ids_with_texts(run: Run) -> set[str | None]:
 def _note_streamed_reply(run: Run, models: Sequence[Node]) -> None:
     """Take the streamed answer as the reply of the last model, where nothing else tells its reply."""
     last_model = models[-1] if models else None
-    if last_model is None or not run.streamed or not run.root.text:
+    if last_model is None or not run.is_streamed or not run.root.text:
         return
     if last_model.reply is None and last_model.error is None:
         last_model.reply = Message("assistant", run.root.text)
@@ -611,6 +609,6 @@ def _warnings(run: Run, documents: Sequence[Document] | None) -> tuple[str, ...]
         warnings.append("a nested query failed, and the application went on without it")
     if not run.is_complete and not has_failed:
         warnings.append("the streamed answer was not read to its end")
-    if run.cut:
+    if run.is_cut:
         warnings.append("the run had more steps than are kept; later ones are missing")
     return tuple(warnings)
