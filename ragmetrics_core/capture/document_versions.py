@@ -144,12 +144,8 @@ def best_versions(
     Versions that are shown whole are kept. If none is shown whole, the version is kept
     of which most is shown.
     """
-    keys_by_id: dict[str, list[DocumentKey]] = {}
-    for key, (document, _) in shown_by_key.items():
-        if document.own_id is not None:
-            keys_by_id.setdefault(document.own_id, []).append(key)
     weaker_keys: set[DocumentKey] = set()
-    for keys in keys_by_id.values():
+    for keys in _keys_by_id(shown_by_key).values():
         best_keys = _keys_of_fullest(keys, shown_by_key)
         weaker_keys.update(key for key in keys if key not in best_keys)
     return {
@@ -157,6 +153,17 @@ def best_versions(
         for key, shown_document in shown_by_key.items()
         if key not in weaker_keys
     }
+
+
+def _keys_by_id(
+    shown_by_key: Mapping[DocumentKey, ShownDocument],
+) -> dict[str, list[DocumentKey]]:
+    """Return the keys of the versions of each document that has an id."""
+    keys_by_id: dict[str, list[DocumentKey]] = {}
+    for key, (document, _) in shown_by_key.items():
+        if document.own_id is not None:
+            keys_by_id.setdefault(document.own_id, []).append(key)
+    return keys_by_id
 
 
 def _keys_of_fullest(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,29 +44,27 @@ class EarlierReplies:
         """Collect the replies of earlier calls that are searched for in a call's prompt.
 
         A reply of a few words may stand there by chance. It is searched for only where
-        it stands as an answer, an entry of a list or the result of a tool does.
+        it stands as an answer, an entry of a list or the result of a tool does. A
+        verdict, such as the "yes" of a grader, is no answer and no entry.
         """
         tool_results = _tool_results_in_prompt(call)
         message_texts = [message.text for message in call.prompt]
         replies = []
         for earlier_call in self._calls_before(call):
+            is_verdict = self.calls.replies[earlier_call].is_verdict
             for text in self._texts_written_by(earlier_call):
                 is_long = len(text) >= DISTINCTIVE_LENGTH
                 is_tool_result = as_one_line(text) in tool_results
-                is_entry = self._stands(
-                    earlier_call, text, message_texts, is_an_entry_of
-                )
-                if (
-                    is_long
-                    or is_tool_result
-                    or is_entry
-                    or self._stands(earlier_call, text, message_texts, stands_apart)
-                ):
+                is_entry = not is_verdict and _is_entry_in(message_texts, text)
+                is_answer = not is_verdict and _stands_apart_in(message_texts, text)
+                if is_long or is_tool_result or is_entry or is_answer:
                     replies.append(EarlierReply(earlier_call, text, is_entry))
         return replies
 
     def calls_with_notes(self, call: Node, *, left_out: Collection[Node]) -> list[Node]:
-        """Return the earlier calls whose few words stand in a call's prompt.
+        """Return the earlier calls whose notes stand in a call's prompt.
+
+        A note is a reply of a few words.
 
         Args:
             call: The call.
@@ -102,28 +100,6 @@ class EarlierReplies:
         is_long = len(words) >= DISTINCTIVE_LENGTH
         return "" if is_long or reply.values else words
 
-    def _stands(
-        self,
-        call: Node,
-        text: str,
-        message_texts: Sequence[str],
-        stands_in: Callable[[str, str], bool],
-    ) -> bool:
-        """Whether a call's words stand in a prompt as an answer or a note does.
-
-        A verdict, such as "yes" of a grader, is neither.
-
-        Args:
-            call: The call that replied.
-            text: What it wrote.
-            message_texts: The messages of the prompt of a later call.
-            stands_in: Tells of a text and a message whether the text stands there as it
-                should.
-        """
-        if self.calls.replies[call].is_verdict or not text.strip():
-            return False
-        return any(stands_in(text.strip(), message) for message in message_texts)
-
     def _texts_written_by(self, call: Node) -> list[str]:
         """Return what a call wrote: its text, and the texts of its structured output."""
         reply = self.calls.replies[call]
@@ -152,6 +128,18 @@ class EarlierReplies:
             if self.calls.names_of_tools_that_ran.isdisjoint(names_called):
                 calls.append(call)
         return calls
+
+
+def _is_entry_in(message_texts: Iterable[str], text: str) -> bool:
+    """Whether a text is an entry of a list in one of some messages."""
+    words = text.strip()
+    return bool(words) and any(is_an_entry_of(words, each) for each in message_texts)
+
+
+def _stands_apart_in(message_texts: Iterable[str], text: str) -> bool:
+    """Whether a text stands apart from other words in one of some messages."""
+    words = text.strip()
+    return bool(words) and any(stands_apart(words, each) for each in message_texts)
 
 
 def _tool_results_in_prompt(call: Node) -> set[str]:

@@ -509,24 +509,26 @@ class PromptContents:
     def _authors_of_documents_handed_to_engine(self, call: Node) -> list[Node]:
         """Return the calls of models that wrote documents for the engine around a call.
 
-        The engine is the sub-run in which the call stands. It was handed documents that
-        an earlier step of the run wrote. That step may have models inside: its last
-        call of a model counts as the author.
+        The engine is the sub-run in which the call stands. A step that wrote documents
+        may have models inside: its last call of a model counts as the author.
         """
-        engine = self._engine_around(call)
-        author_steps: dict[Node, None] = {}
-        for node in self._calls_handed_written_documents:
-            if node.began >= call.began or self._engine_around(node) is not engine:
-                continue
-            for document in node.input_documents:
-                if document.author is not None:
-                    author_steps[document.author] = None
         authors = []
-        for step in author_steps:
+        for step in self._author_steps(call):
             calls_inside = [node for node in step.walk() if node in self._model_calls]
             if calls_inside:
                 authors.append(calls_inside[-1])
         return authors
+
+    def _author_steps(self, call: Node) -> list[Node]:
+        """Return the steps that wrote documents for the engine around a call."""
+        engine = self._engine_around(call)
+        author_steps: dict[Node, None] = {}
+        for node in self._calls_handed_written_documents:
+            if node.began < call.began and self._engine_around(node) is engine:
+                for document in node.input_documents:
+                    if document.author is not None:
+                        author_steps[document.author] = None
+        return list(author_steps)
 
     @cached_property
     def _calls_handed_written_documents(self) -> list[Node]:

@@ -46,8 +46,8 @@ class SharedParts:
         Otherwise nobody can tell whose part it is, and no candidate gets it.
 
         Args:
-            occurrence_by_candidate: Where each shown candidate stands, by its index. The places
-                that are divided here are added.
+            occurrence_by_candidate: Where each shown candidate stands, by its index.
+                The places that are divided here are added.
         """
         for sought_texts, places in self._places_by_texts.items():
             text_by_candidate = sought_text_by_candidate(sought_texts)
