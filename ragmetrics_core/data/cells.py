@@ -213,8 +213,9 @@ def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
 def _keys_in_words(cell: Mapping[str, Any]) -> str:
     """Return the keys of an object that has no text, for a message about it.
 
-    A message shows no texts of samples. So a key that does not look like a name is counted
-    and not shown. Where all values are numbers, the message says that keys are no texts.
+    A message shows no texts of samples. So a key that does not look like a name is
+    counted and not shown. Where all values are numbers, the message says that keys are
+    no texts.
     """
     if not cell:
         return "nothing"
@@ -253,8 +254,8 @@ def _value_of_first_key(cell: Mapping[str, Any], keys: Sequence[str]) -> Any:
 def as_list(value: Any) -> list[Any]:
     """Return several things as a list; a single one as a list of one.
 
-    A text that holds a list or an object, in JSON or as Python writes it, counts as that
-    list or object. An object of lists becomes a list of objects.
+    A text that holds a list or an object, in JSON or as Python writes it, counts as
+    that list or object. An object of lists becomes a list of objects.
     """
     data = data_in(value)
     if isinstance(data, (list, tuple)):

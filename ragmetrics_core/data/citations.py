@@ -482,9 +482,9 @@ class _Stripped:
     def sentence_of(self, mark: Mark) -> Span:
         """Return start and end of the sentence that a mark belongs to.
 
-        A mark that begins its line belongs to the sentence that follows on the line, any
-        other to the sentence that it stands in or behind. If there is no such sentence, the
-        other of the two counts, else the mark's own span is returned.
+        A mark that begins its line belongs to the sentence that follows on the line,
+        any other to the sentence that it stands in or behind. If there is no such
+        sentence, the other of the two counts, else the mark's own span is returned.
         """
         before = self._sentence_before(mark)
         following = self._sentence_following_on_line(mark)
@@ -632,8 +632,8 @@ def _widen_to_wrappers(answer: str, span: Span) -> Span:
 def _pieces_between(answer: str, cuts: Sequence[Span]) -> Iterator[tuple[str, int]]:
     """Yield the pieces of an answer between its cuts, each with its index in the answer.
 
-    Blanks before a cut are cut, too. A space that a cut makes necessary is a piece of its
-    own, with the index where the cut begins.
+    Blanks before a cut are cut, too. A space that a cut makes necessary is a piece of
+    its own, with the index where the cut begins.
     """
     start = 0
     for cut_start, cut_end in cuts:

@@ -552,8 +552,8 @@ def _text_under(
     """Look up each of some names in an object, and choose the field's text among the hits.
 
     Returns None if no name leads to a text, or if ``data`` is no object such as
-    ``{"output": {"content": "Blue."}}``. ``depth`` is how many objects inside of each other
-    are looked into.
+    ``{"output": {"content": "Blue."}}``. ``depth`` is how many objects inside of each
+    other are looked into.
     """
     if not isinstance(data, Mapping):
         return None

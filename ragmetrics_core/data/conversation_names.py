@@ -93,8 +93,9 @@ def _conversations_in(
 ) -> Iterator[tuple[NamedConversation, int]]:
     """Yield the conversations that an object names, itself or in objects inside it.
 
-    Each comes with the ``levels_left`` of the object that names it, which is highest for the
-    outermost object. ``path`` leads to the object, with a dot behind; "" for the outermost.
+    Each comes with the ``levels_left`` of the object that names it, which is highest
+    for the outermost object. ``path`` leads to the object, with a dot behind; "" for
+    the outermost.
     """
     for key, value in data.items():
         inner_path = f"{path}{key}"

@@ -203,8 +203,8 @@ def _not_utf8(path: Path, likely: str, place: str = "") -> InputError:
 def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
     """Refuse to write a file whose path leads elsewhere by a link.
 
-    A folder from somebody else may hold such links, e.g. to a file in the user's home. A
-    path to no regular file, such as ``/dev/stdout``, passes.
+    A folder from somebody else may hold such links, e.g. to a file in the user's home.
+    A path to no regular file, such as ``/dev/stdout``, passes.
 
     Args:
         path: The file that is to be written.

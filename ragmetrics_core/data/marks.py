@@ -264,8 +264,8 @@ def fences_around(answer: str) -> list[Span]:
 def _fence_around_all(answer: str, opening: re.Match[str]) -> list[Span]:
     """Return the spans of the two lines of a fence if it holds the whole answer.
 
-    A fence that is never closed, as in a reply that was cut off, has only its opening line.
-    [] if the answer goes on behind the fence, or has other fences inside.
+    A fence that is never closed, as in a reply that was cut off, has only its opening
+    line. [] if the answer goes on behind the fence, or has other fences inside.
     """
     # in "```\n```" one line break ends the opening line and begins the closing one
     closing = _CLOSING_FENCE.search(answer, opening.end() - 1)

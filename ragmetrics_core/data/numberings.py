@@ -120,8 +120,9 @@ def numbering_shown(
 def without_missing_labels(value: object) -> object:
     """Drop the labels without a value from a numbering such as ``{"1": "a", "2": None}``.
 
-    A row of a Parquet table has the labels of all rows; those of other rows are None or NaN,
-    and whole numbers may have become decimals. Anything but a numbering is returned as it is.
+    A row of a Parquet table has the labels of all rows; those of other rows are None or
+    NaN, and whole numbers may have become decimals. Anything but a numbering is
+    returned as it is.
     """
     if not isinstance(value, Mapping) or is_numbering(value):
         return value
@@ -155,15 +156,17 @@ def numbering_of_column(
 ) -> NumberingRead:
     """Read from a table's column which context each label means.
 
-    The column gives each label an id of a context, as in ``{"1": "doc-a"}``. If all values
-    are numbers, and none is the id of a context, they are indices, counted from 0.
+    The column gives each label an id of a context, as in ``{"1": "doc-a"}``. If all
+    values are numbers, and none is the id of a context, they are indices, counted from
+    0.
 
     Args:
         context_by_label: For each label the id or the index of a context.
         ids: The ids of the contexts in their order.
 
     Returns:
-        The numbering; unknown if a label has two values, or a value may mean two contexts.
+        The numbering; unknown if a label has two values, or a value may mean two
+        contexts.
     """
     context_by_number: dict[str, str | int] = {}
     for label, context in context_by_label.items():
@@ -214,9 +217,9 @@ def _numbering_of_ids(
 ) -> NumberingRead:
     """Read labels that name contexts by their id.
 
-    A label whose id no context has is left out. But the numbering is unknown if that id may
-    still mean a context, or if several contexts have one id. ``are_numbers`` says that all
-    ids are numbers, which may also be indices.
+    A label whose id no context has is left out. But the numbering is unknown if that id
+    may still mean a context, or if several contexts have one id. ``are_numbers`` says
+    that all ids are numbers, which may also be indices.
     """
     numbering: dict[str, int] = {}
     for label, named_id in id_by_label.items():

@@ -108,8 +108,8 @@ def _sort_by_labels(
 ) -> tuple[Item, ...]:
     """Sort the items of a reply into the order of the labels that the judge was shown.
 
-    The question is the context of the validation; the field has the name of its part with
-    the labels. Without a question the items are in order.
+    The question is the context of the validation; the field has the name of its part
+    with the labels. Without a question the items are in order.
 
     Raises ``ValueError`` if a label is missing, unknown, or there twice.
     """

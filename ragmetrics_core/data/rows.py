@@ -168,8 +168,8 @@ def _answers(found_value: FoundValue) -> list[Any]:
 def _sample(row: Row, found_by_field: _Found, replaced: Mapping[str, Any]) -> Sample:
     """Build the sample of a row from the values that were found for its fields.
 
-    ``replaced`` has values that replace those of the row, by field: one answer where the
-    row has several, and its id, such as ``row-7#1``.
+    ``replaced`` has values that replace those of the row, by field: one answer where
+    the row has several, and its id, such as ``row-7#1``.
 
     Raises:
         RowError: If a value has a wrong type.
@@ -231,9 +231,9 @@ def _metadata(
 ) -> dict[str, Any]:
     """Return the metadata of a row.
 
-    It holds all columns from which no field was read, and what the metadata column holds.
-    It also holds a conversation's id that stands beside the question or the answer, as in
-    ``{"messages": [...], "conversation_id": ...}``.
+    It holds all columns from which no field was read, and what the metadata column
+    holds. It also holds a conversation's id that stands beside the question or the
+    answer, as in ``{"messages": [...], "conversation_id": ...}``.
     """
     used_columns = {
         _column_of(row, found_value.column) for found_value in found_by_field.values()

@@ -91,9 +91,9 @@ def _ends_abbreviation(end_sign: re.Match[str], text: str, start: int) -> bool:
 def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
     """Split a text into its sentences, in order, without cutting a long one.
 
-    Unlike with ``split_sentences``, a sentence may continue on the next line; it then has
-    a space for the line break. ``ends`` are indices of full stops and line breaks that are
-    known to end a sentence.
+    Unlike with ``split_sentences``, a sentence may continue on the next line; it then
+    has a space for the line break. ``ends`` are indices of full stops and line breaks
+    that are known to end a sentence.
     """
     joined_text = join_lines(text, ends)
     sentences: list[str] = []

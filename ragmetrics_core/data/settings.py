@@ -110,8 +110,8 @@ def project_settings(
 ) -> ProjectSettings:
     """Read the settings in a folder's file, without those that are decided elsewhere.
 
-    A file may choose code to run, an address or a path outside of its folder only if the
-    user trusts the file.
+    A file may choose code to run, an address or a path outside of its folder only if
+    the user trusts the file.
 
     Args:
         folder: Where the file is looked for, in no folder above it.

@@ -225,8 +225,8 @@ async def _render(question: Question[Any]) -> TypedForm:
 def typed_form(question: Question[Any]) -> TypedForm:
     """Convert a question into typed questions, which a model answers with probabilities.
 
-    The result holds a reply instead if no model has to be asked: because the texts settle
-    the question, or because it cannot be asked (the reply is an error).
+    The result holds a reply instead if no model has to be asked: because the texts
+    settle the question, or because it cannot be asked (the reply is an error).
     """
     if question.decided is None:
         return TypedForm(question, reply=NotAnswered(_not_supported(question)))
@@ -286,8 +286,8 @@ def _answers_with_usage(
 ) -> list[Answer[Any]]:
     """Build the answer to each metric's question from those to its typed questions.
 
-    If several metrics' questions share a typed question, its cost is counted only in the
-    first answer.
+    If several metrics' questions share a typed question, its cost is counted only in
+    the first answer.
 
     Args:
         forms: Each metric's question with its typed questions.
@@ -350,7 +350,8 @@ def _reply_of_chances(
 
     Args:
         question: The question.
-        chances: The probabilities of each typed question, in the order of the questions.
+        chances: The probabilities of each typed question, in the order of the
+            questions.
     """
     if question.decided is None:
         return NotAnswered(_not_supported(question))

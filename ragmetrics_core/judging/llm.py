@@ -173,8 +173,8 @@ class _Asking:
             The replies that could be read, and the errors of the others.
 
         Raises:
-            JudgeError: If no reply could be read: the error of the first poll, but rather the
-                one that says that the texts are too long.
+            JudgeError: If no reply could be read: the error of the first poll, but
+                rather the one that says that the texts are too long.
         """
         question = self._question
         replies, errors = await self._ask(
@@ -282,7 +282,8 @@ class _Asking:
             The replies that could be read, and the errors of the other polls.
 
         Raises:
-            JudgeUnavailable: If a poll was refused, or not sent because of a limit of the run.
+            JudgeUnavailable: If a poll was refused, or not sent because of a limit of
+                the run.
         """
         answers = await self._session.ask(
             request,

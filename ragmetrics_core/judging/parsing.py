@@ -79,11 +79,7 @@ def find_objects(
 
     These are the objects in whose text a field of the verdict occurs. One of them must
     begin a line or follow a colon, and no words may follow the last. Else all may be
-    quotations.
-
-    Args:
-        choice: The reply.
-        names: The required fields of a verdict. Messages name the last one.
+    quotations. ``names`` are the required fields of a verdict.
 
     Raises:
         CutOffReply: If the reply ends at the token limit before an object is complete.

@@ -55,8 +55,8 @@ def read_weights(
     """Return the weight of each verdict of a reply, from log-probabilities.
 
     A weight is the probability of the positive label. It is None for a verdict whose
-    tokens do not settle it. All are None if the verdicts cannot be matched with those of
-    the model's text.
+    tokens do not settle it. All are None if the verdicts cannot be matched with those
+    of the model's text.
 
     Source:
         Design note "Probabilities from tokens".
@@ -293,8 +293,8 @@ def probability_of_positive(
         mode: How the log-probabilities were got; it is only noted in the result.
 
     Returns:
-        The share. None if the numbers are no log-probabilities, the labels together have
-        less than ``MASS_FLOOR``, or another label could decide.
+        The share. None if the numbers are no log-probabilities, the labels together
+        have less than ``MASS_FLOOR``, or another label could decide.
     """
     if not listed or not all(_is_log_probability(logprob) for _, logprob in listed):
         return None
@@ -341,8 +341,8 @@ def _may_be_decided_by_unlisted(
 ) -> bool:
     """Tell whether a side that is not listed at all may be the more probable one.
 
-    What is not listed is at most as probable as the least probable alternative listed, and
-    as what is left of 1. ``positive`` and ``negative`` are 0 if not listed.
+    What is not listed is at most as probable as the least probable alternative listed,
+    and as what is left of 1. ``positive`` and ``negative`` are 0 if not listed.
     """
     least_listed = min(probability for _, probability in probabilities)
     total = math.fsum(probability for _, probability in probabilities)

@@ -84,8 +84,8 @@ def _runs_of_digits(texts: Sequence[str]) -> set[str]:
 def _forms_as_read(text: str) -> Iterator[str]:
     """Yield a text in lower case, and as a model may read it.
 
-    A model may read ``&#60;`` as ``<``, full-width letters as plain ones, and skip invisible
-    signs.
+    A model may read ``&#60;`` as ``<``, full-width letters as plain ones, and skip
+    invisible signs.
     """
     yield text.lower()
     if "&#" in text:
@@ -288,8 +288,8 @@ def _blocks_of_part(part: Part) -> list[_Block]:
 def _lines_below_text(part: Part) -> list[str]:
     """List what stands below a user's question.
 
-    It is the search query that the application made of the question, and the conversation
-    before it.
+    It is the search query that the application made of the question, and the
+    conversation before it.
     """
     lines = []
     if part.rewrite and part.rewrite != part.text:

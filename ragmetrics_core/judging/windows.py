@@ -86,8 +86,8 @@ def join_verdicts(
     """Combine the answers to the halves of a question that was too long for the judge.
 
     If a group of texts was divided, the verdicts on its texts are put in one list. If a
-    single text was, each verdict is taken from the window with the clearest yes. ``failed``
-    is the answer to the whole question.
+    single text was, each verdict is taken from the window with the clearest yes.
+    ``failed`` is the answer to the whole question.
     """
     assert question.split is not None  # noqa: S101  # a question without is not halved
     usage = failed.usage + Usage(fallbacks=(_FALLBACK,))
@@ -120,8 +120,8 @@ def _list_verdicts_of_groups(replies: Sequence[Reply]) -> Reply:
 def _choose_clearest_verdicts(replies: Sequence[Reply], field: str) -> Reply:
     """Take each verdict from the window of a text that says yes most clearly.
 
-    A window that was not answered might have said yes. Its error is returned, unless all
-    verdicts are a yes without it.
+    A window that was not answered might have said yes. Its error is returned, unless
+    all verdicts are a yes without it.
 
     Args:
         replies: The reply about each window.

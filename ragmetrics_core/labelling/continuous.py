@@ -110,9 +110,9 @@ def build_continuous(
     """Build a continuous set: its labels are shares from 0 to 1.
 
     For each document the model writes a question and its answer from some chunks, the
-    golden contexts. Chunks of other documents are added as noise. Each combination of the
-    contexts is a point of the set. Its label follows from the facts of the answer that the
-    contexts cover.
+    golden contexts. Chunks of other documents are added as noise. Each combination of
+    the contexts is a point of the set. Its label follows from the facts of the answer
+    that the contexts cover.
 
     Args:
         documents: The documents, at least three.

@@ -43,7 +43,8 @@ class Record(NamedTuple):
 def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError]]:
     """Yield the rows of a CSV or TSV file, each with its place, such as "a.csv, row 3".
 
-    A row is a mapping from column to cell, or the error that says why it cannot be used.
+    A row is a mapping from column to cell, or the error that says why it cannot be
+    used.
 
     Raises:
         InputError: If a quotation mark is not closed, two columns have one name, or the
@@ -79,8 +80,8 @@ def _records(
 ) -> Iterator[Record]:
     """Yield the records of a file, each with the lines that it was read from.
 
-    A cell in quotes may hold line breaks, so a record may take several lines. Records with
-    nothing but empty cells are passed over. ``line_number`` is that of the header.
+    A cell in quotes may hold line breaks, so a record may take several lines. Records
+    with nothing but empty cells are passed over. ``line_number`` is that of the header.
 
     Raises:
         InputError: If the quoting of a record is broken.
@@ -162,8 +163,8 @@ def _rows(
     """Yield the place of each row, with the row or with the error that says what is wrong.
 
     A record that cannot be used gives a bad row for each of its lines: an unclosed
-    quotation mark joins the rows behind it to one record. Until a cell in quotes is seen,
-    a mark such as that of 5" is plain text.
+    quotation mark joins the rows behind it to one record. Until a cell in quotes is
+    seen, a mark such as that of 5" is plain text.
     """
     row_number = 0
     file_quotes_cells = False
@@ -196,8 +197,8 @@ def _problem(
 ) -> str | None:
     """Say why a record is no row of the table; None if it is one.
 
-    ``file_quotes_cells`` says whether the file puts cells in quotation marks. Only then must
-    every mark follow the rules of quoting.
+    ``file_quotes_cells`` says whether the file puts cells in quotation marks. Only then
+    must every mark follow the rules of quoting.
     """
     text = "".join(record.lines)
     if "\0" in text:

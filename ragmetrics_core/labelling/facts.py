@@ -106,7 +106,8 @@ def extract_facts(
         rows: Rows in the usual column names; of several references of a row the first
             counts.
         maker: Asks the model.
-        extraction: The prompt: "io" asks for the facts at once, "cot" for reasoning first.
+        extraction: The prompt: "io" asks for the facts at once, "cot" for reasoning
+            first.
 
     Returns:
         A file of facts, not yet frozen: all rows, each with its facts.

@@ -234,9 +234,9 @@ def _scores_by_documents(
 ) -> list[float | None]:
     """Return retrieval accuracy of each point, from the outcomes on whole documents.
 
-    A point holds some contexts of a document. The evidence says of each context which facts
-    it holds, so that no selection of contexts is asked about again. A score is None if its
-    document has none.
+    A point holds some contexts of a document. The evidence says of each context which
+    facts it holds, so that no selection of contexts is asked about again. A score is
+    None if its document has none.
     """
     verdicts_by_document: dict[str, AccuracyEvidence] = {}
     for document, outcome in zip(labelled_set.documents, outcomes, strict=True):

@@ -238,8 +238,8 @@ def group_by_cluster(
 ) -> list[list[Labelled]]:
     """Put labelled rows into groups of those that are not independent.
 
-    Rows of one source are in one group if their samples belong together (a cluster, such
-    as the questions about one document). Other rows are groups of one.
+    Rows of one source are in one group if their samples belong together (a cluster,
+    such as the questions about one document). Other rows are groups of one.
 
     Args:
         rows: What ``match_labels`` gave for the same runs.
@@ -501,8 +501,8 @@ def draw(
             score and take every n-th from a random start.
 
     Returns:
-        One row per drawn sample, in random order: its id, an empty ``label`` to fill in,
-        the probability, the seed, and the texts that a person needs, but no score.
+        One row per drawn sample, in random order: its id, an empty ``label`` to fill
+        in, the probability, the seed, and the texts that a person needs, but no score.
 
     Raises:
         InputError: If a scored sample has no id, or several samples share one.
@@ -668,8 +668,8 @@ def _refuse_other_than_a_draw(
 ) -> None:
     """Raise ``InputError`` unless the labels are a random sample of the scored samples.
 
-    They are, if each records that it was drawn, all with one probability, and none of the
-    drawn samples is missing or without a label.
+    They are, if each records that it was drawn, all with one probability, and none of
+    the drawn samples is missing or without a label.
     """
     if n_empty:
         raise InputError(

@@ -157,8 +157,8 @@ class Maker:
     ) -> Iterator[T | Failed | Undefined]:
         """Have the model make something of each sample, and yield the products in order.
 
-        A product is what the plan returns, e.g. a question with its answer. It is ``Failed`` or
-        ``Undefined`` where the plan made nothing.
+        A product is what the plan returns, e.g. a question with its answer. It is
+        ``Failed`` or ``Undefined`` where the plan made nothing.
 
         Raises:
             JudgeUnavailable: If the model will answer nothing.
@@ -197,9 +197,10 @@ class Maker:
     ) -> list[T]:
         """Make as many different products as are wanted, each from one candidate.
 
-        A product is what the plan makes, e.g. a question with its answer. Where a candidate
-        gives none, the reason is counted in ``left_out`` and a further candidate is tried.
-        ``key`` returns the question of a product, which no other may share.
+        A product is what the plan makes, e.g. a question with its answer. Where a
+        candidate gives none, the reason is counted in ``left_out`` and a further
+        candidate is tried. ``key`` returns the question of a product, which no other
+        may share.
 
         Raises:
             InputError: If no candidate gave a product.
@@ -263,10 +264,9 @@ def make_header(
         documents: The corpus, of which the header has a digest.
         settings: The settings that the set was made with.
         source: Names of the files.
-        maker: Asked a model for the set's texts and labels; None if no model was asked.
+        maker: Asked a model for texts and labels; None if no model was asked.
         prompts: The prompts, of which the header has a digest.
-        pairs: Where a discrete set's questions are from: "written" by the model or "given"
-            by the caller.
+        pairs: Who wrote a discrete set's questions: "written" by the model, or "given".
     """
     parameters = settings.model_dump()
     seed = parameters.pop("seed")

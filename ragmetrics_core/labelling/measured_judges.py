@@ -451,8 +451,8 @@ def _verdicts(
     """Set the judge's score against each label of people on a sample.
 
     There is one label for the answer, or one for each context or fact. Nothing is
-    yielded where the metric gave no score. ``other_result`` is that of the other answer,
-    where people compared two.
+    yielded where the metric gave no score. ``other_result`` is that of the other
+    answer, where people compared two.
     """
     if result.value is None:
         return

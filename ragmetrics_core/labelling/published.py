@@ -87,7 +87,8 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
 
     Args:
         path: The file or folder; ``docs/judges.md`` describes the forms of rows.
-        limit: Most samples of each question and source, drawn at random. None returns all.
+        limit: Most samples of each question and source, drawn at random. None returns
+            all.
 
     Raises:
         InputError: If a file cannot be read, a row has none of the forms or a label
@@ -128,7 +129,8 @@ def _read_at(
 ) -> list[LabelledSample]:
     """Read the labelled samples of one row, which is in our form or a published one.
 
-    ``ragtruth_origins`` has the rows with the texts of RAGTruth's responses, by their id.
+    ``ragtruth_origins`` has the rows with the texts of RAGTruth's responses, by their
+    id.
 
     Raises:
         InputError: If the row has no form that is known, or a value that cannot be read.
@@ -162,8 +164,7 @@ def _in_our_form(row: Row, ragtruth_origins: Mapping[str, Row]) -> list[Row]:
         return [_from_aggrefact(row)]
     if "response" in row and "source_id" in row:
         return [_from_ragtruth(row, ragtruth_origins)]
-    is_origin_in_ragtruth = "source_info" in row
-    if is_origin_in_ragtruth:
+    if "source_info" in row:  # the texts behind a response of RAGTruth
         return []
     answers_of_alce = list(_answers_of_alce(row))
     if answers_of_alce:

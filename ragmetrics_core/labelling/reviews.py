@@ -141,8 +141,9 @@ class Item(Frozen):
 def review_items(labelled_set: sets.AnySet) -> list[Item]:
     """List what people decide about in a set, in the order of the set.
 
-    In a continuous set they decide whether a context covers a fact (a cell), in a discrete
-    set whether a point's documents hold the golden answer. Points of one id are listed once.
+    In a continuous set they decide whether a context covers a fact (a cell), in a
+    discrete set whether a point's documents hold the golden answer. Points of one id
+    are listed once.
     """
     if isinstance(labelled_set, sets.DiscreteSet):
         point_by_id = {point.id: point for point in labelled_set.points}
@@ -258,15 +259,13 @@ def items_to_review(
     """Return the items that one reviewer is asked about, in random order.
 
     The order is the same at every call, so that a review can be taken up again. The
-    first reviewer is asked about all items. The second one is asked about a random
-    share of what the first one decided, to measure how well two people agree.
+    second reviewer is asked about a random share of what the first one decided.
 
     Args:
         labelled_set: The set.
         reviews: What was decided so far.
         second: Whether the items are for the second reviewer.
-        share: The second reviewer's share of what the first one decided, above 0 and
-            at most 1.
+        share: The second reviewer's share, above 0 and at most 1.
 
     Raises:
         SettingError: If the share lies elsewhere, or the second reviewer comes before

@@ -234,8 +234,8 @@ def _first_line_with_text(lines: Iterable[str]) -> str:
 def _rows_of_lines(lines: Iterator[Located]) -> Iterator[Located]:
     """Yield the row of each line of a file, with its place such as ``a.jsonl, line 3``.
 
-    A file may also hold results of runs, each run between a header and a closing line. A
-    result gives its sample, to be judged again.
+    A file may also hold results of runs, each run between a header and a closing line.
+    A result gives its sample, to be judged again.
     """
     is_behind_header = False
     may_begin_results = True  # at the file's beginning, and right behind a closing line

@@ -105,8 +105,8 @@ def measure_weaknesses(
 ) -> list[Measured]:
     """Measure the known weaknesses of a judge that answers with probabilities.
 
-    Its typed questions are asked once more in other ways, as probes: negated, in another
-    order, beside other questions, and about a text that is too long.
+    Its typed questions are asked once more in other ways, as probes: negated, in
+    another order, beside other questions, and about a text that is too long.
 
     Args:
         question: What people were asked: "relevant", "present", "adherent" or "other".
@@ -240,8 +240,8 @@ def _probe_alone_and_in_company(
 ) -> _ProbedRows:
     """Ask each row's typed questions again: each in its own request, then all in one.
 
-    The request with all questions ("in company") has each question as it is, negated, and
-    as a choice with its options in both orders.
+    The request with all questions ("in company") has each question as it is, negated,
+    and as a choice with its options in both orders.
 
     Returns:
         Each row with the probabilities that its questions were answered with; with None
@@ -340,8 +340,10 @@ def _probing(
 ) -> Metric:
     """Return a metric that asks another metric's questions in other ways, as probes.
 
-    Its evidence holds the probabilities that the judge answers with. Its score is always
-    1.0 and says nothing. ``most_probes`` is how many probes of a sample are asked at most.
+    Its evidence holds the probabilities that the judge answers with. Its score is
+    always
+    1.0 and says nothing. ``most_probes`` is how many probes of a sample are asked at
+    most.
     """
 
     def ask_probes(sample: Sample) -> Generator[Batch, Replies, Scored]:
@@ -421,8 +423,8 @@ def _read_answers(
 ) -> list[_ProbeAnswers] | None:
     """Group the probabilities of a sample's probes by the question that was probed.
 
-    The probabilities in company are in the order of ``_all_in_one_request``. Returns None if
-    either list is None, because a request was not answered.
+    The probabilities in company are in the order of ``_all_in_one_request``. Returns
+    None if either list is None, because a request was not answered.
     """
     if chances_alone is None or chances_in_company is None:
         return None

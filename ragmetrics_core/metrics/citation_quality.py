@@ -407,8 +407,8 @@ class CitationQuality(Metric):
     def _citations_of(self, sample: Sample) -> CitationsRead:
         """Read what a sample's answer cites, or say why that is not known.
 
-        If the answer has no sign of citing, and no numbers of the contexts are known, the
-        citations are None, without a reason.
+        If the answer has no sign of citing, and no numbers of the contexts are known,
+        the citations are None, without a reason.
         """
         answer = sample.answer or ""
         if sample.citations is not None:
@@ -506,8 +506,8 @@ class CitationQuality(Metric):
         If they do not, other contexts that support it are looked for.
 
         Returns:
-            The judged sentence, by its index; ``NotAnswered`` if the judge gave no verdict on
-            the cited contexts.
+            The judged sentence, by its index; ``NotAnswered`` if the judge gave no
+            verdict on the cited contexts.
         """
         statement = answer.statements[index]
         cited_indices = answer.not_blank(statement.contexts)
@@ -622,7 +622,8 @@ def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
 def _fault_of_unsupported(ranks: Sequence[int] | None) -> Fault:
     """Return what is wrong with a sentence that its citations do not support.
 
-    ``ranks`` are those of other contexts that support it; None if the judge did not say.
+    ``ranks`` are those of other contexts that support it; None if the judge did not
+    say.
     """
     if ranks is None:
         return "unresolved"
@@ -634,8 +635,8 @@ def _ranks_of_support(
 ) -> Generator[Batch, Replies, tuple[int, ...] | None]:
     """Find contexts that a sentence does not cite, and that each alone support it.
 
-    ``support`` asks the judge. Contexts with the cited texts have been judged, and are not
-    asked about again.
+    ``support`` asks the judge. Contexts with the cited texts have been judged, and are
+    not asked about again.
 
     Returns:
         Their ranks, from 1; None if the judge did not answer.

@@ -331,8 +331,8 @@ class SupportOfStatement:
 
         1. Each text alone. If any supports the statement, the others are irrelevant.
         2. Else all texts together.
-        3. If together they do, all texts but one. If the others suffice without a text, it
-           is irrelevant.
+        3. If together they do, all texts but one. If the others suffice without a text,
+           it is irrelevant.
 
         Returns:
             The verdicts; ``NotAnswered`` if the judge did not answer one of the

@@ -404,12 +404,12 @@ class ContextAdherence(Metric):
     ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
         """Poll the judge whether the answer is based on the texts.
 
-        If the answer may rest on earlier turns, the judge is asked what each claim rests on, or
-        for the verdict alone where that is not possible.
+        If the answer may rest on earlier turns, the judge is asked what each claim
+        rests on, or for the verdict alone where that is not possible.
 
         Returns:
-            The polls; and what the claims rest on, or a note why that was not asked. The
-            latter is None if it was not wanted, or if the judge failed.
+            The polls; and what the claims rest on, or a note why that was not asked.
+            The latter is None if it was not wanted, or if the judge failed.
         """
         question_of_verdict = self._question_of_verdict(parts, instructions)
         if not groups.go_beyond_this_turn:
@@ -462,8 +462,9 @@ class ContextAdherence(Metric):
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
         """Ask for all polls: in one round, or in several if polling may stop early.
 
-        If the first round fails, ``NotAnswered`` is returned; but texts too long for the judge
-        are asked about claim by claim. In a later round that fails, its polls count as missing.
+        If the first round fails, ``NotAnswered`` is returned; but texts too long for
+        the judge are asked about claim by claim. In a later round that fails, its polls
+        count as missing.
         """
         polls_so_far: Asked[Any] = Asked(())
         n_polls = self._decisive_yes if self.early_stop else self.polls
@@ -821,8 +822,8 @@ def _with_verdict_of_token(polls: Asked[Poll]) -> Asked[Poll]:
     if polls.weights[0].mode not in _BY_TOKEN:
         return polls
     (poll,) = polls.replies
-    has_own_token = not poll.encoder_claims
-    if not has_own_token:
+    is_made_of_verdicts_on_claims = bool(poll.encoder_claims)
+    if is_made_of_verdicts_on_claims:
         return polls
     chance = polls.weights[0].p
     verdict: PollVerdict = "yes" if chance >= 0.5 else "no"

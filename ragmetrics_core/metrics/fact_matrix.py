@@ -284,8 +284,8 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
 
         Returns:
             The weighted mean over the facts, in [0, 1]. The value of a fact is, by
-            ``combination``: 1 if any of the contexts covers it, else 0 ("or"); 1 − Π(1 − p)
-            over different texts ("noisy_or"); or the highest probability ("soft").
+            ``combination``: 1 if any of the contexts covers it, else 0 ("or"); 1 − Π(1
+            − p) over different texts ("noisy_or"); or the highest probability ("soft").
 
         Raises:
             IndexError: If an index is not that of a context.
@@ -400,9 +400,9 @@ def grid_of_cells(
 def _cells(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
     """Make a cell for each fact: what the judge says of the fact in a context.
 
-    The reason is that of the first poll, the probability that of all. Where the question was
-    not answered, each cell names the error. Raises ``JudgeError`` if there are more verdicts
-    or fewer than facts.
+    The reason is that of the first poll, the probability that of all. Where the
+    question was not answered, each cell names the error. Raises ``JudgeError`` if there
+    are more verdicts or fewer than facts.
     """
     if isinstance(reply, NotAnswered):
         return [Cell(probability=None, reason=type(reply.error).__name__)] * n_facts

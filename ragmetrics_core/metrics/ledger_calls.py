@@ -70,8 +70,8 @@ class _LedgerText:
 def groups_of_texts(sample: Sample) -> Groups:
     """Group the texts that an answer may rest on.
 
-    Without a ledger, which lists what the application's calls returned, the contexts are
-    the only evidence.
+    Without a ledger, which lists what the application's calls returned, the contexts
+    are the only evidence.
     """
     ledger = sample.ledger
     if ledger is None:
@@ -399,8 +399,8 @@ def curve_by_call(
 ) -> tuple[CallGain, ...]:
     """Return what each call adds to the value of the contexts, in the calls' order.
 
-    A context that no call returned counts from the start. ``value`` takes the indices of
-    some contexts, from 0, and returns the value that they have together.
+    A context that no call returned counts from the start. ``value`` takes the indices
+    of some contexts, from 0, and returns the value that they have together.
     """
     calls = calls_with_contexts(sample, contexts)
     indices_so_far = set(indices_of_originals(contexts))

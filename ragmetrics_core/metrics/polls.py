@@ -213,8 +213,8 @@ def poll_by_claims(
 ) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:
     """Make polls about the whole answer out of polls about each of its claims.
 
-    The judge is asked about each claim in one window of the contexts after the other, until
-    a window supports the claim. ``listing`` says how claims are listed.
+    The judge is asked about each claim in one window of the contexts after the other,
+    until a window supports the claim. ``listing`` says how claims are listed.
 
     Returns:
         The polls. ``NotAnswered`` if the claims could not be listed, or if a poll
@@ -369,8 +369,8 @@ def _combine_polls(
 ) -> Asked[Poll]:
     """Make polls about the whole answer out of the polls about its claims, window by window.
 
-    The first polls on all claims make the first poll on the answer, and so on. It is missing
-    if the polls on the claims are.
+    The first polls on all claims make the first poll on the answer, and so on. It is
+    missing if the polls on the claims are.
     """
     verdicts_of_claims = [
         _combine_over_windows(polls) for polls in polls_by_claim.values()

@@ -46,8 +46,8 @@ _PARAGRAPHS = re.compile(r"\n[ \t]*\n")
 def holds_sentence(passage: str, statement: str) -> bool:
     """Tell whether a passage says a statement word for word, so that no judge is needed.
 
-    The statement must be a whole sentence that stands alone. White space does not matter.
-    A passage that may deny or qualify the statement does not count.
+    The statement must be a whole sentence that stands alone. White space does not
+    matter. A passage that may deny or qualify the statement does not count.
 
     Examples:
         >>> holds_sentence("It is old. The tower of Faro fell in May.", "The tower of Faro fell in May.")

@@ -184,8 +184,8 @@ class RetrievalAccuracy(Metric):
         """Extract facts if the sample has none, judge each fact in each context, and score.
 
         Each distinct reference has its own facts; the reference with the highest value
-        counts. A control is a context of another question: facts that the judge finds in it
-        are errors of the judge.
+        counts. A control is a context of another question: facts that the judge finds
+        in it are errors of the judge.
         """
         fact_lists = yield from self._facts_of_sample(sample)
         if isinstance(fact_lists, JudgeError):
@@ -290,8 +290,8 @@ class RetrievalAccuracy(Metric):
     ) -> matrix.AccuracyEvidence:
         """Build the evidence on the facts of one reference: each fact in each context.
 
-        A row is a fact, a column is a context. ``grid`` has the verdicts on all facts of all
-        references, in each text.
+        A row is a fact, a column is a context. ``grid`` has the verdicts on all facts
+        of all references, in each text.
         """
         contexts = _contexts_to_evaluate(sample)
         rows = [_cells_of_fact(fact, contexts, grid) for fact in facts]
@@ -313,8 +313,9 @@ class RetrievalAccuracy(Metric):
     ) -> matrix.Combination:
         """Return how a fact's cells are combined: as the setting says, with one exception.
 
-        The setting "or" becomes "soft" if the embedded judge, which compares words, split the
-        reference into facts: the soft mean is then nearer to people's labels than counting.
+        The setting "or" becomes "soft" if the embedded judge, which compares words,
+        split the reference into facts: the soft mean is then nearer to people's labels
+        than counting.
         """
         if self.combination == "or" and not sample.facts and _is_lexical(rows):
             return "soft"
