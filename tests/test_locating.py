@@ -1050,6 +1050,21 @@ def test_a_part_that_fits_a_known_text_and_a_candidate_belongs_to_the_known_text
     assert told(found) == [("not shown", None), ("shown", "whole")]
 
 
+def test_a_part_that_a_mark_divides_is_no_whole_text_where_its_end_is_cut() -> None:
+    n_shown = len(PAGE_OF_FARO) * 9 // 10
+    shown = f"{PAGE_OF_FARO[:60]} [1] {PAGE_OF_FARO[60:n_shown]}"
+    (finding,) = locate([PAGE_OF_FARO], shown).findings
+    assert finding.extent == "beginning"
+
+
+def test_a_part_is_found_that_all_pages_of_a_template_have() -> None:
+    pages = [f"{FARO} Page {name}" for name in "abcdefghij"]
+    found = locate([*pages, OVAR], [FARO[10:-10], OVAR])
+    assert {finding.reason for finding in found.findings[:-1]} == {
+        "what fits it fits other candidates as well"
+    }
+
+
 def test_words_inside_of_a_shown_page_are_no_trace_of_a_sentence() -> None:
     sentence = "Eight hundred facades are covered with them"
     found = locate([OVAR, sentence], OVAR)
