@@ -214,8 +214,8 @@ def _keys_in_words(cell: Mapping[str, Any]) -> str:
     """Return the keys of an object that has no text, for a message about it.
 
     A message shows no texts of samples. So a key that does not look like a name is
-    counted and not shown. Where all values are numbers, the message says that keys are
-    no texts.
+    counted and not shown. If all values are numbers, the keys are taken for texts with
+    scores.
     """
     if not cell:
         return "nothing"

@@ -136,7 +136,8 @@ class DecisionJudge(ModelJudge):
         """Send the typed questions of several questions to the model.
 
         A typed question asks for the probability of each option, about some texts: its
-        *state*. Typed questions with equal state share a request.
+        *state*. Typed questions with equal state share a request. ``forms`` has for
+        each question its typed questions and their state.
 
         Returns:
             The model's answer to each typed question. The key is the pair of two JSON

@@ -509,7 +509,8 @@ def draw(
         SettingError: If fewer samples are scored than are to be drawn, or none is to be
             drawn.
     """
-    if report.decisions:
+    has_stopped_once_decided = bool(report.decisions)
+    if has_stopped_once_decided:
         raise InputError(
             "a run until decided cannot be labelled for calibration: judge all of its"
             " rows"

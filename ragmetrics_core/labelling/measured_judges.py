@@ -748,7 +748,8 @@ def _observe_swaying(
     for row_index, row in enumerate(rows):
         if row.result is None or not row.verdicts:
             continue
-        if row.result.judge in EMBEDDED:
+        says_if_uncertain = row.result.judge in EMBEDDED
+        if says_if_uncertain:
             yield "uncertain", row.source, row.result.uncertain
         changes += _changes_of_row(row, row_index)
     judged_rows = judge_samples(ask, metric, [change.changed for change in changes])

@@ -347,7 +347,10 @@ def _probing(
     """
 
     def ask_probes(sample: Sample) -> Generator[Batch, Replies, Scored]:
-        """Ask the probes of a sample, one request after the other."""
+        """Ask the questions of ``probed_metric`` in other ways (probes), one by one.
+
+        The evidence has the judge's probabilities; the score says nothing.
+        """
         probes: list[Probe] = []
         for question in _first_questions(probed_metric, sample):
             if question.decided is not None:

@@ -287,7 +287,6 @@ class ContextRecall(Metric):
         ratings = tuple(
             rating_by_reference[reference] for reference in sample.reference
         )
-        # one that was not rated has no score
         scores = [rating.score or 0.0 for rating in ratings]
         best_score = max(scores)
         best_index = scores.index(best_score)

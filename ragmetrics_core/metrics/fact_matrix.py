@@ -284,8 +284,9 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
 
         Returns:
             The weighted mean over the facts, in [0, 1]. The value of a fact is, by
-            ``combination``: 1 if any of the contexts covers it, else 0 ("or"); 1 − Π(1
-            − p) over different texts ("noisy_or"); or the highest probability ("soft").
+            ``combination``: "or", 1 if any of the contexts covers it, else 0;
+            "noisy_or", 1 − Π(1 − p) over different texts; "soft", the highest
+            probability.
 
         Raises:
             IndexError: If an index is not that of a context.
@@ -296,7 +297,8 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
                 f"contexts are numbered 0 to {len(self.context_ids) - 1}, got"
                 f" {sorted(columns)}"
             )
-        if self.duplicate_of:  # for "noisy_or", in which equal texts count once
+        do_equal_texts_count_once = bool(self.duplicate_of)
+        if do_equal_texts_count_once:
             columns = {self._original(column) for column in columns}
         values = [
             fact.weight * self._value_of([row[column] for column in sorted(columns)])
