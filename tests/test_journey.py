@@ -56,9 +56,13 @@ def chunks(*useful: bool | None) -> Scored:
     )
 
 
-def matrix(*rows: Sequence[float | None]) -> Scored:
+# its words stand behind the first 40 signs of the first text
+FACT = "Portugal has its name from Porto"
+
+
+def matrix(*rows: Sequence[float | None], fact: str = FACT) -> Scored:
     cells = tuple(tuple(Cell(probability=p) for p in row) for row in rows)
-    facts = tuple(Fact(text=f"fact {number}") for number in range(len(rows)))
+    facts = tuple(Fact(text=f"{fact}, fact {number}") for number in range(len(rows)))
     return Scored(
         metric="retrieval_accuracy",
         value=0.5,
@@ -294,6 +298,76 @@ def test_of_two_passages_that_hold_a_fact_the_one_that_came_farthest_decides(
         )
         (fact,) = found.facts
         assert (fact.lost, fact.known) == (lost, known)
+
+
+OPENED = "The lighthouse of Norwick was opened on 4 May 1874."
+STONE = "Its tower is made of granite from the quarries of Brenn."
+CUT_FATES: dict[str, tuple[str, str, str, Loss | None, bool]] = {
+    "stated word by word": (f"{OPENED} {STONE}", OPENED, OPENED, None, True),
+    "cut away": (f"{STONE} {OPENED}", STONE, OPENED, "cut", True),
+    "cut through": (f"{STONE} {OPENED}", f"{STONE} {OPENED[:30]}", OPENED, "cut", True),
+    "its number cut away, in other words": (
+        f"{STONE} {OPENED}",
+        f"{STONE} {OPENED[:30]}",
+        "Norwick's lighthouse was first opened in 1874.",
+        "cut",
+        True,
+    ),
+    "its words in the part, in another order": (
+        f"{OPENED} {STONE}",
+        OPENED,
+        "On 4 May 1874 they opened the lighthouse of Norwick.",
+        None,
+        False,
+    ),
+    "no words in common": (
+        f"{OPENED} {STONE}",
+        STONE,
+        "La Farola se inaugura aquel año",
+        None,
+        False,
+    ),
+    "words put in where the sign of a cut stands": (
+        "The lighthouse of Norwick was opened and is made of granite.",
+        "The lighthouse of Norwick was … opened and is made of granite.",
+        "The lighthouse of Norwick was opened",
+        "cut",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CUT_FATES)
+def test_what_is_left_of_a_cut_passage_tells_whether_it_shows_a_fact(name: str) -> None:
+    retrieved, shown, fact, lost, known = CUT_FATES[name]
+    cells = FactMatrix(facts=(Fact(text=fact),), cells=((Cell(probability=0.9),),))
+    found = followed(
+        Scored(metric="retrieval_accuracy", value=1.0, reason="", evidence=cells),
+        retrieved=[retrieved],
+        contexts=[shown],
+        capture=noted(PassageNote(kept=True, context=0, share=0.5)),
+    )
+    (followed_fact,) = found.facts
+    assert (followed_fact.lost, followed_fact.known) == (lost, known)
+    assert ("facts" in found.unknown) == (not known)
+    if not known:
+        assert "part was shown" in found.unknown["facts"]
+
+
+@given(st.integers(0, len(STONE)), st.integers(0, len(STONE)))
+def test_a_fact_that_stands_in_what_is_left_is_never_lost(start: int, end: int) -> None:
+    """However a passage was cut around a fact, the fact was shown."""
+    passage = f"{STONE} {OPENED} {STONE}"
+    shown = passage[start : len(passage) - end].strip()
+    facts = (Fact(text=OPENED),)
+    cells = FactMatrix(facts=facts, cells=((Cell(probability=0.9),),))
+    found = followed(
+        Scored(metric="retrieval_accuracy", value=1.0, reason="", evidence=cells),
+        retrieved=[passage],
+        contexts=[shown],
+        capture=noted(PassageNote(kept=True, context=0, share=0.5)),
+    )
+    assert [(fact.lost, fact.known) for fact in found.facts] == [(None, True)]
 
 
 def test_a_fact_in_a_passage_of_which_the_prompt_does_not_tell_is_unknown() -> None:
@@ -629,7 +703,8 @@ def test_a_planted_loss_of_facts_is_named(lost: Loss, sound: int, planted: int) 
     for index, fate in enumerate(["shown"] * sound + [lost] * planted):
         cells = [0.9 if place == places[fate] else 0.1 for place in range(4)]
         one = made(["dropped", "not shown", "cut", "cited"], index)
-        rows.append(one.model_copy(update={"results": {"a": matrix(cells)}}))
+        asked = matrix(cells, fact="Bones are built inside of medieval walls")
+        rows.append(one.model_copy(update={"results": {"a": asked}}))
     found = journey(rows)
     stage = found.of(lost, "facts")
     assert found.mend == lost

@@ -24,7 +24,10 @@ from ragmetrics_core.reporting.passage_matching import (
     sentences_by_context_rank,
     words_of,
 )
-from ragmetrics_core.reporting.unasked_texts import TextsBesideJudged
+from ragmetrics_core.reporting.unasked_texts import (
+    TextsBesideJudged,
+    states_word_by_word,
+)
 
 Loss = Literal[
     "not_retrieved",
@@ -53,6 +56,10 @@ _REWRITTEN = (
     " what became of each"
 )
 _JUDGE_DOES_NOT_TELL = "of some passages the judge or the prompt does not tell"
+_PART_WAS_NOT_ASKED = (
+    "of some passages a part was shown, and nobody asked whether this part holds the"
+    " facts"
+)
 # Losses of a fact that none of the texts holds that a metric asked about.
 _LOSSES_BY_ABSENCE: tuple[Loss, ...] = ("not_retrieved", "missing")
 _NO_RANK = 0  # of a passage that no context shows; ranks begin with 1
@@ -128,7 +135,7 @@ class FactOnItsWay:
     Args:
         number: Its number, from 1.
         lost: Where it was lost: ``cut`` if only passages hold it of which a part was
-            shown, and nobody asked whether that part holds it; None if it was shown, or
+            shown, and its words stand in what was cut away; None if it was shown, or
             nothing is known.
         known: Whether it is known what became of it.
         passages: Ranks of the passages that hold it, from 1.
@@ -499,8 +506,19 @@ def _facts(
             why_may_be_found = _why_it_may_be_found(
                 fact.text, sample, passages, other_texts
             )
-            why_unknown.setdefault("facts", why_may_be_found or _JUDGE_DOES_NOT_TELL)
+            why_untold = _why_holders_do_not_tell(followed.passages, passages)
+            why_unknown.setdefault("facts", why_may_be_found or why_untold)
     return tuple(facts)
+
+
+def _why_holders_do_not_tell(
+    ranks_of_holders: Sequence[int], passages: Sequence[Passage]
+) -> str:
+    """Why the passages that hold a fact do not tell whether it was shown, in words."""
+    for passage in passages:
+        if passage.rank in ranks_of_holders and passage.shown == "cut":
+            return _PART_WAS_NOT_ASKED
+    return _JUDGE_DOES_NOT_TELL
 
 
 def _fact_matrix(row: SampleResult) -> FactMatrix | None:
@@ -539,7 +557,7 @@ def _fact(
         fate = _fate_in_contexts(sample, is_held, is_judged_on_all)
     else:
         holders = [passage for passage in passages if passage.rank in ranks_of_holders]
-        fate = _fate_of_retrieved(holders, is_judged_on_all)
+        fate = _fate_of_retrieved(text, holders, sample, is_judged_on_all)
     if fate.lost is not None and other_texts.show(text):
         fate = _SHOWN
     elif fate.lost in _LOSSES_BY_ABSENCE and _why_it_may_be_found(
@@ -628,25 +646,73 @@ def _fate_in_contexts(sample: Sample, is_held: bool, is_judged_on_all: bool) -> 
     return _UNKNOWN_FATE
 
 
-def _fate_of_retrieved(holders: Sequence[Passage], is_judged_on_all: bool) -> _Fate:
+def _fate_of_retrieved(
+    fact: str, holders: Sequence[Passage], sample: Sample, is_judged_on_all: bool
+) -> _Fate:
     """Find out at which stage a fact was lost, by the passages that hold it.
 
     The passage that came farthest decides.
 
     Args:
+        fact: The fact in words.
         holders: The retrieved passages that hold the fact.
+        sample: The sample.
         is_judged_on_all: Whether the judge said of each passage if it holds the fact.
     """
     if not holders and not is_judged_on_all:
         return _UNKNOWN_FATE
     if not holders:
         return _Fate(is_known=True, lost="not_retrieved")
-    if any(passage.shown == "whole" for passage in holders):
+    if any(_is_shown_in(passage, fact, sample) for passage in holders):
         return _SHOWN
     are_all_dropped = all(passage.kept is False for passage in holders)
     is_showing_unknown = any(passage.shown is None for passage in holders)
     if is_showing_unknown and not are_all_dropped:
         return _UNKNOWN_FATE
-    if any(passage.shown == "cut" for passage in holders):
-        return _Fate(is_known=True, lost="cut")
+    cut_holders = [passage for passage in holders if passage.shown == "cut"]
+    if cut_holders:
+        are_words_cut = all(
+            _are_words_cut_away(passage, fact, sample) for passage in cut_holders
+        )
+        return _Fate(is_known=True, lost="cut") if are_words_cut else _UNKNOWN_FATE
     return _Fate(is_known=True, lost="not_kept" if are_all_dropped else "not_shown")
+
+
+def _is_shown_in(passage: Passage, fact: str, sample: Sample) -> bool:
+    """Whether a passage that holds a fact shows it: whole, or in the part that is left."""
+    if passage.shown == "cut":
+        return states_word_by_word(_shown_part(passage, sample), fact)
+    return passage.shown == "whole"
+
+
+def _are_words_cut_away(passage: Passage, fact: str, sample: Sample) -> bool:
+    """Whether the words by which a cut passage states a fact stand in no shown part.
+
+    They do not if the passage states the fact word by word, and the part does not. Nor
+    do they if the part lacks a number that fact and passage share, or half of the
+    words that they share. Sharing no words, they tell nothing.
+    """
+    shown_part = _shown_part(passage, sample)
+    text = _retrieved_text(passage, sample)
+    if states_word_by_word(text, fact):
+        return not states_word_by_word(shown_part, fact)
+    shared_words = set(words_of(fact)).intersection(words_of(text))
+    lacking_words = shared_words.difference(words_of(shown_part))
+    if any(word.isdigit() for word in lacking_words):
+        return True
+    return bool(shared_words) and len(lacking_words) >= len(shared_words) / 2
+
+
+def _shown_part(passage: Passage, sample: Sample) -> str:
+    """The text of the context that shows a passage; "" if it is not recorded."""
+    rank = passage.context or _NO_RANK
+    is_recorded = _NO_RANK < rank <= len(sample.contexts)
+    return sample.contexts[rank - 1].text if is_recorded else ""
+
+
+def _retrieved_text(passage: Passage, sample: Sample) -> str:
+    """The text of a passage as it was retrieved; "" if it is not known."""
+    retrieved = sample.retrieved or ()
+    if passage.rank is None:
+        return ""
+    return retrieved[passage.rank - 1].text

@@ -59,9 +59,7 @@ class UnaskedText:
 
     def states(self, fact: str) -> bool:
         """Whether the fact stands in the text word by word."""
-        if len(fact) < _FEWEST_SIGNS:
-            return False
-        return _spaced_words(fact) in _spaced_words(self.text)
+        return states_word_by_word(self.text, fact)
 
     def may_hold(self, fact: str) -> bool:
         """Whether the fact may stand in the text, in these words or in others.
@@ -106,6 +104,17 @@ class TextsBesideJudged:
             if text.may_hold(fact):
                 return text.why_unasked
         return ""
+
+
+def states_word_by_word(text: str, fact: str) -> bool:
+    """Whether a fact stands in a text word by word, in one part of a cut text.
+
+    False for a short fact: its words may stand there by chance.
+    """
+    if len(fact) < _FEWEST_SIGNS:
+        return False
+    words_of_fact = _spaced_words(fact)
+    return any(words_of_fact in _spaced_words(part) for part in text.split(_CUT_SIGN))
 
 
 def _unasked_texts(
