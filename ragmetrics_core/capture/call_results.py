@@ -8,7 +8,7 @@ it does not matter here. The ledger lists these results.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -83,30 +83,33 @@ class CallResults:
     ) -> list[CallResult]:
         """Return the results that the ledger lists, in the order of the ledger.
 
-        A text that a model wrote is left out if the ledger has the same text already,
-        as the answer or in an earlier turn. It is kept if a tool returned it and the
-        agent's model was called after the tool, so that this model may have read it.
-
         Args:
             answer: The answer of this turn; None if there is none.
             earlier: The ledger's calls of earlier turns.
-            documents_of_steps: For each step that searched without the framework's
-                knowledge the documents that it found. They are results as well.
+            documents_of_steps: What steps found that searched without the framework's
+                knowledge.
         """
         known_lines = {as_one_line(answer)}
         for call in earlier:
             if call.kind == "written":
                 known_lines.update(as_one_line(context.text) for context in call.items)
-        results = []
-        for result in self.all_results:
-            is_of_model = result.kind == "written"
-            is_repetition = is_of_model and as_one_line(result.text) in known_lines
-            if is_repetition and not self._was_perhaps_read_by_agent(result):
-                continue
-            results.append(result)
+        results = [
+            result
+            for result in self.all_results
+            if not self._is_written_again(result, known_lines)
+        ]
         for step, documents in documents_of_steps.items():
             results.append(CallResult("retrieval", step, documents))
         return sorted(results, key=lambda result: self.order.sort_keys_of(result.call))
+
+    def _is_written_again(self, result: CallResult, known_lines: set[str]) -> bool:
+        """Whether a text that a model wrote is the answer, or one of an earlier turn.
+
+        It counts all the same if a model may have read it as the text of a tool.
+        """
+        if result.kind != "written" or as_one_line(result.text) not in known_lines:
+            return False
+        return not self._was_perhaps_read_by_agent(result)
 
     def documents_retrieved(
         self,
@@ -115,37 +118,37 @@ class CallResults:
     ) -> tuple[Document, ...] | None:
         """Return the retrieved documents, each once, in the order of their searches.
 
-        Searches that ran at the same time are sorted by which of them has the first
-        document in the prompt.
+        None if no call is known to have retrieved any. A document that a second search
+        returns with another text is the same document, and the first text counts.
 
         Args:
             shown_keys: The keys of the documents shown, in the order of the prompt.
-            documents_of_steps: For each step that searched without the framework's
-                knowledge the documents that it found; None for none.
-
-        Returns:
-            The documents; None if no call is known to have retrieved any.
+            documents_of_steps: What steps found that searched without the framework's
+                knowledge; None for none.
         """
         documents_by_call = {**self.calls.retrievals, **(documents_of_steps or {})}
         if not documents_by_call:
             return None
-        # The identity of a document is its id: a document that a second search returns
-        # with another text is the same document, and the first text counts.
         document_by_identity: dict[DocumentKey, Document] = {}
-        texts: set[str] = set()
+        known_texts: set[str] = set()
         for call in self._sort_retrievals(documents_by_call, shown_keys):
             documents = documents_by_call[call]
             if call.kind != "retriever":
-                # a tool or step may hand on what a retriever had found, or rewrite it
-                documents = tuple(
-                    document
-                    for document in self._without_rewritten(documents)
-                    if document.text not in texts
-                )
+                documents = self._not_handed_on(documents, known_texts)
             for document in documents:
                 document_by_identity.setdefault(document.identity, document)
-                texts.add(document.text)
+                known_texts.add(document.text)
         return tuple(document_by_identity.values())
+
+    def _not_handed_on(
+        self, documents: Iterable[Document], known_texts: Collection[str]
+    ) -> tuple[Document, ...]:
+        """Leave out known documents, which a step hands on, and those that it rewrote."""
+        return tuple(
+            document
+            for document in self._without_rewritten(documents)
+            if document.text not in known_texts
+        )
 
     def _sort_retrievals(
         self,
@@ -154,13 +157,8 @@ class CallResults:
     ) -> list[Node]:
         """Sort retrieving calls by the time at which they began.
 
-        Calls that ran at the same time count as begun together. They are sorted by
-        which call has the first document in the prompt, then by the order of the
-        turn's calls (``CallOrder``).
-
-        Args:
-            documents_by_call: The documents of each call.
-            shown_keys: The keys of the documents shown, in the order of the prompt.
+        Calls that ran at the same time count as begun together. Of these the call goes
+        first whose document stands first in the prompt, which shows ``shown_keys``.
         """
         began = self.order.earliest_concurrent_begin(documents_by_call)
         n_shown = len(shown_keys)
@@ -181,60 +179,61 @@ class CallResults:
     def documents_of_steps(
         self, contexts: Mapping[DocumentKey, Context]
     ) -> dict[Node, tuple[Document, ...]]:
-        """Find the steps that searched without the framework's knowledge.
+        """Find what steps found that searched without the framework's knowledge.
 
         Such a step is a node of a graph that calls ``store.similarity_search``, or one
-        that makes documents of web pages (LangGraph's CRAG). It is recognised by a
-        context that it returned and no other call did.
+        that makes documents of web pages (LangGraph's CRAG). It returned a context that
+        no other call did.
 
         Args:
             contexts: The contexts, each by the key of the document of which it was
                 made.
-
-        Returns:
-            For each such step the documents that it found: the documents of contexts
-            that no other call returned, and its further documents, unless they are
-            pieces or unions of documents that another call returned.
         """
         known_documents: list[Document] = []
         for result in self.all_results:
             known_documents += result.documents
-        # keys of the contexts that no known call returned
         missing_keys = set(keys_of_unmatched_contexts(known_documents, contexts))
         documents_by_step: dict[Node, tuple[Document, ...]] = {}
         if not missing_keys:
             return documents_by_step
-        for step in self.calls.steps_with_documents:
-            if not self._may_be_a_search(step):
-                continue
-            candidates = self._documents_perhaps_found_by(step, known_documents)
-            if missing_keys.isdisjoint(document.key for document in candidates):
-                continue
-            found = []
-            for document in candidates:
-                is_missing_context = document.key in missing_keys
-                if is_missing_context or not derives_from(
-                    document.text, known_documents
-                ):
-                    found.append(document)
-            documents_by_step[step] = tuple(found)
-            known_documents += found
-            missing_keys.difference_update(document.key for document in found)
+        for step in filter(self._may_be_a_search, self.calls.steps_with_documents):
+            found = self._documents_found_by(step, known_documents, missing_keys)
+            if found:
+                documents_by_step[step] = found
+                known_documents += found
+                missing_keys.difference_update(document.key for document in found)
         return documents_by_step
+
+    def _documents_found_by(
+        self,
+        step: Node,
+        known_documents: Sequence[Document],
+        missing_keys: Collection[DocumentKey],
+    ) -> tuple[Document, ...]:
+        """Return what a step found, if it returned a context that no known search returned.
+
+        ``missing_keys`` are the keys of such contexts. Other documents are left out if
+        they are pieces or unions of known ones.
+        """
+        candidates = self._documents_perhaps_found_by(step, known_documents)
+        if not any(document.key in missing_keys for document in candidates):
+            return ()
+        return tuple(
+            document
+            for document in candidates
+            if document.key in missing_keys
+            or not derives_from(document.text, known_documents)
+        )
 
     def _documents_perhaps_found_by(
         self, step: Node, known_documents: Sequence[Document]
     ) -> tuple[Document, ...]:
         """Return the documents of a step that it may have searched for.
 
-        Args:
-            step: The step.
-            known_documents: The documents of other calls; they are left out.
+        Left out are known documents, those that it rewrote, and replies of models.
         """
         new_documents = _new_documents(step.documents, known_documents)
-        # a summary or translation that a step made of one document that it took
         not_rewritten = self._without_rewritten(new_documents)
-        # a model's reply that was put into a document
         return self.calls.without_texts_of_models(not_rewritten, end_of(step))
 
     def _may_be_a_search(self, step: Node) -> bool:
@@ -296,19 +295,14 @@ class CallResults:
     # What one call returned by itself
 
     def _results_of_call(self, node: Node, above: Path) -> Iterator[CallResult]:
-        """Yield what one call returned by itself, by the kind of the call.
+        """Yield what one call returned by itself.
 
-        Nothing is yielded for a call inside a retriever, or inside a tool that returns
-        the documents found inside it: the outer call has them.
-
-        Args:
-            node: The call.
-            above: The calls around it, the outermost first.
+        Nothing is yielded for a call inside another one that returns the same
+        documents. ``above`` are the calls around it, the outermost first.
         """
         if self._is_told_by_one_of(above):
             return
         if node.kind == "tool":
-            # a control tool hands over or asks a person, and returns no evidence
             if not node.is_control and not self._is_repeated_later(node):
                 yield from self._results_of_tool(node)
         elif node.kind == "retriever":
@@ -317,31 +311,30 @@ class CallResults:
                 yield CallResult("retrieval", node, documents, error=node.error)
         elif node.kind == "model":
             yield from self._new_summaries_in_prompt(node)
-        elif node.kind == "agent":
-            yield from self._documents_handed_in(node, above)
-            # the text of the outermost agent is the answer itself
-            if above and node.text:
-                yield from _answer_of_sub_run(node, above)
-            elif node in self.calls.retrievals:
-                yield from self._documents_not_retrieved_before(node)
         else:
-            if node.kind == "step":
-                yield from self._documents_handed_in(node, above)
-            # steps count as retrievals only where no retriever or tool has documents
-            if node in self.calls.retrievals:
-                yield from self._documents_not_retrieved_before(node)
+            yield from self._results_of_step_or_agent(node, above)
+
+    def _results_of_step_or_agent(
+        self, node: Node, above: Path
+    ) -> Iterator[CallResult]:
+        """Yield the documents of a step, agent or reranker, or the text of a sub-agent.
+
+        The text of the outermost agent is the answer, and no evidence.
+        """
+        if node.kind in ("step", "agent"):
+            yield from self._documents_handed_in(node, above)
+        is_sub_agent_with_text = node.kind == "agent" and bool(above and node.text)
+        if is_sub_agent_with_text:
+            yield from _answer_of_sub_run(node, above)
+        elif node in self.calls.retrievals:
+            yield from self._documents_not_retrieved_before(node)
 
     def _documents_handed_in(self, node: Node, above: Path) -> Iterator[CallResult]:
-        """Yield the documents that the run was handed with the question.
+        """Yield the documents among the inputs of the run that no search found.
 
-        They stand among the inputs of the outermost call, and no search found them.
-        Nothing is yielded for any other call.
-
-        Args:
-            node: The call.
-            above: The calls around it, the outermost first.
+        Nothing is yielded for a call inside the run. Of several runs that were joined,
+        each is a run of its own.
         """
-        # several runs that were joined stand below a root that is no call of the user
         is_outermost_of_joined = len(above) == 1 and above[0].name in JOINED
         if above and not is_outermost_of_joined:
             return
@@ -390,27 +383,22 @@ class CallResults:
             kind: Kind = "retrieval" if self._has_searched(tool) else "tool"
             yield CallResult(kind, tool, error=tool.error)
         elif tool in self.calls.context_tool_calls:
-            # the user named it in context_tools, so that its text counts as a document
+            # the user says that its text is a document
             yield CallResult("retrieval", tool, (Document(tool.text or ""),))
         elif tool in self._tools_made_of_documents:
-            # its text only presents documents
             documents = _new_documents(documents_behind(tool))
             yield CallResult("retrieval", tool, documents)
         elif tool.ended is not None:
-            text = tool.text if (tool.text or "").strip() else None
-            kind = self._kind_of_text(tool, text)
-            # A model inside the tool replied "It fell.", and the tool returned
-            # '{"answer": "It fell."}': then the text of the result is the reply alone.
-            reply = repeated_reply(tool)
-            yield CallResult(kind, tool, text=reply or text)
-            _, *inner_calls = tool.walk()
-            found_inside: list[Document] = []
-            for inner_call in inner_calls:
-                found_inside += inner_call.documents or ()
-            # calls inside the tool have results of their own, with their documents
-            documents = _new_documents(tool.documents, before=found_inside)
+            yield self._text_of_tool(tool)
+            documents = _new_documents(tool.documents, before=_found_inside(tool))
             if documents:
                 yield CallResult("retrieval", tool, documents)
+
+    def _text_of_tool(self, tool: Node) -> CallResult:
+        """Return a tool's text as a result; of '{"answer": "It fell."}' the model's reply alone."""
+        text = tool.text if (tool.text or "").strip() else None
+        kind = self._kind_of_text(tool, text)
+        return CallResult(kind, tool, text=repeated_reply(tool) or text)
 
     def _has_searched(self, tool: Node) -> bool:
         """Whether a tool is a search: it is named as one, gave documents or retrieved."""
@@ -441,13 +429,10 @@ class CallResults:
             return False
         run = self._joined_run_of(tool)
         for later in self.calls.nodes:
-            if later.kind != "tool" or later.tool_call_id != tool.tool_call_id:
-                continue
-            later_run = self._joined_run_of(later)
-            if later_run is None or later_run is run:
-                continue
-            if later.began > tool.began and later.query == tool.query:
-                return True
+            if _repeats(later, tool):
+                later_run = self._joined_run_of(later)
+                if later_run is not None and later_run is not run:
+                    return True
         return False
 
     def _joined_run_of(self, node: Node) -> Node | None:
@@ -461,12 +446,26 @@ class CallResults:
         return path[1]
 
 
+def _repeats(later: Node, tool: Node) -> bool:
+    """Whether a later call is the same tool call, with the same query."""
+    if later.kind != "tool" or later.tool_call_id != tool.tool_call_id:
+        return False
+    return later.began > tool.began and later.query == tool.query
+
+
+def _found_inside(tool: Node) -> list[Document]:
+    """List the documents that calls inside a tool returned."""
+    _, *inner_calls = tool.walk()
+    found_inside: list[Document] = []
+    for inner_call in inner_calls:
+        found_inside += inner_call.documents or ()
+    return found_inside
+
+
 def _answer_of_sub_run(agent: Node, above: Path) -> Iterator[CallResult]:
     """Yield the answer of a sub-agent or nested engine, unless a call around it returns the same.
 
-    Args:
-        agent: The sub-agent.
-        above: The calls around it, the outermost first.
+    ``above`` are the calls around it.
     """
     texts_around = [caller.text for caller in above]
     for caller in above:
@@ -482,24 +481,16 @@ def _new_documents(
 ) -> tuple[Document, ...]:
     """Return the documents that were not there before and that no model call wrote.
 
-    A document was there before if one of ``before`` has the same identity or the same
-    text. The identity is the id, or text and metadata where several documents share an
-    id.
-
-    Args:
-        documents: The documents; None counts as none.
-        before: The documents that were there before.
+    A document was there before if one of ``before`` has the same identity (its id, as a
+    rule) or the same text.
     """
-    known_identities = set()
-    known_texts = set()
-    for document in before:
-        known_identities.add(document.identity)
-        known_texts.add(document.text)
-    new_documents = []
-    for document in documents or ():
-        is_of_model = document.author is not None
-        has_known_identity = document.identity in known_identities
-        is_known = has_known_identity or document.text in known_texts
-        if not is_of_model and not is_known:
-            new_documents.append(document)
-    return tuple(new_documents)
+    before = tuple(before)
+    known_identities = {document.identity for document in before}
+    known_texts = {document.text for document in before}
+    return tuple(
+        document
+        for document in documents or ()
+        if document.author is None
+        and document.identity not in known_identities
+        and document.text not in known_texts
+    )
