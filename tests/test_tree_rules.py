@@ -2564,3 +2564,14 @@ def test_a_call_that_repeats_the_answer_raises_no_doubt() -> None:
         c, retriever(c, DOCS[0]), model(c, asked(PORTO)), repeats, output=ANSWER
     )
     assert answer_and_warnings(made) == (ANSWER, ())
+
+
+def test_a_result_of_two_digits_need_not_be_named_as_evidence() -> None:
+    """A calculator's "42" beside a context; a text of some words may have been found."""
+    for text, n_to_name in (("42", 0), (FARO, 1)):
+        c = Clock()
+        calculates = tool(c, text, name="calculator", query="6 * 7")
+        answers = model(c, f"{asked(PORTO)}\nThe tool says: {text}")
+        made = tree(c, retriever(c, DOCS[0]), calculates, answers, answers=SAYS)
+        _, warnings = answer_and_warnings(made)
+        assert len(warnings) == n_to_name

@@ -204,3 +204,13 @@ def test_a_passage_that_was_cut_keeps_its_text() -> None:
     cut = Document(TEXTS[0][:40], "a")
     assert widened_texts(found, {cut.key: cut.context()}) == tuple(found)
     assert with_widened_texts(None, [], {}) is None
+
+
+def test_a_longer_rewording_under_the_same_id_is_no_widened_text() -> None:
+    found = Document("It was opened on 4 May 1874.", "a")
+    longer = "The mayor cut the ribbon of the new bridge on a windy morning in spring."
+    reworded = Document(longer, "a")
+    context = reworded.context()
+    assert with_widened_texts([found], [reworded.key], {reworded.key: context}) == (
+        found,
+    )
