@@ -267,15 +267,12 @@ class OccurrenceSearch:
             The spans of equal bytes, in the prompt's order. No span begins or ends
             inside of a character of several bytes, such as "é".
         """
-        spans_before: list[EqualSpan] = []
-        # at offset 0 nothing stands before
-        if text_offset > 0 and prompt_offset > 0:
-            spans_before = self._spans_before(prompt_offset, text, text_offset)
-            if spans_before and spans_before[-1].prompt_end == prompt_offset:
-                # it touches what follows: compare from its start, to get one span
-                touching_span = spans_before.pop()
-                prompt_offset = touching_span.prompt_start
-                text_offset = touching_span.text_start
+        spans_before = self._spans_before(prompt_offset, text, text_offset)
+        if spans_before and spans_before[-1].prompt_end == prompt_offset:
+            # the last span goes on behind the offset: compare from its start
+            last_span = spans_before.pop()
+            prompt_offset = last_span.prompt_start
+            text_offset = last_span.text_start
         spans_behind = collect_equal_spans(
             self.prompt.letters, prompt_offset, text, text_offset
         )
@@ -293,6 +290,8 @@ class OccurrenceSearch:
         ``collect_equal_spans`` compares forwards only. So both are compared reversed,
         and the spans are turned round.
         """
+        if prompt_offset == 0 or text_offset == 0:
+            return []
         prompt_size = len(self.prompt.letters)
         text_size = len(text)
         reversed_spans = collect_equal_spans(
