@@ -2571,7 +2571,43 @@ def test_a_result_of_two_digits_need_not_be_named_as_evidence() -> None:
     for text, n_to_name in (("42", 0), (FARO, 1)):
         c = Clock()
         calculates = tool(c, text, name="calculator", query="6 * 7")
-        answers = model(c, f"{asked(PORTO)}\nThe tool says: {text}")
+        prompt = [Message("user", asked(PORTO)), Message("tool", text)]
+        answers = model(c, prompt)
         made = tree(c, retriever(c, DOCS[0]), calculates, answers, answers=SAYS)
         _, warnings = answer_and_warnings(made)
         assert len(warnings) == n_to_name
+
+
+@pytest.mark.parametrize(
+    ("kind", "evidence_from"), [("agent", "listed"), ("step", "prompt")]
+)
+def test_the_word_of_a_nested_engine_is_no_verdict_on_its_documents(
+    kind: str, evidence_from: str
+) -> None:
+    """An engine may answer "Yes" itself; the same call in a step judges its documents."""
+    c = Clock()
+    inside = (retriever(c, DOCS[0]), model(c, asked(PORTO), "Yes"))
+    made = tree(
+        c,
+        lambda: c.node(kind, *inside),
+        model(c, f"Say it in a sentence. {QUESTION}"),
+        answers=SAYS,
+    )
+    (sample,) = samples_of(made)
+    assert sample.capture is not None
+    assert sample.capture.evidence_from == evidence_from
+    assert bool(sample.contexts) == (kind == "agent")
+
+
+def test_a_context_in_an_answer_of_the_known_history_is_no_quote() -> None:
+    """The history is printed into the prompt, and the context stands in it once more."""
+    c = Clock()
+    earlier = [
+        Said(role="user", content="Where?"),
+        Said(role="assistant", content=PORTO),
+    ]
+    prompt = f"User: Where?\nAssistant: {PORTO}\nUser: And now?\n\n{asked(PORTO)}"
+    made = tree(c, retriever(c, DOCS[0]), model(c, prompt), answers=SAYS)
+    made.history = tuple(earlier)
+    _, warnings = answer_and_warnings(made)
+    assert warnings == ()
