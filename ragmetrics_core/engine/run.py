@@ -121,11 +121,8 @@ class Run:
         self._is_judge_chosen = _is_judge_chosen_for_all(judge, self.metrics)
         judge_by_metric = judges_by_metric(self.metrics, judge)
         self.judges = _distinct_judges(judge_by_metric.values())
-        self.store = resolve_store(store)
         self.parking: ParkingStore | None = None
-        if batch:
-            self.parking = self._make_parking_store(self.store)
-            self.store = self.parking
+        self.store = self._open_store(store, batch=batch)
         refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
         self._judging = self._make_judging(judge_by_metric)
         self.rows = RowsInFlight(self._judging, self.window)
@@ -142,14 +139,19 @@ class Run:
         judging.check_signatures(self.metrics)
         return judging
 
-    def _make_parking_store(self, store: ReplyStore) -> "ParkingStore":
-        """Make the store in which the requests of a run in batches wait.
+    def _open_store(self, store: StoreLike, *, batch: bool) -> ReplyStore:
+        """Return the store of the judges' replies.
 
-        Its package is optional, and so imported only here.
+        In a run in batches that is ``parking``, which is made here. Its package is
+        optional, and so imported only here.
         """
-        parking: ParkingStore = import_deferred("ParkingStore")(
-            store, self._chat_models, self._budget
+        if not batch:
+            return resolve_store(store)
+        make_parking_store = import_deferred("ParkingStore")
+        parking: ParkingStore = make_parking_store(
+            resolve_store(store), self._chat_models, self._budget
         )
+        self.parking = parking
         return parking
 
     @property

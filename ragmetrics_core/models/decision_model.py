@@ -135,9 +135,9 @@ class ServedDecisionModel(DecisionModel):
         """
         if most_questions is not None:
             self.most_questions = self._checked_most_questions(most_questions)
-        prefix = self.form  # "decisions/" or "systemone/"
-        model_name = model.removeprefix(prefix)
-        self.name = f"{prefix}{model_name}"
+        # ``form`` is the prefix of the name: "decisions/" or "systemone/".
+        model_name = model.removeprefix(self.form)
+        self.name = f"{self.form}{model_name}"
         has_key = api_key is not None or api_key_env is not None
         endpoint = provider_endpoint(self.provider, api_base, has_key=has_key)
         address = self._with_version(endpoint.address or self.provider.address)
