@@ -308,7 +308,7 @@ CUT_FATES: dict[str, tuple[str, str, str, Loss | None, bool]] = {
     "cut through": (f"{STONE} {OPENED}", f"{STONE} {OPENED[:30]}", OPENED, "cut", True),
     "its number cut away, in other words": (
         f"{STONE} {OPENED}",
-        f"{STONE} {OPENED[:30]}",
+        f"{STONE} {OPENED[:40]}",
         "Norwick's lighthouse was first opened in 1874.",
         "cut",
         True,
@@ -352,6 +352,23 @@ def test_what_is_left_of_a_cut_passage_tells_whether_it_shows_a_fact(name: str) 
     assert ("facts" in found.unknown) == (not known)
     if not known:
         assert "part was shown" in found.unknown["facts"]
+
+
+def test_a_fact_is_unknown_where_one_of_two_cut_passages_may_show_it() -> None:
+    cells = FactMatrix(
+        facts=(Fact(text="On 4 May 1874 they opened the lighthouse of Norwick."),),
+        cells=((Cell(probability=0.9), Cell(probability=0.9)),),
+    )
+    found = followed(
+        Scored(metric="retrieval_accuracy", value=1.0, reason="", evidence=cells),
+        retrieved=[f"{STONE} {OPENED}", f"{OPENED} {STONE}"],
+        contexts=[STONE, OPENED],
+        capture=noted(
+            PassageNote(kept=True, context=0, share=0.5),
+            PassageNote(kept=True, context=1, share=0.5),
+        ),
+    )
+    assert [(fact.lost, fact.known) for fact in found.facts] == [(None, False)]
 
 
 @given(st.integers(0, len(STONE)), st.integers(0, len(STONE)))

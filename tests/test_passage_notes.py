@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
 from ragmetrics_core.data import PassageNote
@@ -21,9 +23,13 @@ DOCS = tuple(
 P, F, E = DOCS
 
 
-def run(*steps: Callable[[float], Node]) -> Sequence[PassageNote]:
+def run(
+    *steps: Callable[[float], Node], found: Sequence[Document] = DOCS
+) -> Sequence[PassageNote]:
     """What a run notes: a search for all three, then these steps, one after the other."""
-    search = Node("retriever", "search", 1.0, 1.5, query=QUESTION, documents=DOCS)
+    search = Node(
+        "retriever", "search", 1.0, 1.5, query=QUESTION, documents=tuple(found)
+    )
     nodes = [search, *(step(float(at)) for at, step in enumerate(steps, start=2))]
     root = Node("step", "chain", 0.0, 99.0, children=nodes)
     (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
@@ -216,3 +222,40 @@ def test_a_rewritten_passage_may_be_shown_only_if_a_rewritten_text_is(
 ) -> None:
     notes = run(rewrites, answers(*shown))
     assert [note.share for note in notes[:3]] == expected
+
+
+@given(
+    copied=st.lists(st.sampled_from(DOCS), min_size=2, max_size=6),
+    texts_kept=st.sets(st.sampled_from([P.text, F.text, E.text]), min_size=1),
+    keeps_last=st.booleans(),
+)
+def test_a_duplicate_has_the_fate_of_the_copy_that_went_on(
+    copied: list[Document], texts_kept: set[str], keeps_last: bool
+) -> None:
+    """A step drops duplicates by their text; what a reranker drops then is lost there."""
+    found = [Document(one.text, f"{index}") for index, one in enumerate(copied)]
+    ordered = found if keeps_last else found[::-1]
+    different = list({one.text: one for one in ordered}.values())
+    kept = [one for one in different if one.text in texts_kept]
+    notes = run(
+        plain_step(found, different),
+        keeps("ranker", kept, took=different),
+        answers(*kept),
+        found=found,
+    )
+    assert told(notes) == [
+        (True, None) if one.text in texts_kept else (False, "ranker") for one in found
+    ]
+
+
+def test_a_duplicate_that_a_later_step_was_given_has_a_fate_of_its_own() -> None:
+    copies = [P, Document(P.text, "p2"), F]
+    notes = run(
+        plain_step(copies, [P, F]),
+        keeps("first", [F], took=[P, F]),
+        keeps("second", [copies[1]], took=[copies[1]]),
+        answers(F, copies[1]),
+        found=copies,
+    )
+    assert [note.kept for note in notes][1] is True
+    assert notes[1].share == 1.0

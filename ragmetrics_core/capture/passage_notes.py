@@ -198,7 +198,8 @@ class _NoteWriter:
     @cached_property
     def _fates_in_steps(self) -> _FatesInSteps:
         """What rerankers and filters did to the documents."""
-        return _FatesInSteps(self.traces.effects.steps)
+        effects = self.traces.effects
+        return _FatesInSteps(effects.steps, effects.copy_by_index)
 
     def _add_rewriting_retriever(self, note: PassageNote, index: int) -> PassageNote:
         """Name the retriever that rewrote a document, if one did."""
@@ -346,12 +347,32 @@ class _FatesInSteps:
 
     Attributes:
         steps: The rerankers and filters, in their order.
+        copy_by_index: For a duplicate that a step left out, the index of the document
+            of the same text that it kept.
     """
 
     steps: Sequence[StepEffect]
+    copy_by_index: Mapping[int, int]
 
     def fate_of(self, index: int) -> _Fate:
-        """Tell whether the steps kept the document with an index."""
+        """Tell whether the steps kept the document with an index.
+
+        A duplicate that was left out has the fate of the document kept in its place.
+        """
+        return self._fate_by_steps(self._index_of_last_copy(index))
+
+    def _index_of_last_copy(self, index: int) -> int:
+        """Return the index of the document that stands for a duplicate at the end."""
+        indexes = [index]
+        while indexes[-1] in self.copy_by_index:
+            copy_index = self.copy_by_index[indexes[-1]]
+            if copy_index in indexes:
+                break
+            indexes.append(copy_index)
+        return indexes[-1]
+
+    def _fate_by_steps(self, index: int) -> _Fate:
+        """Tell whether the steps that took a document kept it."""
         steps_that_took = [step for step in self.steps if index in step.indexes_taken]
         if not steps_that_took:
             return _Fate()

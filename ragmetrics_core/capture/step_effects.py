@@ -9,7 +9,7 @@ All texts are compared once, in ``effects_of``; ``passage_notes`` reads the resu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import Calls, end_of
@@ -65,11 +65,14 @@ class StepEffects:
         retrievers: The retrievers that hand on what searches inside them found.
         writer_by_index: For the index of a document that a rewriting step took and did
             not return, the name of the first such step.
+        copy_by_index: For the index of a document that a step left out as a duplicate,
+            the index of the document of the same text that it handed on.
     """
 
     steps: tuple[StepEffect, ...]
     retrievers: tuple[RetrieverEffect, ...]
     writer_by_index: Mapping[int, str]
+    copy_by_index: Mapping[int, int]
 
 
 def effects_of(
@@ -104,7 +107,63 @@ def effects_of(
         tuple(step_effects),
         tuple(retriever_effects),
         _writer_by_index(retrieved, rewriting_changes),
+        _copy_by_index(retrieved, changes, calls.nodes),
     )
+
+
+def _copy_by_index(
+    retrieved: Sequence[Document],
+    changes: Iterable[DocumentChange],
+    nodes: Iterable[Node],
+) -> dict[int, int]:
+    """Find for each duplicate that a step left out the document that it kept instead.
+
+    Both have the same text, and no later call was given the duplicate.
+
+    Returns:
+        The index of the document that was kept, by the index of the duplicate.
+    """
+    index_by_identity = _index_by_identity(retrieved)
+    copy_by_index: dict[int, int] = {}
+    for change in changes:
+        index_by_text = {}
+        for document in _handed_on(change.node):
+            if document.identity in index_by_identity:
+                index = index_by_identity[document.identity]
+                index_by_text.setdefault(document.text, index)
+        gone = _identities_of(change.taken) - _identities_of(_handed_on(change.node))
+        gone -= _identities_taken_after(change.node, nodes)
+        for identity in gone.intersection(index_by_identity):
+            duplicate_index = index_by_identity[identity]
+            copy_index = index_by_text.get(retrieved[duplicate_index].text)
+            if copy_index is not None:
+                copy_by_index.setdefault(duplicate_index, copy_index)
+    return copy_by_index
+
+
+def _index_by_identity(retrieved: Sequence[Document]) -> dict[DocumentKey, int]:
+    """Return the index of each retrieved document by its identity."""
+    return {document.identity: index for index, document in enumerate(retrieved)}
+
+
+def _identities_of(documents: Iterable[Document]) -> set[DocumentKey]:
+    """Return the identities of some documents."""
+    return {document.identity for document in documents}
+
+
+def _handed_on(step: Node) -> tuple[Document, ...]:
+    """Return the documents that a step returned or passed on."""
+    return (*(step.documents or ()), *step.documents_passed_on)
+
+
+def _identities_taken_after(step: Node, nodes: Iterable[Node]) -> set[DocumentKey]:
+    """Return the identities of the documents that calls behind a step were given."""
+    identities: set[DocumentKey] = set()
+    for later in nodes:
+        if later.began >= end_of(step):
+            identities |= _identities_of(later.input_documents)
+            identities |= _identities_of(later.documents_among_inputs)
+    return identities
 
 
 def _writer_by_index(
@@ -206,9 +265,7 @@ def _indexes_of(
     Returns:
         The indexes, in the order of ``documents``.
     """
-    index_by_identity = {
-        document.identity: index for index, document in enumerate(retrieved)
-    }
+    index_by_identity = _index_by_identity(retrieved)
     identities = [document.identity for document in documents]
     if not all(identity in index_by_identity for identity in identities):
         return _indexes_by_words(documents, retrieved)
