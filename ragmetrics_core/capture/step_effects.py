@@ -126,7 +126,7 @@ def _copy_by_index(
     index_by_identity = _index_by_identity(retrieved)
     copy_by_index: dict[int, int] = {}
     for change in changes:
-        index_by_text = {}
+        index_by_text: dict[str, int] = {}
         for document in _handed_on(change.node):
             if document.identity in index_by_identity:
                 index = index_by_identity[document.identity]
