@@ -960,3 +960,28 @@ def test_a_model_that_always_searches_leaves_a_doubt_where_nothing_is_told() -> 
     other.model = "gpt-4o"
     add_provider_evidence(other, evidence_in_reply({"content": ANSWER}))
     assert not other.remarks
+
+
+@pytest.mark.parametrize(
+    ("tool", "query"), [("web_search", None), ("code_execution", '{"limit": 3}')]
+)
+def test_all_arguments_say_what_a_tool_was_asked_that_does_not_search(
+    tool: str, query: str | None
+) -> None:
+    request = {
+        "type": "server_tool_use",
+        "id": "1",
+        "name": tool,
+        "input": {"limit": 3},
+    }
+    (call,) = evidence_in_reply({"content": [request]}).calls
+    assert call.query == query
+
+
+@pytest.mark.parametrize(("results", "documents"), [([], ()), (None, None)])
+def test_an_empty_list_was_found_and_a_missing_one_is_unknown(
+    results: list[object] | None, documents: tuple[object, ...] | None
+) -> None:
+    search = {"type": "file_search_call", "id": "1", "results": results}
+    (call,) = evidence_in_reply({"content": [search]}).calls
+    assert call.documents == documents
