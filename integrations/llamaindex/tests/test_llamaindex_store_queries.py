@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
 from llama_index.core import VectorStoreIndex
-from llama_index.core.llms import LLM
+from llama_index.core.llms import LLM, ChatMessage
+from llama_index.core.memory.memory import BaseMemoryBlock
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import TextNode
@@ -99,6 +101,28 @@ def test_queries_of_retrievers_themselves_are_no_further_searches(
     assert [context.id for context in sample.retrieved] == ["lamp", "oil"]
     assert sample.capture.grade == "exact"
     assert len(sample.ledger.calls) == 2
+
+
+class Notebook(BaseMemoryBlock[str]):
+    """A memory that looks up in a store what was said before."""
+
+    store: SimpleVectorStore
+
+    async def _aget(
+        self, messages: list[ChatMessage] | None = None, **kwargs: Any
+    ) -> str:
+        return self.store.query(QUERY).nodes[0].text
+
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        raise NotImplementedError
+
+
+def test_what_a_memory_looks_up_in_a_store_is_not_retrieved(kit: ModuleType) -> None:
+    store = StoreWithTexts()
+    in_a_store(store)
+    memory = Notebook(name="notebook", store=store)
+    sample = sample_of(kit, lambda: [asyncio.run(memory.aget([ChatMessage(QUESTION)]))])
+    assert [context.id for context in sample.retrieved] == ["lamp"]
 
 
 @pytest.mark.parametrize("store", [SimpleVectorStore, StoreWithTexts])
