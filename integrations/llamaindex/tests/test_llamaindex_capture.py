@@ -20,8 +20,11 @@ from llama_index.core.base.response.schema import (
     Response,
     StreamingResponse,
 )
-from llama_index.core.chat_engine import CondenseQuestionChatEngine
-from llama_index.core.chat_engine.types import AgentChatResponse
+from llama_index.core.chat_engine import CondenseQuestionChatEngine, SimpleChatEngine
+from llama_index.core.chat_engine.types import (
+    AgentChatResponse,
+    StreamingAgentChatResponse,
+)
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.llms import ChatMessage, MessageRole
 from llama_index.core.memory import ChatMemoryBuffer
@@ -357,6 +360,25 @@ def test_a_block_in_which_only_a_stream_is_read_has_no_run_of_its_own(
             assert "".join(response.response_gen) == "The answer."
     assert len(asking.samples) == 1
     assert "ended without a sample" in str(reading.problems)
+
+
+class Prepared(SimpleChatEngine):
+    """Streams an answer that stands there whole already, such as a stored one."""
+
+    def stream_chat(self, *_: Any, **__: Any) -> StreamingAgentChatResponse:
+        response = StreamingAgentChatResponse(
+            response="From the store.", is_writing_to_memory=False
+        )
+        response.is_done = True
+        return response
+
+
+def test_a_streamed_chat_whose_answer_is_there_already_ends_at_once(
+    kit: ModuleType,
+) -> None:
+    with capture(question_from=lambda run: "late?") as captured:
+        response = Prepared.from_defaults(llm=kit.ScriptedLLM()).stream_chat("late?")
+        assert [sample.answer for sample in captured.samples] == [response.response]
 
 
 @pytest.mark.parametrize("written", ["before", "meanwhile", "after"])
