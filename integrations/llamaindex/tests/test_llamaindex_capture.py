@@ -419,6 +419,7 @@ def test_a_streamed_chat_whose_answer_is_written_before_or_after_it_returns(
             if written == "after":
                 threading.Thread.start(waiting[-1])
             assert "".join(response.response_gen) == "The answer."
+            waiting[-1].join()
             said.clear()
             returned.clear()
     for sample in captured.samples:
