@@ -376,8 +376,10 @@ class Prepared(SimpleChatEngine):
 def test_a_streamed_chat_whose_answer_is_there_already_ends_at_once(
     kit: ModuleType,
 ) -> None:
+    memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
+    chat = Prepared.from_defaults(llm=kit.ScriptedLLM(), memory=memory)
     with capture(question_from=lambda run: "late?") as captured:
-        response = Prepared.from_defaults(llm=kit.ScriptedLLM()).stream_chat("late?")
+        response = chat.stream_chat("late?")
         assert [sample.answer for sample in captured.samples] == [response.response]
 
 
