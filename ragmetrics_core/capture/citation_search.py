@@ -16,6 +16,13 @@ from functools import cached_property
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.calls import Calls, Reply, end_of, texts_not_of_models
 from ragmetrics_core.capture.evidence import AnswerEvidence
+from ragmetrics_core.capture.own_lists import (
+    ListEntry,
+    OwnNumbers,
+    Shown,
+    entries_of_own_lists,
+    own_numbers,
+)
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_labels import IN_BRACKETS, Labels, labels_in
 from ragmetrics_core.capture.prompt_numbers import (
@@ -122,12 +129,15 @@ class CitationSearch:
 
         Each character keeps its place.
         """
+        return self._only_of_the_model(self.text_with_file_marks)
+
+    def _only_of_the_model(self, text: str) -> str:
+        """Return the answer, in one of its forms, with blanks for what the model did not write."""
         pieces = []
         end_of_last = 0
         for start, end in sorted(self.spans_of_the_model or ()):
             n_blanks = max(0, start - end_of_last)
-            piece = self.text_with_file_marks[max(start, end_of_last) : end]
-            pieces.append(" " * n_blanks + piece)
+            pieces.append(" " * n_blanks + text[max(start, end_of_last) : end])
             end_of_last = max(end, end_of_last)
         return "".join(pieces)
 
@@ -201,6 +211,7 @@ class CitationSearch:
         return any(
             self._names_unknown_file(found) or self._cites_in_words(found)
             for found in _IN_ROUND_BRACKETS.finditer(self.text_with_file_marks)
+            if not self.is_in_own_list(found.start())
         )
 
     def _names_unknown_file(self, bracket: re.Match[str]) -> bool:
@@ -383,6 +394,49 @@ class CitationSearch:
             name: tuple(dict.fromkeys(indexes))
             for name, indexes in indexes_by_name.items()
         }
+
+    @cached_property
+    def own_entries(self) -> list[ListEntry]:
+        """The entries of the lists in which the model itself says what its numbers mean.
+
+        They stand below the answer, or in a field of a structured reply.
+        """
+        entries = entries_of_own_lists(self._only_of_the_model(self.text))
+        for source in self.sources or ():
+            number = plain_label(str(source.id))
+            if number.isdigit():
+                quotes = () if source.quote is None else (source.quote,)
+                entries += [
+                    ListEntry(number, text) for text in (*source.names, *quotes)
+                ]
+        return entries
+
+    @cached_property
+    def own_numbers(self) -> OwnNumbers:
+        """What the model's own lists of sources say about the numbers of the answer."""
+        if not self.own_entries:
+            return OwnNumbers()
+        indexes_by_number: dict[str, frozenset[int]] = {}
+        for meanings in (
+            self.numbering,
+            *self.labels.indexes_by_kind.values(),
+        ):
+            for label, indexes in meanings.items():
+                others = indexes_by_number.get(label, frozenset())
+                indexes_by_number[label] = others.union(indexes)
+        indexes_by_name = {
+            label: indexes
+            for label, indexes in self.numbering.items()
+            if not label.isdigit()
+        }
+        contexts = self.answer_evidence.contexts.items
+        return own_numbers(
+            self.own_entries, Shown(contexts, indexes_by_name, indexes_by_number)
+        )
+
+    def is_in_own_list(self, place: int) -> bool:
+        """Whether a place of the answer is in the model's own list; a mark there cites nothing."""
+        return any(entry.start <= place < entry.end for entry in self.own_entries)
 
     @cached_property
     def framework_numbering(self) -> dict[str, tuple[int, ...]]:

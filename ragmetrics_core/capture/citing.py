@@ -62,6 +62,10 @@ _TWO_NUMBERINGS = (
     "the prompt numbers its passages in two ways, and which of them {} means is not"
     " known"
 )
+_NUMBERED_ANEW = (
+    "the answer's own list of sources gives {} another meaning than the prompt, and"
+    " which context it means is not known"
+)
 _FILE_OR_NUMBER = (
     "the answer names {}, which may be a file of this name or a number of the prompt"
 )
@@ -244,6 +248,8 @@ def _with_marks_of_the_prompt(
     for mark, citation in zip(
         marks, citations_of_marks(search.text, numbering), strict=True
     ):
+        if search.is_in_own_list(mark.start):
+            continue
         of_kind = _by_kinds_of_numbers(mark, citation, labels, search)
         if of_kind.contexts:
             citations_of_numbers.append(of_kind)
@@ -336,7 +342,7 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     for mark, citation in zip(marks, citations_of_marks(text, numbering), strict=True):
         # marks in a list of sources that the application added cite nothing
         is_of_model = any(start <= mark.start < end for start, end in spans)
-        if is_of_model:
+        if is_of_model and not search.is_in_own_list(mark.start):
             _refuse_unknown_labels(mark, search)
             citation = _by_kinds_of_numbers(mark, citation, search.labels, search)
             _refuse_other_files(mark, citation, search)
@@ -361,7 +367,9 @@ def _refuse_unknown_labels(mark: Mark, search: CitationSearch) -> None:
     numbering = search.numbering
     kind = search.kind_of_mark(mark, search.labels)
     for label in mark.labels:
-        if label in numbering or _indexes_of_number(label, kind, search.labels):
+        if _indexes_by_own_list(label, search) or label in numbering:
+            continue
+        if _indexes_of_number(label, kind, search.labels):
             continue
         _refuse_if_perhaps_shown(label, search, search.labels, search.prompts)
         if not is_like_labels(label, numbering):
@@ -393,7 +401,8 @@ def _by_kinds_of_numbers(
     """Return the citation of a mark as the kind of its numbers tells their meaning.
 
     Under "[1] Source 3:" and "[3] Source 1:", the mark "[Source 1]" means the second
-    text, and "[1]" the first. Where the prompt has one numbering, the citation is kept.
+    text, and "[1]" the first. Where the prompt has one numbering, the citation is kept,
+    unless the answer's own list of sources says something else.
 
     Args:
         mark: The mark.
@@ -404,13 +413,15 @@ def _by_kinds_of_numbers(
     Raises:
         _UnknownMeaning: If a number may mean one context or another.
     """
-    if not labels.indexes_by_kind:
+    if not labels.indexes_by_kind and not search.own_numbers.are_new:
         return citation
     kind = search.kind_of_mark(mark, labels)
     indexes: list[int] = []
     dangling: list[str] = []
     for label in mark.labels:
-        indexes_of_label = _indexes_of_number(label, kind, labels)
+        indexes_of_label = _indexes_by_own_list(label, search)
+        if not indexes_of_label:
+            indexes_of_label = _indexes_of_number(label, kind, labels)
         if not indexes_of_label and label in citation.dangling:
             dangling.append(label)
         indexes += indexes_of_label or places_of(label, search.numbering)
@@ -420,6 +431,25 @@ def _by_kinds_of_numbers(
             "dangling": tuple(dangling),
         }
     )
+
+
+def _indexes_by_own_list(label: str, search: CitationSearch) -> tuple[int, ...]:
+    """Find the context that a number means by the answer's own list of sources.
+
+    () if no such list gives the number another meaning than the prompt.
+
+    Raises:
+        _UnknownMeaning: If the answer numbers its sources anew, and does not say
+            clearly which context the number means.
+    """
+    own_numbers = search.own_numbers
+    index_by_number = own_numbers.index_by_number or {}
+    is_as_in_prompt = not own_numbers.are_new or label in own_numbers.as_in_prompt
+    if is_as_in_prompt or not label.isdigit():
+        return ()
+    if label in own_numbers.unclear or label not in index_by_number:
+        raise _UnknownMeaning(_NUMBERED_ANEW.format(_as_mark(label)))
+    return (index_by_number[label],)
 
 
 def _indexes_of_number(label: str, kind: str, labels: Labels) -> tuple[int, ...]:
@@ -587,7 +617,9 @@ def _indexes_by_id(
     """
     name = source_id.strip()
     plain_name = plain_label(source_id)  # "[2]" and "Source 2" are 2
-    numbered = _indexes_of_number(plain_name, kind_of_number(name), labels)
+    numbered = _indexes_by_own_list(plain_name, search)
+    if not numbered:
+        numbered = _indexes_of_number(plain_name, kind_of_number(name), labels)
     if numbered:
         return numbered
     for label in (name, plain_name):

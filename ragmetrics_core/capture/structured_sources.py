@@ -167,7 +167,11 @@ def _sources_of_statements(
 def _with_statement(source: CitedSource, statement: str) -> CitedSource:
     """The source, named for one statement."""
     return CitedSource(
-        id=source.id, quote=source.quote, statement=statement, page=source.page
+        id=source.id,
+        quote=source.quote,
+        statement=statement,
+        page=source.page,
+        names=source.names,
     )
 
 
@@ -186,8 +190,28 @@ def _source_of(element: object) -> CitedSource | None:
     if id_of_source is None and quote is None:
         return None
     return CitedSource(
-        id=id_of_source, quote=quote, page=_first_value(element, _KEY_OF_PAGE)
+        id=id_of_source,
+        quote=quote,
+        page=_first_value(element, _KEY_OF_PAGE),
+        names=_names_beside_number(element, id_of_source),
     )
+
+
+def _names_beside_number(
+    element: Mapping[Any, Any], id_of_source: str | int | None
+) -> tuple[str, ...]:
+    """The names of a source that is numbered, as of ``{"number": 1, "source": "a.pdf"}``.
+
+    They tell what the number means; () for a source without a number.
+    """
+    if not str(id_of_source).isdigit():
+        return ()
+    names = [
+        value
+        for key, value in element.items()
+        if isinstance(value, str) and _KEYS_OF_ID[1].fullmatch(str(key))
+    ]
+    return tuple(name for name in names if name.strip() and not name.isdigit())
 
 
 def _source_of_text(text: str) -> CitedSource | None:

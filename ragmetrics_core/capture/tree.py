@@ -117,7 +117,7 @@ class CitedSource:
 
     Args:
         id: The id of a context, or a name, address or number under which it was shown.
-        names: What a model's provider calls it: its address, file, title.
+        names: What it is called beside its id: its address, file, title.
         quote: Words that stand in the source.
         statement: The part of the answer that it is named for; None for all of it.
         start: Where that part begins, where the framework or provider tells it.

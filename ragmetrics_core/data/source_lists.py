@@ -134,12 +134,12 @@ def reference_lines_in(answer: str) -> list[Span]:
         is_in_a_list = any(
             start <= match.start() and match.end() <= end for start, end in lists
         )
-        if is_in_a_list and (_HEADING.fullmatch(line) or _is_reference(line)):
+        if is_in_a_list and (_HEADING.fullmatch(line) or is_reference(line)):
             spans.append(match.span())
     return sorted({*spans, *definitions_in(answer)})
 
 
-def _is_reference(line: str) -> bool:
+def is_reference(line: str) -> bool:
     """Tell whether a line is a title, a file or an address, and no sentence.
 
     Such a line has few words beside its marks and addresses, no word such as "is" that
@@ -179,7 +179,7 @@ def _lists_references(line: str) -> bool:
     # the full stop at the line's end belongs to no entry
     listed = line[label.end() :].rstrip(" .")
     entries = re.split(rf"[,;]|{_ANY_BRACKET.pattern}", listed)
-    return all(_is_reference(entry) for entry in entries if entry.strip(" .*_&"))
+    return all(is_reference(entry) for entry in entries if entry.strip(" .*_&"))
 
 
 def label_before(answer: str, start: int) -> int:
@@ -218,8 +218,8 @@ def _is_entry(line: str) -> bool:
     # "- ", "1. " or "[1]" at the beginning of an entry
     opening = _ENTRY.match(line)
     if opening is None and not _OF_A_BOOK.search(line):
-        return _ADDRESS_OR_FILE.search(line) is not None and _is_reference(line)
-    if _is_reference(line):
+        return _ADDRESS_OR_FILE.search(line) is not None and is_reference(line)
+    if is_reference(line):
         return True  # "a.pdf [1]"
     text_start = 0 if opening is None else opening.end()
     cites = MARK.search(line, text_start) is not None  # "1. It is old [2]."
