@@ -6,12 +6,17 @@ count of that.
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from ragmetrics_core.data import PassageNote, Sample, json_value
 from ragmetrics_core.data.unread import with_unread_texts
-from ragmetrics_core.traces.notes import VALUES_CUT, VALUES_WERE_CUT
+from ragmetrics_core.traces.notes import (
+    DOCUMENTS_ARE_IN_PART,
+    DOCUMENTS_IN_PART,
+    VALUES_CUT,
+    VALUES_WERE_CUT,
+)
 from ragmetrics_core.traces.spans import Span
 
 _SHORTEST_LIMIT = 64  # shorter texts have one length by chance
@@ -74,23 +79,47 @@ def _are_cut(texts: Collection[str], *, are_longest: bool) -> bool:
 
 
 def forget_losses_behind_cuts(sample: Sample) -> Sample:
-    """Make unknown what a sample of cut values says of lost passages.
+    """Make unknown what a sample of texts in part says of lost passages.
 
     A passage that is not found may stand behind the cut, in the prompt or in what a step
     returned. So it is not known whether a step dropped it, or whether the model was
-    shown it. Such a sample is *incomplete*; any other is returned as it is.
+    shown it. Of a document that was recorded in part nobody knows either whether it was
+    shown whole. Such a sample is *incomplete*; any other is returned as it is.
+    """
+    if _is_warned_of(sample, VALUES_WERE_CUT):
+        reason = VALUES_CUT.format("some")
+        sample = _with_unknown_passages(sample, _without_loss, reason)
+    if _is_warned_of(sample, DOCUMENTS_ARE_IN_PART):
+        reason = DOCUMENTS_IN_PART.format("some")
+        sample = _with_unknown_passages(sample, _without_share, reason)
+    return sample
+
+
+def _is_warned_of(sample: Sample, what: str) -> bool:
+    """Whether a warning of the sample holds some words."""
+    notes = sample.capture
+    return notes is not None and any(what in words for words in notes.warnings)
+
+
+def _with_unknown_passages(
+    sample: Sample, forget: Callable[[PassageNote], PassageNote], reason: str
+) -> Sample:
+    """Return a sample as *incomplete*, where its passages lose what nobody knows.
+
+    Args:
+        sample: The sample.
+        forget: Makes the note of a passage without that.
+        reason: Why texts may have been found that the sample lacks, in words.
     """
     notes = sample.capture
-    if notes is None or not any(VALUES_WERE_CUT in words for words in notes.warnings):
+    if notes is None:
         return sample
     passages = notes.passages
     if passages is not None:
-        passages = tuple(map(_without_loss, passages))
+        passages = tuple(map(forget, passages))
     warnings = tuple(words for words in notes.warnings if _NOT_SHOWN not in words)
     changes = {"grade": "incomplete", "passages": passages, "warnings": warnings}
-    notes = with_unread_texts(
-        notes.model_copy(update=changes), VALUES_CUT.format("some")
-    )
+    notes = with_unread_texts(notes.model_copy(update=changes), reason)
     return sample.model_copy(update={"capture": notes})
 
 
@@ -102,6 +131,11 @@ def _without_loss(note: PassageNote) -> PassageNote:
     if note.kept is False:
         changes |= {"kept": None, "dropped_by": None}
     return note.model_copy(update=changes)
+
+
+def _without_share(note: PassageNote) -> PassageNote:
+    """The note of a passage, where it is unknown how much of it was shown."""
+    return _without_loss(note).model_copy(update={"share": None})
 
 
 def _texts_of(spans: Sequence[Span]) -> Iterator[str]:

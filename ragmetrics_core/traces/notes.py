@@ -20,7 +20,15 @@ Code = Literal[
 ]
 # what an incomplete sample lacks
 Gap = Literal[
-    "texts", "spans", "attributes", "lengths", "end", "answer", "sources", "evidence"
+    "texts",
+    "spans",
+    "attributes",
+    "lengths",
+    "parts",
+    "end",
+    "answer",
+    "sources",
+    "evidence",
 ]
 
 # What readers write into the warnings of a sample. The gap is told by these words.
@@ -37,6 +45,11 @@ VALUES_CUT = (
     " (OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT, or max_attribute_length of SpanLimits)"
 )
 VALUES_WERE_CUT = VALUES_CUT.partition(":")[0].removeprefix("values of {}")
+DOCUMENTS_IN_PART = (
+    "the spans hold only a part of {} documents, of which the prompt shows more: let the"
+    " retriever's span record their whole texts"
+)
+DOCUMENTS_ARE_IN_PART = DOCUMENTS_IN_PART.partition("{} ")[2]
 _ATTRIBUTES_WERE_DROPPED = ATTRIBUTES_DROPPED.partition(",")[0].removeprefix("{}")
 
 # Capture's warning of sources, such as those that a model's provider found.
@@ -78,6 +91,10 @@ _MENDS_SAMPLE: Mapping[Gap, str] = {
         "values were cut at a limit of the SDK, and what stood behind the cut is"
         " unknown: raise the attribute length limit (OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT,"
         " or max_attribute_length of SpanLimits)"
+    ),
+    "parts": (
+        "documents were recorded in part, such as by their first letters: let the"
+        " retriever's span record their whole texts"
     ),
     "end": "the run failed or was abandoned; nothing mends that",
     "answer": (
@@ -200,6 +217,8 @@ def _gap_of(sample: Sample) -> Gap | None:
         return "attributes"
     if any(VALUES_WERE_CUT in warning for warning in notes.warnings):
         return "lengths"
+    if any(DOCUMENTS_ARE_IN_PART in warning for warning in notes.warnings):
+        return "parts"
     if sample.error is not None:
         return "end"
     if sample.answer is None:

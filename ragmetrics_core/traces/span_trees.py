@@ -15,7 +15,12 @@ from ragmetrics_core.capture.passages import is_contained_in
 from ragmetrics_core.capture.plain_values import question_in
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, Tree
 from ragmetrics_core.traces.dialects import Reading, session_of
-from ragmetrics_core.traces.notes import ATTRIBUTES_DROPPED, VALUES_CUT
+from ragmetrics_core.traces.notes import (
+    ATTRIBUTES_DROPPED,
+    DOCUMENTS_IN_PART,
+    VALUES_CUT,
+)
+from ragmetrics_core.traces.previews import count_previews
 from ragmetrics_core.traces.provider_searches import add_provider_searches
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.span_nodes import node_of
@@ -330,6 +335,9 @@ def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
         tree.warnings += (ATTRIBUTES_DROPPED.format(len(incomplete_spans)),)
     if cut_spans:
         tree.warnings += (VALUES_CUT.format(len(cut_spans)),)
+    n_previews = count_previews(tree.root)
+    if n_previews:
+        tree.warnings += (DOCUMENTS_IN_PART.format(n_previews),)
 
 
 def _add_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:

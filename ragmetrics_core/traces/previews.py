@@ -1,0 +1,178 @@
+"""Tells by the prompts of a trace that it holds documents in part. Pure.
+
+A span may hold the first hundred letters of a document, where the prompt shows it
+whole: a **preview**.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.tree import Document, Node
+
+_FEWEST_LETTERS = 24  # a shorter text stands in a prompt by chance
+_LONGEST_TAIL = 12  # words at the end of a document, by which a prompt is searched
+# what says that a text was cut: "...", "…", "[...]"
+_CUT_MARK = re.compile(r"\s*[\[(]?(?:\.{2,}|…)[\])]?\s*$")
+_WORD = re.compile(r"\w+")
+_FEWEST_WORDS = 4  # of a sentence that goes on; fewer may be a page or a score
+_ROUND_LENGTH = 50  # somebody who cuts texts takes 100, 250 or 500 letters
+_N_FIRST_WORDS = 3  # by which a text is recognised
+# a sentence goes on with a word, and not with a bracket, a bar or the end of its line
+_GOES_ON = re.compile(r"[,;:]?[ \t]?\w")
+
+
+def count_previews(root: Node) -> int:
+    """Count the documents of a run of which its prompts show more than was recorded.
+
+    A single document is known by its end: "...", or the middle of a word or sentence. Any
+    other end may stand before words of the template. So it counts only beside another
+    document, behind which other words stand.
+    """
+    documents = _documents_of(root)
+    shown_texts = _shown_texts(root)
+    known_texts = _KnownTexts(root, documents)
+    n_cut = 0
+    first_words_behind_others = []
+    for document in documents:
+        rest = _rest_behind(document.text, shown_texts)
+        if not rest or known_texts.explain(rest):
+            continue
+        if _is_cut_at(document.text, rest):
+            n_cut += 1
+        elif _is_rest_of_passage(rest):
+            first_words_behind_others.append(_WORD.findall(rest)[0])
+    if len(set(first_words_behind_others)) > 1:
+        n_cut += len(first_words_behind_others)
+    return n_cut
+
+
+def _documents_of(root: Node) -> list[Document]:
+    """Collect the documents that the calls of a run took or gave, each text once."""
+    document_by_text: dict[str, Document] = {}
+    for node in root.walk():
+        for document in (*(node.documents or ()), *node.input_documents):
+            document_by_text.setdefault(document.text, document)
+    return list(document_by_text.values())
+
+
+def _shown_texts(root: Node) -> list[str]:
+    """Collect the messages that models were shown and did not write, each once."""
+    prompts = [node.prompt for node in root.walk() if node.kind == "model"]
+    texts = {
+        message.text: None
+        for message in chain.from_iterable(prompts)
+        if message.role != "assistant"
+    }
+    return list(texts)
+
+
+class _KnownTexts:
+    """What may stand behind a document: other documents, queries and replies.
+
+    Args:
+        root: The outermost call of the run.
+        documents: Its documents.
+    """
+
+    def __init__(self, root: Node, documents: Sequence[Document]) -> None:
+        self._texts = [letters_of(text) for text in _texts_of(root, documents)]
+        beginnings = [_first_words(document.text) for document in documents]
+        self._beginnings = [beginning for beginning in beginnings if beginning]
+
+    def explain(self, rest: str) -> bool:
+        """Whether a rest begins in a known text, or holds the beginning of a document.
+
+        Such a document may stand in the same line, behind its number.
+        """
+        if any(_first_words(rest) in text for text in self._texts):
+            return True
+        letters = letters_of(rest)
+        return any(beginning in letters for beginning in self._beginnings)
+
+
+def _texts_of(root: Node, documents: Sequence[Document]) -> Iterator[str]:
+    """Yield the texts of documents and their metadata, and of queries and replies."""
+    for document in documents:
+        yield document.text
+        yield from document.forms
+        for value in document.metadata.values():
+            yield str(value)
+    for node in root.walk():
+        yield node.query or ""
+        yield node.text or ""
+        if node.reply is not None:
+            yield node.reply.text
+
+
+def _first_words(text: str) -> bytes:
+    """The letters of the first words of a text, by which it is recognised."""
+    return letters_of(" ".join(_WORD.findall(text)[:_N_FIRST_WORDS]))
+
+
+def _rest_behind(text: str, shown_texts: Sequence[str]) -> str:
+    """Return what stands behind a document in its line of a prompt.
+
+    Returns "" if the document stands in no prompt, or if one of them shows it as it was
+    recorded.
+    """
+    stem = _CUT_MARK.sub("", text).rstrip()
+    if len(stem) < _FEWEST_LETTERS:
+        return ""
+    tail = stem.split()[-_LONGEST_TAIL:]
+    pattern = re.compile(r"\s+".join(map(re.escape, tail)))
+    rests = []
+    for shown_text in shown_texts:
+        for match in pattern.finditer(shown_text):
+            line, _, _ = shown_text[match.end() :].partition("\n")
+            rests.append(line)
+    is_shown_as_recorded = any(not _WORD.search(rest) for rest in rests)
+    if not rests or is_shown_as_recorded:
+        return ""
+    return rests[0]
+
+
+def _is_cut_at(text: str, rest: str) -> bool:
+    """Whether a document was cut, by its end and by what stands behind it in a prompt."""
+    if _CUT_MARK.search(text):
+        is_mark_shown = rest.lstrip()[:1] in (".", "…", "[", "(")
+        return not is_mark_shown
+    return _is_cut_within_word(text, rest) or _is_cut_behind_word(text, rest)
+
+
+def _is_cut_within_word(text: str, rest: str) -> bool:
+    """Whether a prompt goes on with the last word or number of a document.
+
+    A template may put "Question:" right behind a word. So only a small letter goes on
+    with a word, and only a digit with a number.
+    """
+    last, following = text[-1:], rest[:1]
+    is_within_word = last.isalpha() and following.islower()
+    is_within_number = last.isdigit() and following.isdigit()
+    return is_within_word or is_within_number
+
+
+def _is_cut_behind_word(text: str, rest: str) -> bool:
+    """Whether a document breaks off in a sentence with which a prompt goes on.
+
+    A template may go on with a small letter as well, as in "Use {context} to answer". So
+    the document must end in a blank, or be as long as somebody cuts a text.
+    """
+    is_cut_by_length = len(text) % _ROUND_LENGTH == 0 or _is_power_of_two(len(text))
+    if not is_cut_by_length and not text.endswith(" "):
+        return False
+    is_within_sentence = text.rstrip()[-1:].isalnum()
+    goes_on_small = rest[:1] == " " and rest[1:2].islower()
+    return is_within_sentence and goes_on_small and _is_rest_of_passage(rest)
+
+
+def _is_power_of_two(number: int) -> bool:
+    """Whether a number is 64, 128, 256 and so on, and not 1."""
+    return number > 1 and number & (number - 1) == 0
+
+
+def _is_rest_of_passage(rest: str) -> bool:
+    """Whether a text looks like the rest of a passage: it goes on with some words."""
+    has_words = len(_WORD.findall(rest)) >= _FEWEST_WORDS
+    return has_words and _GOES_ON.match(rest) is not None
