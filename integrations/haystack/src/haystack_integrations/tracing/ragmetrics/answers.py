@@ -295,8 +295,7 @@ def _writer_of(calls: Calls, texts: tuple[str | None, ...]) -> Node | None:
 def _outputs(run: Run) -> list[tuple[str, Any]]:
     """List what the user got: for each output socket of the run its place and value.
 
-    An agent gives all its messages. Only its last message is listed, and not even that
-    one if the agent ran out of steps before it answered.
+    Of an agent's messages only the last one is listed.
     """
     # a pipeline's output is grouped by component, an agent's is not
     sockets_by_component = run.output
@@ -304,17 +303,23 @@ def _outputs(run: Run) -> list[tuple[str, Any]]:
         sockets_by_component = {"": run.output}
     outputs = []
     for component, sockets in sockets_by_component.items():
-        if not isinstance(sockets, dict):
-            continue
-        is_of_agent = "last_message" in sockets
-        for name, value in sockets.items():
-            is_last_message = name == "last_message"
-            if is_of_agent and not is_last_message:
-                continue
-            if is_last_message and _ran_out_of_steps(sockets, value):
-                continue
-            outputs.append((f"{component}.{name}" if component else name, value))
+        if isinstance(sockets, dict):
+            for name, value in _without_messages_before_the_last(sockets).items():
+                outputs.append((f"{component}.{name}" if component else name, value))
     return outputs
+
+
+def _without_messages_before_the_last(sockets: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What an agent gave, with its last message alone; anything else as it is.
+
+    Empty if the agent ran out of steps before it answered.
+    """
+    if "last_message" not in sockets:
+        return sockets
+    last_message = sockets["last_message"]
+    if _ran_out_of_steps(sockets, last_message):
+        return {}
+    return {"last_message": last_message}
 
 
 def _ran_out_of_steps(sockets: Mapping[str, Any], last_message: Any) -> bool:

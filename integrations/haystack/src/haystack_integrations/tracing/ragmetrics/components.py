@@ -357,28 +357,13 @@ class Calls:
         )
 
     def documents_that_reached(
-        self, node: Node, steps: int = 12
+        self, node: Node
     ) -> tuple[tuple[Document, ...] | None, str]:
         """Find the documents that reached a call, and the names of the inputs that hold them.
 
-        They stand in the inputs of the call, else in those of the components that fed
-        it, and so on backwards. None and "" if no input holds any.
-
-        Args:
-            node: The span of the call.
-            steps: How many times it goes back to the components before.
+        None and "" if no input holds any.
         """
-        sockets: list[tuple[str, tuple[Document, ...]]] = []
-        spans = [node]
-        for _ in range(steps + 1):
-            for span in spans:
-                sockets += self._document_sockets(span)
-            if sockets:
-                break
-            feeding_spans = dict.fromkeys(
-                feeding for span in spans for feeding in self._spans_feeding(span)
-            )
-            spans = list(feeding_spans)
+        sockets = self._nearest_document_sockets(node)
         if not sockets:
             return None, ""
         document_by_key = {}  # each document once
@@ -387,6 +372,28 @@ class Calls:
                 document_by_key[document.key] = document
         names = ", ".join(name for name, _ in sockets)
         return tuple(document_by_key.values()), names
+
+    def _nearest_document_sockets(
+        self, node: Node, steps: int = 12
+    ) -> list[tuple[str, tuple[Document, ...]]]:
+        """Find the inputs of a call that hold documents, else those of what fed it.
+
+        Args:
+            node: The span of the call.
+            steps: How many times it goes back to the components before.
+        """
+        spans = [node]
+        for _ in range(steps + 1):
+            sockets = []
+            for span in spans:
+                sockets += self._document_sockets(span)
+            if sockets:
+                return sockets
+            feeding_spans = dict.fromkeys(
+                feeding for span in spans for feeding in self._spans_feeding(span)
+            )
+            spans = list(feeding_spans)
+        return []
 
     def _spans_feeding(self, node: Node, socket: str = "") -> list[Node]:
         """Find the components whose outputs are inputs of a call.
