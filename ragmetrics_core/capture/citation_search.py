@@ -16,6 +16,7 @@ from functools import cached_property
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.calls import Calls, Reply, end_of, texts_not_of_models
 from ragmetrics_core.capture.evidence import AnswerEvidence
+from ragmetrics_core.capture.names_in_words import names_a_source
 from ragmetrics_core.capture.own_lists import (
     ListEntry,
     OwnNumbers,
@@ -212,6 +213,17 @@ class CitationSearch:
             self._names_unknown_file(found) or self._cites_in_words(found)
             for found in _IN_ROUND_BRACKETS.finditer(self.text_with_file_marks)
             if not self.is_in_own_list(found.start())
+        )
+
+    @property
+    def names_a_source_in_words(self) -> bool:
+        """Whether an answer without marks names a source in words, as "f2.txt says" does."""
+        names = [label for label in self.numbering if not label.isdigit()]
+        return names_a_source(
+            self.text,
+            names,
+            numbers=self.numbers,
+            subject_texts=[self.turn.question or "", *self.context_texts],
         )
 
     def _names_unknown_file(self, bracket: re.Match[str]) -> bool:

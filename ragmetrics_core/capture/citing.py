@@ -73,6 +73,9 @@ _SHOWN_ELSEWHERE = "the prompt shows something under {} that is none of the cont
 _NAMED_IN_WORDS = (
     "the answer names a document in round brackets, which may cite it and may not"
 )
+_SOURCE_IN_WORDS = (
+    "the answer names a source in its own words, which may cite it and may not"
+)
 _CHANGED = (
     "the application changed the marks that the model wrote: what they mean now is not"
     " recorded"
@@ -143,7 +146,7 @@ def cited_by(
             return CitationsFound(citations)
         cites_nothing = citations is not None
         if cites_nothing and not why_unknown:
-            return CitationsFound(citations=())
+            return _citing_nothing(search)
     if why_unknown:
         return CitationsFound(None, why_unknown)
     return _without_marks(search)
@@ -164,7 +167,14 @@ def _without_marks(search: CitationSearch) -> CitationsFound:
         return CitationsFound(None, "" if marks_in(search.text) else UNREAD_FORM)
     if reply is not None and any(map(has_unread_lists, reply.values)):
         return CitationsFound(None, _UNREAD_FIELDS)
-    return CitationsFound(() if search.is_numbered else None)
+    return _citing_nothing(search) if search.is_numbered else CitationsFound(None)
+
+
+def _citing_nothing(search: CitationSearch) -> CitationsFound:
+    """Say that an answer cites nothing, unless its own words name a source."""
+    if search.names_a_source_in_words:
+        return CitationsFound(None, _SOURCE_IN_WORDS)
+    return CitationsFound(citations=())
 
 
 # The rules. Each returns

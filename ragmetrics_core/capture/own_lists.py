@@ -206,8 +206,8 @@ def _named_by(
         same_stem = {
             index
             for shown_name, indexes in shown.indexes_by_name.items()
-            if _FILE_OR_ADDRESS.fullmatch(shown_name)
-            and _stem(shown_name) == _stem(name)
+            if is_file(shown_name)
+            and stem_of(shown_name).lower() == stem_of(name).lower()
             for index in indexes
         }
         if same_stem:
@@ -261,18 +261,27 @@ def _names_an_unknown_file(text: str, in_prompt: frozenset[int], shown: Shown) -
     stems = set()
     has_file = False
     for name, indexes in shown.indexes_by_name.items():
-        if _FILE_OR_ADDRESS.fullmatch(name):
-            stems.add(_stem(name))
+        if is_file(name):
+            stems.add(stem_of(name).lower())
             has_file = has_file or not in_prompt.isdisjoint(indexes)
     names = _FILE_OR_ADDRESS.findall(text)
-    return has_file and bool(names) and all(_stem(name) not in stems for name in names)
+    return (
+        has_file
+        and bool(names)
+        and all(stem_of(name).lower() not in stems for name in names)
+    )
 
 
 def is_telling(name: str) -> bool:
     """Whether a name is a file, an address or several words: no word of any sentence."""
     has_letters = re.search(r"[^\W\d_]{2}", name) is not None
     has_words = len(name.split()) > 1
-    return has_letters and (has_words or _FILE_OR_ADDRESS.fullmatch(name) is not None)
+    return has_letters and (has_words or is_file(name))
+
+
+def is_file(name: str) -> bool:
+    """Whether a name is that of a file, or an address."""
+    return _FILE_OR_ADDRESS.fullmatch(name) is not None
 
 
 def words_of(name: str) -> str:
@@ -280,7 +289,7 @@ def words_of(name: str) -> str:
     return rf"(?<!\w){re.escape(name)}(?!\w)"
 
 
-def _stem(name: str) -> str:
+def stem_of(name: str) -> str:
     """Return a file's name without path and ending."""
     last_part = re.split(r"[/\\]", name.rstrip("/"))[-1]
-    return re.sub(r"\.[A-Za-z][A-Za-z0-9]{1,4}\Z", "", last_part).lower()
+    return re.sub(r"\.[A-Za-z][A-Za-z0-9]{1,4}\Z", "", last_part)

@@ -1,0 +1,97 @@
+"""Whether an answer without marks names a source in its own words. Pure.
+
+"According to report.pdf, it fell." names a source, and may cite it. "The Eiffel Tower is
+high." only speaks of what a text with the title "Eiffel Tower" is about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from ragmetrics_core.capture.own_lists import is_file, is_telling, stem_of, words_of
+
+_SENTENCE_ENDS = r"(?=[\"'”*`]{0,2}\s*(?:[.,;:!?)]|$))"
+# "according to", "see", "Source:"
+_WORDS_BEFORE_A_SOURCE = (
+    r"\b(?:according to|as per|per|see|cf\.?|quoted from|sources?:|reference:)"
+)
+_SAYS = (
+    r"(?:says?|states?|notes?|reports?|gives?|writes?|shows?|tells?|mentions?"
+    r"|describes?|explains?|puts it)\b"
+)
+_QUOTE_SIGNS = r"[\"'“”„‘’*_`]{0,3}"
+# "#2", "^2^", "/2/", "|2|", "(Q2)" behind a sentence; rows of a table begin with "|"
+_NUMBER_IN_SIGNS = re.compile(
+    r"(?:(?<=\s)\#(?P<hash>\d{1,3})|\^(?P<raised>\d{1,3})\^|(?<=\s)/(?P<slashes>\d{1,3})/"
+    r"|(?<=[\w.][ \t])\|(?P<bars>\d{1,3})\||\([A-Z](?P<letter>\d{1,3})\))"
+    + _SENTENCE_ENDS,
+    re.MULTILINE,
+)
+
+
+def names_a_source(
+    answer: str,
+    names: Collection[str],
+    *,
+    numbers: Collection[str],
+    subject_texts: Iterable[str],
+) -> bool:
+    """Whether an answer names a source in words, or a number in unusual signs.
+
+    Args:
+        answer: The answer.
+        names: The names of the contexts.
+        numbers: Their numbers in the prompt.
+        subject_texts: The question and the texts of the contexts. A name in their words
+            is what the answer speaks of, unless it stands where sources are named.
+    """
+    all_names = {*names, *map(stem_of, filter(is_file, names))}
+    names_there = [name for name in all_names if name and name in answer]
+    if any(_stands_like_a_source(name, answer) for name in names_there):
+        return True
+    subjects = [text.lower() for text in subject_texts]
+    if _has_number_in_signs(answer, numbers, subjects):
+        return True
+    return any(
+        _is_no_common_word(name)
+        and re.search(words_of(name), answer)
+        and not any(name.lower() in subject for subject in subjects)
+        for name in names_there
+    )
+
+
+def _has_number_in_signs(
+    answer: str, numbers: Collection[str], subjects: Iterable[str]
+) -> bool:
+    """Whether an answer has a number of the prompt in signs such as "#2" or "^2^"."""
+    spoken_of = "\n".join(subjects)
+    for found in _NUMBER_IN_SIGNS.finditer(answer):
+        number = next(filter(None, found.groupdict().values()))
+        begins_row = answer[answer.rfind("\n", 0, found.start()) + 1 :].startswith("|")
+        is_spoken_of = found[0].lower() in spoken_of
+        if str(int(number)) in numbers and not begins_row and not is_spoken_of:
+            return True
+    return False
+
+
+def _is_no_common_word(name: str) -> bool:
+    """Whether a name is "report.pdf", "Opening day", "f2" or "annual_report"."""
+    is_joined = re.fullmatch(r"\w*[^\W\d_][\w-]*[\d_-][\w-]*", name) is not None
+    return is_telling(name) or is_joined
+
+
+def _stands_like_a_source(name: str, answer: str) -> bool:
+    """Whether a name stands where sources are named.
+
+    That is "according to NAME", "NAME says", "(NAME)", "… — NAME." or "… NAME, p. 3".
+    """
+    quoted_name = rf"{_QUOTE_SIGNS}{words_of(name)}{_QUOTE_SIGNS}"
+    places = (
+        rf"(?i:{_WORDS_BEFORE_A_SOURCE})\s*(?:the\s+)?{quoted_name}",
+        rf"{quoted_name}\s+(?:also\s+)?{_SAYS}",
+        rf"[(（](?:see |from |source: )?{quoted_name}(?:,[^()\n]*)?[)）]",
+        rf"\S[ \t]+[-–—]{{1,2}}\s*{quoted_name}\.?\s*$",
+        rf"{quoted_name},\s*(?:pp?\.|page)\s*\d",
+    )
+    return any(re.search(place, answer, re.MULTILINE) for place in places)
