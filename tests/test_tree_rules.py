@@ -2013,6 +2013,57 @@ def test_an_earlier_answer_without_its_question_is_another_doubt_than_with_it() 
     assert ["earlier question and its" in doubt for (doubt,) in doubts] == [False, True]
 
 
+def test_an_answer_that_its_own_instructions_held_is_no_memory_of_a_turn() -> None:
+    c = Clock()
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    refusal = "I cannot tell from these pages, please ask at the office in the town."
+    rule = f"If the pages do not tell, say: {refusal}"
+    warnings = []
+    for asking, document, reply in (
+        (QUESTION, DOCS[0], refusal),
+        (SECOND, DOCS[1], "It is at Faro."),
+    ):
+        (sample,) = turns.add(
+            tree(
+                c,
+                retriever(c, document, query=asking),
+                model(c, f"{rule}\n{document.text}\n{asking}", reply),
+                answers=(Answer(reply, "output"),),
+                question=asking,
+            )
+        )
+        assert sample.capture is not None
+        warnings.append(sample.capture.warnings)
+    assert warnings == [(), ()]
+
+
+def test_a_turn_of_unknown_question_that_a_prompt_tells_is_no_history() -> None:
+    c = Clock()
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    long_answer = f"{ANSWER} The river ends there, between two bridges of iron."
+    (first,) = turns.add(
+        tree(
+            c,
+            retriever(c, DOCS[0], query=None),
+            model(c, [Message("system", PORTO)], long_answer),
+            answers=(Answer(long_answer, "output"),),
+            question=None,
+        )
+    )
+    assert first.question is None
+    (second,) = turns.add(
+        tree(
+            c,
+            retriever(c, DOCS[1], query=SECOND),
+            model(c, f"Assistant: {long_answer}\nUser: {SECOND}\n{FARO}", "At Faro."),
+            answers=(Answer("At Faro.", "output"),),
+            question=SECOND,
+        )
+    )
+    assert second.history == ()
+    assert "without its question" in str(second.capture)
+
+
 @pytest.mark.parametrize(
     ("piece", "repeated"), [(330, 150), (450, 80), (450, 150), (700, 80), (700, 150)]
 )
