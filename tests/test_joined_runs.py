@@ -17,13 +17,25 @@ from test_tree_rules import (
     tree,
 )
 
-from ragmetrics_core.capture import Message, Node, Overrides, ToolCall, Tree
+from ragmetrics_core.capture import (
+    Document,
+    Message,
+    Node,
+    Overrides,
+    ToolCall,
+    Tree,
+)
 from ragmetrics_core.capture.answers_read_later import AnswersReadLater
 from ragmetrics_core.capture.auxiliary_runs import AuxiliaryRuns
 from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.hooks import Problems
 from ragmetrics_core.capture.joining import join_trees
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
+from ragmetrics_core.capture.run_group import (
+    Prompts,
+    RunGroup,
+    groups_that_run_joins,
+)
 from ragmetrics_core.capture.tree import FLOW, THREAD
 from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.capture.unsampled import Unsampled
@@ -128,6 +140,64 @@ def test_a_draft_that_is_revised_beside_its_documents_is_no_turn_of_its_own() ->
     assert sample.answer == ANSWER
     assert sample.capture is not None
     assert not any("turn of its own" in word for word in sample.capture.warnings)
+
+
+def search_in(thread: str, query: str, document: Document, began: float) -> RunGroup:
+    """The group that one search of a thread began."""
+    node = Node(
+        "retriever",
+        "retriever",
+        began,
+        began + 0.5,
+        query=query,
+        documents=(document,),
+    )
+    return RunGroup([Tree(node, task_or_thread=thread)])
+
+
+@pytest.mark.parametrize(
+    ("query", "is_asked", "began", "answered_at", "expected"),
+    [
+        # the search of the other thread began when the own question was answered
+        (QUESTION, True, 7.0, None, ["other"]),
+        # its own question, which still waits for its answer
+        (SECOND, True, 3.0, None, ["own", "other"]),
+        (SECOND, True, 3.0, 4.0, ["own"]),
+        (QUESTION, True, 3.0, None, ["own"]),
+        # only its document is shown, which may have been found again
+        (SECOND, False, 7.0, None, ["own"]),
+    ],
+)
+def test_a_run_goes_on_with_a_search_of_another_thread(
+    query: str,
+    is_asked: bool,
+    began: float,
+    answered_at: float | None,
+    expected: list[str],
+) -> None:
+    own = search_in("own", QUESTION, DOCS[0], 1.0)
+    own.answered_at = 5.0
+    other = search_in("other", query, DOCS[1], began)
+    other.answered_at = answered_at
+    texts = [QUESTION, DOCS[0].text, DOCS[1].text]
+    if is_asked:
+        texts.append(query)
+    prompts = Prompts(texts, texts)
+    joined = groups_that_run_joins([own, other], "own", prompts)
+    names = {own: "own", other: "other"}
+    assert sorted(names[shown.group] for shown in joined) == sorted(expected)
+
+
+def test_a_search_of_another_thread_counts_where_the_own_thread_shows_none() -> None:
+    own = search_in("own", QUESTION, DOCS[0], 1.0)
+    other = search_in("other", SECOND, DOCS[1], 2.0)
+    only_document = Prompts([DOCS[1].text], [DOCS[1].text])
+    (joined,) = groups_that_run_joins([own, other], "own", only_document)
+    assert joined.group is other
+    texts = [QUESTION, SECOND, DOCS[0].text, DOCS[1].text]
+    # the own question still waits for its answer
+    (joined,) = groups_that_run_joins([own, other], "own", Prompts(texts, texts))
+    assert joined.group is own
 
 
 # Runs that are no samples by themselves
