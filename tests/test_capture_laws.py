@@ -605,18 +605,18 @@ def test_twice_as_many_retrievals_take_twice_the_operations(shape: Any) -> None:
 
 
 def random_calls(rng: random.Random) -> Node:
-    """A tree of calls that overlap at random, each inside the call around it."""
-    moments = iter(rng.sample(range(1, 1000), 100))
+    """A tree of calls that overlap at random; few of them leave the call around them."""
+    moments = iter(rng.sample(range(1, 2000), 1000))
 
     def call(began: float, ended: float, depth: int) -> Node:
         node = Node("step", "step", began, ended)
-        for _ in range(rng.randint(0, 3) if depth else 0):
+        for _ in range(rng.randint(0, 7) if depth else 0):
             first, last = sorted((next(moments), next(moments)))
-            if began < first < last < ended:
+            if began < first < last < ended or rng.random() < 0.1:
                 node.children.append(call(first, last, depth - 1))
         return node
 
-    return call(0, 1001, depth=3)
+    return call(0, 2001, depth=3)
 
 
 def are_beside(first: Path, second: Path) -> bool:
