@@ -605,18 +605,17 @@ def test_twice_as_many_retrievals_take_twice_the_operations(shape: Any) -> None:
 
 
 def random_calls(rng: random.Random) -> Node:
-    """A tree of calls that overlap at random; few of them leave the call around them."""
-    moments = iter(rng.sample(range(1, 2000), 1000))
+    """A tree of calls that overlap at random; few begin when the call around has ended."""
 
-    def call(began: float, ended: float, depth: int) -> Node:
+    def call(began: int, ended: int, depth: int) -> Node:
         node = Node("step", "step", began, ended)
-        for _ in range(rng.randint(0, 7) if depth else 0):
-            first, last = sorted((next(moments), next(moments)))
-            if began < first < last < ended or rng.random() < 0.1:
-                node.children.append(call(first, last, depth - 1))
+        for _ in range(rng.randint(0, 4 * depth) if ended - began > 2 else 0):
+            first, last = sorted(rng.sample(range(began + 1, ended), 2))
+            delay = ended - began if rng.random() < 0.1 else 0
+            node.children.append(call(first + delay, last + delay, depth - 1))
         return node
 
-    return call(0, 2001, depth=3)
+    return call(0, 5000, depth=3)
 
 
 def are_beside(first: Path, second: Path) -> bool:
@@ -632,7 +631,8 @@ def are_beside(first: Path, second: Path) -> bool:
 def test_of_calls_beside_each_other_the_earliest_counts(seed: int) -> None:
     rng = random.Random(f"{seed} beside")
     calls = Calls(Tree(random_calls(rng)))
-    chosen = [node for node in calls.nodes if rng.random() < 0.5]
+    share = rng.choice([0.1, 0.5])
+    chosen = [node for node in calls.nodes if rng.random() < share]
     expected = {
         call: min(
             other.began
@@ -642,3 +642,25 @@ def test_of_calls_beside_each_other_the_earliest_counts(seed: int) -> None:
         for call in chosen
     }
     assert CallOrder(calls).earliest_concurrent_begin(chosen) == expected
+
+
+def test_the_earliest_of_many_calls_beside_the_branch_around_a_call_counts() -> None:
+    late = Node("step", "late", 90, 91)
+    branches = [Node("step", "branch", 1, 100, [late])]
+    for began, inside in ((10, 70), (20, 60), (30, 40)):
+        call = Node("step", "call", inside, inside + 1)
+        branches.append(Node("step", "branch", began, 80, [call]))
+    calls = Calls(Tree(Node("step", "root", 0, 101, branches)))
+    chosen = [node for node in calls.nodes if node.name in ("late", "call")]
+    assert CallOrder(calls).earliest_concurrent_begin(chosen)[late] == 40
+
+
+def test_a_call_after_the_end_of_a_branch_is_not_beside_what_begins_later_in_it() -> (
+    None
+):
+    late = Node("step", "late", 20, 21)
+    after = Node("step", "after", 12, 13)
+    branch = Node("step", "branch", 1, 10, [late])
+    calls = Calls(Tree(Node("step", "root", 0, 30, [branch, after])))
+    earliest = CallOrder(calls).earliest_concurrent_begin([late, after])
+    assert earliest == {late: 20, after: 12}
