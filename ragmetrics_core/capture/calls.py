@@ -616,6 +616,14 @@ class Calls:
             remarks += node.remarks
         return tuple(dict.fromkeys(remarks))
 
+    @cached_property
+    def evidence_not_recorded(self) -> tuple[str, ...]:
+        """Why evidence that models were shown was not recorded, in words, each once."""
+        reasons: list[str] = []
+        for node in self.nodes:
+            reasons += node.evidence_not_recorded
+        return tuple(dict.fromkeys(reasons))
+
     def lists(self, before: float = _ALWAYS) -> list[tuple[Document, ...]]:
         """Lists of documents that were there at a moment, the latest first.
 

@@ -161,6 +161,7 @@ def _unread_texts(turn: Turn) -> Iterator[str]:
     calls = turn.calls
     # what calls remark tells of texts that a model's provider found or was given
     yield from calls.remarks
+    yield from calls.evidence_not_recorded
     n_with_known_ids = len(turn.tree.documents_without_text)
     if calls.n_without_text > n_with_known_ids and not calls.remarks:
         yield _SOME_TEXTS_NOT_RECORDED
@@ -232,6 +233,8 @@ def _findings_of_calls(calls: Calls) -> Iterator[tuple[Grade, str]]:
         yield "incomplete", _TEXTS_NOT_RECORDED.format(calls.n_without_text)
     if calls.n_searches_without_end:
         yield "incomplete", _SEARCHES_NOT_ENDED.format(calls.n_searches_without_end)
+    for words in calls.evidence_not_recorded:
+        yield "incomplete", words
     for words in calls.remarks:
         yield "inferred", words
 

@@ -182,6 +182,9 @@ class Node:
     # Whether the prompt is surely all that it was shown: texts without images or files,
     # and no documents beside the messages. False where that is not known.
     is_prompt_text_alone: bool = False
+    # Why evidence that the model was shown was not recorded, in words: it stands in a
+    # file, or the provider keeps it. The sample is incomplete then.
+    evidence_not_recorded: tuple[str, ...] = ()
     # None if it failed or has not replied
     reply: Message | None = field(default=None, repr=False)
     model: str | None = None  # the name of the model

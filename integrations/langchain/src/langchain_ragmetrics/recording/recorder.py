@@ -25,6 +25,7 @@ from langchain_ragmetrics.recording.tree import (
     STORE_SEARCH,
     TASK_OR_THREAD,
     TEXT_ALONE,
+    UNREAD,
     Run,
 )
 from langchain_ragmetrics.values import (
@@ -38,6 +39,7 @@ from ragmetrics_core.capture import (
     current_task_or_thread,
     guard_hook,
     is_judge_work,
+    unread_request,
     words_of,
 )
 
@@ -146,6 +148,10 @@ class Recorder(BaseCallbackHandler):
                 ]
             }
             run.extra[TEXT_ALONE] = _are_texts_alone(messages_of_batches, details)
+            run.extra[UNREAD] = unread_request(
+                details.get("invocation_params"),
+                [shown.content for shown in messages_of_batches if _is_sent(shown)],
+            )
 
     @guard_hook
     def on_llm_start(
@@ -160,6 +166,7 @@ class Recorder(BaseCallbackHandler):
         if run := self._run_began("llm", serialized, run_id, details):
             run.inputs = {"prompts": list(prompts)}
             run.extra[TEXT_ALONE] = _are_texts_alone((), details)
+            run.extra[UNREAD] = unread_request(details.get("invocation_params"), ())
 
     @guard_hook
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
@@ -396,6 +403,11 @@ def _are_texts_alone(
             if isinstance(part, Mapping) and part.get("type") != "text":
                 return False
     return True
+
+
+def _is_sent(message: BaseMessage) -> bool:
+    """Whether the application sends a message: it is no reply of a model."""
+    return not isinstance(message, AIMessage)
 
 
 def _session() -> str | None:

@@ -45,6 +45,8 @@ LOAD_HISTORY = "load_history"
 PROVIDER = "ragmetrics_provider"
 # of a call of a model: whether it was surely shown nothing but the recorded texts
 TEXT_ALONE = "ragmetrics_text_alone"
+# of a call of a model: what it was shown and no recorded text holds
+UNREAD = "ragmetrics_unread"
 # of a search of a vector store that the application made without a retriever
 STORE_SEARCH = "ragmetrics_by_hand"
 # the name of a run in which the application reports documents by ``add_documents()``
@@ -621,6 +623,9 @@ def _fill_model(node: Node, run: AnyRun) -> None:
     node.kind = "model"
     node.prompt = _prompt(run)
     node.is_prompt_text_alone = bool((run.extra or {}).get(TEXT_ALONE))
+    unread = (run.extra or {}).get(UNREAD)
+    if isinstance(unread, capture.UnreadRequest):
+        unread.add_to(node)
     node.model = name if isinstance(name, str) else None
     batches = (run.outputs or {}).get("generations") or [[]]
     first_generation = batches[0][0] if batches[0] else None

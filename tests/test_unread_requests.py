@@ -1,0 +1,179 @@
+"""What a request shows a model and nobody recorded: files, images, what the provider keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from langchain_ragmetrics import capture
+
+from ragmetrics_core import Sample
+from ragmetrics_core.capture import unread_request
+from ragmetrics_core.reporting.journey import Journey
+
+IRON = "The lighthouse of Norwick is made of riveted iron plates."
+QUESTION = "When was the Norwick lighthouse opened?"
+FACT = "The Norwick lighthouse was opened on 4 May 1874."
+Block = Mapping[str, Any]
+
+FILES: list[Block] = [
+    {"type": "file", "file_id": "file-9"},
+    {"type": "file", "file": {"file_id": "file-9"}},
+    {"type": "input_file", "file_id": "file-9"},
+    {"type": "document", "source": {"type": "file", "file_id": "f9"}},
+    {"type": "document", "source": {"type": "url", "url": "https://a.org/x.pdf"}},
+    {"type": "document", "source": {"type": "base64", "data": "JVBERi0="}},
+    {"type": "media", "mime_type": "application/pdf", "data": "JVBERi0="},
+    {"type": "tool_result", "content": [{"type": "file", "file_id": "file-9"}]},
+]
+IMAGES: list[Block] = [
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0="}},
+    {"type": "image", "url": "https://a.org/page.png"},
+    {"type": "input_image", "file_id": "file-9"},
+]
+SOUNDS: list[Block] = [
+    {"type": "audio", "base64": "UklGRg=="},
+    {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
+]
+TEXTS: list[Block] = [
+    {"type": "text", "text": "Be short."},
+    {"type": "text-plain", "text": "A note.", "mime_type": "text/plain"},
+    {"type": "document", "source": {"type": "text", "data": "A note."}},
+    {"type": "document", "source": {"type": "content", "content": "A note."}},
+    {"type": "search_result", "content": [{"type": "text", "text": "A note."}]},
+    {"type": "tool_result", "content": [{"type": "text", "text": "A note."}]},
+]
+KEPT: list[Mapping[str, Any]] = [
+    {"previous_response_id": "resp_1"},
+    {"conversation": "conv_1"},
+    {"conversation": {"id": "conv_1"}},
+    {"prompt": {"id": "pmpt_1", "version": "2"}},
+    {"cached_content": "cachedContents/1"},
+    {"extra_body": {"previous_response_id": "resp_1"}},
+]
+
+
+class Shelf(BaseRetriever):
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Any]:
+        return [Document(IRON)]
+
+
+def asked(
+    *blocks: Block, reply_before: Block | None = None, **parameters: Any
+) -> tuple[Sample, Journey]:
+    """A chain that finds one document, and whose request has more blocks and parameters."""
+    model = GenericFakeChatModel(messages=iter([AIMessage("On 4 May 1874.")]))
+
+    def answer(question: str) -> str:
+        (document,) = Shelf().invoke(question)
+        text = {"type": "text", "text": f"{document.page_content}\n{question}"}
+        messages: list[Any] = [HumanMessage([*map(dict, blocks), text])]
+        if reply_before is not None:
+            messages = [
+                HumanMessage("Draw it."),
+                AIMessage([dict(reply_before)]),
+                *messages,
+            ]
+        return model.bind(**parameters).invoke(messages).text
+
+    with capture(reference=FACT) as captured:
+        RunnableLambda(answer).invoke(QUESTION)
+    (sample,) = captured.samples
+    return sample, captured.evaluate(["accuracy"], judge="lexical").journey()
+
+
+def assert_fact_is_unknown(journey: Journey, words: str) -> None:
+    assert journey.mend is None
+    assert journey.of("not_retrieved", "facts") is None
+    assert words in str(journey)
+
+
+@pytest.mark.parametrize("block", FILES, ids=str)
+def test_a_file_that_nobody_read_makes_a_sample_incomplete(block: Block) -> None:
+    sample, journey = asked(block)
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+    assert_fact_is_unknown(journey, "was shown a file, such as a PDF")
+    assert [context.text for context in sample.contexts] == [IRON]
+
+
+@pytest.mark.parametrize("block", [*IMAGES, *SOUNDS], ids=str)
+def test_an_image_or_sound_leaves_facts_unknown(block: Block) -> None:
+    sample, journey = asked(block)
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    kind = "an image" if block in IMAGES else "sound or video"
+    assert_fact_is_unknown(journey, f"was shown {kind}")
+
+
+@pytest.mark.parametrize("parameters", KEPT, ids=str)
+def test_what_a_provider_keeps_makes_a_sample_incomplete(
+    parameters: Mapping[str, Any],
+) -> None:
+    sample, journey = asked(**parameters)
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+    assert_fact_is_unknown(journey, "names what the model's provider keeps")
+
+
+@pytest.mark.parametrize("block", TEXTS, ids=str)
+@pytest.mark.parametrize(
+    "parameters", [{}, {"prompt": "p"}, {"temperature": 0.5}], ids=str
+)
+def test_texts_and_usual_parameters_leave_a_sample_exact(
+    block: Block, parameters: Mapping[str, Any]
+) -> None:
+    sample, journey = asked(block, **parameters)
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact", sample.capture.warnings
+    assert sample.capture.unread_texts == ()
+    assert journey.mend == "not_retrieved"
+
+
+def test_an_image_that_a_model_drew_is_no_evidence() -> None:
+    sample, _ = asked(reply_before=IMAGES[0])
+    assert sample.capture is not None
+    assert sample.capture.unread_texts == ()
+
+
+json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["type", "source", "content", "prompt", "id", "extra_body", "x"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(json, json)
+def test_any_request_can_be_read(parameters: object, contents: object) -> None:
+    unread = unread_request(parameters, contents)
+    assert not unread.remarks  # no type of an image or sound is drawn
+    assert all(isinstance(words, str) for words in unread.evidence)
+
+
+@given(st.lists(st.sampled_from([*FILES, *IMAGES, *SOUNDS, *TEXTS])))
+def test_blocks_are_read_wherever_they_stand(blocks: list[Block]) -> None:
+    """In one message or several, and beside any other blocks."""
+    unread = unread_request({}, [blocks])
+    assert unread == unread_request({}, [[block] for block in blocks])
+    assert bool(unread.evidence) == any(block in FILES for block in blocks)
+    kinds_drawn = [
+        kinds for kinds in (IMAGES, SOUNDS) if any(b in kinds for b in blocks)
+    ]
+    assert len(unread.remarks) == len(kinds_drawn)
