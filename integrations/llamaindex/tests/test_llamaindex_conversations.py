@@ -15,10 +15,12 @@ from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms.types import ChatResponse, LLMMetadata
 from llama_index.core.chat_engine import (
     CondensePlusContextChatEngine,
+    CondenseQuestionChatEngine,
     ContextChatEngine,
 )
 from llama_index.core.llms import ChatMessage, MessageRole
 from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer
+from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.tools import RetrieverTool
 from llama_index.core.workflow import Context, StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
@@ -287,6 +289,26 @@ def test_a_summary_that_a_memory_wrote_is_written_and_the_history_is_whole(
         if call.kind == "written"
     ]
     assert written == [(3, [SUMMARY])]
+
+
+def test_an_engine_that_condenses_reads_its_memory_despite_an_empty_history(
+    kit: ModuleType,
+) -> None:
+    """Other engines begin a conversation then."""
+    engine = RetrieverQueryEngine.from_args(
+        kit.FixedRetriever([kit.node("b", BRIDGE)]), llm=kit.ScriptedLLM()
+    )
+    chat = CondenseQuestionChatEngine.from_defaults(
+        engine,
+        llm=kit.ScriptedLLM(),
+        memory=ChatMemoryBuffer.from_defaults(token_limit=3000),
+    )
+    with capture() as captured:
+        chat.chat("When was the bridge opened?")
+        chat.chat("By whom?", chat_history=[])
+    first, second = captured.samples
+    assert [len(sample.history) for sample in (first, second)] == [0, 2]
+    assert first.ledger.conversation == second.ledger.conversation
 
 
 @pytest.mark.parametrize("earlier", [0, 2])

@@ -656,28 +656,33 @@ def _prompt(run: AnyRun) -> tuple[Message, ...]:
 
 
 def _fill_step(node: Node, run: AnyRun) -> None:
-    """Write into a call the documents that its step took, and those that it returned.
-
-    Of the returned ones those are passed on that it took with the same id, text and
-    score; the others are new.
-    """
+    """Write into a call what its step did: its documents, and what a person answered in it."""
     if run.name.startswith("HumanInTheLoop"):
         node.children += _calls_answered_by_a_person(node, run)
     node.documents_among_inputs = tuple(documents_in(plain(run.inputs)))
+    returned = tuple(documents_in(plain(run.outputs or {})))
+    if returned:
+        _add_documents_returned(node, returned)
+
+
+def _add_documents_returned(node: Node, returned: Sequence[Document]) -> None:
+    """Write into a step's call which documents it brought, and which it passed on.
+
+    A document that it took with the same id, text and score is passed on.
+    """
     taken = {
         (document.id, document.text, document.score)
         for document in node.documents_among_inputs
     }
-    new: list[Document] = []
-    passed_on: list[Document] = []
-    for document in documents_in(plain(run.outputs or {})):
+    brought = []
+    passed_on = []
+    for document in returned:
         if (document.id, document.text, document.score) in taken:
             passed_on.append(document)
         else:
-            new.append(document)
-    if new or passed_on:
-        node.documents = tuple(new) or None
-        node.documents_passed_on = tuple(passed_on)
+            brought.append(document)
+    node.documents = tuple(brought) or None
+    node.documents_passed_on = tuple(passed_on)
 
 
 def _calls_answered_by_a_person(node: Node, run: AnyRun) -> list[Node]:

@@ -414,6 +414,12 @@ class _UserText:
     before: tuple[str, ...] = ()
     is_one_of_several: bool = False
 
+    def add_input(self, place: str, name: str) -> None:
+        """Note an input that got the text; the likeliest of the names counts."""
+        self.places.append(place)
+        if name in _USUAL_NAMES:
+            self.rank = min(self.rank, _USUAL_NAMES.index(name))
+
     @property
     def is_usual(self) -> bool:
         """Whether a socket of a usual name got it."""
@@ -480,37 +486,39 @@ def _likeliest(texts: Sequence[_UserText], shown_here: str) -> _UserText:
 
 
 def _user_texts(calls: Calls) -> list[_UserText]:
-    """Collect the texts that the user handed in, each once, with all their places."""
-    texts_gone_on_with = _lines_asked_inside(calls)
+    """Collect the texts that the user handed in, each once, with the inputs that got it.
+
+    Of a list of texts only those count that the run asked inside, if it asked any.
+    """
+    lines_asked_inside = _lines_asked_inside(calls)
     text_by_line: dict[str, _UserText] = {}
     for place, name, value in _inputs(calls.run):
         if name in _NEVER_A_QUESTION:
             continue
-        rank = _USUAL_NAMES.index(name) if name in _USUAL_NAMES else len(_USUAL_NAMES)
-        for text in _texts_in_input(value, texts_gone_on_with):
+        for text in _texts_in_input(value, lines_asked_inside):
             user_text = text_by_line.setdefault(as_one_line(text.text), text)
-            user_text.places.append(place)
-            user_text.rank = min(user_text.rank, rank)
-            # handed in by itself at any place, it is no longer one of several
-            if not text.is_one_of_several:
+            user_text.add_input(place, name)
+            is_handed_in_alone = not text.is_one_of_several
+            if is_handed_in_alone:
                 user_text.is_one_of_several = False
     return list(text_by_line.values())
 
 
-def _texts_in_input(value: object, asked_inside: Collection[str]) -> list[_UserText]:
+def _texts_in_input(
+    value: object, lines_asked_inside: Collection[str]
+) -> list[_UserText]:
     """Find the texts in one input of a component that may be the question.
 
     Args:
         value: The input.
-        asked_inside: Texts that the run went on with, each in one line.
+        lines_asked_inside: What the run itself asked with, each text in one line.
     """
     if isinstance(value, tuple):
         texts = [text for text in value if isinstance(text, str)]
         is_list_of_texts = len(texts) == len(value)
         if texts and is_list_of_texts:
-            return _texts_in_list(
-                [text for text in texts if text.strip()], asked_inside
-            )
+            texts_with_words = [text for text in texts if text.strip()]
+            return _texts_in_list(texts_with_words, lines_asked_inside)
     text = _text_or_last_message(value)
     return [_UserText(text)] if text is not None and text.strip() else []
 
@@ -524,7 +532,7 @@ def _text_or_last_message(value: object) -> str | None:
 
 
 def _texts_in_list(
-    texts: Sequence[str], asked_inside: Collection[str]
+    texts: Sequence[str], lines_asked_inside: Collection[str]
 ) -> list[_UserText]:
     """Return the texts of a list that were asked inside the run; all, if none was.
 
@@ -532,9 +540,9 @@ def _texts_in_list(
 
     Args:
         texts: The list.
-        asked_inside: Texts that the run went on with, each in one line.
+        lines_asked_inside: What the run itself asked with, each text in one line.
     """
-    lines_asked = {as_one_line(text) for text in texts} & set(asked_inside)
+    lines_asked = {as_one_line(text) for text in texts} & set(lines_asked_inside)
     is_one_asked = len(lines_asked) == 1
     user_texts = []
     for index, text in enumerate(texts):

@@ -45,6 +45,15 @@ class OpenRun:
     untaken_pieces: Collection[str] = ()
     ended: bool = False
 
+    def awaited_answer(self) -> tuple[str, BaseException | None] | None:
+        """The answer that the run waits for, with what broke it off.
+
+        None if it is not written yet, or if the run waits for none.
+        """
+        if self.awaited_response_id is None:
+            return None
+        return self.written_answers.get(self.awaited_response_id)
+
     def is_streamed_to(self, listener: Listener) -> bool:
         """Whether a listener waits for an answer that is read from a stream."""
         return listener in self.listeners and self.run.is_streamed

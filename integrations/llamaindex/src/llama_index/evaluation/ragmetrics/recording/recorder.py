@@ -699,9 +699,10 @@ class Recorder:
 
         The answer may be written before its chat returns, or after.
         """
-        if open_run.awaited_response_id not in open_run.written_answers:
+        written_answer = open_run.awaited_answer()
+        if written_answer is None:
             return
-        text, error = open_run.written_answers[open_run.awaited_response_id]
+        text, error = written_answer
         if error is not None or not open_run.untaken_pieces:
             self._end_stream(open_run, text, error)
 
@@ -709,18 +710,17 @@ class Recorder:
     def _end_unread(self, open_run: OpenRun) -> None:
         """End a run whose response object is gone, perhaps before it was read.
 
-        Of an answer that was read in part that part is kept. An answer that nobody read
-        is kept whole, with a doubt.
+        A partly read answer keeps only what was read. An answer that nobody read is
+        kept whole, with a doubt.
         """
         # stands for the error of an application that stopped reading
         stopped_reading = GeneratorExit()
-        response_id = open_run.awaited_response_id
-        if response_id is None or response_id not in open_run.written_answers:
+        written_answer = open_run.awaited_answer()
+        if written_answer is None:  # the engine never wrote the answer to its end
             self._end_stream(open_run, "", stopped_reading)
             return
-        text, error = open_run.written_answers[response_id]
-        # The pieces that were not taken are the end of the answer. The answer is kept
-        # without white space at its end, and the pieces may have some.
+        text, error = written_answer
+        # the pieces may end with white space, which the answer does not
         unread = "".join(open_run.untaken_pieces).rstrip()
         text_read = text.removesuffix(unread)
         if error is not None:

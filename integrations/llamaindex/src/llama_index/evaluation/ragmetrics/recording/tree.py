@@ -145,7 +145,13 @@ def _settle(run: Run) -> None:
     """
     if run.is_settled:
         return
-    run.documents_without_text = (*run.documents_without_text, *_clean_calls(run.root))
+    calls = list(run.root.walk())
+    blank_documents = _drop_pointers_and_blank_documents(calls)
+    run.documents_without_text = (*run.documents_without_text, *blank_documents)
+    _give_roles_to_results_and_summaries(calls)
+    for call in calls:
+        _order_tools(call)
+        _unwrap_queries(call)
     run.is_settled = True
     capture.name_authors(run.root)
     capture.name_empty_searches(run.root)
@@ -261,31 +267,21 @@ def _answers_a_question(run: Run, models: Sequence[Node], where: Overrides) -> b
     return run.kind == "workflow" and is_spoken_of
 
 
-def _clean_calls(root: Node) -> tuple[Document, ...]:
-    """Correct the calls of a run: documents, order of tools, roles and queries.
+def _give_roles_to_results_and_summaries(calls: Sequence[Node]) -> None:
+    """Give messages of prompts the role "tool" or "summary" if they are nobody's words.
 
-    Args:
-        root: The outermost call of the run.
-
-    Returns:
-        The documents without a text, which were taken out, each id once.
+    They repeat a tool's result, or a model's summary of the conversation.
     """
-    calls = list(root.walk())
-    without_text = _drop_what_is_no_evidence(calls)
     tool_results = {call.text for call in calls if call.kind == "tool"}
     summaries = _summaries(calls)
     for call in calls:
-        _order_tools(call)
         call.prompt = tuple(
             _with_true_role(message, tool_results, summaries) for message in call.prompt
         )
-        if call.kind == "tool" and call.query:
-            _unwrap_queries(call)
-    return without_text
 
 
-def _drop_what_is_no_evidence(calls: Sequence[Node]) -> tuple[Document, ...]:
-    """Take documents without a text, and unused pointers, out of the calls' lists.
+def _drop_pointers_and_blank_documents(calls: Sequence[Node]) -> tuple[Document, ...]:
+    """Take unused pointers, and documents without a text, out of the calls' lists.
 
     Returns:
         The documents without a text, each id once.
@@ -386,8 +382,11 @@ def _with_true_role(
 def _unwrap_queries(tool: Node) -> None:
     """Take the name of a tool's argument off the queries inside the tool.
 
-    The framework's retriever tool asks "input is QUERY" where QUERY is meant.
+    The framework's retriever tool asks "input is QUERY" where QUERY is meant. Other
+    calls than tools are left as they are.
     """
+    if tool.kind != "tool" or not tool.query:
+        return
     for child in tool.children:
         query = (child.query or "").strip()
         if query.endswith(f" is {tool.query}"):
