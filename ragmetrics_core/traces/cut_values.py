@@ -33,8 +33,7 @@ _NOT_SHOWN = "retrieved documents were not shown to the model"
 def cut_spans_of(spans: Sequence[Span]) -> set[str]:
     """Find the spans of a trace of which values were cut at a limit of their length.
 
-    Values that were cut have one length, and one of them is JSON that breaks off.
-    Longer values may come from another service, without a limit.
+    At a limit several values have one length, and one of them is JSON that breaks off.
 
     Args:
         spans: The spans of one trace.

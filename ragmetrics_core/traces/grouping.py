@@ -67,7 +67,7 @@ class Lines:
 
     Args:
         source: A path or several, ``-`` for standard input; else values that hold
-            spans.
+            spans. It is never both.
         max_bytes: Bytes of memory that one line, or all spans of one trace, may take.
 
     Attributes:
@@ -88,7 +88,7 @@ class Lines:
             self.piped = _spool(sys.stdin.buffer)
             weakref.finalize(self, self.piped.close)
         self._files: list[BufferedReader] = []  # while they are open
-        # spans of the lines that were read last: the next trace may stand there as well
+        # a cache, because several traces may stand in one line
         self._spans_of_recent_lines: dict[Place, list[Span]] = {}
 
     @contextmanager

@@ -175,6 +175,8 @@ class _Trace:
         if reading.input is not None:
             reading.kind = "agent"
         reading.output = self._answer(outputs)
+        if reading.output is None:
+            self._drop_replies_that_are_no_answer(outputs)
 
     def _read_step(
         self,
@@ -205,10 +207,10 @@ class _Trace:
         return tuple(documents)
 
     def _answer(self, outputs: Mapping[str, Any]) -> Any:
-        """Tell what a run answered: its answer objects, else the one text that it returned.
+        """Find what a run answered: its answer objects, else the one text that it returned.
 
-        Returns:
-            A text, a tuple of several answer objects, or None.
+        Several answer objects are a tuple. None leaves the answer to the core, which
+        takes the reply of a model.
         """
         if len(self._answers) == 1:
             return self._answers[0].text
@@ -217,9 +219,6 @@ class _Trace:
         texts = list(_texts(_answer_values(outputs)))
         if len(texts) == 1 and not self._may_be_verdict(texts[0]):
             return texts[0]
-        is_reply_of_only_model = len(self._models) == 1 and not texts
-        if not is_reply_of_only_model:
-            self._drop_replies()
         return None
 
     def _may_be_verdict(self, text: str) -> bool:
@@ -227,8 +226,14 @@ class _Trace:
         has_several_models = len(self._models) > 1
         return has_several_models and len(text.split()) < 2
 
-    def _drop_replies(self) -> None:
-        """Drop the replies of all models, so that none of them is taken for the answer."""
+    def _drop_replies_that_are_no_answer(self, outputs: Mapping[str, Any]) -> None:
+        """Drop the replies of all models, unless a reply may be the answer of the run.
+
+        It may if a single model ran, and the run returned no text.
+        """
+        has_text = any(_texts(_answer_values(outputs)))
+        if len(self._models) == 1 and not has_text:
+            return
         for model in self._models:
             model.replies = ()
 

@@ -175,6 +175,25 @@ def _nodes_with_metadata(
     return nodes_with_metadata
 
 
+def _likely_question(texts: Mapping[str, str], inner_query: str | None) -> str | None:
+    """Choose the text that is likely the question, of those that a workflow began with.
+
+    Args:
+        texts: The texts by their names.
+        inner_query: What the first engine inside was asked: a text that was handed on
+            to it unchanged is the question.
+    """
+    if inner_query in texts.values():
+        return inner_query
+    for name in _QUESTION_FIELDS:
+        if name in texts:
+            return texts[name]
+    if len(texts) == 1:
+        (only_text,) = texts.values()
+        return only_text
+    return None
+
+
 def _prompt_in(inputs: Any) -> tuple[Message, ...]:
     """The prompt in what a model was given; it may be the first argument of any name."""
     prompt = messages_in(inputs)
@@ -200,7 +219,7 @@ class _Trace:
     def __init__(self, calls: Sequence[Call]) -> None:
         self._inputs: dict[Call, Any] = {}
         self._outputs: dict[Call, Any] = {}
-        self._parse(calls)
+        self._parse_inputs_and_outputs(calls)
         self._methods: dict[Call, str] = {}
         for call, inputs in self._inputs.items():
             self._methods[call] = _method(call, inputs, self._outputs[call])
@@ -209,10 +228,10 @@ class _Trace:
         self._nodes_by_id = {node.id: node for node in reversed(nodes) if node.text}
         self._nodes_with_metadata = _nodes_with_metadata(nodes)
         chunks = chain.from_iterable(self._chunks_given(call) for call in calls)
-        self._chunks = sorted(chunks, key=len)
+        self._chunks_shortest_first = sorted(chunks, key=len)
         self._tool_names = self._names_of_tool_calls(calls)
 
-    def _parse(self, calls: Sequence[Call]) -> None:
+    def _parse_inputs_and_outputs(self, calls: Sequence[Call]) -> None:
         """Parse what went into each call and came out, into ``_inputs`` and ``_outputs``."""
         for call in calls:
             if call.reading is None:
@@ -272,32 +291,28 @@ class _Trace:
             kind = self._kind(call, reading, around)
             source_nodes = mapping(self._outputs[call]).get("source_nodes")
             sources = self._nodes(source_nodes) or sources
-            self._read_as(kind, call, reading, sources)
-            if kind is not None:
+            reading.input = None
+            reading.output = None
+            if kind is None:
+                self._read_step_of_workflow(call, reading)
+            else:
+                self._read_as(kind, call, reading, sources)
                 around = (*around, call)
         for inner in call.inside:
             self.read(inner, around=around, sources=sources)
 
     def _read_as(
-        self,
-        kind: Kind | None,
-        call: Call,
-        reading: Reading,
-        sources: tuple[Document, ...],
+        self, kind: Kind, call: Call, reading: Reading, sources: tuple[Document, ...]
     ) -> None:
         """Write into a reading what a call of its kind was given and returned.
 
         Args:
-            kind: What the call does. None for a step of a workflow and the like: of
-                these only ``run_agent_step`` is read, which holds the reply of an
-                agent's model.
+            kind: What the call does.
             call: The call.
             reading: Its reading, which is changed.
             sources: The nodes that an engine around it returned as its sources.
         """
-        reading.kind = kind or "step"  # the core knows no call without a kind
-        reading.input = None
-        reading.output = None
+        reading.kind = kind
         if kind == "model":
             self._read_model(call, reading)
         elif kind == "tool":
@@ -306,8 +321,6 @@ class _Trace:
             self._read_retriever(call, reading)
         elif kind in ("agent", "step"):
             self._read_engine(call, reading, sources)
-        elif self._methods[call] == "run_agent_step":
-            self._read_agent_step(call)
 
     def _kind(
         self, call: Call, reading: Reading, around: tuple[Call, ...]
@@ -394,6 +407,12 @@ class _Trace:
             name = call.name or self._tool_names.get(call.id, "")
             calls.append(replace(call, name=name))
         return replace(reply, tool_calls=tuple(calls))
+
+    def _read_step_of_workflow(self, call: Call, reading: Reading) -> None:
+        """Read a step of a workflow: nothing of it but the reply of an agent's model."""
+        reading.kind = "step"  # the core knows no call without a kind
+        if self._methods[call] == "run_agent_step":
+            self._read_agent_step(call)
 
     def _read_agent_step(self, call: Call) -> None:
         """Give the model in an agent's step the reply that the step returned.
@@ -534,18 +553,7 @@ class _Trace:
         """
         texts = self._texts_of_start(call, steps)
         question = texts.get("user_msg") or self._user_message(steps)
-        if question:
-            return question
-        inner_query = self._first_inner_query(call)
-        if inner_query in texts.values():
-            return inner_query
-        for name in _QUESTION_FIELDS:
-            if name in texts:
-                return texts[name]
-        if len(texts) == 1:
-            (only_text,) = texts.values()
-            return only_text
-        return None
+        return question or _likely_question(texts, self._first_inner_query(call))
 
     def _texts_of_start(self, call: Call, steps: Sequence[Call]) -> dict[str, str]:
         """The texts that a workflow was started with.
@@ -675,7 +683,7 @@ class _Trace:
         The shortest chunk that fits tells them; without one they are all metadata.
         """
         end = f"\n\n{text}"
-        for chunk in self._chunks:
+        for chunk in self._chunks_shortest_first:
             if chunk.endswith(end):
                 lines = chunk.removesuffix(end).splitlines()
                 if all(_holds_any(line, metadata.values()) for line in lines):

@@ -182,7 +182,7 @@ class TraceReader:
         """Read a trace, and return the samples that are finished with it.
 
         A trace that only retrieved waits for a later trace that shows a model what was
-        found. Of those that waited, the longest-waiting may be finished instead.
+        found. When too many wait, the oldest is given up and becomes samples alone.
 
         Args:
             trace: The id of the trace.
@@ -207,7 +207,7 @@ class TraceReader:
         if _is_llamaindex(spans):
             samples = self._leave_out_evaluators(samples, calls)
         if not samples and self.code_by_trace_without_sample[trace] == "no_retrieval":
-            # the user may name such a tool by ``context_tools``
+            # a tool that returned text may have retrieved: ``context_tools`` names it
             self.tools.update(_tools_with_text(calls))
         return samples
 

@@ -50,14 +50,15 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     """
     reading = call.reading  # None for a span without a known mark, as of a web server
     session = session_of(call.span.attributes) or session_around
-    is_loop = reading is not None and _is_loop_or_silent_step(call, reading)
-    if reading is not None and not is_loop and _has_own_question(reading):
+    is_around_runs = reading is not None and _is_loop_or_silent_step(call, reading)
+    if reading is not None and not is_around_runs and _has_own_question(reading):
         yield _tree(call, reading, session or _session_below(call))
         return
     trees: list[Tree] = []
     for inner in call.inside:
         trees += trees_of(inner, session)
-    if is_loop or _ask_several_questions(trees):
+    holds_several_turns = is_around_runs or _ask_several_questions(trees)
+    if holds_several_turns:
         yield from trees
     elif reading is not None:
         yield _tree(call, reading, session or _session_below(call))
@@ -436,8 +437,8 @@ def _answers(
     Args:
         root: The outermost call of the turn.
         output: What the outermost call returned.
-        synthesizers: Calls of LlamaIndex that answer from documents. One of them may
-            have put several replies together to the answer, which then names them.
+        synthesizers: Calls of LlamaIndex that answer from documents. If one of them
+            joined several replies into the answer, the answer lists these replies.
     """
     if root.kind == "model":
         if root.reply is None or not root.reply.text:

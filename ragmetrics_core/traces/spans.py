@@ -190,6 +190,7 @@ def _otlp_spans(value: Any) -> Iterator[Span]:
             yield _span(fields, scope=scope_name)
         for record in value.get("logRecords") or ():
             if _belongs_to_span(record):
+                # without a name it is a further record of the span with its id
                 yield _drop_name(_span(record))
     except WRONG:
         yield _span(value)

@@ -231,18 +231,23 @@ class OpenTelemetry(Sink):
     """
 
     # of OpenTelemetry's exporter: its module, and its class
-    _exporter_path = ("_log_exporter", "OTLPLogExporter")
+    _exporter_module_and_class = ("_log_exporter", "OTLPLogExporter")
     # what the endpoint answers: the class, and its field that counts what was rejected
-    _response_type = ("ExportLogsServiceResponse", "rejected_log_records")
+    _response_class_and_rejected_field = (
+        "ExportLogsServiceResponse",
+        "rejected_log_records",
+    )
 
     def __init__(self, exporter: Any = None) -> None:
         self._exporter = exporter
         # Reads what the endpoint responds. None where the caller's own exporter sends.
         self._response_reader: _OtlpResponses | None = None
         if not exporter:
-            module, name = self._exporter_path
+            module, name = self._exporter_module_and_class
             exporter_class = getattr(_otel(f"exporter.otlp.proto.http.{module}"), name)
-            self._response_reader = _OtlpResponses(*self._response_type)
+            self._response_reader = _OtlpResponses(
+                *self._response_class_and_rejected_field
+            )
             self._exporter = exporter_class(session=self._response_reader.session())
         instrumentation = _otel("sdk.util.instrumentation")
         self._scope = instrumentation.InstrumentationScope("ragmetrics")
@@ -322,8 +327,11 @@ class OpenInference(OpenTelemetry):
     Its ids are made of the score's.
     """
 
-    _exporter_path = ("trace_exporter", "OTLPSpanExporter")
-    _response_type = ("ExportTraceServiceResponse", "rejected_spans")
+    _exporter_module_and_class = ("trace_exporter", "OTLPSpanExporter")
+    _response_class_and_rejected_field = (
+        "ExportTraceServiceResponse",
+        "rejected_spans",
+    )
 
     def _record(self, score: _Score, judged: Any) -> Any:
         """Make a span of an outcome.

@@ -414,8 +414,8 @@ def parse_objects(value: Any, *, any_object: bool = False, depth: int = _DEPTH) 
 
     Args:
         value: The plain value.
-        any_object: Whether each text in the form of an object is parsed, as always under
-            the key "ev". False parses only messages and scored nodes elsewhere.
+        any_object: True parses each text in the form of an object. False parses only
+            messages and scored nodes, and anything in an event (the key "ev").
         depth: Levels of the value that are parsed.
     """
     if isinstance(value, str):

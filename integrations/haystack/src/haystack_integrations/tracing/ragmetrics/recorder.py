@@ -354,8 +354,8 @@ def _begin_run() -> Run | None:
 def _component_that_started(texts: set[str]) -> tuple[Run, Node] | tuple[None, None]:
     """Find the open component that started this thread, and its run.
 
-    It is the latest one whose class is on this thread's call stack, and whose inputs
-    hold all texts that the thread works on.
+    Its class is on this thread's call stack, and its inputs hold all texts that the
+    thread works on. Of several in a run it is the one that began last.
 
     Args:
         texts: The texts that the thread works on.

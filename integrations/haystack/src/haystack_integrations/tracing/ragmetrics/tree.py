@@ -463,7 +463,8 @@ def _may_be_asked(text: _UserText, shown_to_models: str) -> bool:
 def _likeliest(texts: Sequence[_UserText], shown_here: str) -> _UserText:
     """Choose the likeliest question of several texts.
 
-    The text stays one of several only if another text of a list is as likely.
+    ``is_one_of_several`` says that nothing tells which text of a list was asked. It is
+    cleared unless two texts of a list tie.
 
     Args:
         texts: The texts.
@@ -616,7 +617,7 @@ def _holds_words(longer_text: str, text: str) -> bool:
 
 
 def _rendered_question(run: Run, messages_shown: Sequence[Message]) -> _UserText | None:
-    """Return the rendered template that the user handed in as the question.
+    """Return the prompt that was rendered from the user's own template, as the question.
 
     None if the user handed in no template, or if documents were rendered into it.
 
@@ -624,17 +625,19 @@ def _rendered_question(run: Run, messages_shown: Sequence[Message]) -> _UserText
         run: The run.
         messages_shown: The prompt of the answering call.
     """
-    places = [
+    template_inputs = [
         place for place, name, value in _inputs(run) if name == "template" and value
     ]
-    builders = [node for node in run.components() if f"{node.path}.template" in places]
-    if not builders:
+    prompt_builders = [
+        node for node in run.components() if f"{node.path}.template" in template_inputs
+    ]
+    if not prompt_builders:
         return None
-    for node in builders:
-        if any(documents_in(node.input)):
+    for builder in prompt_builders:
+        if any(documents_in(builder.input)):
             return None
     text = capture.question_in(tuple(messages_shown))
-    return None if text is None else _UserText(text, places)
+    return None if text is None else _UserText(text, template_inputs)
 
 
 @dataclass(frozen=True)

@@ -316,7 +316,7 @@ class Recorder:
     ) -> SpanRecord:
         """Make the record of a span, and record its call in the runs around it.
 
-        A run of ``new_listeners`` begins with the call, if calls of its kind begin runs.
+        A call that is reported by two spans is recorded once.
         """
         call_reported_before = None
         if span.kind == "model":
@@ -330,14 +330,14 @@ class Recorder:
             # such as a tool that the application calls by itself
             return SpanRecord(kind=span.kind)
         node = self._make_call(span.kind, span, outer)
-        calls_of_runs = []
+        run_and_call_pairs = []
         for open_run, parent in outer.calls_of_runs:
-            calls_of_runs.append(add_call(node, open_run, parent))
+            run_and_call_pairs.append(add_call(node, open_run, parent))
         if begins_run:
             open_run = self._begin_run(span.kind, node, span, new_listeners)
-            calls_of_runs.append((open_run, node))
+            run_and_call_pairs.append((open_run, node))
         return SpanRecord(
-            tuple(calls_of_runs),
+            tuple(run_and_call_pairs),
             span.kind,
             outer.kinds_of_path | {span.kind},
             event_of_step=None,

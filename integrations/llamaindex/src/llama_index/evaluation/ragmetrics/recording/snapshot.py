@@ -173,21 +173,24 @@ def copy_start(
         run.inputs = plain({**arguments, **fields})
     if run.kind == "chat":
         # an engine without a memory keeps the messages itself
-        memory = vars(instance).get("_memory") or instance
+        message_keeper = vars(instance).get("_memory") or instance
     elif run.kind == "workflow":
         # the context of a run keeps messages, too
-        memory = fields.get("memory") or arguments.get("ctx") or context
+        message_keeper = fields.get("memory") or arguments.get("ctx") or context
     else:
         return
     handed_history = {**arguments, **fields}.get("chat_history")
-    _copy_history(run, handed_history, memory, instance)
+    _copy_history(run, handed_history, message_keeper, instance)
     if not run.history:
         run.conversation_fields = _talk_handed_in(fields)
-    _copy_fields(run, fields)
+    _copy_texts_and_documents(run, fields)
 
 
-def _copy_fields(run: Run, fields: Mapping[str, Any]) -> None:
-    """Copy the texts and the documents of a start event into a run."""
+def _copy_texts_and_documents(run: Run, fields: Mapping[str, Any]) -> None:
+    """Copy the texts and the documents of a start event into a run.
+
+    One of the texts may be the question.
+    """
     documents: list[Document] = []
     for name, value in fields.items():
         text = question_of(value)
