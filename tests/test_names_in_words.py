@@ -108,3 +108,19 @@ def test_an_empty_list_beside_a_name_in_words_is_not_known_to_cite_nothing() -> 
     assert asked(BY_FILE, json.dumps(reply)).citations is None
     reply = {"answer": SAID, "citations": []}
     assert asked(BY_FILE, json.dumps(reply)).citations == ()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "According to The Velm, it is old.",
+        "The Velm says it is old.",
+        "It is old — The Velm.",
+        "It is old (The Velm).",
+        "It is old, see *The Velm*.",
+    ],
+)
+def test_a_title_where_sources_are_named_may_cite(answer: str) -> None:
+    sample = asked("[{n}] The Velm\n{text}", answer)
+    assert sample.citations is None
+    assert sample.citations_unknown

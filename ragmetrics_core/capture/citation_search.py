@@ -22,6 +22,7 @@ from ragmetrics_core.capture.own_lists import (
     OwnNumbers,
     Shown,
     entries_of_own_lists,
+    numbers_under_other_names,
     own_numbers,
 )
 from ragmetrics_core.capture.plain_values import as_one_line
@@ -39,6 +40,7 @@ from ragmetrics_core.data.mark_patterns import LOOKBACK, SOURCE_WORD
 from ragmetrics_core.data.marks import Mark, marks_in, plain_label
 
 _OPENING = 200  # signs of a text by which it is found in a prompt
+_BEGINNING = 40  # signs of a text by which it is found close behind its label
 # Where the contexts come from one of these, nothing else was shown to the model.
 _ALL_THAT_WAS_SHOWN = ("prompt", "named", "none_found")
 # between the file, the page and the section in the name of a source
@@ -64,6 +66,7 @@ _AROUND_NAME = " \t\"'“”„‘’`*"
 _SIGNS_OF_MARKS = re.compile(r"[\[\]()［］〔〕【】,;&]")
 # "doc1", "Source_2", "Document 3"
 _NAME_WITH_NUMBER = re.compile(r"[^\W\d_]+[ _-]?[0-9]{1,4}")
+_WORD_AND_NUMBER = re.compile(r"[\s#>*<\[(\"'-]*[^\W\d_]+[^\w\n]*(?:id)?[^\w\n]*\d")
 _WORD_OR_NUMBER = re.compile(r"[^\W\d_]+|[1-9][0-9]*|0(?![0-9])")
 _FILE_ENDING = r"\.(?-i:[a-z][a-z0-9]{1,4})(?!\w)"
 # "according to document [1]"
@@ -300,6 +303,56 @@ class CitationSearch:
         return [
             meanings.get(file, meanings.get(plain_label(file), ())) for file in files
         ]
+
+    @cached_property
+    def numbers_under_other_names(self) -> set[str]:
+        """The numbers that another list in the prompts gives to other contexts."""
+        numbers: set[str] = set()
+        for prompt in self.prompts:
+            numbers |= numbers_under_other_names(prompt, self.labels.indexes_by_label)
+        return numbers
+
+    def is_of_another_list(self, number: str, kind: str) -> bool:
+        """Whether the prompts show something else than contexts as "Document 2".
+
+        It may be a list of uploads, above contexts that are labelled "[1]", "[2]".
+
+        Args:
+            number: The number.
+            kind: Its kind, such as ``document``; False for a number without a word.
+        """
+        has_no_word = kind in ("", IN_BRACKETS)
+        if has_no_word or kind in self.labels.indexes_by_kind:
+            return False
+        is_elsewhere = False
+        for prompt in self.prompts:
+            for line in re.finditer(r"[^\n]+", prompt):
+                pairs = numbers_by_kind_in(line[0])
+                begins_with_it = _WORD_AND_NUMBER.match(line[0]) is not None
+                if not begins_with_it or pairs[:1] != [(kind, number)]:
+                    continue
+                if self._labels_context(line, prompt, number, kind):
+                    return False
+                is_elsewhere = True
+        return is_elsewhere
+
+    def _labels_context(
+        self, line: re.Match[str], prompt: str, number: str, kind: str
+    ) -> bool:
+        """Whether a line of a prompt is in a context, or stands before that of its number.
+
+        Between the two stands no other context, and no other number of the same kind.
+        """
+        if any(line[0].strip() in text for text in self.context_texts):
+            return True
+        region = prompt[line.start() : line.end() + _OPENING]
+        starts = [region.find(text.strip()[:_BEGINNING]) for text in self.context_texts]
+        starts_behind = [start for start in starts if start >= 0]
+        indexes = places_of(number, self.labels.indexes_by_label)
+        if not starts_behind or starts.index(min(starts_behind)) not in indexes:
+            return False
+        pairs = numbers_by_kind_in(region[: min(starts_behind)])
+        return [pair for pair in pairs if pair[0] == kind] == [(kind, number)]
 
     # The calls and the contexts
 

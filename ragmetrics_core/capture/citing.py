@@ -356,6 +356,9 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
             _refuse_unknown_labels(mark, search)
             citation = _by_kinds_of_numbers(mark, citation, search.labels, search)
             _refuse_other_files(mark, citation, search)
+            _refuse_numbers_of_other_lists(
+                mark.labels, search.kind_of_mark(mark, search.labels), search
+            )
             citations.append(_narrowed_to_page(mark, citation, search))
     if not citations:
         return None
@@ -384,6 +387,28 @@ def _refuse_unknown_labels(mark: Mark, search: CitationSearch) -> None:
         _refuse_if_perhaps_shown(label, search, search.labels, search.prompts)
         if not is_like_labels(label, numbering):
             raise _UnknownMeaning(_NO_MEANING.format("a source that it names"))
+
+
+def _refuse_numbers_of_other_lists(
+    labels: Iterable[str], kind: str, search: CitationSearch
+) -> None:
+    """Raise if a number may be that of another list in the prompt.
+
+    Args:
+        labels: What the answer names, such as "2".
+        kind: The kind of the numbers, such as ``source``.
+        search: What the rules look at.
+
+    Raises:
+        _UnknownMeaning: If it may.
+    """
+    for label in labels:
+        if label in search.own_numbers.as_in_prompt or not label.isdigit():
+            continue  # the answer itself says what it means
+        if label in search.numbers_under_other_names:
+            raise _UnknownMeaning(_TWO_NUMBERINGS.format(_as_mark(label)))
+        if search.is_of_another_list(label, kind):
+            raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(_as_mark(label)))
 
 
 def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) -> None:
@@ -629,6 +654,7 @@ def _indexes_by_id(
     plain_name = plain_label(source_id)  # "[2]" and "Source 2" are 2
     numbered = _indexes_by_own_list(plain_name, search)
     if not numbered:
+        _refuse_numbers_of_other_lists([plain_name], kind_of_number(name), search)
         numbered = _indexes_of_number(plain_name, kind_of_number(name), labels)
     if numbered:
         return numbered

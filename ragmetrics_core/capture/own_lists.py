@@ -71,6 +71,30 @@ def entries_of_own_lists(answer: str) -> list[ListEntry]:
     return list(dict.fromkeys(entries))
 
 
+def numbers_under_other_names(
+    text: str, indexes_by_label: Mapping[str, tuple[int, ...]]
+) -> set[str]:
+    """Find the numbers that a line of a text gives another name than the labels do.
+
+    Under the labels "1. a.pdf" and "2. b.pdf", the line "[1] b.pdf" does so.
+
+    Args:
+        text: A prompt.
+        indexes_by_label: The contexts by all labels of the prompts.
+    """
+    numbers = set()
+    for line in _LINE.finditer(text):
+        entry = _ENTRY.fullmatch(line[0])
+        if entry is None:
+            continue
+        number = str(int(entry["in_brackets"] or entry["bare"]))
+        named = indexes_by_label.get(entry["text"].strip(_AROUND_NAME + ":"), ())
+        numbered = indexes_by_label.get(number, ())
+        if named and numbered and set(named).isdisjoint(numbered):
+            numbers.add(number)
+    return numbers
+
+
 def _entries_of_line(line: str, start: int) -> Iterator[ListEntry]:
     """Yield the entries of a line that begins at a place of the answer."""
     entry = _ENTRY.fullmatch(line)
