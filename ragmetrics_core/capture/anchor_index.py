@@ -121,10 +121,14 @@ class AnchorIndex:
     def _remove_common_anchors(self) -> dict[int, list[int]]:
         """Remove the anchors that more than eight texts share.
 
+        An anchor is a piece of 16 bytes by which a text is found in a prompt. Where ten
+        pages begin with "Contoso handbook 2024", "contosohandbook2" finds no one page.
+
         Returns:
-            By the index of a text: at which of its offsets the removed anchors stood.
+            For the index of each such text the offsets, in bytes, of its lost anchors.
         """
         common_offsets_by_text: dict[int, list[int]] = defaultdict(list)
+        # a position is one number that packs a text's index and an offset in the text
         for anchor, positions in list(self._all_positions_by_anchor.items()):
             text_indexes = {text_index_of(position) for position in positions}
             if len(text_indexes) <= MOST_TEXTS_OF_ANCHOR:

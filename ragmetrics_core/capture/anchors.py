@@ -68,19 +68,27 @@ class OccurrenceSearch:
     """
 
     def __init__(self, prompt: Prompt, sought_texts: Sequence[SoughtText]) -> None:
+        """Index the texts by their anchors; the prompt is searched later.
+
+        The anchor "portoliesonthedo" finds the text "Porto lies on the Douro." Letters
+        are the letters and digits of prompt and texts, in lower case and as bytes.
+        """
         self.prompt = prompt
         self.sought_texts = sought_texts
+        # in a long prompt the search looks only at every third byte
         self._stride = 3 if len(prompt.letters) > _LONG_PROMPT else 1
         self._text_letters = [sought.text.letters for sought in sought_texts]
-        self._reversed_prompt = prompt.letters[::-1]
+        self._reversed_prompt = prompt.letters[::-1]  # for comparing backwards
+        # finds the texts that stand in the prompt whole and in one piece
         self._whole_texts = WholeTexts(
             prompt.letters, self._text_letters, stride=self._stride
         )
+        # finds the other texts by any of their anchors
         self._anchors = AnchorIndex(self._text_letters, self._stride)
         for anchor in self._whole_texts.families_by_anchor:
             self._anchors.add_without_position(anchor)
-        # what the pass finds, by the index of a text: equal spans, and the places at
-        # which the text begins whole and in one piece
+        # Filled by the search, by text index: the runs of equal bytes, and the offsets
+        # of the prompt at which the whole text begins.
         self._runs_by_text: dict[int, list[list[EqualSpan]]] = defaultdict(list)
         self._whole_starts_by_text: dict[int, list[int]] = defaultdict(list)
 
@@ -95,10 +103,10 @@ class OccurrenceSearch:
     # The pass
 
     def occurrences_found_by_anchors(self) -> Iterator[Occurrence]:
-        """Yield where the prompt shows each text: first in one piece, then in parts.
+        """Search the prompt, and yield each place at which it shows a text.
 
-        An anchor is a piece of 16 bytes of a text. Texts of fewer bytes than
-        ``shortest_size`` have no anchor, and are left out.
+        A prompt holds a page, and further down a part of it: the whole page is yielded
+        first, then the part. Texts shorter than ``shortest_size`` bytes are left out.
         """
         self._pass_over_prompt()
         for text_index, sought_text in enumerate(self.sought_texts):
@@ -106,6 +114,7 @@ class OccurrenceSearch:
             whole_spans = [EqualSpan(start, 0, sought_text.size) for start in starts]
             for span in whole_spans:
                 yield Occurrence(sought_text, [span], is_unbroken=True)
+            # parts of the text, where the whole text does not stand
             equal_runs = self._runs_by_text.get(text_index, ())
             runs_of_parts = runs_outside(whole_spans, equal_runs)
             for occurrence in occurrences_of_runs(sought_text, runs_of_parts):
@@ -201,8 +210,10 @@ class OccurrenceSearch:
     def _compare_texts_with(self, anchor: bytes, place: int) -> None:
         """Compare the prompt with each text that holds the anchor found at a place.
 
-        Texts that were compared too often are looked for at the anchor no longer.
+        A prompt may repeat an anchor, such as the first 16 bytes of a heading, a
+        thousand times. So each text has some tries; without tries it loses the anchor.
         """
+        # a position is one number that packs a text's index and an offset in it
         positions = self._anchors.positions_of(anchor)
         for position in positions:
             self._compare_text(text_index_of(position), place, offset_of(position))
@@ -261,7 +272,15 @@ class OccurrenceSearch:
     def _run_around(
         self, prompt_offset: int, text: bytes, text_offset: int
     ) -> list[EqualSpan]:
-        """Compare prompt and text both ways from two offsets where they are equal.
+        """Compare prompt and text backwards and forwards from a place where both agree.
+
+        Prompt "… the Douro [1], in the north of the country", text "… the Douro, in the
+        north of the country": from "Douro" on, the comparison steps over the "1".
+
+        Args:
+            prompt_offset: The place in the prompt, in bytes of letters and digits.
+            text: The letters and digits of the text.
+            text_offset: The place in the text, in bytes as well.
 
         Returns:
             The spans of equal bytes, in the prompt's order. No span begins or ends
@@ -285,10 +304,10 @@ class OccurrenceSearch:
     def _spans_before(
         self, prompt_offset: int, text: bytes, text_offset: int
     ) -> list[EqualSpan]:
-        """Return the equal spans before an offset of the prompt and one of a text.
+        """Return the spans of equal bytes before an offset of the prompt and of a text.
 
-        ``collect_equal_spans`` compares forwards only. So both are compared reversed,
-        and the spans are turned round.
+        ``collect_equal_spans`` only compares forwards, so it gets both reversed. In a
+        prompt of 100 bytes, its span from 10 to 30 is the span from 70 to 90.
         """
         if prompt_offset == 0 or text_offset == 0:
             return []

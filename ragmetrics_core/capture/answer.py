@@ -457,10 +457,11 @@ def by_nobody(attribution: _Attribution) -> FoundAnswer | None:
 
 
 def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | None:
-    """The earlier reply that the last call was shown, if that call only judged it or asked further questions.
+    """Take the earlier reply as the answer, where the last call only judged it.
 
-    A run that ends in a verdict on its answer, or in further questions: no public
-    application is known that does. The verdict may be "yes".
+    One call writes "It opened in 1874.", the last call is shown this and writes "yes":
+    "It opened in 1874." is the answer. A last call that asks several further questions
+    counts as well; otherwise None. No public application is known that ends so.
     """
     search = attribution.search
     last_writer = attribution.last_writer
@@ -476,6 +477,7 @@ def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | Non
     answer = Answer(search.calls.replies[judged_call].answer, place)
     if _is_surely_judged(search, judged_call, reply):
         return FoundAnswer(answer, judged_call)
+    # with a doubt: the user may read "yes"
     return FoundAnswer(answer, judged_call, (_JUDGED,))
 
 

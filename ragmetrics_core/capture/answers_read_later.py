@@ -85,19 +85,19 @@ class AnswersReadLater:
     def doubt_answers_shown_to(
         self, tree: Tree, calls: Calls, questions: Collection[str] | None = None
     ) -> None:
-        """Put recent answers in doubt that a run was asked for again or worked on.
+        """Doubt recent answers that a later run replaced or worked on.
 
-        What the run wrote may be what the user reads, unless it wrote only labels or
-        queries.
+        Run 1 answers "In 1874."; run 2 gets "Make it a sentence: In 1874." and writes
+        "It opened in 1874.": the user may read this, so the first answer is in doubt.
 
         Args:
-            tree: The run.
-            calls: Its calls.
-            questions: The questions, each in one line, whose answers it may have worked
-                on; None for all questions, and then one may have been asked again.
+            tree: The later run.
+            calls: The calls of the later run.
+            questions: Only answers to these questions, each in one line, are looked at.
+                None for all answers; then the run may also have been asked again.
         """
         if not _wrote_text_to_read(calls):
-            return
+            return  # the run wrote only labels, such as "relevant", or queries
         if questions is None:
             self._doubt_last_answer_if_asked_again(tree, calls)
         messages: list[Text] = []
@@ -140,14 +140,14 @@ class AnswersReadLater:
         return None, None
 
     def doubt_answer_replaced_by(self, tree: Tree, calls: Calls) -> None:
-        """Doubt the last answer of a task or thread if a run was asked its question again.
+        """Doubt the last answer of a task or thread if a run answers its question anew.
 
-        A model wrote a text in that run. Besides, both runs have the same history, which
-        is not empty, or no model wrote the earlier answer ("Empty Response").
+        Run 1 answers "Empty Response" to "When did it open?"; run 2, asked the same,
+        writes "In 1874.": the user may read this, so the first answer is in doubt.
         """
         earlier_run, sample = self._last_of(tree.task_or_thread)
-        wrote_text = FREE_TEXT in calls.reply_forms.values()
-        if earlier_run is None or sample is None or not wrote_text:
+        has_free_text = FREE_TEXT in calls.reply_forms.values()
+        if earlier_run is None or sample is None or not has_free_text:
             return
         if sample.answer is None or id(sample) in self._doubted:
             return
@@ -155,6 +155,7 @@ class AnswersReadLater:
             return
         have_histories = bool(earlier_run.history)
         have_same_history = have_histories and earlier_run.history == tree.history
+        # both runs answer the same turn, or no model answered in the earlier run
         if have_same_history or not Calls(earlier_run).models:
             self._doubt(earlier_run, sample, _ASKED_AGAIN)
 
@@ -193,13 +194,14 @@ def _questions_to(tree: Tree, calls: Calls) -> set[str]:
 def _is_given_as_material(
     sample: Sample, messages: Sequence[Text], *, is_last: bool
 ) -> bool:
-    """Return whether messages hold a sample's answer as a text to be worked on.
+    """Return whether the prompts of a later run hold an answer as a text to work on.
 
-    No message may hold it as an earlier turn of a conversation.
+    "Make it longer: It opened in 1874." does. "Assistant: It opened in 1874." does not:
+    there the answer is an earlier turn of a conversation.
 
     Args:
-        sample: The sample.
-        messages: The messages of a later run's prompts.
+        sample: The sample of the answer.
+        messages: The messages of the later run's prompts.
         is_last: Whether the sample is the last one of the task or thread.
     """
     answer = sample.answer or ""

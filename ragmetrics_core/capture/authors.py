@@ -153,11 +153,10 @@ def _remove_parts(letters: bytes, parts: Iterable[bytes]) -> bytes:
 
 
 def name_authors(root: Node) -> None:
-    """Name the author of each input document that a nested call wrote: that call.
+    """Set the author of each input document that a nested engine or agent wrote.
 
-    LlamaIndex's engine for sub-questions gives the answers of nested engines as
-    documents to the next call. A tool that returns an engine's answer gets its text as
-    an input document.
+    A nested engine answers "In 1874.", and LlamaIndex gives the next call the document
+    "Sub question: When did it open? Response: In 1874.": the engine is its author.
 
     Args:
         root: The outermost call; the calls below it are changed.
@@ -170,6 +169,7 @@ def name_authors(root: Node) -> None:
     found_documents = _originals_of(nodes)
     for node in nodes:
         if node.kind == "tool" and node.text:
+            # a tool that returns an engine's answer: its text becomes a document
             node.input_documents = _answers_in_text_of(node, answer_by_call)
             continue
         earlier_answers = _answers_before(node, answer_by_call)

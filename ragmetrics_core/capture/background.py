@@ -166,13 +166,19 @@ class BackgroundEvaluator(Generic[Run]):
         problems: Problems | None = None,
         linger_s: float = 0.0,
     ) -> None:
-        """Begin to judge; the class tells what the arguments are."""
+        """Prepare the evaluator; its thread starts with the first recorded run.
+
+        With ``linger_s=1.0`` a recorded trace is read after one second, so that spans
+        that come late are read with it.
+        """
         self._settings = settings or WatchSettings()
         self.problems = Problems() if problems is None else problems
-        self._build = build
+        self._build = build  # makes the samples of one recorded run
+        # makes the samples of runs that ``build`` held back; ``tuple`` if it holds none
         self._make_waiting_samples = make_waiting_samples
         self._on_stop = on_stop
         self._redaction = Redaction(self._settings.redact, self.problems)
+        # makes the run of judges and metrics that scores the samples of a process
         self._new_evaluation_run = partial(
             EvaluationRun,
             choose_metrics(metrics),
@@ -181,11 +187,12 @@ class BackgroundEvaluator(Generic[Run]):
             None,  # no progress is shown
             self._settings.limits,
         )
+        # each sink, with a thread and a queue of its own
         self.outlets = [
             Outlet(sink, self.problems, self._settings.max_queue)
             for sink in checked_sinks(self._settings.sinks)
         ]
-        self._linger_seconds = linger_s
+        self._linger_seconds = linger_s  # how long a recorded run stays in the queue
         self._stopped = False
         renew_after_fork(self)  # calls after_fork(), now and in each forked process
         atexit.register(_stop_at_exit, weakref.ref(self))
@@ -207,10 +214,10 @@ class BackgroundEvaluator(Generic[Run]):
         self.stop()
 
     def after_fork(self) -> None:
-        """Set the queue, the lock, the thread and all counts to their beginning.
+        """Begin anew with an empty queue, a new lock, no thread and counts of zero.
 
-        A forked process inherits neither the thread nor a usable lock. Runs that were
-        recorded before the fork are judged in the parent process.
+        A web server forks four workers: each inherits neither the thread nor a usable
+        lock, and judges its own runs. The parent judges the runs from before the fork.
         """
         self.dropped = 0
         self._run = self._new_evaluation_run()
@@ -219,9 +226,10 @@ class BackgroundEvaluator(Generic[Run]):
         self._state_changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._queue: deque[_QueuedWork] = deque()
+        # judged samples whose results the thread has not counted yet
         self._uncounted_results: deque[Future[SampleResult]] = deque()
         self._n_in_flight = 0  # samples that are being made or judged
-        self._n_judging_begun = 0
+        self._n_judging_begun = 0  # samples, also those that are judged by now
         self._results: list[SampleResult] = []
 
     @guard_hook
@@ -409,9 +417,10 @@ class BackgroundEvaluator(Generic[Run]):
             return True
 
     def _do_waiting_work(self) -> None:
-        """Count the results that are there, and make the samples of one waiting run.
+        """Count all judged results, and begin to judge the next run of the queue.
 
-        Both call the user's code, so they are done without holding the lock.
+        Three samples are judged and two runs wait: it counts three results, and makes
+        the samples of the first run.
         """
         work: _QueuedWork | None = None
         with self._state_changed:
@@ -419,7 +428,8 @@ class BackgroundEvaluator(Generic[Run]):
             self._uncounted_results = deque()
             if self._may_start_next_run:
                 work = self._queue.popleft()
-                self._n_in_flight += 1
+                self._n_in_flight += 1  # the making of the samples counts, too
+        # without the lock, since both calls run code of the user
         for result in results:
             self._count_result(result)
         if work is not None:
@@ -485,12 +495,12 @@ class BackgroundEvaluator(Generic[Run]):
     def _count_result(self, future: Future[SampleResult]) -> None:
         """Count the outcomes of a judged sample, and hand its result on.
 
-        It goes to the sinks and to ``on_result``, and is kept where the settings say
-        so. Metrics that failed, and a limit that stopped the judging, are noted as
-        problems. The guard counts what is raised here.
+        A sample has a ``context_recall`` of 0.8, and ``context_adherence`` failed: 0.8
+        enters the mean, the failure is a problem, and sinks and ``on_result`` get both.
+        An exception, such as one of ``on_result``, is counted as a problem.
         """
         result = future.result()
-        if self._run.stopped:
+        if self._run.stopped:  # why no further sample is judged; "" while it goes on
             self.problems.note(
                 "a limit was reached, so that samples are not judged:"
                 f" {self._run.stopped}"

@@ -48,9 +48,12 @@ def clip_spans(
     text_start: int = 0,
     text_end: int = _BEHIND_ALL,
 ) -> list[EqualSpan]:
-    """Cut spans to a range of the prompt and a range of the text.
+    """Cut spans to a range of the prompt and a range of the text; drop empty ones.
 
-    Spans of which nothing is left are dropped.
+    Examples:
+        >>> span = EqualSpan(prompt_start=10, text_start=0, size=8)
+        >>> clip_spans([span], prompt_start=12)
+        [EqualSpan(prompt_start=12, text_start=2, size=6)]
     """
     clipped = []
     for span in spans:
