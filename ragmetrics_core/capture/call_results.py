@@ -81,14 +81,18 @@ class CallResults:
         earlier: Sequence[EvidenceCall],
         documents_of_steps: Mapping[Node, tuple[Document, ...]],
     ) -> list[CallResult]:
-        """Return the results that the ledger lists, in the order of the ledger.
+        """Return the calls' results that the ledger lists, in the order of the ledger.
+
+        A sub-agent replies "It fell in 1874.", and the run answers the same: this text
+        is left out. So are texts that a model of an earlier turn wrote.
 
         Args:
             answer: The answer of this turn; None if there is none.
             earlier: The ledger's calls of earlier turns.
-            documents_of_steps: What steps found that searched without the framework's
-                knowledge.
+            documents_of_steps: The documents of steps that searched by themselves, such
+                as a graph's node that calls ``store.similarity_search``.
         """
+        # the answer, and what models of earlier turns wrote, each in one line
         known_lines = {as_one_line(answer)}
         for call in earlier:
             if call.kind == "written":
@@ -118,22 +122,23 @@ class CallResults:
     ) -> tuple[Document, ...] | None:
         """Return the retrieved documents, each once, in the order of their searches.
 
-        None if no call is known to have retrieved any. A document that a second search
-        returns with another text is the same document, and the first text counts.
+        A retriever found [A, B], then a tool returned [B, C]: A, B, C. Of two documents
+        with one id the first counts. None if no call retrieved anything.
 
         Args:
             shown_keys: The keys of the documents shown, in the order of the prompt.
-            documents_of_steps: What steps found that searched without the framework's
-                knowledge; None for none.
+            documents_of_steps: The documents of steps that searched by themselves, such
+                as a graph's node that calls ``store.similarity_search``; None for none.
         """
         documents_by_call = {**self.calls.retrievals, **(documents_of_steps or {})}
         if not documents_by_call:
             return None
         document_by_identity: dict[DocumentKey, Document] = {}
-        known_texts: set[str] = set()
+        known_texts: set[str] = set()  # of documents found by earlier calls
         for call in self._sort_retrievals(documents_by_call, shown_keys):
             documents = documents_by_call[call]
             if call.kind != "retriever":
+                # a tool or step may only pass on documents that were found before
                 documents = self._not_handed_on(documents, known_texts)
             for document in documents:
                 document_by_identity.setdefault(document.identity, document)
@@ -155,43 +160,47 @@ class CallResults:
         documents_by_call: Mapping[Node, Sequence[Document]],
         shown_keys: Sequence[DocumentKey],
     ) -> list[Node]:
-        """Sort retrieving calls by the time at which they began.
+        """Sort retrieving calls by their begin; parallel calls by their first rank.
 
-        Calls that ran at the same time count as begun together. Of these the call goes
-        first whose document stands first in the prompt, which shows ``shown_keys``.
+        Searches for "cats" and for "dogs" ran in parallel, and the prompt shows a page
+        on dogs first: the search for "dogs" goes first.
+
+        Args:
+            documents_by_call: The calls, each with the documents that it returned.
+            shown_keys: The keys of the documents shown, in the order of the prompt.
         """
+        # parallel calls have one begin here, the earliest
         began = self.order.earliest_concurrent_begin(documents_by_call)
-        n_shown = len(shown_keys)
+        n_shown = len(shown_keys)  # the rank of documents that are not shown
         rank_by_key: dict[DocumentKey, int] = {}
         for rank, key in enumerate(shown_keys):
             rank_by_key.setdefault(key, rank)
 
-        def position(node: Node) -> tuple[object, ...]:
+        def sort_key(call: Node) -> tuple[object, ...]:
             ranks = [
                 rank_by_key.get(document.key, n_shown)
-                for document in documents_by_call[node]
+                for document in documents_by_call[call]
             ]
-            first_shown = min(ranks, default=n_shown)
-            return began[node], first_shown, self.order.sort_keys_of(node)
+            first_rank = min(ranks, default=n_shown)
+            return began[call], first_rank, self.order.sort_keys_of(call)
 
-        return sorted(documents_by_call, key=position)
+        return sorted(documents_by_call, key=sort_key)
 
     def documents_of_steps(
         self, contexts: Mapping[DocumentKey, Context]
     ) -> dict[Node, tuple[Document, ...]]:
-        """Find what steps found that searched without the framework's knowledge.
+        """Find the documents of steps that searched by themselves, without a retriever.
 
-        Such a step is a node of a graph that calls ``store.similarity_search``, or one
-        that makes documents of web pages (LangGraph's CRAG). It returned a context that
-        no other call did.
+        A graph's node calls ``store.similarity_search`` and returns [A, B], the prompt
+        shows A, and no recorded search found A: the node found A and B.
 
         Args:
-            contexts: The contexts, each by the key of the document of which it was
-                made.
+            contexts: The contexts of the answer, by the key of their document.
         """
         known_documents: list[Document] = []
         for result in self.all_results:
             known_documents += result.documents
+        # of contexts that no recorded search found
         missing_keys = set(keys_of_unmatched_contexts(known_documents, contexts))
         documents_by_step: dict[Node, tuple[Document, ...]] = {}
         if not missing_keys:
@@ -295,14 +304,16 @@ class CallResults:
     # What one call returned by itself
 
     def _results_of_call(self, node: Node, above: Path) -> Iterator[CallResult]:
-        """Yield what one call returned by itself.
+        """Yield what one call returned as evidence: documents, a text or an error.
 
-        Nothing is yielded for a call inside another one that returns the same
-        documents. ``above`` are the calls around it, the outermost first.
+        A search tool calls a retriever and returns its documents: only the tool yields
+        them. ``above`` are the calls around the call, the outermost first.
         """
+        # inside a retriever, or a tool that returns the documents found inside it
         if self._is_told_by_one_of(above):
             return
         if node.kind == "tool":
+            # a hand-off brings no evidence; a resumed graph repeats its last tool
             if not node.is_control and not self._is_repeated_later(node):
                 yield from self._results_of_tool(node)
         elif node.kind == "retriever":
@@ -310,6 +321,7 @@ class CallResults:
                 documents = _new_documents(node.documents)
                 yield CallResult("retrieval", node, documents, error=node.error)
         elif node.kind == "model":
+            # a reply is no evidence; a summary of the conversation in the prompt is
             yield from self._new_summaries_in_prompt(node)
         else:
             yield from self._results_of_step_or_agent(node, above)
@@ -346,7 +358,11 @@ class CallResults:
             yield CallResult("given", node, handed_in)
 
     def _new_summaries_in_prompt(self, model: Node) -> Iterator[CallResult]:
-        """Yield the summaries of earlier messages that no earlier prompt held."""
+        """Yield the summaries of earlier messages that no earlier prompt held.
+
+        A memory puts "The user asked about the bridge." into two prompts, in place of
+        old messages: the summary is yielded for the first prompt.
+        """
         summaries = [
             message.text for message in model.prompt if message.role == "summary"
         ]
@@ -377,19 +393,22 @@ class CallResults:
     def _results_of_tool(self, tool: Node) -> Iterator[CallResult]:
         """Yield what a tool returned: an error, documents, a text, or a text and documents.
 
-        Nothing is yielded for a tool that never ended.
+        A retriever's tool gives its documents; a calculator gives the text "42"; a web
+        search gives its text and its pages. A tool that never ended gives nothing.
         """
         if tool.error:
             kind: Kind = "retrieval" if self._has_searched(tool) else "tool"
             yield CallResult(kind, tool, error=tool.error)
         elif tool in self.calls.context_tool_calls:
-            # the user says that its text is a document
+            # the user named the tool in ``context_tools``: its text is a document
             yield CallResult("retrieval", tool, (Document(tool.text or ""),))
         elif tool in self._tools_made_of_documents:
+            # its text only presents the documents that were found inside it
             documents = _new_documents(documents_behind(tool))
             yield CallResult("retrieval", tool, documents)
         elif tool.ended is not None:
             yield self._text_of_tool(tool)
+            # the calls inside yield the documents that they found
             documents = _new_documents(tool.documents, before=_found_inside(tool))
             if documents:
                 yield CallResult("retrieval", tool, documents)

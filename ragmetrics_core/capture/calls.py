@@ -477,16 +477,17 @@ class Calls:
 
     @cached_property
     def _documents_of_searches(self) -> dict[Node, tuple[Document, ...]]:
-        """The documents that each retriever and each tool brought.
+        """The documents that each retriever and each tool found.
 
-        Of a tool only the documents count that no call inside it gave.
+        A retriever found [A, B], and the tool around it returned [A, B, C]: A and B are
+        the retriever's, C is the tool's.
         """
         documents_by_call: dict[Node, tuple[Document, ...]] = {}
         for node, path in self.paths.items():
             if node.error is not None or node.documents is None:
                 continue
             if any(caller.kind == "retriever" for caller in path[:-1]):
-                continue  # the retriever around it hands on what it found
+                continue  # the retriever around this call returns what it found
             if node.kind == "retriever":
                 documents_by_call[node] = node.documents
             elif node.kind == "tool":
@@ -660,9 +661,10 @@ class Calls:
     def _lists_of_call(
         self, node: Node
     ) -> Iterator[tuple[float, tuple[Document, ...]]]:
-        """Yield what a call was given, with its begin, and what it returned, with its end.
+        """Yield the documents that a call took at its begin and returned at its end.
 
-        The text of a tool that ``context_tools`` names counts as one document.
+        A reranker took [A, B, C] at 2.0 and returned [C, A] at 3.0: (2.0, (A, B, C)),
+        then (3.0, (C, A)). Documents that a model of the run wrote are left out.
         """
         if node.input_documents:
             inputs = self.without_texts_of_models(node.input_documents, node.began)
@@ -671,6 +673,7 @@ class Calls:
             returned = self.without_texts_of_models(node.documents, node.ended)
             yield node.ended, returned
         if node in self.context_tool_calls:
+            # the user named the tool in ``context_tools``: its text is a document
             yield end_of(node), (Document(node.text or ""),)
 
     def without_texts_of_models(

@@ -39,13 +39,12 @@ class UserValues:
     def apply_to(self, sample: Sample, number: int) -> Sample:
         """Return a captured sample with the values that the user gave.
 
-        Values that are None change nothing. A conversation's name fills the ledger only
-        if the ledger has none yet.
+        With the user's id "q7", two samples of one capture get the ids "q7" and "q7#1".
+        Values that the user did not give change nothing.
 
         Args:
             sample: The sample.
-            number: How many samples the same capture gave before: the first one gets
-                the user's id, further ones "id#1", "id#2", ….
+            number: How many samples the same capture gave before; 0 for the first.
         """
         new_values: dict[str, Any] = {}
         if self.question is not None:
@@ -58,6 +57,7 @@ class UserValues:
             new_values["metadata"] = {**sample.metadata, **self.metadata}
         if self.conversation is not None:
             ledger = sample.ledger or Ledger()
+            # a conversation that the framework names goes first
             conversation = ledger.conversation or self.conversation
             new_values["ledger"] = ledger.model_copy(
                 update={"conversation": conversation}
@@ -92,14 +92,15 @@ class Redaction:
     def redact(self, sample: Sample) -> Sample | None:
         """Apply the user's function, which hides texts of a sample.
 
-        If it leaves the ledger, which repeats these texts, the ledger loses its calls.
+        The function writes "[name]" for "Ada" in the answer, and the calls of the ledger
+        still hold "Ada": the ledger loses its calls.
 
         Returns:
             The sample to keep; None if the function raises or gives no sample, which is
             counted as a problem.
         """
         if self.function is None:
-            return sample
+            return sample  # the user hides nothing
         redacted: object = self.function(sample)
         if not isinstance(redacted, Sample):
             self.problems.note(
@@ -109,7 +110,7 @@ class Redaction:
             return None
         ledger = redacted.ledger
         if ledger is None or ledger != sample.ledger:
-            return redacted
+            return redacted  # no texts in a ledger, or the function has hidden them
         changes_texts = any(
             getattr(redacted, name) != getattr(sample, name) for name in _TEXT_FIELDS
         )
@@ -160,19 +161,27 @@ class Captured(Generic[Run]):
         as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,
         problems: Problems | None = None,
     ) -> None:
-        """Begin without any run; the class tells what the arguments are."""
+        """Begin without any run; runs become samples when ``samples`` is first read.
+
+        ``with capture() as captured: chain.invoke("When did it open?")`` makes such an
+        object, and ``captured.samples`` then holds one sample.
+        """
         self.problems = Problems() if problems is None else problems
-        self.recorded = 0
-        self.dropped = 0
-        self._n_samples_made = 0  # with those that redact= dropped
+        self.recorded = 0  # runs kept
+        self.dropped = 0  # runs behind ``max_samples``
+        self._n_samples_made = 0  # also counts samples that redact= dropped
         self._samples_of_run = build
+        # makes the samples of runs that ``build`` held back, since a further run may
+        # belong to the same question; ``tuple`` if it holds none back
         self._samples_of_waiting_runs = samples_that_wait
+        # adds a doubt to a sample whose answer a later run may have replaced
         self._revise_sample = revise_sample
+        # makes a judge of a framework's own model object
         self._as_judge = as_judge
-        self._user_values = user_values or UserValues()
+        self._user_values = user_values or UserValues()  # such as a reference
         self._redaction = Redaction(redact, self.problems)
         self._max_runs = max_samples
-        self._runs_without_samples: list[Run] = []
+        self._runs_without_samples: list[Run] = []  # recorded since the last reading
         self._samples: list[Sample] = []
         self._lock = Lock()
 
