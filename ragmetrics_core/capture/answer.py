@@ -457,11 +457,13 @@ def by_nobody(attribution: _Attribution) -> FoundAnswer | None:
 
 
 def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | None:
-    """Take the earlier reply as the answer, where the last call only judged it.
+    """The earlier reply, where the last call only judged it or asked further questions.
 
-    One call writes "It opened in 1874.", the last call is shown this and writes "yes":
-    "It opened in 1874." is the answer. A last call that asks several further questions
-    counts as well; otherwise None. No public application is known that ends so.
+    A run that ends in a verdict on its answer, or in further questions: no public
+    application is known that does.
+
+    One call writes "It opened in 1874."; the last call is shown this and writes "yes":
+    the answer is "It opened in 1874."
     """
     search = attribution.search
     last_writer = attribution.last_writer

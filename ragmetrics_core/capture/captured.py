@@ -92,7 +92,7 @@ class Redaction:
     def redact(self, sample: Sample) -> Sample | None:
         """Apply the user's function, which hides texts of a sample.
 
-        The function writes "[name]" for "Ada" in the answer, and the calls of the ledger
+        The function writes "[name]" for "Ada" in the answer, and the ledger's calls
         still hold "Ada": the ledger loses its calls.
 
         Returns:
