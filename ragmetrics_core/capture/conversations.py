@@ -112,11 +112,11 @@ class Conversations:
         self.turns: deque[CapturedTurn] = deque(maxlen=_MOST_TURNS)
 
     def place_turn(self, tree: Tree, quoted: CapturedTurn | None = None) -> Tree:
-        """Return a copy of a run as the next turn of its conversation.
+        """Return a copy of a run, marked as the next turn of its conversation.
 
-        The copy gets the conversation's id, the calls of earlier turns, and the recorded
-        history where its own lacks turns. A run that continues no turn begins a
-        conversation.
+        Example: the turn "When did it open?" was captured as turn 1. A run that begins
+        with its messages becomes turn 2, and gets the searches of turn 1 as
+        ``earlier_calls``. A run that continues no captured turn begins a conversation.
 
         Args:
             tree: The run.
@@ -124,16 +124,19 @@ class Conversations:
                 None without one.
         """
         name = self._conversation_name(tree)
+        # ``conversation_place`` says where the run repeats the turn; "" if found by name
         last_turn, conversation_place = self._last_turn(tree, name, quoted)
         if last_turn is None:
             return replace(tree, conversation_id=name or _name_of_new(tree))
         history = tree.history
         if _lacks_turns(last_turn, tree, is_quoted=quoted is not None):
             history = last_turn.history_after
+        # the history may hold turns that were never captured: the larger number counts
+        n_turns_before = max(last_turn.ledger.turn, _n_questions(history))
         return replace(
             tree,
             conversation_id=last_turn.ledger.conversation,
-            turn_number=1 + max(last_turn.ledger.turn, _n_questions(history)),
+            turn_number=n_turns_before + 1,
             earlier_calls=last_turn.ledger.calls,
             history=history,
             conversation_place=conversation_place,
@@ -153,7 +156,11 @@ class Conversations:
     def _last_turn(
         self, tree: Tree, name: str | None, quoted: CapturedTurn | None
     ) -> tuple[CapturedTurn | None, str]:
-        """Find the turn that a run continues: by the conversation's name, else by words.
+        """Find the captured turn that a run continues.
+
+        Example: a run has the id "thread-7", so the last turn of "thread-7" is found.
+        Without an id, the turn is found whose question and answer end the run's
+        history, or else the turn that its prompts quote.
 
         Args:
             tree: The run.
@@ -161,33 +168,35 @@ class Conversations:
             quoted: The captured turn that its prompts quote as text; None without one.
 
         Returns:
-            The turn, None if there is none; and where its words stood, "" if no words
-            decided.
+            The turn, or None without one. Then where the run repeats the turn's words,
+            such as ``_IN_THE_PROMPT``; "" if the turn was found by name, or not found.
         """
-        if tree.turn_number == 1:  # the framework says so
+        if tree.turn_number == 1:  # the framework counts turns, and this is the first
             return None, ""
         if name is not None:
             last_turn = self._last_turn_of(name, tree)
-            # an application may fill another memory for each message
+            # a memory's id may be new for each message: then the words decide, below
             is_name_of_memory = tree.is_id_of_memory and name == tree.conversation_id
             if last_turn is not None or not is_name_of_memory:
                 return last_turn, ""
-        turn_by_words = self._turn_at_end_of_history(tree)
-        if turn_by_words is not None:
-            return turn_by_words, _place_in_history(turn_by_words, tree)
+        turn_in_history = self._turn_at_end_of_history(tree)
+        if turn_in_history is not None:
+            return turn_in_history, _place_in_history(turn_in_history, tree)
         if name is None and quoted is not None:
             return quoted, _IN_THE_PROMPT
         return None, ""
 
     def _turn_at_end_of_history(self, tree: Tree) -> CapturedTurn | None:
-        """Return the captured turn that is the last two messages of a run's history.
+        """Return the captured turn that the last two messages of a run's history repeat.
 
-        The question may stand inside a whole prompt that was kept as a message. Where no
-        turn ends the history, the last one in it counts. None if several end it alike.
+        Example: a history that ends with "When did it open?" and "In 1874." gives the
+        turn with this question and this answer. None if two such turns were captured.
+        If the history ends otherwise, the last captured turn inside it is returned.
         """
         last_lines = _last_lines(tree)
         last_roles = tuple(message.role for message in tree.history[-2:])
         fitting = [turn for turn in self.turns if turn.lines == last_lines]
+        # a memory may keep "Context: … Question: When did it open?" as the user's message
         if not fitting and last_roles == _SPEAKERS:
             for turn in self.turns:
                 if _is_kept_as_whole_prompt(turn, last_lines):
@@ -285,25 +294,25 @@ class Conversations:
     def find_quoted_turns(
         self, prompts: Sequence[str], lines_of_run: Collection[str]
     ) -> Iterator[QuotedTurn]:
-        """Yield the latest turns whose question and answer stand in one prompt.
+        """Yield the latest captured turns that a prompt quotes: question and answer.
 
-        A run may repeat a turn's question or answer, and its prompts hold the words for
-        that reason. Such a turn is yielded only if a prompt marks it as an earlier turn.
+        Example: "User: When did it open? Assistant: In 1874. User: And the ferry?"
+        quotes the turn "When did it open?", "In 1874.".
 
         Args:
             prompts: The prompts of the run.
-            lines_of_run: Its question, queries and replies, each in one line.
+            lines_of_run: The question, queries and replies of the run, each in one line.
         """
         for turn in list(self.turns)[-_N_LATEST:]:
             quoting_prompts = _prompts_that_quote(turn, prompts)
             if not quoting_prompts:
                 continue
+            # the user asks "When did it open?" again: then this question in a prompt is
+            # no sign of an earlier turn, but "Assistant: In 1874." still is
             is_repeated_by_run = not set(turn.lines).isdisjoint(lines_of_run)
-            # the question before the answer may be the run's own: it tells nothing then
-            telling_questions = [] if is_repeated_by_run else [turn.question]
+            questions = [] if is_repeated_by_run else [turn.question]
             is_earlier_turn = any(
-                quotation(turn.answer, telling_questions, Text(prompt))
-                == "earlier turn"
+                quotation(turn.answer, questions, Text(prompt)) == "earlier turn"
                 for prompt in quoting_prompts
             )
             if is_earlier_turn or not is_repeated_by_run:
@@ -312,24 +321,26 @@ class Conversations:
     def find_answers(
         self, prompts: Sequence[str], lines_of_run: Collection[str]
     ) -> list[str]:
-        """Return the answers of the latest turns that stand in some prompts.
+        """Return the answers of earlier turns that the prompts of a run repeat.
 
-        A memory may keep what the assistant said and not the questions. Answers that may
-        stand there for another reason are left out.
+        Example: an assistant's memory keeps "You said: The bridge was opened in 1874 by
+        the mayor." without the question; this sentence was the answer of turn 1.
 
         Args:
             prompts: The prompts of one run.
-            lines_of_run: The queries and replies of that run and the documents found in
-                it, each in one line.
+            lines_of_run: The queries, replies and documents of that run, each in one
+                line.
         """
         prompt_lines = [as_one_line(prompt) for prompt in prompts]
         answers = []
         for turn in list(self.turns)[-_N_LATEST:]:
             answer = as_one_line(turn.answer)
-            is_short = len(answer) < DISTINCTIVE_LENGTH  # it stands there by chance
-            # ``was_answer_in_prompt``: it was copied from a document or an instruction
+            # an answer such as "In 1874." stands in a prompt by chance
+            is_short = len(answer) < DISTINCTIVE_LENGTH
+            # the earlier model copied its answer from a document or an instruction
             if is_short or turn.was_answer_in_prompt:
                 continue
+            # a call or a document of this run brought the words into the prompt
             if any(answer in line for line in lines_of_run):
                 continue
             if any(answer in line for line in prompt_lines):
@@ -358,13 +369,17 @@ def _place_in_history(turn: CapturedTurn, tree: Tree) -> str:
 
 
 def _captured_turn(sample: Sample, ledger: Ledger, tree: Tree) -> CapturedTurn:
-    """Make a captured turn of a sample, to compare later runs with it.
+    """Keep the parts of a sample with which later runs are compared.
+
+    Example: "When did it open?", "In 1874.", and the searches of this turn and of the
+    turns before it.
 
     Args:
         sample: The sample.
-        ledger: Its ledger.
-        tree: Its run, as ``place_turn`` returned it.
+        ledger: The sample's list of searches and tool calls.
+        tree: The run of the sample, as ``place_turn`` returned it.
     """
+    # earlier calls come from the run: the ledger marks what this turn still shows of them
     calls_of_turn = [call for call in ledger.calls if call.turn == ledger.turn]
     calls = (*tree.earlier_calls, *calls_of_turn)
     question = sample.question or ""

@@ -102,18 +102,19 @@ def order_with_unknown(
     unknown_documents: Mapping[DocumentKey, object],
     lists: Sequence[Sequence[Document]],
 ) -> list[DocumentKey]:
-    """Return the keys of the documents shown, in order, with unknown ones between them.
+    """Insert unknown documents between the shown ones, in the order of their list.
 
-    An unknown document stands behind its neighbour in the first list that holds a shown
-    document. Unknown documents of other lists are left out.
+    Example: the prompts show C and A, and may show B. The last search gave [A, B, C]:
+    B follows A, so the order is [C, A, B].
 
     Args:
         shown_by_key: The documents shown, in the order of the prompts.
-        unknown_documents: The documents of which the prompts do not tell.
-        lists: The lists of documents, the latest first.
+        unknown_documents: The documents that the prompts may show or not.
+        lists: The lists of documents, the latest first. The first list with a shown
+            document counts; unknown documents of other lists are left out.
     """
     order = list(shown_by_key)
-    previous_key: DocumentKey | None = None
+    previous_key: DocumentKey | None = None  # the neighbour before, shown or inserted
     for key in _keys_of_first_list_with(shown_by_key, lists):
         if key in unknown_documents and key not in order:
             index = 0

@@ -41,24 +41,26 @@ class EarlierReplies:
     calls: Calls
 
     def to_search_for(self, call: Node) -> list[EarlierReply]:
-        """Collect the replies of earlier calls that are searched for in a call's prompt.
+        """Collect the replies of earlier calls that a call's prompt may repeat.
 
-        A reply of a few words may stand there by chance. It is searched for only where
-        it stands as an answer, an entry of a list or the result of a tool does. A
-        verdict, such as the "yes" of a grader, is no answer and no entry.
+        Long replies are collected all. The short reply "4 May 1874" is collected if the
+        prompt has "[1] 4 May 1874"; in "opened on 4 May 1874" it stands by chance.
         """
         tool_results = _tool_results_in_prompt(call)
         message_texts = [message.text for message in call.prompt]
         replies = []
         for earlier_call in self._calls_before(call):
+            # the "yes" of a grader: "Answer: yes" in a later prompt does not repeat it
             is_verdict = self.calls.replies[earlier_call].is_verdict
             for text in self._texts_written_by(earlier_call):
                 is_long = len(text) >= DISTINCTIVE_LENGTH
                 is_tool_result = as_one_line(text) in tool_results
-                is_entry = not is_verdict and _is_entry_in(message_texts, text)
-                is_answer = not is_verdict and _stands_apart_in(message_texts, text)
-                if is_long or is_tool_result or is_entry or is_answer:
-                    replies.append(EarlierReply(earlier_call, text, is_entry))
+                # "[1] 4 May 1874"
+                is_list_entry = not is_verdict and _is_entry_in(message_texts, text)
+                # "Answer: 4 May 1874"
+                is_set_apart = not is_verdict and _stands_apart_in(message_texts, text)
+                if is_long or is_tool_result or is_list_entry or is_set_apart:
+                    replies.append(EarlierReply(earlier_call, text, is_list_entry))
         return replies
 
     def calls_with_notes(self, call: Node, *, left_out: Collection[Node]) -> list[Node]:

@@ -90,6 +90,10 @@ def evidence(
 ) -> AnswerEvidence:
     """Find the contexts of one answer, the retrieved documents and the ledger.
 
+    Example: a search found A, B and C; the prompt of the answer shows A and B. The
+    contexts are [A, B], retrieved are [A, B, C], and the ledger has one entry: the
+    search, with A and B marked as shown.
+
     Args:
         turn: The question, and the calls that were made for it.
         found_answer: The answer, and the call that wrote it.
@@ -104,9 +108,11 @@ def evidence(
     entries, earlier_calls = _ledger_entries(
         search, contexts, contributing_calls, retrieved
     )
+    # the user wrote contexts_from="docs", and no framework recorded the search
     if _are_named_without_search(contexts, entries):
         entries = (entry_of_named_contexts(contexts.items, turn.tree.root),)
         contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
+    # a tool gave one text, "1. … 2. …", and no documents
     tools = tools_of_text(contexts, entries, turn.calls)
     if tools.with_text:
         contexts = _undivided_if_none(contexts)
@@ -157,10 +163,14 @@ def _ledger_entries(
     contributing_calls: Sequence[Node],
     retrieved: Retrieved,
 ) -> tuple[tuple[LedgerEntry, ...], tuple[EvidenceCall, ...]]:
-    """List what each search and tool returned, and which of it the answering model saw.
+    """List what each search and tool returned, and which items the model saw.
+
+    Example: a search returned A, B and C, and the prompt of the answer shows A and B:
+    the entry of the search has the items A, B, C, and 0 and 1 as the indexes shown.
 
     Returns:
-        The ledger's entries for the calls of this turn, and its calls of earlier turns.
+        The entries for the calls of this turn. Then the calls of earlier turns, each
+        with the items that the prompt of this turn still shows.
     """
     turn = search.turn
     earlier_calls = turn.tree.earlier_calls
@@ -168,7 +178,7 @@ def _ledger_entries(
         search.found_answer.text, earlier_calls, retrieved.by_step
     )
     prompts = _messages_shown(search.found_answer.writing_call, contributing_calls)
-    # where the prompt has no place for them, the contexts stand for what was retrieved
+    # a prompt that has no place for documents, "Answer: {question}", shows no context
     contexts_shown = {} if contexts.are_forgotten else contexts.by_key
     shown_to_answer = ShownToAnswer(
         contexts_shown, prompts, turn.texts_besides_documents

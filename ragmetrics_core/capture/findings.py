@@ -214,41 +214,44 @@ class ShownInPrompt:
 
     @property
     def pieces(self) -> list[_Piece]:
-        """The pieces of the text that are shown.
+        """The pieces of the text that the prompt shows.
 
-        A piece may end before the text does, because the application cut the text
-        there. Then its last letters, but never all of them, may be equal by chance.
+        Example: of "It lies on the Douro in the north", a prompt shows "It lies on the
+        Douro… In 1874": the piece ends behind "Douro". The "In" is equal by chance.
         """
         pieces = []
-        for run in split_into_runs(self.occurrence.spans):
+        for run in split_into_runs(self.occurrence.spans):  # spans without a gap
             start = run[0].text_start
             end = run[-1].text_end
             certain_end = end
-            text_goes_on = end < len(self.text.letters)
-            if text_goes_on:
+            is_cut = end < len(self.text.letters)
+            if is_cut:
                 n_by_chance = self._n_letters_by_chance(run[-1].prompt_end)
+                # a piece keeps one letter at least
                 certain_end = max(end - n_by_chance, start + 1)
             pieces.append(_Piece(start, end, certain_end))
         return pieces
 
     def _n_letters_by_chance(self, prompt_end: int) -> int:
-        """Count the last letters of a shown piece that are equal by chance.
+        """Count the last letters of a cut text that equal the prompt's next words by chance.
 
-        They belong to other words of the prompt that begin like the text's next words.
-        Twelve letters and more are no chance.
+        Example: of "the Douro in the north", a prompt shows "the Douro… In 1874" or
+        "the Douro inside": "in" is equal by chance, so 2. From twelve letters on, 0.
 
         Args:
-            prompt_end: Where the piece ends in the prompt's letters.
+            prompt_end: Where the equal letters end: an index in the prompt's letters.
         """
         message_index = self.prompt.message_index_at(prompt_end - 1)
         message = self.prompt.messages[message_index]
         end_in_message = prompt_end - self.prompt.message_starts[message_index]
+        # the last equal letter ends at ``end``; the blanks and signs behind it end at
+        # ``next_letter``; both are indexes in the message as written
         end, next_letter = message.gap_at(end_in_message)
         last_characters = message.raw[max(end - LONGEST_STEP, 0) : end]
-        by_chance = self._words_behind_dots(last_characters)
-        word_goes_on = end == next_letter < len(message.raw)
-        if not by_chance and word_goes_on:
-            by_chance = _beginning_of_word(last_characters)
+        by_chance = self._words_behind_dots(last_characters)  # "In" of "Douro… In"
+        is_inside_of_word = end == next_letter < len(message.raw)
+        if not by_chance and is_inside_of_word:
+            by_chance = _beginning_of_word(last_characters)  # "in" of "inside"
         n_letters = len(letters_of(by_chance))
         return n_letters if n_letters < RESUMED_LENGTH else 0
 
@@ -294,14 +297,23 @@ def _finding_in_prompts(
 def _extent(
     text: Text, shown_in_prompts: tuple[ShownInPrompt, ...], coverage: float
 ) -> Extent:
-    """Return which part of a text some prompts show together."""
+    """Return which part of a text some prompts show together.
+
+    Example: one prompt shows letters 0 to 40 of a text of 100 letters, another 30 to
+    60: together they show its beginning.
+
+    Args:
+        text: The text.
+        shown_in_prompts: Where each prompt shows the text or parts of it.
+        coverage: The share of its letters that is shown, 0 to 1.
+    """
     if coverage >= SHARE_OF_WHOLE:
         return "whole"
     if any(shown.occurrence.is_whole for shown in shown_in_prompts):
         return "whole"
     pieces: list[_Piece] = []
     for shown in shown_in_prompts:
-        for run in split_into_runs(shown.occurrence.spans):
+        for run in split_into_runs(shown.occurrence.spans):  # spans without a gap
             end = run[-1].text_end
             pieces.append(_Piece(run[0].text_start, end, certain_end=end))
     return _extent_of_pieces(_merge_pieces(pieces), n_letters=len(text.letters))
@@ -331,14 +343,15 @@ def _extent_of_pieces(pieces: Sequence[_Piece], *, n_letters: int) -> Extent:
 def _coverage(text: Text, shown_in_prompts: Iterable[ShownInPrompt]) -> float:
     """Return the share of a text's letters that some prompts show, 0 to 1.
 
-    A letter that several of them show counts once. A text without letters, such as a
-    row of dots, is shown whole.
+    Example: one prompt shows letters 0 to 40 of a text of 100 letters, another 30 to
+    60: 0.6, since each letter counts once.
     """
-    if not text.letters:
+    if not text.letters:  # "...": such a text counts as shown
         return 1.0
     spans_shown: list[EqualSpan] = []
     for shown in shown_in_prompts:
         for span in shown.occurrence.spans:
+            # the part of the span that no span before it covers
             spans_shown += subtract_spans([span], spans_shown)
     spans_shown.sort(key=lambda span: span.text_start)
     bytes_shown = b""

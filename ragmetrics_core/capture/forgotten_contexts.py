@@ -29,11 +29,11 @@ _FEWEST_DOCUMENTS = 3  # of which most may share a word that tells nothing
 def is_everything_forgotten(
     turn: Turn, found_answer: FoundAnswer, prompt_contents: PromptContents
 ) -> bool:
-    """Whether the call that answered was surely shown nothing of what was found.
+    """Whether a template forgot its contexts, so that the model surely saw none.
 
-    Its prompt is known to be all that it was shown, and has no trace of any document
-    that was there. Nothing else may have brought them to it: no other call of a model
-    was shown any, no provider searched, and each search had ended before the call.
+    Example: a search found three documents, and the whole prompt of the answering call
+    was "Answer the question: When did the bridge open?". False wherever the documents
+    may have reached the model in another way, or the recording leaves a doubt.
 
     Args:
         turn: The question, and the calls that were made for it.
@@ -43,7 +43,9 @@ def is_everything_forgotten(
     call = found_answer.writing_call
     if call is None or found_answer.doubts or found_answer.answer.doubts:
         return False
+    # the answering call, and the calls whose replies its prompt repeats
     calls_behind_answer = prompt_contents.shown_to(call).calls
+    # a prompt with an image or a file may show documents that we cannot read
     if not all(node.is_prompt_text_alone for node in calls_behind_answer):
         return False
     if _may_be_shown_elsewhere(turn.calls, call, prompt_contents):
@@ -63,25 +65,31 @@ def is_everything_forgotten(
 def _may_be_shown_elsewhere(
     calls: Calls, answering_call: Node, prompt_contents: PromptContents
 ) -> bool:
-    """Whether a model may have been shown documents in another way than by the prompt.
+    """Whether documents may have reached a model although no prompt template shows them.
+
+    Example: an agent's tool searched: the model reads the tool's text, and no template
+    was to show the documents. Also if another model call was shown a document, whose
+    reply may have reached the answering call.
 
     Args:
         calls: The calls of the run.
-        answering_call: The call whose prompt shows none.
+        answering_call: The call whose prompt shows no document.
         prompt_contents: What the prompts of the calls show.
     """
+    # a call was recorded with doubts, or the provider of the model searched itself
     if calls.remarks or any(node.by_provider for node in calls.nodes):
         return True
     for search in calls.retrievals:
+        # the search had not ended: its documents may be meant for a later call
         if end_of(search) > answering_call.began:
             return True
-        # no template forgot what a tool found: its text says what the model is to see
         if any(caller.kind == "tool" for caller in calls.paths[search]):
             return True
     for model_call in calls.prompted:
         shown = prompt_contents.shown_to(model_call)
         if shown.shown_documents or shown.keys_with_some_words:
             return True
+        # a short note on a document, or the first words of one
         if shown.keys_behind_notes or shown.keys_perhaps_cut:
             return True
     return False
@@ -92,11 +100,11 @@ def has_no_trace_of(
     prompt_texts: Iterable[str],
     known_texts: Iterable[str],
 ) -> bool:
-    """Whether a prompt surely shows none of some documents, in whatever words.
+    """Whether a prompt surely shows none of some documents, not even in other words.
 
-    What stands in the prompt beside the known texts must be shorter than half of each
-    document. It must have no telling word of theirs: no number, and no word of four
-    letters or more that is not common to most of them.
+    Example: "Answer briefly. When did the bridge open?" without the question leaves
+    "Answer briefly.". This rest is shorter than half of each document, and shares no
+    number and no rare long word, such as "Douro", with them.
 
     Args:
         document_texts: The texts of the documents; False without any.
@@ -104,6 +112,7 @@ def has_no_trace_of(
         known_texts: Texts that stand there for another reason, such as the question.
     """
     rest = "\n".join(prompt_texts)
+    # the longest first: the question may be a part of the history
     for text in sorted(filter(str.strip, known_texts), key=len, reverse=True):
         rest = rest.replace(text.strip(), " ")
     n_letters = _count_letters(rest)

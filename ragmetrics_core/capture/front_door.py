@@ -104,10 +104,13 @@ class FrontDoor(Generic[Run]):
         all_threads: bool = False,
         every_turn: bool = False,
     ) -> Iterator[Captured[Run]]:
-        """Capture what the application does inside the block; nothing of it is changed.
+        """Capture the runs of the application inside a ``with`` block as samples.
+
+        ``with capture(reference="In 1874.") as captured: chain.invoke(…)`` gives the
+        sample of the call as ``captured.samples[0]``. The application is not changed.
 
         Args:
-            question: The question, instead of the one found.
+            question: The question, instead of the question found in the run.
             reference: The expected answer, one or several.
             id: Id of the sample; further samples of the block get ``id#1``, ``id#2``,
                 ….
@@ -116,10 +119,11 @@ class FrontDoor(Generic[Run]):
                 framework has no id for it. Blocks of the same name and the same
                 ``redact`` are one conversation: the ledger of a sample, its list of
                 searches and tool calls, then holds those of the earlier blocks as well.
-            question_from: Where the question is: a key or dotted path, as the adapter's
-                documentation says, or a callable that gets the run.
-            contexts_from: The same for the contexts.
-            answer_from: The same for the answer.
+            question_from: Where the question is: a key or dotted path such as
+                ``"inputs.query"``, as the adapter's documentation says, or a callable
+                that gets the run.
+            contexts_from: Where the contexts are, in the same way.
+            answer_from: Where the answer is, in the same way.
             context_tools: Names of the tools whose text is a context, where they return
                 no documents. An empty set says that no tool searches.
             build: A callable that makes the samples of a run; the adapter's own rules
@@ -223,9 +227,10 @@ class FrontDoor(Generic[Run]):
         build: Callable[[Any], Iterable[Sample]] | None = None,
         every_turn: bool = False,
     ) -> BackgroundEvaluator[Run]:
-        """Judge what the whole process does from now on, in the background.
+        """Judge the runs of the whole process from now on, in a background thread.
 
-        The application never waits for it.
+        ``watching = watch(["adherence"], judge="lexical")`` scores each further run, and
+        ``watching.aggregates`` has the figures so far. The application never waits.
 
         Args:
             metrics: Metrics or their names; None for all, ``[]`` to count only.
@@ -277,9 +282,10 @@ class FrontDoor(Generic[Run]):
             limits=limits,
             redact=redact,
         )
+        # finished run → listener → watcher, which lets turns make samples of the run
         turns = self.turns(overrides, Problems())
         watcher: BackgroundEvaluator[Run] = BackgroundEvaluator(
-            turns.add,
+            turns.add,  # makes samples of a run
             metrics,
             self.as_judge(judge),
             settings,

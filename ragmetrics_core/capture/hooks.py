@@ -181,11 +181,10 @@ def _place_of(error: BaseException) -> str:
 
 
 def guard_hook(hook: Callable[P, T]) -> Callable[P, T]:
-    """Make a method harmless to the application in which it runs.
+    """Decorate a method so that its errors never reach the application.
 
-    What the method raises is counted in its object's ``problems``, and None is
-    returned. ``KeyboardInterrupt`` and its like are raised again in the application's
-    threads, and counted in ours.
+    Example: a decorated callback raises ``KeyError``. The error is counted in
+    ``self.problems``, the callback returns None, and the application goes on.
     """
 
     @functools.wraps(hook)
@@ -193,6 +192,7 @@ def guard_hook(hook: Callable[P, T]) -> Callable[P, T]:
         try:
             return hook(self, *args, **kwargs)
         except BaseException as error:
+            # KeyboardInterrupt, SystemExit: the application's threads must get them
             ends_program = not isinstance(error, Exception)
             thread_name = threading.current_thread().name
             is_our_thread = thread_name.startswith("ragmetrics-")

@@ -32,19 +32,21 @@ _FEWEST_WORDS = 3  # a query of fewer words may be mere keywords
 
 
 def join_trees(trees: Sequence[Tree], name: str) -> Tree:
-    """Join the runs of one turn into one run: who asked, who answered, and all calls.
+    """Join the runs that answer one question into one run.
 
-    A single run is returned as it is. Documents get the author that a copy of them has
-    in another run.
+    Example: run 1 searched, and run 2 asked a model "When did it open?" with the hits.
+    The joined run has the question and answer of run 2, and the calls of both.
 
     Args:
-        trees: The runs, in the order in which they began.
-        name: Why they are one turn: ``FLOW`` for the runs of plain functions,
-            ``THREAD`` for a run and those that resumed it.
+        trees: The runs, in the order in which they began. A single run is returned as
+            it is.
+        name: Why the runs belong together: ``FLOW`` for the runs of plain functions,
+            ``THREAD`` for a run that stopped for a person and the runs that resumed it.
     """
     if len(trees) == 1:
         return trees[0]
     roots = [tree.root for tree in trees]
+    # a document that a model wrote in run 1 has no author in run 2: copy it
     copy_authors(roots)
     joined_root = Node("step", name, roots[0].began, roots[-1].ended, roots)
     calls = Calls(Tree(joined_root))
@@ -78,9 +80,11 @@ def _with_question_of(asking_run: Tree, joined: Tree, calls: Calls) -> Tree:
 
 
 def _with_fields_of_all(answering_run: Tree, trees: Sequence[Tree]) -> Tree:
-    """Return a copy of the answering run, with what all runs of its turn hold.
+    """Copy the answering run, and add the fields that all runs of a turn share.
 
-    The copy has no question.
+    Example: run 1 searched and gave ``id="q7"``, run 2 answered. The copy has the answer
+    of run 2, the id of run 1, and the doubts of both. Its question is None: the caller
+    sets it.
 
     Args:
         answering_run: The run whose answer counts.
@@ -93,9 +97,8 @@ def _with_fields_of_all(answering_run: Tree, trees: Sequence[Tree]) -> Tree:
         given_fields = {**tree.given_fields, **given_fields}
         documents_without_text += tree.documents_without_text
         doubts += tree.doubts
-    lookup_inputs: list[
-        Any
-    ] = []  # the user's places are looked up in the last run first
+    # where paths such as contexts_from="docs" are looked up: in the last run first
+    lookup_inputs: list[Any] = []
     lookup_outputs: list[Any] = []
     for tree in reversed(trees):
         lookup_inputs += tree.lookup_inputs
@@ -116,10 +119,10 @@ def _with_fields_of_all(answering_run: Tree, trees: Sequence[Tree]) -> Tree:
 
 
 def _asking_run(trees: Sequence[Tree], calls: Calls) -> Tree | None:
-    """Return the first run that the user asked; None if there is none.
+    """Return the first run whose question is the user's; None if there is none.
 
-    A search alone does not count, since its query may be a rewritten question. Neither
-    does a run whose question a model wrote, or is the text of a document found.
+    Example: run 1 searches for "bridge opening year", which a model wrote; run 2 asks a
+    model "When did the bridge open?": run 2 is returned.
     """
     document_lines: set[str] = set()
     for documents in calls.lists():
@@ -127,11 +130,14 @@ def _asking_run(trees: Sequence[Tree], calls: Calls) -> Tree | None:
     retrievers = [node for node in calls.nodes if node.kind == "retriever"]
     queries = {as_one_line(retriever.query) for retriever in retrievers}
     for tree in trees:
+        # a search alone does not count: its query may be a rewritten question
         if tree.question is None or tree.root.kind == "retriever":
             continue
         question = as_one_line(tree.question)
         if _was_written_by_model(tree, question, calls):
             continue
+        # a script sums up a hit: the "question" of this run is a document's text, and
+        # nobody searched for it
         is_query = question in queries
         if is_query or not _is_cut_from_documents(question, document_lines):
             return tree

@@ -23,17 +23,19 @@ _VALUE_BEGINS = re.compile(r"""\{|["']\s*:\s*["']$|=\s*["']$""")
 def unknown_passages(
     prompts: Sequence[str], contexts: Iterable[str], known: Collection[str]
 ) -> int:
-    """Count the passages of prompts that are labelled like contexts but are not known.
+    """Count the passages under headings like "Page 4:" that no recorded call brought.
 
-    A passage that stands in several prompts counts once.
+    Example: a search found the text under "Page 4:". The prompt also has "Page 7: The
+    ferry …", which no search found and nobody wrote: 1.
 
     Args:
         prompts: The messages that the answering call was shown.
-        contexts: The contexts of the sample. Labels above them show what labels look
-            like.
+        contexts: The contexts of the sample. Headings above them show what a heading
+            looks like in these prompts.
         known: All texts that were found, said, asked or written in the run. A passage
             is known if it stands in one of them.
     """
+    # only the first 48 characters and letters are compared
     openings = [text.strip()[:_LENGTH_COMPARED] for text in contexts]
     passages: list[str] = []
     for prompt in prompts:
@@ -42,10 +44,12 @@ def unknown_passages(
         return 0
     letters_known = [letters_of(text) for text in known]
     letters_of_openings = [letters_of(opening) for opening in openings]
-    unknown_beginnings: set[bytes] = set()
+    unknown_beginnings: set[bytes] = (
+        set()
+    )  # a set: a passage in two prompts counts once
     for passage in passages:
         letters = letters_of(passage)
-        is_remark = len(letters) < _SHORTEST_PASSAGE
+        is_remark = len(letters) < _SHORTEST_PASSAGE  # "See above."
         if is_remark or _is_a_context(letters, letters_of_openings):
             continue
         beginning = letters[:_LENGTH_COMPARED]
@@ -67,9 +71,10 @@ def _is_a_context(letters: bytes, letters_of_openings: Iterable[bytes]) -> bool:
 
 
 def _passages_with_labels_like(openings: Iterable[str], prompt: str) -> Iterator[str]:
-    """Yield the passages of a prompt whose labels look like those of the contexts.
+    """Yield the passages of a prompt that stand under the same kind of label as a context.
 
-    Labels that differ in their numbers look alike, such as ``Page 4:`` and ``Page 7:``.
+    Example: a context stands under "Page 4:". The passages under "Page 4:" and under
+    "Page 7:" are yielded.
 
     Args:
         openings: The first characters of the contexts.
@@ -80,10 +85,12 @@ def _passages_with_labels_like(openings: Iterable[str], prompt: str) -> Iterator
     labels = [_label_of(opening, prompt) for opening in openings_here]
     for pattern in _patterns_of(labels):
         passages = list(_passages_under(pattern, prompt))
+        # No label stands above the first context: the labels stand below their texts,
+        # as "(page 4)" in the line below "IRON". The text below the last label has none.
         labels_stand_behind = pattern.search(labels[0]) is None
         if labels_stand_behind:
-            # what follows the last label is not labelled by it
             passages = passages[:-1]
+        # "[2]" may also number the rules: only lists with a context count
         if pattern is _NUMBER_IN_BRACKETS:
             passages = _passages_in_lists_with(openings_here, passages)
         for passage in passages:

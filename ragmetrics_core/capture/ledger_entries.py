@@ -135,10 +135,17 @@ class ShownToAnswer:
     def texts_shown(
         self, results: Sequence[CallResult], earlier: Sequence[EvidenceCall]
     ) -> set[str]:
-        """Find the texts of tools and earlier turns that the answer was shown.
+        """Find the texts of tools and earlier turns that the answering model was shown.
 
-        A text counts as shown if half of it stands in the prompts, or if a step made a
-        context of it. The texts of all contexts are returned as well.
+        Example: a web search returned one text. It counts if half of it stands in the
+        prompt, or if a step made a document of it, and that document is a context.
+
+        Args:
+            results: What the calls of this turn returned.
+            earlier: The calls of earlier turns.
+
+        Returns:
+            These texts, and the texts of all contexts.
         """
         context_texts = {context.text for context in self.contexts.values()}
         texts_shown = context_texts | self._texts_made_into_contexts(results)

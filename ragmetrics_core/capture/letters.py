@@ -58,12 +58,16 @@ def letters_of(text: str) -> bytes:
 
 
 def _fold_beyond_ascii(text: str) -> str:
-    """Put letters beyond ASCII into lower case, and drop signs beyond ASCII, as "…"."""
+    """Put letters beyond ASCII into lower case, and drop signs beyond ASCII.
+
+    Example: "ÉTÉ… OK" becomes "éTé OK".
+    """
     folded_by_character: dict[str, str] = {}
     for character in _characters_beyond_ascii(text):
         folded = _fold_case(character)  # "" for a sign
         if folded != character:
             folded_by_character[character] = folded
+    # many different characters: one pass with a table is faster than many replacements
     if len(folded_by_character) > _FEW_CHARACTERS:
         folded_by_code = {ord(key): value for key, value in folded_by_character.items()}
         return text.translate(folded_by_code)
