@@ -96,27 +96,38 @@ def numbers_under_other_names(
 
 
 def _entries_of_line(line: str, start: int) -> Iterator[ListEntry]:
-    """Yield the entries of a line that begins at a place of the answer."""
-    entry = _ENTRY.fullmatch(line)
+    """Yield the numbered sources in one line of an answer.
+
+    "[1] a.pdf" and "a.pdf [1]" have one; "Sources: [1] a.pdf, [2] b.pdf" has two.
+
+    Args:
+        line: The line.
+        start: The index of its first character in the answer.
+    """
     end = start + len(line)
-    if entry is not None and "[" not in entry["text"]:
-        number = entry["in_brackets"] or entry["bare"]
-        yield ListEntry(str(int(number)), entry["text"], start, end)
+    number_first = _ENTRY.fullmatch(line)
+    # "[1] a.pdf, [2] b.pdf" has a second number: see below
+    if number_first is not None and "[" not in number_first["text"]:
+        number = str(int(number_first["in_brackets"] or number_first["bare"]))
+        yield ListEntry(number, number_first["text"], start, end)
         return
     number_last = _ENTRY_WITH_NUMBER_LAST.fullmatch(line)
     if number_last is not None and ":" not in number_last["text"]:
         number = str(int(number_last["number"]))
         yield ListEntry(number, number_last["text"], start, end)
         return
-    for found in _ENTRY_IN_A_LINE.finditer(line):
-        yield ListEntry(str(int(found["number"])), found["text"], start, end)
+    for entry in _ENTRY_IN_A_LINE.finditer(line):
+        yield ListEntry(str(int(entry["number"])), entry["text"], start, end)
 
 
 def _list_at_the_end(answer: str) -> list[Span]:
     """Find the last paragraph if it lists sources that the text before it cites.
 
-    Each of its lines names or quotes something under a number; a heading may stand
-    above them.
+    Behind "It fell [1]." the lines "Read:", "[1] a.pdf" are such a list. The heading may
+    be missing; each other line must name or quote something under a cited number.
+
+    Returns:
+        Where the list begins and ends in the answer, as the only element; else empty.
     """
     breaks = list(_PARAGRAPH_BREAK.finditer(answer.rstrip()))
     if not breaks:
@@ -125,8 +136,10 @@ def _list_at_the_end(answer: str) -> list[Span]:
     lines = [line[0] for line in _LINE.finditer(answer.rstrip(), start)]
     if lines and _is_heading(lines[0]):
         lines = lines[1:]
-    cited = {label for mark in marks_in(answer[:start]) for label in mark.labels}
-    is_list = bool(lines) and all(_is_entry_of(cited, line) for line in lines)
+    cited_numbers: set[str] = set()
+    for mark in marks_in(answer[:start]):
+        cited_numbers.update(mark.labels)
+    is_list = bool(lines) and all(_is_entry_of(cited_numbers, line) for line in lines)
     return [(start, len(answer))] if is_list else []
 
 
@@ -165,10 +178,10 @@ class OwnNumbers:
     """The numbers of an answer that its own lists explain.
 
     Args:
-        as_in_prompt: Those that mean what the prompt showed under them.
-        index_by_number: The context of each that means another one.
-        unclear: Those that cannot mean what the prompt showed, and of which it is not
-            known what they mean.
+        as_in_prompt: Numbers that mean what the prompt showed under them.
+        index_by_number: For each number with a new meaning: the index of its context.
+        unclear: Numbers that do not mean what the prompt showed under them, and whose
+            meaning is unknown.
     """
 
     as_in_prompt: frozenset[str] = frozenset()
@@ -184,76 +197,118 @@ class OwnNumbers:
 def own_numbers(entries: Iterable[ListEntry], shown: Shown) -> OwnNumbers:
     """Find out what an answer's numbers mean by its own lists of sources.
 
-    Args:
-        entries: The entries of the lists.
-        shown: What the prompt showed.
+    The prompt shows "[1] a.txt" and "[2] b.txt". The entry "[2] b.txt" numbers as the
+    prompt does, "[1] b.txt" gives 1 a new meaning, and "[1] z.txt" leaves 1 unclear. So
+    do two entries that give one number different meanings.
     """
     as_in_prompt: set[str] = set()
     index_by_number: dict[str, int] = {}
     unclear: set[str] = set()
     for entry in entries:
-        in_prompt = shown.indexes_by_number.get(entry.number, frozenset())
-        sure, perhaps = _named_by(entry.text, shown)
-        fits_prompt = all(in_prompt & named for named in (*sure, *perhaps))
-        if fits_prompt and not _names_an_unknown_file(entry.text, in_prompt, shown):
-            as_in_prompt.add(entry.number)
+        number = entry.number
+        if _agrees_with_prompt(entry, shown):
+            as_in_prompt.add(number)
             continue
-        named_by_all = frozenset.intersection(*sure) if sure else frozenset()
-        has_doubt = any(not named & named_by_all for named in perhaps)
-        index = min(named_by_all, default=-1)
-        is_one = len(named_by_all) == 1 and not has_doubt
-        if is_one and index_by_number.setdefault(entry.number, index) == index:
+        context_index = _only_context_named(entry, shown)
+        if context_index is None:
+            unclear.add(number)
             continue
-        unclear.add(entry.number)
+        earlier_index = index_by_number.setdefault(number, context_index)
+        if earlier_index != context_index:
+            unclear.add(number)
     unclear |= as_in_prompt & index_by_number.keys()
     return OwnNumbers(
         frozenset(as_in_prompt - unclear), index_by_number, frozenset(unclear)
     )
 
 
-def _named_by(
-    text: str, shown: Shown
-) -> tuple[list[frozenset[int]], list[frozenset[int]]]:
-    """Find the contexts that each name, number or quote in an entry may mean.
+def _agrees_with_prompt(entry: ListEntry, shown: Shown) -> bool:
+    """Whether an entry may name what the prompt shows under the entry's number.
 
-    Returns:
-        For each name, number and quote its contexts; and the same for each file or
-        address that differs from a shown name in its ending or path alone.
+    Where the prompt shows "[1] a.txt", so do "[1] a.txt" and "[1] Miller (2020)", but
+    not "[1] z.txt". Each name, number and quote in the entry must agree.
     """
-    sure = [
+    in_prompt = shown.indexes_by_number.get(entry.number, frozenset())
+    if _names_an_unknown_file(entry.text, in_prompt, shown):
+        return False
+    meanings = [
+        *_meanings_of_text(entry.text, shown),
+        *_meanings_of_like_files(entry.text, shown),
+    ]
+    return all(in_prompt & indexes for indexes in meanings)
+
+
+def _only_context_named(entry: ListEntry, shown: Shown) -> int | None:
+    """Return the index of the one context that all of an entry's text names.
+
+    None if it names no context or several, or a file like that of another context.
+    """
+    meanings = _meanings_of_text(entry.text, shown)
+    if not meanings:
+        return None
+    named_by_all = frozenset.intersection(*meanings)
+    if len(named_by_all) != 1:
+        return None
+    for indexes in _meanings_of_like_files(entry.text, shown):
+        if named_by_all.isdisjoint(indexes):
+            return None
+    return min(named_by_all)
+
+
+def _meanings_of_text(text: str, shown: Shown) -> list[frozenset[int]]:
+    """List, for each name, number and quote in an entry, the contexts it may mean."""
+    return [
         *_meanings_of_names(text, shown),
         *_meanings_of_numbers(text, shown),
         *_meanings_of_quotes(text, shown),
     ]
-    perhaps = []
-    for name in _FILE_OR_ADDRESS.findall(text):
-        same_stem = {
-            index
-            for shown_name, indexes in shown.indexes_by_name.items()
-            if is_file(shown_name)
-            and stem_of(shown_name).lower() == stem_of(name).lower()
-            for index in indexes
-        }
-        if same_stem:
-            perhaps.append(frozenset(same_stem))
-    return sure, perhaps
+
+
+def _meanings_of_like_files(text: str, shown: Shown) -> list[frozenset[int]]:
+    """List, for each file in an entry, the contexts of files that are named like it.
+
+    "docs/report.pdf" is like "report.txt": only path and ending differ.
+    """
+    meanings = []
+    for file_name in _FILE_OR_ADDRESS.findall(text):
+        stem = stem_of(file_name).lower()
+        indexes: set[int] = set()
+        for shown_name, indexes_of_name in shown.indexes_by_name.items():
+            if is_file(shown_name) and stem_of(shown_name).lower() == stem:
+                indexes.update(indexes_of_name)
+        if indexes:
+            meanings.append(frozenset(indexes))
+    return meanings
 
 
 def _meanings_of_names(text: str, shown: Shown) -> Iterator[frozenset[int]]:
-    """Yield the contexts of each shown name in an entry; of names inside others none."""
+    """Yield, for each shown name that an entry holds, the contexts with this name.
+
+    The entry "report.pdf, page 3" names the contexts shown as "report.pdf". A name
+    inside a longer one does not count: "Bridge Report" in "Old Bridge Report".
+    """
     parts = {part.strip(_AROUND_NAME).lower() for part in _BETWEEN_PARTS.split(text)}
     parts.add(text.strip(_AROUND_NAME).lower())
-    spans: list[Span] = []
-    for name in sorted(shown.indexes_by_name, key=len, reverse=True):
+    spans_of_longer: list[Span] = []
+    longest_first = sorted(shown.indexes_by_name, key=len, reverse=True)
+    for name in longest_first:
         indexes = frozenset(shown.indexes_by_name[name])
         if name.lower() in parts:
             yield indexes
         elif is_telling(name):
-            for found in re.finditer(words_of(name), text, re.IGNORECASE):
-                start, end = found.span()
-                if not any(begun <= start and end <= ended for begun, ended in spans):
-                    spans.append((start, end))
+            for match in re.finditer(words_of(name), text, re.IGNORECASE):
+                if not _is_inside_any(match.span(), spans_of_longer):
+                    spans_of_longer.append(match.span())
                     yield indexes
+
+
+def _is_inside_any(span: Span, outer_spans: Iterable[Span]) -> bool:
+    """Whether a span of characters lies inside another one."""
+    start, end = span
+    return any(
+        outer_start <= start and end <= outer_end
+        for outer_start, outer_end in outer_spans
+    )
 
 
 def _meanings_of_numbers(text: str, shown: Shown) -> Iterator[frozenset[int]]:
@@ -281,19 +336,27 @@ def _meanings_of_quotes(text: str, shown: Shown) -> Iterator[frozenset[int]]:
 
 
 def _names_an_unknown_file(text: str, in_prompt: frozenset[int], shown: Shown) -> bool:
-    """Whether an entry names a file that none is shown as, for a context with a file name."""
-    stems = set()
-    has_file = False
-    for name, indexes in shown.indexes_by_name.items():
-        if is_file(name):
-            stems.add(stem_of(name).lower())
-            has_file = has_file or not in_prompt.isdisjoint(indexes)
-    names = _FILE_OR_ADDRESS.findall(text)
-    return (
-        has_file
-        and bool(names)
-        and all(stem_of(name).lower() not in stems for name in names)
-    )
+    """Whether an entry names files, and the prompt shows none of them.
+
+    The entry "[1] z.pdf" does where the prompt shows "[1] a.pdf". False if the prompt
+    shows no file under the entry's number: "z.pdf" may then be the name of its source.
+
+    Args:
+        text: The entry without its number.
+        in_prompt: The indexes of the contexts that the prompt shows under the number.
+        shown: What the prompt showed.
+    """
+    shown_stems = set()  # "a" of "a.pdf"
+    number_has_file = False
+    for shown_name, indexes in shown.indexes_by_name.items():
+        if is_file(shown_name):
+            shown_stems.add(stem_of(shown_name).lower())
+            if not in_prompt.isdisjoint(indexes):
+                number_has_file = True
+    stems = [stem_of(name).lower() for name in _FILE_OR_ADDRESS.findall(text)]
+    if not number_has_file or not stems:
+        return False
+    return shown_stems.isdisjoint(stems)
 
 
 def is_telling(name: str) -> bool:

@@ -117,15 +117,23 @@ def _warnings_of_hidden_documents(
 
 
 def _warnings_of_contexts(traces: DocumentTraces) -> list[str]:
-    """Say how many contexts show no retrieved document in its own words."""
+    """Warn how many contexts a step rewrote, and how many no retrieved document matches.
+
+    Example: a summarizer rewrote two of three contexts, and the third is a text from
+    the user's question: two warnings.
+    """
     warnings = []
     n_contexts = len(traces.contexts.items)
-    rewriting_steps = traces.rewriting_steps
-    if rewriting_steps:
-        names = ", ".join(dict.fromkeys(rewriting_steps.values()))
-        warnings.append(_WRITTEN_ANEW.format(names, len(rewriting_steps), n_contexts))
-    unmatched_keys = traces.matched_contexts.unmatched_keys
-    keys_from_elsewhere = [key for key in unmatched_keys if key not in rewriting_steps]
+    step_by_rewritten_key = traces.rewriting_steps
+    if step_by_rewritten_key:
+        names = ", ".join(dict.fromkeys(step_by_rewritten_key.values()))
+        n_rewritten = len(step_by_rewritten_key)
+        warnings.append(_WRITTEN_ANEW.format(names, n_rewritten, n_contexts))
+    keys_from_elsewhere = [
+        key
+        for key in traces.matched_contexts.unmatched_keys
+        if key not in step_by_rewritten_key
+    ]
     if keys_from_elsewhere:
         warnings.append(_FOREIGN.format(len(keys_from_elsewhere), n_contexts))
     return warnings
@@ -253,23 +261,23 @@ class _NoteWriter:
         return self.traces.contexts.by_key
 
     def _share_in_context(self, index: int) -> float | None:
-        """Return the share of a document that its context shows: 0 without a context.
+        """Return which share of a document its context shows, from 0 to 1.
 
-        None if the context itself was not found in a prompt. It is then listed because
-        the documents before and behind it in a list were found.
+        Half of a document in the prompt is 0.5; a document without a context has 0. None
+        if its context is only a guess: no prompt was found to show the context.
         """
-        key = self.traces.matched_contexts.context_keys[index]
-        if key is None:
+        context_key = self.traces.matched_contexts.context_keys[index]
+        if context_key is None:
             return 0.0
-        shown = self.traces.shown
-        if shown is not None and key not in shown.shown_documents:
+        shown = self.traces.shown  # by the prompts; None if no prompt tells
+        if shown is not None and context_key not in shown.shown_documents:
             return None
         document = self.retrieved[index]
-        if shown is not None and key == document.key:
-            # the prompt shows this very document, and the share was measured there
-            _, finding = shown.shown_documents[key]
+        is_context_itself = context_key == document.key
+        if shown is not None and is_context_itself:
+            _, finding = shown.shown_documents[context_key]
             return 1.0 if finding.extent == "whole" else finding.coverage
-        return _share_by_length(document, self._context_by_key[key])
+        return _share_by_length(document, self._context_by_key[context_key])
 
     def _step_that_rewrote(self, index: int) -> str | None:
         """Name the step that rewrote a document and kept its id; None if none did.

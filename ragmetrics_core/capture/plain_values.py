@@ -313,17 +313,20 @@ def find_conversation(
 ) -> EarlierConversation:
     """Find the earlier turns of a conversation in what a run was given.
 
+    ``{"input": "When?", "chat_history": [("Open?", "Yes.")]}`` has two earlier turns:
+    the user's "Open?" and the assistant's "Yes.".
+
     Args:
         value: A list of messages, or a mapping that may hold a history or messages.
         question: What is asked now; None if it is not known.
-        depth: How many mappings inside of each other may be looked into.
+        depth: How many levels of nested mappings are searched.
         needs_question: Whether a list of messages without the question gives no turns.
 
     Returns:
         The turns; else the texts of notes that do not say who speaks; else neither.
     """
     messages = conversation(value)
-    # a list of texts alone may be a list of queries
+    # ["When did it open?", "Who built it?"] may be a list of queries
     if messages is not None and any(find_instances(value, Message)):
         n_earlier = _messages_before_question(
             messages, question, needs_question=needs_question
@@ -357,7 +360,7 @@ def _history_before_question(
 ) -> EarlierConversation:
     """Read the turns of a value that stands under a name such as "chat_history".
 
-    The question of now is left out if the application has added it there already.
+    If its last turn is the current question, that turn is dropped.
     """
     earlier = _read_history(value, question)
     if not earlier.turns:
@@ -370,24 +373,26 @@ def _history_before_question(
 
 
 def _read_history(value: object, question: str | None) -> EarlierConversation:
-    """Read the turns of a history: a text, or a list of texts, mappings, messages or pairs.
+    """Read a chat history in any of its usual forms; no turns for another value.
 
-    There are none for a value of another form. The question of now may be the last one.
+    A list of texts may end with the current question, which is dropped.
     """
-    if isinstance(value, str):
+    if isinstance(value, str):  # "User: Open? Assistant: Yes."
         return _history_of_text(value)
     if isinstance(value, (list, tuple)) and value:
-        if all(isinstance(element, str) for element in value):
+        if all(isinstance(element, str) for element in value):  # ["Open?", "Yes."]
             return _history_of_texts(value, question)
+        # [{"role": "user", "content": "Open?"}]
         if all(isinstance(element, Mapping) for element in value):
             turns: list[Turn] = []
             for fields in value:
                 turns += turns_of_fields(fields)
             return EarlierConversation(tuple(turns))
     messages = conversation(value)
-    if messages is not None:
-        return EarlierConversation(spoken(_with_texts_as_answers(messages, value)))
-    return EarlierConversation(_turns_of_pairs(value))
+    if messages is not None:  # [Message("user", "Open?"), "Yes."]
+        messages_with_answers = _with_texts_as_answers(messages, value)
+        return EarlierConversation(spoken(messages_with_answers))
+    return EarlierConversation(_turns_of_pairs(value))  # [("Open?", "Yes.")]
 
 
 def _history_of_text(text: str) -> EarlierConversation:
@@ -402,7 +407,7 @@ def _history_of_texts(
 ) -> EarlierConversation:
     """Read the turns of a list of texts; user and assistant may speak by turns.
 
-    The question of now is left out if it is the last text: that is the assistant's.
+    The current question is dropped if it is the last text.
     """
     is_question_last = as_one_line(texts[-1]) == as_one_line(question)
     return read_conversation(texts[:-1] if is_question_last else texts)
@@ -440,20 +445,21 @@ def _texts_without_speakers(
 ) -> EarlierConversation:
     """Collect the texts of an earlier conversation that do not say who speaks.
 
-    They stand under names such as "memory_notes", and get a doubt that names the fields.
+    ``{"memory_notes": ["Likes ferries."]}`` gives this text, no turns, and a doubt that
+    names "memory_notes". Fields with other names are passed over.
     """
-    names: list[str] = []
+    field_names: list[str] = []
     texts: list[str] = []
     for key, notes in value.items():
         if not names_a_history(key):
             continue
-        earlier_texts = _sentences_besides_question(notes, question)
-        if earlier_texts:
-            names.append(key)
-            texts += earlier_texts
+        texts_of_field = _sentences_besides_question(notes, question)
+        if texts_of_field:
+            field_names.append(key)
+            texts += texts_of_field
     if not texts:
         return EarlierConversation()
-    doubt = _UNDIVIDED_HISTORY.format(", ".join(names))
+    doubt = _UNDIVIDED_HISTORY.format(", ".join(field_names))
     return EarlierConversation(turns=(), doubts=(doubt,), texts=tuple(texts))
 
 
@@ -503,11 +509,10 @@ def _messages_before_question(
 
 
 def _turns_of_pairs(value: object) -> tuple[Turn, ...]:
-    """Read a list of pairs of texts: what the user said, what the assistant replied.
+    """Read a chat history of pairs, such as ``[("Open?", "Yes.")]``, as turns.
 
-    Returns:
-        Two turns for each pair. Empty if the value is no list, or if it holds anything
-        but such pairs.
+    Each pair gives two turns: the user's "Open?" and the assistant's "Yes.". Empty if
+    the value is no list, or if an element is no pair of texts.
     """
     if not isinstance(value, (list, tuple)):
         return ()
@@ -522,19 +527,19 @@ def _turns_of_pairs(value: object) -> tuple[Turn, ...]:
 
 
 def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
-    """Return the messages of user and assistant as turns, without blank ones.
+    """Return the messages of user and assistant as turns, without blank messages.
 
-    An application may keep the user's words and, right behind them, the whole prompt
-    that it made of them. That prompt is left out: the user spoke once.
+    Of the user's "Open?" and, right behind it, the user's "Answer from these documents:
+    … Question: Open?" only the first is a turn: the other is the prompt made of it.
     """
     turns: list[Turn] = []
     for message in messages:
         if message.role not in _SPEAKERS or not message.text.strip():
             continue
-        last_of_user = ""
+        words_of_user_just_before = ""
         if turns and turns[-1].role == message.role == "user":
-            last_of_user = turns[-1].content
-        if not _is_prompt_around(last_of_user, message.text):
+            words_of_user_just_before = turns[-1].content
+        if not _is_prompt_around(words_of_user_just_before, message.text):
             turns.append(Turn(role=message.role, content=message.text))
     return tuple(turns)
 
@@ -556,23 +561,27 @@ def drop_shown_documents(
 ) -> list[Message]:
     """Leave out the user's messages that show documents instead of asking something.
 
-    Such a message has a passage in common with a document. A message that the assistant
-    answered stays: it is the question of an earlier turn, kept with its documents.
+    Example: "Context: Porto lies on the Douro, in …" where this run found that passage.
+    It stays if the assistant's message right behind it answers it.
 
     Args:
         messages: Messages of a conversation, oldest first.
         documents: The documents that this run found.
     """
-    ids_of_answered = _ids_of_answered(messages)
-    document_letters = [letters_of(document.text) for document in documents]
+    ids_of_answered = _ids_of_answered(messages)  # id() of each answered message
+    letters_of_documents = [letters_of(document.text) for document in documents]
     remaining: list[Message] = []
     for message in messages:
-        is_of_user = message.role == "user"
-        if is_of_user and id(message) not in ids_of_answered:
-            letters = letters_of(message.text)
-            if any(share_a_passage(document, letters) for document in document_letters):
-                continue
-        remaining.append(message)
+        may_show_documents = (
+            message.role == "user" and id(message) not in ids_of_answered
+        )
+        letters = letters_of(message.text) if may_show_documents else b""
+        shows_a_document = may_show_documents and any(
+            share_a_passage(letters_of_document, letters)
+            for letters_of_document in letters_of_documents
+        )
+        if not shows_a_document:
+            remaining.append(message)
     return remaining
 
 
@@ -603,17 +612,19 @@ def answer_in(output: object) -> tuple[str | None, str]:
 
 
 def answer_text(value: object) -> str | None:
-    """Read the answer of a run in one value that it returned; None if it holds none.
+    """Return the answer in a value that a run returned; None if it holds none.
 
-    Of messages it is the last one that answers. Of a mapping it is the field for an
-    answer, else the whole mapping as JSON.
+    A text is the answer itself, and a list of messages holds it in the last reply.
+    ``{"answer": "At ten."}`` holds "At ten."; all of ``{"sql": "SELECT 1"}`` is one.
     """
     if isinstance(value, str):
-        names_object = _OBJECT_AS_TEXT.fullmatch(value.strip()) is not None
-        return None if names_object or not value.strip() else value
+        # "<Stream object at 0x7f2a>" is no answer
+        is_name_of_object = _OBJECT_AS_TEXT.fullmatch(value.strip()) is not None
+        return None if is_name_of_object or not value.strip() else value
     if isinstance(value, Message):
         return _answer_of_message(value)
     if isinstance(value, (list, tuple)):
+        # a list of bare texts, such as queries, is no conversation
         if any(isinstance(element, str) for element in value):
             return None
         messages = conversation(value) or ()
