@@ -572,16 +572,12 @@ def drop_shown_documents(
     letters_of_documents = [letters_of(document.text) for document in documents]
     remaining: list[Message] = []
     for message in messages:
-        may_show_documents = (
-            message.role == "user" and id(message) not in ids_of_answered
-        )
-        letters = letters_of(message.text) if may_show_documents else b""
-        shows_a_document = may_show_documents and any(
-            share_a_passage(letters_of_document, letters)
-            for letters_of_document in letters_of_documents
-        )
-        if not shows_a_document:
-            remaining.append(message)
+        is_answered = id(message) in ids_of_answered
+        if message.role == "user" and not is_answered:
+            letters = letters_of(message.text)
+            if any(share_a_passage(each, letters) for each in letters_of_documents):
+                continue
+        remaining.append(message)
     return remaining
 
 
