@@ -121,20 +121,21 @@ class PromptContents:
         return self._shown_by_call[call]
 
     def _unite_with_calls_read(self, call: Node) -> ShownToCall:
-        """Unite what a call was shown with what earlier calls were shown.
+        """Unite what a call was shown with what the calls that it read were shown.
 
-        The earlier calls are those that it read: their replies stand in its prompt.
+        Call 1 is shown A and B, and replies "They fell." Call 2 is shown C and this
+        reply: it was shown A, B and C.
         """
         calls = self._call_and_calls_read(call)
-        own_prompts = [self._shown_by_itself(each) for each in calls]
-        shown_in_prompts = [each.shown_documents for each in own_prompts]
+        own_prompts = [self._shown_by_itself(read_call) for read_call in calls]
+        shown_in_prompts = [prompt.shown_documents for prompt in own_prompts]
         shown_by_key = best_versions(unite_shown_documents(shown_in_prompts))
         unknown_documents = _unknown_documents(own_prompts, shown_by_key)
-        retrieved_lists = self.calls.lists(call.began)
+        retrieved_lists = self.calls.lists(call.began)  # before the call, latest first
         keys_in_order = order_with_unknown(
             shown_by_key, unknown_documents, retrieved_lists
         )
-        keys_with_some_words = [each.keys_with_some_words for each in own_prompts]
+        keys_with_some_words = [prompt.keys_with_some_words for prompt in own_prompts]
         keys_behind_notes = self._keys_behind_notes(call, calls)
         return ShownToCall(
             shown_documents=shown_by_key,
@@ -161,28 +162,29 @@ class PromptContents:
         shown_by_key: Mapping[DocumentKey, ShownDocument],
         retrieved_lists: Iterable[Sequence[Document]],
     ) -> frozenset[DocumentKey]:
-        """Return the keys of hidden documents that begin with a short line of a prompt.
+        """Return the keys of unshown documents that begin like a short line of a prompt.
 
-        The line may be all that is shown of the document: its first words.
+        The prompt has the line "- Anna lit the", and a search found "Anna lit the lamp at
+        dusk. …": the application may have cut this document to its first words.
 
         Args:
-            calls: A call and the calls that it read.
-            shown_by_key: The documents that they were shown.
-            retrieved_lists: The lists of documents that were there.
+            calls: The calls with these prompts.
+            shown_by_key: The documents that the prompts show.
+            retrieved_lists: What was found before.
         """
-        hidden_documents = [
+        unshown_documents = [
             document
             for document in chain(*retrieved_lists)
             if document.key not in shown_by_key
         ]
-        if not hidden_documents:
+        if not unshown_documents:
             return frozenset()
         shown_documents = [document for document, _ in shown_by_key.values()]
         lines = self._unexplained_lines(calls, shown_documents)
         keys = set()
-        for document in hidden_documents:
-            letters = self._letters_of_documents([document])
-            if any(begins_with_any(each, lines) for each in letters):
+        for document in unshown_documents:
+            letters_of_texts = self._letters_of_documents([document])
+            if any(begins_with_any(letters, lines) for letters in letters_of_texts):
                 keys.add(document.key)
         return frozenset(keys)
 
@@ -242,11 +244,12 @@ class PromptContents:
         return self._own_prompt_by_call[call]
 
     def _search_prompt_of(self, call: Node) -> _ShownInOwnPrompt:
-        """Search the prompt of one call for documents and for replies of earlier calls.
+        """Find the documents and the replies of earlier calls in one call's prompt.
 
-        The documents are those that were retrieved before the call began; all of the
-        run if there are none.
+        A search found A and B, and another call replied "It fell in May." The prompt
+        "Use A. Note: It fell in May." shows document A and that reply.
         """
+        # found before the call began; else all that the run found
         retrieved_lists = self.calls.lists(call.began) or self.calls.lists()
         documents = latest_versions(retrieved_lists)
         replies = self._earlier_replies.to_search_for(call)
@@ -255,17 +258,16 @@ class PromptContents:
         search = search_prompt_for_pieces(
             prompt, documents, reply_texts, retrieved_lists
         )
-        shown_by_key = documents_shown(
-            search,
-            keys_in_retrieved_order(retrieved_lists),
-            self._n_occurrences_of_earlier_turns(prompt.message_texts),
+        n_earlier_by_text = self._n_occurrences_of_earlier_turns(prompt.message_texts)
+        shown_by_key = documents_shown(  # each a document and what is shown of it
+            search, keys_in_retrieved_order(retrieved_lists), n_earlier_by_text
         )
-        shown_by_key = self._without_documents_of_earlier_turns(shown_by_key, prompt)
+        shown_in_turn = self._without_documents_of_earlier_turns(shown_by_key, prompt)
         calls_with_shown_replies = _calls_whose_replies_are_shown(
-            replies, search.findings_of_replies, shown_by_key
+            replies, search.findings_of_replies, shown_in_turn
         )
         calls_read = self._calls_read(call, calls_with_shown_replies)
-        return _shown_in_own_prompt(search, shown_by_key, calls_read)
+        return _shown_in_own_prompt(search, shown_in_turn, calls_read)
 
     def _calls_read(
         self, call: Node, calls_with_shown_replies: Iterable[Node]
@@ -319,17 +321,18 @@ class PromptContents:
         documents: Sequence[Document],
         replies: Iterable[EarlierReply],
     ) -> PromptToSearch:
-        """Return the texts of a call's prompt, and the known texts that stand there.
+        """Return the texts of a call's prompt, and the known texts among them.
 
-        Earlier answers in the words of a document are left out of both: they show what
-        the model said, and not the document.
+        A known text, such as the question, stands there without retrieval. Earlier
+        answers are left out if they equal a document: assistant "It fell in May.", where a
+        search of this turn found "It fell in May."
 
         Args:
             call: The call.
             documents: What this turn found.
             replies: What models wrote in this turn.
         """
-        asking_index = self._index_of_question(call.prompt)
+        asking_index = self._index_of_question(call.prompt)  # None if no message asks
         turn_start = start_of_turn(call.prompt, asking_index)
         left_out = earlier_answers_like(
             call.prompt[:turn_start], self._letters_not_written(documents, replies)
@@ -338,7 +341,7 @@ class PromptContents:
             call.prompt, turn_start, left_out=left_out
         )
         message_texts = [*texts_of_turn, *texts_of_earlier_turns]
-        known_texts = self._repeat_known_texts(
+        known_texts = self._repeat_known_texts(  # once for each place
             [text for text in self.known_texts if text not in left_out],
             message_texts=message_texts,
             letters_of_documents=self._letters_of_documents(documents),

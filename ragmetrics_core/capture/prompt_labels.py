@@ -233,18 +233,19 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
 def _lines_by_context(
     prompts: Iterable[str], contexts: Sequence[str]
 ) -> dict[int, list[_LabelLine]]:
-    """Return the lines that label each context, by its index.
+    r"""Return the lines that label each context, by the index of the context.
 
-    They stand around the context in a prompt, or at its own beginning.
+    The prompt "[a.txt]\nTitle: Iron\nIt is old." shows the context "Title: Iron\nIt is
+    old." with two such lines: "[a.txt]" around it, and "Title: Iron" at its beginning.
     """
     lines_by_context: dict[int, list[_LabelLine]] = {
         index: [] for index in range(len(contexts))
     }
     for prompt in prompts:
-        blocks = _blocks(prompt, contexts)
+        blocks = _blocks(prompt, contexts)  # where the contexts stand
         lines_of_blocks = _lines_of_blocks(blocks, prompt)
         for block, lines_around in zip(blocks, lines_of_blocks, strict=True):
-            own_lines = _own_lines(contexts[block.context_index])
+            own_lines = _own_lines(contexts[block.context_index])  # "Title: Iron"
             if _numbers_of(lines_around):
                 own_lines = _without_second_numbers(own_lines, lines_around)
             lines_by_context[block.context_index] += [*lines_around, *own_lines]
@@ -255,19 +256,21 @@ def _indexes_by_kind(
     lines_by_context: Mapping[int, Iterable[_LabelLine]],
     indexes_by_number: Mapping[str, tuple[int, ...]],
 ) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Return the indexes of the contexts by the kinds of numbers and the numbers.
+    """Return what numbers mean by their kind, if the labels number contexts in two ways.
 
-    Empty where each number means the same as in the one numbering.
+    The labels "[1] Source 7:" and "[2] Source 8:" do:
+    ``{"[]": {"1": (0,), "2": (1,)}, "source": {"7": (0,), "8": (1,)}}``. Empty for the
+    labels "[1] Source 1:" and "[2] Source 2:", which have one numbering.
 
     Args:
         lines_by_context: The lines that label each context.
-        indexes_by_number: What the first number of each line means.
+        indexes_by_number: The context indexes by the first number of each line.
     """
-    numbered = set(itertools.chain(*indexes_by_number.values()))
+    numbered_contexts = set(itertools.chain(*indexes_by_number.values()))
     indexes_by_kind = {
         kind: indexes_of_kind
         for kind, indexes_of_kind in _all_indexes_by_kind(lines_by_context).items()
-        if _numbers_each(numbered, indexes_of_kind)
+        if _numbers_each(numbered_contexts, indexes_of_kind)
     }
     has_second_numbering = any(
         _differs(indexes_of_kind, indexes_by_number)
@@ -297,14 +300,21 @@ def _differs(
 def _all_indexes_by_kind(
     lines_by_context: Mapping[int, Iterable[_LabelLine]],
 ) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Return the indexes of the contexts by all kinds of numbers that lines have."""
-    sets_by_kind: dict[str, dict[str, set[int]]] = {}
-    for index, lines in lines_by_context.items():
+    """Group the indexes of the contexts by the kind of a number, then by the number.
+
+    The label "[1] Source 7:" of the first context gives
+    ``{"[]": {"1": (0,)}, "source": {"7": (0,)}}``.
+    """
+    indexes_by_kind: dict[str, dict[str, set[int]]] = {}
+    for context_index, lines in lines_by_context.items():
         for line in lines:
             for kind, number in line.numbers_by_kind:
-                sets_by_number = sets_by_kind.setdefault(kind, {})
-                sets_by_number.setdefault(number, set()).add(index)
-    return {kind: _sorted_values(sets) for kind, sets in sets_by_kind.items()}
+                indexes_by_number = indexes_by_kind.setdefault(kind, {})
+                indexes_by_number.setdefault(number, set()).add(context_index)
+    return {
+        kind: _sorted_values(indexes_by_number)
+        for kind, indexes_by_number in indexes_by_kind.items()
+    }
 
 
 def _sorted_values(
@@ -352,27 +362,33 @@ def _indexes_by_number(
 def _without_second_numbers(
     own_lines: Iterable[_LabelLine], lines_around: Iterable[_LabelLine]
 ) -> list[_LabelLine]:
-    """Return a text's own lines without the numbers that lines around it have already.
+    """Return the first lines of a text without numbers that compete with its label.
 
-    Under "[1]", a "Source 7:" inside of the text is no second number of it. It stays as
-    a number of its kind, unless a line around the text has one of this kind.
+    Under the label "[1]" a text begins with "Source 7:". Its number stays 1; the 7 is
+    kept as a "source" number. Under "Source 1:" the 7 is dropped altogether.
+
+    Args:
+        own_lines: The labels at the beginning of the text, such as "Source 7:".
+        lines_around: The labels above and below the text, such as "[1]".
     """
     kinds_around: set[str] = set()
     for line in lines_around:
         kinds_around.update(kind for kind, _ in line.numbers_by_kind)
-    lines = []
+    lines_without_number = []
     for line in own_lines:
-        other_kinds = [
+        numbers_of_other_kinds = [
             (kind, number)
             for kind, number in line.numbers_by_kind
             if kind not in kinds_around
         ]
-        lines.append(
-            replace(
-                line, number=None, is_heading=False, numbers_by_kind=tuple(other_kinds)
-            )
+        line_without_number = replace(
+            line,
+            number=None,
+            is_heading=False,
+            numbers_by_kind=tuple(numbers_of_other_kinds),
         )
-    return lines
+        lines_without_number.append(line_without_number)
+    return lines_without_number
 
 
 def _own_lines(text: str) -> list[_LabelLine]:
@@ -528,20 +544,21 @@ def _lines_of_blocks(blocks: Sequence[_Block], prompt: str) -> list[list[_LabelL
 
 
 def _divide_lines(around: _Surroundings, n_first: int) -> list[list[_LabelLine]]:
-    """Give each context the lines that label it, above and below.
+    """Give each context its label lines: first those above it, then those below.
+
+    Example: "page: 4" and "[b.txt]" stand between two contexts, and ``n_first`` is 1.
+    Then "page: 4" labels the context above, and "[b.txt]" the context below.
 
     Args:
-        around: The lines around the contexts. Between any two neighbours there are
-            equally many.
-        n_first: How many of them, the first ones, label the context above them. The
-            others label the context below.
+        around: The lines around the contexts; equally many between any two contexts.
+        n_first: How many lines between two contexts label the context above them.
     """
-    n_others = len(around.lines_between[0]) - n_first
+    n_above_context = len(around.lines_between[0]) - n_first
     lines_below = [lines[:n_first] for lines in around.lines_between]
     lines_above = [lines[n_first:] for lines in around.lines_between]
-    # the first context has no lines between above it, and the last one none below it
+    # the lines above the first context, and those below the last one
     n_before = len(around.lines_before)
-    nearest_before = around.lines_before[n_before - n_others :]
+    nearest_before = around.lines_before[n_before - n_above_context :]
     nearest_behind = around.lines_behind[:n_first]
     return [
         [*above, *below]
@@ -552,10 +569,11 @@ def _divide_lines(around: _Surroundings, n_first: int) -> list[list[_LabelLine]]
 
 
 def _surroundings(blocks: Sequence[_Block], prompt: str) -> _Surroundings:
-    """Collect the lines before, between and behind the contexts of a prompt.
+    r"""Collect the lines before, between and behind the contexts of a prompt.
 
-    Before the first context and behind the last one, only the nearest lines that label
-    something are taken; between two contexts, all lines.
+    In "Read this.\n[a]\nIt is old.\n[b]\nIt fell." the line "[a]" stands before the
+    contexts, "[b]" between them, none behind them. "Read this." labels nothing: it ends
+    the lines before. Between contexts all lines count.
 
     Args:
         blocks: Where the contexts stand, in the prompt's order; at least one.
@@ -596,19 +614,25 @@ def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
 def _labels_like(
     next_labels: Sequence[_LabelLine], text_before: str
 ) -> list[_LabelLine]:
-    """Return the last lines of a text as labels that look like those of the next context.
+    """Read the last lines before the first context as labels like the second's labels.
 
-    The first of the lines may begin with other words. Empty if they look otherwise.
+    The second context has the label "[2]", and "Context: [1]" stands before the first:
+    this gives the label "[1]". Empty if the last lines do not have the same shapes.
+
+    Args:
+        next_labels: The label lines above the second context.
+        text_before: What stands before the first context.
     """
-    shapes = [line.shape for line in next_labels]
+    shapes = [line.shape for line in next_labels]  # each line without its number
     raw_lines = [raw for raw in text_before.split("\n") if not _RULE.fullmatch(raw)]
     if not shapes or len(raw_lines) < len(shapes):
         return []
-    first_raw, *other_raw = raw_lines[-len(shapes) :]
-    labels = [_label_at_the_end(first_raw, shapes[0]), *map(_label_line, other_raw)]
-    labels_found = [line for line in labels if line is not None]
-    have_same_shapes = [line.shape for line in labels_found] == shapes
-    return labels_found if have_same_shapes else []
+    first_raw, *other_raws = raw_lines[-len(shapes) :]
+    label_or_none = [_label_at_the_end(first_raw, shapes[0])]
+    label_or_none += [_label_line(raw) for raw in other_raws]
+    labels = [line for line in label_or_none if line is not None]
+    have_same_shapes = [line.shape for line in labels] == shapes
+    return labels if have_same_shapes else []
 
 
 def _goes_on(labels: Iterable[_LabelLine], next_labels: Iterable[_LabelLine]) -> bool:
@@ -654,16 +678,18 @@ def _lines_of_a_single_text(around: _Surroundings) -> list[_LabelLine]:
 
 
 def _count_first_lines(around: _Surroundings) -> int | None:
-    """Count the first lines between two contexts that label the context above them.
+    """Count how many lines between two contexts label the context above them.
 
-    The other lines label the context below. Say "[a.txt]" stands before all contexts,
-    "[b.txt]" between two of them, and nothing behind them: then the count is 0.
+    "[a.txt]" before the first context and "[b.txt]" between two contexts: 0, labels stand
+    above. "[a.txt]" between the two and "[b.txt]" behind the last: 1, they stand below.
 
     Returns:
-        The count. None if several or none will do, or if the lines between other
-        contexts look otherwise.
+        The count. None if no count or several counts fit, or if the lines between other
+        contexts have other shapes.
     """
-    shapes = [line.shape for line in around.lines_between[0]]
+    shapes = [
+        line.shape for line in around.lines_between[0]
+    ]  # "[a.txt]" like "[b.txt]"
     for lines in around.lines_between:
         if [line.shape for line in lines] != shapes:
             return None
@@ -671,8 +697,10 @@ def _count_first_lines(around: _Surroundings) -> int | None:
     shapes_behind = [line.shape for line in around.lines_behind]
     fitting_counts = []
     for n_first in range(len(shapes) + 1):
+        # labels below contexts stand behind the last one, labels above before the first
         fits_behind = shapes_behind[:n_first] == shapes[:n_first]
-        if fits_behind and _ends_with(shapes_before, shapes[n_first:]):
+        fits_before = _ends_with(shapes_before, shapes[n_first:])
+        if fits_behind and fits_before:
             fitting_counts.append(n_first)
     return fitting_counts[0] if len(fitting_counts) == 1 else None
 
@@ -771,9 +799,10 @@ def _fields_of_tags(tags: Iterable[re.Match[str]]) -> list[tuple[str, str]]:
 
 
 def _line_of_brackets(line: str) -> _LabelLine | None:
-    """Read a line with something in brackets, such as ``[Source 1] report.pdf``.
+    """Read a label line with brackets; None without brackets.
 
-    Names of the text stand in the brackets and beside them. None without brackets.
+    "[Source 1] report.pdf" has the name "report.pdf" and the number 1, and "Document [2]"
+    the number 2. In "see Miller [1]" the 1 is no number of the text.
     """
     brackets = list(_BRACKETS.finditer(line))
     if not brackets:
@@ -781,19 +810,17 @@ def _line_of_brackets(line: str) -> _LabelLine | None:
     texts_in_brackets = [
         bracket["in_square"] or bracket["in_lenticular"] for bracket in brackets
     ]
-    before_first = line[: brackets[0].start()]
-    numbers: list[tuple[str, str]] = []
+    words_before = line[: brackets[0].start()]
     number = None
-    if _may_stand_before_number(before_first):
+    if _may_stand_before_number(words_before):
         number = _number_in(texts_in_brackets)
-    if number is not None:
-        numbers.append((IN_BRACKETS, number))
     text_beside_brackets = _BRACKETS.sub(" ", line)
     return _LabelLine(
-        shape=f"[{len(brackets)} in brackets]{_shape_of(before_first)}",
+        # lines of one shape are labels of the same kind
+        shape=f"[{len(brackets)} in brackets]{_shape_of(words_before)}",
         names=_names([*texts_in_brackets, text_beside_brackets]),
         number=number,
-        numbers_by_kind=tuple(numbers),
+        numbers_by_kind=() if number is None else ((IN_BRACKETS, number),),
     )
 
 
@@ -868,17 +895,16 @@ def _shape_of(text: str) -> str:
 
 
 def _names(raw_names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of a text, and the parts of these names, each once.
+    """List the names in the words of a label: each whole, and each of its parts, once.
 
-    ``1 | report.pdf (draft) | Date: 2020`` names the text ``report.pdf``, too.
+    "1 | report.pdf (draft) | Date: 2020" gives "report.pdf" and "Date: 2020" among
+    others; a bare number such as "1" is no name.
     """
     names: list[str] = []
     for raw_name in raw_names:
-        parts = [raw_name, *_PART.split(raw_name)]
-        # without what stands in brackets behind: "report.pdf (draft)"
-        parts += [part.partition(" (")[0] for part in parts]
-        # without a key before it: "Title: Bridges"
-        parts += [part.rpartition(": ")[2] for part in parts]
+        parts = [raw_name, *_PART.split(raw_name)]  # divided by "|", ",", ";" or " - "
+        parts += [part.partition(" (")[0] for part in parts]  # "report.pdf (draft)"
+        parts += [part.rpartition(": ")[2] for part in parts]  # "Title: Bridges"
         names += [plain_label(part.strip(" \t:\"',{}()#*>-–—")) for part in parts]
     return tuple(name for name in dict.fromkeys(names) if _is_name(name))
 
