@@ -111,16 +111,19 @@ class Turn:
 
     @property
     def texts_besides_documents(self) -> tuple[str, ...]:
-        """Texts that stand in prompts and are no retrieved documents.
+        """The texts that prompts of the turn may hold besides its retrieved documents.
 
-        They are the question, the standalone question, the history and the
-        instructions. A standalone question that is the text of a document is left out:
-        it stands in the prompt as that document.
+        These are the question, the standalone question, the history and the
+        instructions. Example: "And the ferry?", "When does the ferry run?", "When did
+        it open?", "In 1874.", "Answer from the context.".
+
+        A standalone question that is also the text of a document is left out: where it
+        stands in a prompt, it counts as that document.
         """
         texts: list[str] = []
         if self.question:
             texts.append(self.question)
-        document_texts: set[str] = set()
+        document_texts: set[str] = set()  # of all documents that calls returned
         for documents in self.calls.lists():
             document_texts.update(document.text for document in documents)
         if self.standalone_question and self.standalone_question not in document_texts:
@@ -131,17 +134,21 @@ class Turn:
 
 
 def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
-    """Find what was asked in a run.
+    """Find what the user asked in a run, and collect what belongs to this question.
+
+    Example: a chain is invoked with "And the ferry?", and its retriever is asked "When
+    does the ferry run?". The first text is the question, the second the standalone
+    question.
 
     Args:
         tree: The run. ``join_trees`` may have made it of several runs.
-        overrides: Where the user says that question, contexts and answer are.
+        overrides: The user's settings: where question, contexts and answer stand.
 
     Returns:
-        The turn; None for a run that gives no sample, because it neither searched nor
-        is a query.
+        The turn. None for a run that gives no sample, such as a single call of a model
+        that searched for nothing.
     """
-    context_tools = overrides.context_tools
+    context_tools = overrides.context_tools  # None: the user named no searching tools
     calls = Calls(
         tree, context_tools or (), has_user_named_tools=context_tools is not None
     )
@@ -149,12 +156,13 @@ def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
         return None
     found_question = _find_question(calls, overrides)
     standalone_question = _standalone(calls, found_question.question)
-    named = {}
+    # what stands where the user said: answer_from="result", contexts_from="docs"
+    value_by_field = {}
     for field in ("answer", "contexts"):
         is_there, value = _value_user_named(field, tree, overrides)
         if is_there:
-            named[field] = value
-    return Turn(tree, calls, found_question, standalone_question, named)
+            value_by_field[field] = value
+    return Turn(tree, calls, found_question, standalone_question, value_by_field)
 
 
 def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
@@ -411,14 +419,16 @@ def by_a_models_query(search: _QuestionSearch) -> FoundQuestion | None:
 
 
 def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
-    """The first query that no model wrote: if possible a line of the answering prompt, else shown there, else any.
+    """The first query that no model wrote: at best a line of the answering prompt, else any that it shows, else any.
 
-    chziakas/Icarus, rag_openai.py: the application calls a retriever and a model without
-    a chain.
+    chziakas/Icarus, rag_openai.py: the application calls a retriever with "When did it
+    open?", and a model with "… Question: When did it open?", without a chain.
     """
+    # a query that a model wrote is not in the user's words
     queries = [query for query in search.queries if not search.calls.is_written(query)]
     if not queries:
         return None
+    # "Answer from: … Question: When did it open?" shows the query "When did it open?"
     shown = [query for query in queries if _is_shown(query, search.calls)]
     in_own_line = [query for query in shown if _stands_apart(query, search.calls)]
     best_first = [*in_own_line, *shown, *queries]

@@ -61,16 +61,26 @@ def retrieved_of(
     shown: ShownToCall | None,
     call_results: CallResults,
 ) -> Retrieved:
-    """Find what was retrieved for an answer, and what became of it.
+    """Find the documents retrieved for an answer, and what became of each.
 
-    ``shown`` is what the answering call was shown. It is None if that is not known, and
-    where the user named the contexts, so that it does not matter.
+    Example: a search found A, B and C, a reranker dropped C, and the prompt holds A.
+    Then A, B and C were retrieved; the passages say that A was shown, that B was kept
+    but not shown, and that the reranker dropped C.
+
+    Args:
+        turn: The question, and the calls made for it.
+        found_answer: The answer, and the call that wrote it.
+        contexts: The contexts of the sample.
+        shown: What the prompt of the answering call holds. None if that is unknown, and
+            where the user named the contexts.
+        call_results: What each search or tool returned.
     """
+    # a plain function of a graph may search: nobody recorded it as a retriever
     by_step = call_results.documents_of_steps(contexts.by_key)
     documents = call_results.documents_retrieved(_document_keys(contexts), by_step)
     documents_by_search = {**turn.calls.retrievals, **by_step}
     matched_contexts = match_contexts(documents or (), contexts.by_key)
-    changes = changes_of(turn.calls.nodes)
+    changes = changes_of(turn.calls.nodes)  # what rerankers, filters, … dropped, added
     traces = DocumentTraces(
         documents_by_search,
         effects_of(changes, turn.calls, documents or (), found_answer.writing_call),

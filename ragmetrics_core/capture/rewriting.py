@@ -21,7 +21,7 @@ _WORD = re.compile(r"[^\W_]{4,}|[0-9]{2,}")  # shorter words stand everywhere
 _STEM_LENGTH = 5  # letters of a word that a rewriter seldom changes
 # This share of the words of a new text stands in the old texts: a page that was found
 # apart from them shares fewer words.
-_SHARE_OF_NEW_WORDS = 0.5
+_LEAST_SHARE_FROM_OLD_TEXTS = 0.5
 # Or this share of the words of one old text stands in the new text. An old text with
 # few words has so many in common with another text by chance.
 _SHARE_OF_OLD_WORDS = 0.7
@@ -174,15 +174,19 @@ def _keys_taken_after(step: Node, nodes: Sequence[Node]) -> set[DocumentKey]:
 
 
 def _dropped_and_added(step: Node) -> tuple[list[Document], list[Document]]:
-    """Compare the documents that a step took and those that it returned, by their texts.
+    """Compare the documents that a step took with its output, by their texts.
+
+    Example: a translator took ["Die Brücke fiel.", "IRON"] and returned ["The bridge
+    fell.", "IRON"]. It dropped the first German text and added the English one.
 
     Returns:
-        The documents that it took and neither returned nor passed on, and the documents
-        that it returned and had not taken.
+        The dropped documents: taken, and neither returned nor passed on. The added
+        documents: returned, and not taken.
     """
     returned = step.documents or ()
     taken = _documents_taken(step)
     texts_taken = {document.text for document in taken}
+    # a node of a graph passes documents on in its state, without returning them anew
     texts_returned = {
         document.text for document in (*returned, *step.documents_passed_on)
     }
@@ -211,20 +215,23 @@ def _replaces_each(
 
 
 def _is_made_of_any(document: Document, others: Sequence[Document]) -> bool:
-    """Whether a document was made out of one or several of some others.
+    """Whether a document was made out of one or several other documents.
 
-    It was if it has the id of one, if it keeps most words of one, or if at least half
-    of its words stand in the others together.
+    Example: a summary "The bridge opened in 1874 and fell in 1879." was made out of
+    "The bridge opened in 1874." and "The bridge fell in 1879.".
     """
+    # the summary has the id or the metadata of another document
     if _is_named_like_one(document, others):
         return True
+    # the document keeps most words of another one; words are compared by their stems
     stems = _stems(document.text)
     stems_of_others = [_stems(other.text) for other in others]
     if any(_keeps_most_of(stems, stems_of_other) for stems_of_other in stems_of_others):
         return True
+    # or at least half of its words stand in the other documents, taken together
     stems_of_all_others: set[str] = set().union(*stems_of_others)
     n_from_others = len(stems & stems_of_all_others)
-    return bool(stems) and n_from_others >= _SHARE_OF_NEW_WORDS * len(stems)
+    return bool(stems) and n_from_others >= _LEAST_SHARE_FROM_OLD_TEXTS * len(stems)
 
 
 def _keeps_most_of(stems: set[str], old_stems: set[str]) -> bool:

@@ -386,17 +386,23 @@ def _shown_groups_of_run(
 ) -> list[ShownGroup]:
     """Return the groups that a run's prompts show, its own task or thread first.
 
-    Groups of other tasks count if the prompts show no group of the own task, or if all
-    those were answered and the run goes on with the other (``ShownGroup.continues``).
+    A group is the runs of one question. Example: thread 1 searched for "bridge", and a
+    worker thread for "ferry". A model in thread 1 is shown what the first search found:
+    it belongs to the group of "bridge".
     """
     groups_of_task = [group for group in groups if group.has_run_of(task_or_thread)]
     groups_of_others = [group for group in groups if group not in groups_of_task]
+    # in the same thread a query in the prompt is enough; another user may ask the same
     shown_of_task = _shown_groups(groups_of_task, prompts, by_question=True)
+    # a question of this thread waits for its answer: the run is about that question
     if any(shown.group.answered_at is None for shown in shown_of_task):
         return shown_of_task
     shown_of_others = _shown_groups(groups_of_others, prompts)
+    # a worker thread searched, and the main thread answers
     if not shown_of_task:
         return shown_of_others
+    # all questions of this thread were answered: the run may go on with a later search
+    # that a worker thread made
     continued = [other for other in shown_of_others if other.continues(shown_of_task)]
     return [*shown_of_task, *continued]
 
@@ -429,23 +435,25 @@ def _sort_key(shown_group: ShownGroup) -> tuple[bool, bool, float]:
 def _shown_groups(
     groups: Sequence[RunGroup], prompts: Prompts, *, by_question: bool = False
 ) -> list[ShownGroup]:
-    """Return the groups that prompts show, with what they show of each.
+    """Return the groups that prompts show, with the texts that they show of each.
 
-    A document or a long answer of such a group stands in the prompts. For a group that
-    found no document, a query is enough.
+    Prompts show a group if they hold one of its documents or its long answers. Example:
+    a search found "Opened in 1874.", and a prompt holds this text.
 
     Args:
-        groups: The groups.
+        groups: The groups; each is the runs of one question.
         prompts: The prompts of one run.
-        by_question: Whether a query is also enough for a group without an answer.
+        by_question: Whether it is enough, for a group without an answer, that prompts
+            hold its query "When did it open?".
     """
     shown_groups: list[ShownGroup] = []
     for group in groups:
-        document_texts: list[str] = []
+        document_texts: list[str] = []  # what the group's searches found
         for document in group.documents:
             document_texts += document.texts
         shown = _shown_group(group, document_texts, prompts)
         waits_for_answer = by_question and group.answered_at is None
+        # a search that found nothing can be shown by its query alone
         is_query_enough = waits_for_answer or not document_texts
         if shown.texts or (shown.is_asked and is_query_enough):
             shown_groups.append(shown)
@@ -455,19 +463,26 @@ def _shown_groups(
 def _shown_group(
     group: RunGroup, document_texts: Sequence[str], prompts: Prompts
 ) -> ShownGroup:
-    """Find the queries, documents and answers of a group that stand in prompts.
+    """Look for the queries, documents and answers of a group in prompts.
 
-    Short answers, such as "Yes", stand there by chance. Answers of a group that found
-    no document are not looked for.
+    Example: a group searched for "When did it open?" and found "Opened in 1874.". The
+    prompt "Opened in 1874. Question: When did it open?" holds both.
+
+    Args:
+        group: The runs of one question.
+        document_texts: The texts of the documents that the group found.
+        prompts: The prompts of another run.
     """
     answers: set[str] = set()
+    # a group that found nothing: its answers do not count
     if document_texts:
+        # a short answer, such as "Yes", may stand in a prompt by chance
         answers = {
             answer for answer in group.answers if len(answer) >= DISTINCTIVE_LENGTH
         }
-    candidates = [*document_texts, *answers]
-    indices_of_shown = locate(candidates, prompts.texts).shown_in_order
-    shown_texts = frozenset(candidates[index] for index in indices_of_shown)
+    sought_texts = [*document_texts, *answers]
+    shown_indexes = locate(sought_texts, prompts.texts).shown_in_order
+    shown_texts = frozenset(sought_texts[index] for index in shown_indexes)
     is_asked = any(_is_asked_in(prompts, query) for query in group.queries)
     return ShownGroup(group, is_asked, shown_texts, shown_texts & answers)
 

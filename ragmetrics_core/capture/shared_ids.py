@@ -79,12 +79,16 @@ def _searches_below(node: Node) -> Iterator[Node]:
 
 
 def _ids_with_other_texts(searches: Sequence[Node]) -> set[str]:
-    """Find the ids that some searches gave to texts of different documents.
+    """Find the ids that searches gave to the texts of different documents.
 
-    None of the searches may be inside another one. They are in the order in which they
-    began.
+    Example: two vector stores both count from "0". One search found "0": "The bridge
+    opened in 1874.", the other "0": "The ferry runs hourly.": the id "0" is shared.
+
+    Args:
+        searches: The searches in the order in which they began. None of them ran inside
+            another one.
     """
-    texts_by_id: dict[str, list[str]] = {}
+    texts_by_id: dict[str, list[str]] = {}  # the texts found so far under each id
     shared_ids = set()
     for search in searches:
         for document in search.documents or ():

@@ -101,17 +101,22 @@ def _apart_on_left(
     long_occurrences: Iterable[Occurrence],
     prompt: Prompt,
 ) -> list[Occurrence]:
-    """Return the short texts that are set off, or touch a whole text, on their left.
+    """Keep the short texts with no other word right before their first letter.
+
+    Example: the title "Art" stands in ``"Art`` and in "BridgeArt", where another whole
+    text, "Bridge", ends right before it. "Start" is left out: "St" is no whole text.
 
     Args:
-        short_occurrences: Whole short texts, in the prompt's order.
-        long_occurrences: Whole long texts.
+        short_occurrences: Where short texts, such as titles, stand whole in the prompt;
+            in the prompt's order.
+        long_occurrences: Where longer texts stand whole in the prompt.
         prompt: The prompt.
     """
+    # where a whole text ends, counted in letters and digits of the prompt
     ends_of_texts = {each.spans[-1].prompt_end for each in long_occurrences}
     apart: list[Occurrence] = []
     for occurrence in short_occurrences:
-        span = occurrence.spans[0]
+        span = occurrence.spans[0]  # a short text stands in one piece
         touches_word = borders_of(span, prompt).left == Border.LETTER
         if not touches_word or span.prompt_start in ends_of_texts:
             apart.append(occurrence)
@@ -124,17 +129,23 @@ def _apart_on_right(
     long_occurrences: Iterable[Occurrence],
     prompt: Prompt,
 ) -> list[Occurrence]:
-    """Return the short texts that are set off, or touch a whole text, on their right.
+    """Keep the short texts with no other word right behind their last letter.
+
+    Example: the title "Art" stands in ``Art"`` and in "ArtBridge", where another whole
+    text, "Bridge", begins right behind it. "Artist" is left out: "ist" is no such text.
 
     Args:
-        short_occurrences: Whole short texts, in the prompt's order.
-        long_occurrences: Whole long texts.
+        short_occurrences: Where short texts, such as titles, stand whole in the prompt;
+            in the prompt's order.
+        long_occurrences: Where longer texts stand whole in the prompt.
         prompt: The prompt.
     """
+    # where a whole text begins, counted in letters and digits of the prompt
     starts_of_texts = {each.spans[0].prompt_start for each in long_occurrences}
     apart: list[Occurrence] = []
+    # from the prompt's end, so that the text behind each one was looked at before
     for occurrence in reversed(short_occurrences):
-        span = occurrence.spans[0]
+        span = occurrence.spans[0]  # a short text stands in one piece
         touches_word = borders_of(span, prompt).right == Border.LETTER
         if not touches_word or span.prompt_end in starts_of_texts:
             apart.append(occurrence)
@@ -217,12 +228,15 @@ def _occurrences_by_characters(
 ) -> Iterator[Occurrence]:
     """Yield where a text without letters, such as "...", stands in a message.
 
+    Places in a prompt are counted in its letters and digits. Example: in "Yes, ...",
+    "..." stands behind 3 of them, and its literal offsets are 5 and 8.
+
     After 64 occurrences the search ends, and ``n_tries_left`` of the text is set to 0.
 
     Args:
         sought_text: The text.
-        message: The message.
-        message_start: Where the message begins in the prompt's letters.
+        message: The message of the prompt in which it is sought.
+        message_start: How many letters and digits the prompt has before the message.
     """
     characters = sought_text.text.raw.strip()
     offset = -1
@@ -245,19 +259,25 @@ def _borders_in(
 ) -> Borders:
     """Return what stands on the left and on the right of a short text in a message.
 
+    Example: "art" in "party" has a letter on both sides, in "the art of" a gap, and in
+    'the "art" of' a mark.
+
     Args:
         message: The message.
-        start: Where the text begins in the letters of the message.
-        end: Where it ends in the letters of the message.
-        literal_offsets: Where a text without letters, such as "...", begins and ends in
-            the characters of the message. None for a text with letters.
+        start: How many letters and digits of the message stand before the text: 3 for
+            "art" in 'the "art" of'.
+        end: The same for the end of the text: 6.
+        literal_offsets: For a text without letters, such as "...", the offsets in the
+            message at which it begins and ends. None for a text with letters.
     """
+    # the characters that are no letters, before and behind the text: ' "' and '" '
     left_gap_start, text_start = message.gap_at(start)
     text_end, right_gap_end = message.gap_at(end)
     if literal_offsets is not None:
         text_start, text_end = literal_offsets
     left = _border(message.raw[left_gap_start:text_start])
     right = _border(message.raw[text_end:right_gap_end])
+    # the text begins the message, or stands behind the number of a line: "3. art"
     if start == 0 or _ends_with_numbering(message.raw, text_start):
         left = Border.MARK
     if end == len(message.letters):

@@ -99,6 +99,9 @@ def _check_sink(sink: object) -> None:
 def _problem_of_sink(sink: object) -> str:
     """Say why results cannot be written to an object that was given as a sink.
 
+    A sink is an object with the methods ``write(result)`` and ``flush()``. Example: for
+    "out.jsonl" the problem is "a str is no sink: for a file of results give …".
+
     Returns:
         A sentence without its full stop; an empty text if the object can be used.
     """
@@ -119,9 +122,9 @@ def _problem_of_sink(sink: object) -> str:
                 f" write 'def {name}', it may wait in its own thread, e.g. by"
                 " asyncio.run(…)"
             )
+    # the ``write`` of the base class ``Sink`` is a placeholder that writes nothing
     inherits_write = getattr(type(sink), "write", None) is Sink.write
     if inherits_write:
-        # the one of the base class only says that it must be written
         return f"the sink {kind} has no method write of its own"
     return ""
 

@@ -51,7 +51,10 @@ _WITHOUT_EVIDENCE = (
 
 
 def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]:
-    """Make the samples of one run.
+    """Make the samples of one run: question, contexts, answer, and how they were found.
+
+    Example: a chain is invoked with "When did it open?", its retriever finds "Opened in
+    1874.", and its model writes "In 1874.". These become one sample.
 
     Args:
         tree: The run as a tree of its calls. ``join_trees`` may have made it of several
@@ -64,10 +67,10 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
         sample without an answer. A run that neither retrieved nor asked a model gives
         none.
     """
-    if overrides.build is not None:
+    if overrides.build is not None:  # the user's own function makes the samples
         return list(overrides.build(tree.native_run))
-    check_tree(tree)
-    mark_shared_ids(tree.root)
+    check_tree(tree)  # raises where an adapter put wrong values into the tree
+    mark_shared_ids(tree.root)  # ids that two stores gave to different documents
     turn = turn_of(tree, overrides)  # the question, and the calls made for it
     if turn is None:
         return []
@@ -94,12 +97,20 @@ def _sample(
     cited: CitationsFound,
     ledger_of_turn: Ledger,
 ) -> Sample:
-    """Make the sample of one answer, with the citations that were found in it.
+    """Put what the stages found into the sample of one answer.
 
-    The user's call may say some fields itself, such as the sample's id or a reference:
-    these are the tree's ``given_fields``.
+    Example: the question "When did it open?", the context "Opened in 1874." and the
+    answer "In 1874. [1]", with a citation of the first context.
+
+    Args:
+        turn: The question, and the run in which it was asked.
+        found_answer: The answer, and the call that wrote it.
+        answer_evidence: The contexts, and the retrieved documents.
+        cited: The citations found in the answer.
+        ledger_of_turn: The table of what each call of the turn returned.
     """
     tree = turn.tree
+    # None: nobody recorded what was retrieved; (): nothing was found
     retrieved: tuple[Context, ...] | None = None
     if answer_evidence.retrieved is not None:
         retrieved = tuple(document.context() for document in answer_evidence.retrieved)
@@ -112,11 +123,12 @@ def _sample(
         history=tree.history,
         generator=found_answer.model,
         error=turn.error,
-        **tree.given_fields,
+        **tree.given_fields,  # what the user's code gave: the sample's id, a reference
         capture=_notes(turn, found_answer, answer_evidence, cited),
         ledger=ledger_of_turn,
     )
-    is_blank_answer = sample.answer != found_answer.text  # a sample has None for it
+    is_blank_answer = sample.answer != found_answer.text  # a sample has None for " "
+    # no citations are known, or they mean nothing, or the user gave some
     if cited.citations is None or is_blank_answer or sample.citations:
         return sample
     return sample.model_copy(update={"citations": cited.citations})
@@ -130,14 +142,15 @@ def _notes(
 ) -> CaptureNotes:
     """Note how the sample came about, and how certain it is.
 
-    Each finding allows a grade at best, such as "inferred" for a question that stands
-    nowhere but in a query. The sample gets the worst of these grades.
+    A finding is a warning and the grade that a sample with it gets at best. The sample
+    gets the worst of these grades. Example: ("exact", "documents carry a distance") and
+    ("inferred", "the retriever's query stands for the question") make it "inferred".
     """
     tree = turn.tree
     findings = list(_findings(turn, found_answer, answer_evidence))
-    best_grades_allowed = [grade for grade, _ in findings]
-    warnings = dict.fromkeys(words for _, words in findings)
-    worst_grade = max(best_grades_allowed, key=_GRADES_FROM_BEST.index, default="exact")
+    grades = [grade for grade, _ in findings]
+    warnings = dict.fromkeys(warning for _, warning in findings)  # each once
+    worst_grade = max(grades, key=_GRADES_FROM_BEST.index, default="exact")
     return CaptureNotes(
         grade=worst_grade,
         evidence_from=answer_evidence.contexts.evidence_from,
@@ -203,19 +216,25 @@ def _intermediate(turn: Turn, answer_evidence: AnswerEvidence) -> tuple[Context,
 def _findings(
     turn: Turn, found_answer: FoundAnswer, answer_evidence: AnswerEvidence
 ) -> Iterator[tuple[Grade, str]]:
-    """Yield what the user should know of a sample, in the order of the stages.
+    """Yield what makes a sample less certain, each with the best grade it still allows.
 
-    Each finding is a sentence, with the best grade that a sample with it can have.
+    Example: ("inferred", "the question was not found in the inputs; the retriever's
+    query stands for it"). The grades are exact, located, inferred and incomplete.
     """
     tree = turn.tree
+    # warnings of the adapter leave a sample exact
     for words in tree.warnings:
         yield "exact", words
+    # which runs belong to the turn, or what its question is, was guessed
     for words in (*tree.doubts, *turn.found_question.doubts):
         yield "inferred", words
-    if tree.conversation_place in BY_WORDS:  # no id named the conversation
+    # no id named the conversation: an earlier turn was recognised by its words
+    if tree.conversation_place in BY_WORDS:
         yield "inferred", _TOLD_BY_WORDS.format(tree.conversation_place)
+    # how the contexts were found
     for words in answer_evidence.warnings:
         yield answer_evidence.grade, words
+    # which call wrote the answer
     answer_doubts = _answer_doubts(found_answer, answer_evidence)
     for words in answer_doubts:
         yield "inferred", words
@@ -223,7 +242,7 @@ def _findings(
     reason = _why_answer_is_incomplete(turn, found_answer, answer_doubts)
     if reason is not None:
         yield "incomplete", reason
-    if answer_evidence.contexts.evidence_from is None:
+    if answer_evidence.contexts.evidence_from is None:  # neither search nor tool
         yield "incomplete", _WITHOUT_EVIDENCE
 
 

@@ -83,20 +83,26 @@ def effects_of(
 ) -> StepEffects:
     """Find out what steps and retrievers did to the retrieved documents.
 
+    Example: a search found A, B and C, and a reranker returned B and A. Its effect:
+    it took the documents with the indexes 0, 1 and 2, and returned those with 1 and 0.
+
     Args:
-        changes: What the steps of the run made of their documents.
+        changes: For each step of the run the documents that it took, dropped and added.
         calls: The calls of the run.
         retrieved: The retrieved documents.
         answering_call: The call that wrote the answer; None if it is unknown.
     """
+    # rerankers and filters
     step_effects = [
         _step_effect(step, retrieved)
         for step in _steps_before_answer(changes, calls, answering_call)
     ]
+    # retrievers that filter or merge what other retrievers inside them found
     retriever_effects = [
         _retriever_effect(retriever, found_inside)
         for retriever, found_inside in _found_inside_retrievers(calls).items()
     ]
+    # steps that translated, shortened or merged documents
     steps_with_documents = set(calls.steps_with_documents)
     rewriting_changes = [
         change
@@ -116,24 +122,32 @@ def _copy_by_index(
     changes: Iterable[DocumentChange],
     nodes: Iterable[Node],
 ) -> dict[int, int]:
-    """Find for each duplicate that a step left out the document that it kept instead.
+    """Find the duplicates that steps removed, and which copy of each was kept.
 
-    Both have the same text, and no later call was given the duplicate.
+    Example: two searches found "Opened in 1874." as a.txt (index 0) and as b.txt (index
+    3). A step took both and returned a.txt, and no later call took b.txt: {3: 0}.
+
+    Args:
+        retrieved: The retrieved documents. An index is that of a document among these.
+        changes: For each step the documents that it took and returned.
+        nodes: All calls of the run.
 
     Returns:
-        The index of the document that was kept, by the index of the duplicate.
+        The index of the copy that was kept, by the index of the removed duplicate.
     """
-    index_by_identity = _index_by_identity(retrieved)
+    index_by_identity = _index_by_identity(retrieved)  # id, else text and metadata
     copy_by_index: dict[int, int] = {}
     for change in changes:
+        # what the step kept, by its text
         index_by_text: dict[str, int] = {}
         for document in _handed_on(change.node):
             if document.identity in index_by_identity:
                 index = index_by_identity[document.identity]
                 index_by_text.setdefault(document.text, index)
-        gone = _identities_of(change.taken) - _identities_of(_handed_on(change.node))
-        gone -= _identities_taken_after(change.node, nodes)
-        for identity in gone.intersection(index_by_identity):
+        # what the step took, and neither it nor a later call used any more
+        removed = _identities_of(change.taken) - _identities_of(_handed_on(change.node))
+        removed -= _identities_taken_after(change.node, nodes)
+        for identity in removed.intersection(index_by_identity):
             duplicate_index = index_by_identity[identity]
             copy_index = index_by_text.get(retrieved[duplicate_index].text)
             if copy_index is not None:
@@ -276,12 +290,25 @@ def _indexes_of(
 def _indexes_by_words(
     documents: Sequence[Document], retrieved: Sequence[Document]
 ) -> list[int]:
-    """Find the indexes of the retrieved documents of which some documents were made."""
+    """Recognise retrieved documents in a step's documents by their words.
+
+    Example: a search found "It is old. It opened in 1874." (index 0) and "IRON" (index
+    1). A reranker returned "IRON" and the cut text "It opened in 1874.": [1, 0].
+
+    Args:
+        documents: The documents that the step took or returned.
+        retrieved: The retrieved documents.
+
+    Returns:
+        The indexes of the recognised retrieved documents, in the order of the step.
+    """
+    # the rank of a document is its place in the step's list, from 0
     keys = dict.fromkeys(document.key for document in documents)
     rank_by_key = {key: rank for rank, key in enumerate(keys)}
-    key_made_of_each = match_documents(retrieved, documents).later_keys
+    # for each retrieved document: the key of the step's document made of it, or None
+    step_keys = match_documents(retrieved, documents).later_keys
     ranks_and_indexes = []
-    for retrieved_index, key in enumerate(key_made_of_each):
+    for retrieved_index, key in enumerate(step_keys):
         if key is not None:
             ranks_and_indexes.append((rank_by_key[key], retrieved_index))
     return [index for _, index in sorted(ranks_and_indexes)]

@@ -176,17 +176,25 @@ def _with_statement(source: CitedSource, statement: str) -> CitedSource:
 
 
 def _source_of(element: object) -> CitedSource | None:
-    """The source that an element of a list names; None if it is of no known form."""
-    if isinstance(element, bool):
+    """Read one element of a model's list of sources, such as ``"citations": [2]``.
+
+    Examples are 2, "a.pdf", "The bridge opened in 1874." and ``{"id": 2, "quote":
+    "opened in 1874", "page": 7, "source": "a.pdf"}``.
+
+    Returns:
+        The source; None for an element of another form.
+    """
+    if isinstance(element, bool):  # True is an int for Python, and names no source
         return None
-    if isinstance(element, int):
+    if isinstance(element, int):  # [2]
         return CitedSource(id=element)
-    if isinstance(element, str):
+    if isinstance(element, str):  # ["a.pdf"], or a sentence as a quote
         return _source_of_text(element)
     if not isinstance(element, Mapping):
         return None
     id_of_source = _id_of(element)
     quote = _first_text(element, _KEY_OF_QUOTE)
+    # a mapping such as {"score": 0.5} names nothing
     if id_of_source is None and quote is None:
         return None
     return CitedSource(

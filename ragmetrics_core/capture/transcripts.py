@@ -146,9 +146,10 @@ def _turns_by_position(texts: Sequence[str]) -> Iterator[Turn]:
 
 
 def turns_of_fields(field_values: Mapping[str, object]) -> tuple[Turn, ...]:
-    """Return the turns of a message, or of a mapping with a question and an answer.
+    """Read the turns of a conversation in one mapping of a history.
 
-    Empty for another mapping.
+    The mapping is a message with a role and a content, or a question with its answer.
+    Any other mapping has no turns.
 
     Examples:
         >>> turns_of_fields({"question": "Open?", "answer": "Yes."})
@@ -194,10 +195,14 @@ def _first_text_of(
 
 
 def _turns_by_label(text: str) -> Iterator[Turn]:
-    """Yield the turns of a text such as "User: Open?" with "Assistant: Yes." below it.
+    r"""Yield the turns of a conversation that was written as one text.
+
+    Example: "User: Open?\nAssistant: Yes." has a turn of the user, "Open?", and a turn
+    of the assistant, "Yes.".
 
     Nothing is yielded for a text that does not begin with the name of a speaker.
     """
+    # each label is the match of a name, such as "User: ", at the head of a line
     labels = _labels_where_speaker_changes(text)
     if not labels or labels[0].start() != 0:
         return
@@ -294,21 +299,28 @@ def _quotation_at(
     names_before_question: Collection[str],
     question_ends: Collection[int],
 ) -> Quotation:
-    """Say how a message quotes an answer that stands from ``start`` to ``end`` in it.
+    """Say how a message quotes an earlier answer: as a turn, or as a possible draft.
+
+    Example: in "User: When did it open? Assistant: In 1874. User: And the ferry?" the
+    answer "In 1874." is an earlier turn. In "When did it open? In 1874. Make it short."
+    it stands right behind its question, and may be a draft.
 
     Args:
         text: The message.
-        start: Where the answer begins in it.
-        end: Where the answer ends.
-        names_before_question: The names before the question that the answer answers,
-            such as "user" or "anna".
-        question_ends: Where that question ends, for each occurrence.
+        start: The offset in the message at which the answer begins.
+        end: The offset at which the answer ends.
+        names_before_question: Who asks the question of the answer, in lower case:
+            "anna" for "Anna: When did it open?".
+        question_ends: The offsets in the message at which this question ends. The
+            question may stand there several times.
     """
+    # for "Assistant: In 1874." the name is "assistant", and the separator ": "
     name, separator = _name_before(text, start)
     is_assistant = name in _ASSISTANTS
     # "AIMessage(content='In 1874.')": a list of messages that was written as text
     if is_assistant and _OF_A_MESSAGE.search(separator):
         return "earlier turn"
+    # the names at the heads of lines behind the answer
     later_speakers = {speaker[1].lower() for speaker in _SPEAKER.finditer(text, end)}
     # "Assistant: In 1874. User: …"
     if is_assistant and not later_speakers.isdisjoint(_USERS):

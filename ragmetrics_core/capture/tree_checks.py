@@ -33,8 +33,11 @@ def check_tree(tree: Tree) -> None:
 
 
 def _problem_of_call(call: Node) -> str:
-    """Say what is wrong with one call, as in "has the kind 'llm': …"; "" for nothing."""
-    if call.kind not in _KINDS:
+    """Say which field of a recorded call has a wrong value; "" if none has.
+
+    Example: "has input_documents that hold a str: give Document(text) objects".
+    """
+    if call.kind not in _KINDS:  # "llm" in place of "model"
         return f"has the kind {call.kind!r}: give one of {', '.join(_KINDS)}"
     for name, documents in (
         ("documents", call.documents),

@@ -100,19 +100,27 @@ class Turns(Generic[Run]):
         problems: Problems | None = None,
         hint: str = "",
     ) -> None:
-        """Begin without any run; the class tells what the arguments are."""
+        """Begin with empty stores of the runs that wait for a later run.
+
+        Examples of such runs: a search by itself waits for a model that answers from
+        it, and a graph that stopped for a person waits for the run that resumes it.
+        """
         self._trees_of = trees
         self._overrides = overrides
         self.problems = Problems() if problems is None else problems
         self._n_runs = 0
         self._n_samples = 0
+        # graphs that stopped, by the key that the resuming run has as well
         self._waiting_runs_by_resumption_key: OrderedDict[str, list[Tree]] = (
             OrderedDict()
         )
+        # searches and model calls of plain functions, grouped by question
         self._waiting_groups = WaitingGroups()
+        # model calls whose text may be a later run's question: a rewritten query
         self._auxiliary_runs = AuxiliaryRuns()
         self._documents_found_before = _DocumentsFoundBefore()
         self._unsampled_questions = Unsampled(self.problems, hint)
+        # answers of samples, each in doubt once a later call revises it
         self._earlier_answers = AnswersReadLater(
             lambda tree: samples_of(tree, overrides)
         )
@@ -265,23 +273,29 @@ class Turns(Generic[Run]):
         return self._samples_of_joined(runs_of_turn, THREAD)
 
     def _take_in_turn(self, runs_of_turn: list[Tree]) -> list[Sample]:
-        """Take in a run as a part of its turn; return the samples complete now.
+        """Take in a new run, and return the samples that are complete with it.
 
-        The run waits or is kept where a later run may complete its turn.
+        Example: a chain that searched and answered gives its sample at once. A graph
+        that stopped for a person gives none: it waits for the run that resumes it.
 
         Args:
-            runs_of_turn: The runs that the run resumes, and the run itself as the last.
+            runs_of_turn: The runs that the new run resumes, and the new run as the
+                last. Usually the new run alone.
         """
         tree = runs_of_turn[-1]
-        resumption_key = tree.resumption_key
+        resumption_key = tree.resumption_key  # None: no later run can resume this one
+        # a graph asked a person
         if resumption_key is not None and tree.is_paused:
             return self._let_wait(resumption_key, runs_of_turn)
+        # with the runs that it resumes, or with the model call that wrote its question
         joined_tree = self._join_with_writers(runs_of_turn)
         calls = Calls(joined_tree, self._overrides.context_tools or ())
+        # a graph stopped at a breakpoint before its search
         if resumption_key is not None and _stops_before_tools(calls):
             return self._let_wait(resumption_key, runs_of_turn)
         has_failed = bool(tree.error or tree.root.error)
         resumes_none = len(runs_of_turn) == 1
+        # a single search or model call of plain functions waits for the calls after it
         if resumes_none and not has_failed:
             samples_of_others = self._keep_for_other_runs(tree, calls)
             if samples_of_others is not None:  # the run was kept
@@ -293,18 +307,23 @@ class Turns(Generic[Run]):
     ) -> list[Sample]:
         """Make the samples of a turn, and remember them for later turns.
 
-        A graph's turn without an answer gives none yet: the run that resumes it may
-        answer.
+        Example: "And the ferry?" follows "When did the bridge open?". The samples of
+        the second turn get the first turn as their history.
 
         Args:
-            runs_of_turn: The runs of the turn.
+            runs_of_turn: The runs that answer one question of the user; usually one.
             joined_tree: These runs, joined into one.
             calls: The calls of the joined run.
+
+        Returns:
+            The samples. Empty where a graph gave no answer and may be resumed.
         """
         turn = self._place_in_conversation(joined_tree)
+        # the application kept the documents of an earlier question, and hands them in
         if self._is_handed_documents_again(runs_of_turn[-1], calls):
             turn = doubtful(turn, _FOUND_EARLIER)
         samples = samples_of(turn, self._overrides)
+        # the run that resumes the graph may answer
         is_without_answer = any(sample.answer is None for sample in samples)
         if turn.resumption_key is not None and is_without_answer:
             return self._let_wait(turn.resumption_key, runs_of_turn)
@@ -482,16 +501,18 @@ class Turns(Generic[Run]):
         return join_trees([*writers, tree], FLOW)
 
     def _keep_retrieval(self, tree: Tree) -> list[Sample]:
-        """Keep a search that ran by itself, until a run answers from what it found.
+        """Keep a search that ran by itself, until a model answers from what it found.
 
-        The runs that wrote its query join its group with it.
+        Example: ``retriever.invoke("ferry times")`` without a chain. A model call just
+        before had written "ferry times" from the question: it is kept with the search.
 
         Returns:
-            The samples of other groups that are over now.
+            The samples of earlier questions that are over, since a new search begins.
         """
         queries = (node.query for node in tree.root.walk() if node.query)
         first_query = as_one_line(next(queries, None))
         samples = self._samples_due(tree.task_or_thread, first_query)
+        # auxiliary runs: model calls that gave no sample
         auxiliary_runs = self._auxiliary_runs.runs_near(tree.task_or_thread)
         writers = [run for run in auxiliary_runs if writes_query(run, first_query)]
         self._unsampled_questions.remove_questions_of(writers)
@@ -578,17 +599,18 @@ class Turns(Generic[Run]):
         return self._place_by_quotations(tree)
 
     def _place_by_quotations(self, tree: Tree) -> Tree:
-        """Place a run in its conversation by earlier turns that its prompts quote as text.
+        """Give a run its history, from earlier turns that its prompts quote as text.
 
-        A quoted turn tells the history if the prompt says who speaks: "User: …
-        Assistant: … User: …". Otherwise its words may be a draft or an example: the run
-        gets a doubt and no history.
+        Example: "User: When did it open? Assistant: In 1874. User: And the ferry?"
+        quotes an earlier turn. "Question: When did it open? Draft: In 1874." may quote
+        a draft: then the run gets a doubt and no history.
         """
         quoted_turns = self._find_quoted_turns(tree)
         last_turn = self._last_quoted_turn_of_user(quoted_turns, tree.task_or_thread)
         placed = self.conversations.place_turn(tree, last_turn)
         if placed.history:
             return placed
+        # question and answer of an earlier turn, and nobody is named as the speaker
         if quoted_turns:
             words: list[str] = []
             for quoted in quoted_turns:
@@ -596,6 +618,7 @@ class Turns(Generic[Run]):
             return _doubt_words_of_conversation(
                 placed, words, _EARLIER_QUESTION_AND_ANSWER
             )
+        # only the answer of an earlier turn
         answers = self._answers_without_questions(tree)
         if answers:
             return _doubt_words_of_conversation(placed, answers, _EARLIER_ANSWER_ALONE)
@@ -618,11 +641,14 @@ class Turns(Generic[Run]):
         return last_turn
 
     def _answers_without_questions(self, tree: Tree) -> list[str]:
-        """Return the answers of earlier turns that the prompts of a run hold.
+        """Find answers of earlier turns in the prompts of a run.
 
-        Texts of this run are no earlier answers: its queries, replies and documents.
+        Example: an earlier turn answered "It opened in 1874.", and a prompt of this run
+        says "It opened in 1874. Make it longer.".
         """
         calls = Calls(tree)
+        # queries, replies and documents of this run may have the same words; they are
+        # no earlier answers
         lines_of_run = {calls.replies[call].line for call in calls.models}
         for node in calls.nodes:
             lines_of_run |= {as_one_line(node.query), as_one_line(node.text)}
@@ -751,9 +777,10 @@ def _hash_of(document: Document) -> int:
 
 
 def _stops_before_tools(calls: Calls) -> bool:
-    """Return whether a graph stopped at a breakpoint before its tools.
+    """Return whether a graph stopped at a breakpoint before it ran its tools.
 
-    Its messages end with calls of tools that did not run.
+    Example: its last message asks for the tool ``search("ferry")``, and no call of the
+    run is that search.
     """
     output = calls.tree.output
     if not isinstance(output, Mapping):
@@ -764,5 +791,6 @@ def _stops_before_tools(calls: Calls) -> bool:
     last_message = messages[-1]
     if not isinstance(last_message, Message) or not last_message.tool_calls:
         return False
+    # tools that the model asked for, by the ids that their runs would have
     ids_of_tool_calls = {tool_call.id for tool_call in last_message.tool_calls}
     return all(node.tool_call_id not in ids_of_tool_calls for node in calls.nodes)

@@ -94,17 +94,24 @@ def _has_slip(names: Iterable[str], tools: Sequence[Node]) -> bool:
 def _tools_beside_contexts(
     contexts: Contexts, entries: Sequence[LedgerEntry]
 ) -> tuple[Node, ...]:
-    """Find the calls of tools whose text may be evidence, though no context holds it.
+    """Find the calls of tools that returned a text which is no context of the answer.
 
-    Without contexts every tool's text may be evidence, whether or not a prompt shows it.
+    Example: a retriever found "The bridge is old.", and a tool returned "It opened in
+    1874.". The prompt shows both. The tool may have searched, or may have computed.
+
+    Args:
+        contexts: The contexts of the answer.
+        entries: What each call of the turn returned, and what of it a prompt shows.
     """
-    if contexts.evidence_from == "named":
+    if contexts.evidence_from == "named":  # the user said what the contexts are
         return ()
     entries_of_tools = [
         entry
         for entry in entries
         if entry.result.kind == "tool" and entry.result.text is not None
     ]
+    # with contexts from a search, a tool counts if a prompt shows its text; without
+    # contexts each tool counts
     if contexts.evidence_from is not None:
         context_texts = [context.text for context in contexts.items]
         entries_of_tools = [
