@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from spans_by_hand import QUESTION, openinference, otlp
 
 from ragmetrics_core import Sample, evaluate
+from ragmetrics_core.capture import Document, Message, Node
 from ragmetrics_core.data.unread import why_texts_are_unread
 from ragmetrics_core.traces import samples_from_spans
+from ragmetrics_core.traces.previews import count_previews
 
 FACT = "The gate was opened on 4 May 1874 by the mayor Elias Holm."
 PASSAGES = (
@@ -118,6 +120,12 @@ def test_one_text_is_in_part_by_its_length(limit: int) -> None:
     assert_is_whole(*read([other[: limit + 1]], numbered([other])))
 
 
+def test_white_space_of_the_prompt_may_be_another() -> None:
+    recorded = [text[:90] + "..." for text in PASSAGES]
+    shown = [text.replace(" ", "  ") for text in PASSAGES]
+    assert_is_in_part(*read(recorded, numbered(shown)))
+
+
 def test_one_number_is_cut_within_it() -> None:
     recorded = [PASSAGES[0].partition("74 by")[0], PASSAGES[1]]
     assert_is_in_part(*read(recorded, numbered(PASSAGES[:2])))
@@ -178,6 +186,46 @@ def test_a_text_that_is_shown_with_its_dots_is_whole(dots: str) -> None:
     snippets = [text[:70] + dots for text in PASSAGES]
     assert_is_whole(*read(snippets, numbered(snippets)))
     assert_is_whole(*read(snippets, " ".join([*snippets, QUESTION])))
+    lines = [f"{snippet} Read it with care." for snippet in snippets]
+    assert_is_whole(*read(snippets, "\n".join([*lines, QUESTION])))
+
+
+def test_a_text_that_is_shown_as_recorded_is_whole_wherever_else_it_is_quoted() -> None:
+    sentences = [first_sentence(text) for text in PASSAGES]
+    quotes = (
+        f"As in: {sentences[0]} Nobody knows why they did that.\n"
+        f"And in: {sentences[1]} They say it was long ago."
+    )
+    sample, _ = read(sentences, f"{quotes}\n{numbered(sentences)}")
+    assert "hold only a part" not in str(sample.capture)
+
+
+def run_of(documents: Sequence[Document], *prompt: Message) -> Node:
+    """A run that retrieved documents, and showed a model a prompt."""
+    search = Node("retriever", began=1, ended=2, documents=tuple(documents))
+    model = Node("model", began=3, ended=4, prompt=prompt)
+    return Node("step", began=0, ended=5, children=[search, model])
+
+
+def test_the_rest_of_a_sentence_may_stand_in_its_window() -> None:
+    """LlamaIndex finds a sentence, and shows the text around it."""
+    prompt = Message("user", numbered(PASSAGES))
+    sentences = [first_sentence(text) for text in PASSAGES]
+    windows = list(zip(sentences, PASSAGES, strict=True))
+    with_forms = [Document(text, forms=(window,)) for text, window in windows]
+    with_metadata = [
+        Document(text, metadata={"window": window}) for text, window in windows
+    ]
+    assert count_previews(run_of(with_forms, prompt)) == 0
+    assert count_previews(run_of(with_metadata, prompt)) == 0
+    plain = [Document(text) for text in sentences]
+    assert count_previews(run_of(plain, prompt)) == len(PASSAGES)
+
+
+def test_what_a_model_wrote_around_a_document_is_no_rest_of_it() -> None:
+    documents = [Document(first_sentence(text)) for text in PASSAGES]
+    reply = Message("assistant", numbered(PASSAGES))
+    assert count_previews(run_of(documents, reply, Message("user", QUESTION))) == 0
 
 
 def test_a_small_letter_behind_a_text_without_an_end_is_the_template() -> None:

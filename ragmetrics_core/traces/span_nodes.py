@@ -195,7 +195,8 @@ def _fill_step(node: Node, reading: Reading) -> None:
     node.input_documents = reading.input_documents
     if reading.query is not None and isinstance(reading.output, str):
         node.text = reading.output
-    handed = {_identity(document) for document in documents_in(reading.input)}
+    node.documents_among_inputs = tuple(documents_in(reading.input))
+    handed = {_identity(document) for document in node.documents_among_inputs}
     brought = []
     passed_on = []
     for document in documents_in(reading.output):
