@@ -23,6 +23,9 @@ from ragmetrics_core.data.marks import plain_label
 IN_BRACKETS = "[]"
 """The kind of a number that stands in brackets, as a kind beside "source" or "chunk"."""
 
+_OF_FIELD = " id"
+"""What ends the kind of a number in a field, as that of ``doc_id: 7``."""
+
 _OPENING = 200  # characters of a context by which it is found in a prompt
 _CLOSING = 80  # characters by which its end is found
 _REGION = 800  # characters before the first and behind the last context
@@ -43,6 +46,12 @@ _ATTRIBUTE = re.compile(
 _KEY_OF_NUMBER = re.compile(
     r"(?:(?:source|citation|document|doc|passage|reference|ref|chunk|context|result)[ _]?)?"
     r"(?:id|index|number|no|n)|source|citation|document|passage|reference",
+    re.IGNORECASE,
+)
+# "(page 3)", "Page 3 of 9"
+_PAGE_OR_SCORE = re.compile(
+    r"\(?\s*(?:pages?|pp?\.|seite|página|score|similarity|relevance)\s*[:#]?\s*"
+    r"[0-9][0-9.,%–-]*(?:\s*(?:of|/|von|de)\s*[0-9]+)?\s*\)?",
     re.IGNORECASE,
 )
 # An item of a list of instructions: "2. Cite each source that you use."
@@ -135,6 +144,9 @@ class Labels:
         if kind in self.indexes_by_kind:
             indexes = self.indexes_by_kind[kind].get(number, ())
             return indexes if len(indexes) == 1 else None
+        if kind + _OF_FIELD in self.indexes_by_kind:
+            # "[Document 3]" may mean "[3]" or the text with the field "doc_id: 3"
+            meanings.add(self.indexes_by_kind[kind + _OF_FIELD].get(number, ()))
         # no line has a number of this kind: all numberings must agree
         indexes_of_label = self.indexes_by_label.get(number, ())
         return indexes_of_label if meanings == {indexes_of_label} else None
@@ -142,11 +154,12 @@ class Labels:
     def _meanings_of_number(self, number: str) -> set[tuple[int, ...]]:
         """Return the contexts that a number means in each numbering that has it.
 
-        Chunks are left out: nobody cites ``[1] report.pdf (chunk 3)`` by a mere 3.
+        Chunks and fields are left out: nobody cites ``[1] report.pdf (chunk 3)``, or a
+        text with ``doc_id: 3`` below its label, by a mere 3.
         """
         meanings = {self.indexes_by_label.get(number, ())}
         for kind, indexes_by_number in self.indexes_by_kind.items():
-            if kind != CHUNK:
+            if kind != CHUNK and not kind.endswith(_OF_FIELD):
                 meanings.add(indexes_by_number.get(number, ()))
         return meanings - {()}
 
@@ -171,6 +184,7 @@ class _LabelLine:
         names: What the line may call the text, such as ``report.pdf``; no numbers.
         number: The number that it gives the text; None if it gives none.
         is_heading: Whether nothing stands behind its colon, as in ``Context:``.
+        is_field: Whether it is a key and its value, as in ``doc_id: 7``.
         numbers_by_kind: All its numbers that stand behind a word or in brackets, each
             with its kind (see ``Labels``).
     """
@@ -179,6 +193,7 @@ class _LabelLine:
     names: tuple[str, ...]
     number: str | None = None
     is_heading: bool = False
+    is_field: bool = False
     numbers_by_kind: tuple[tuple[str, str], ...] = ()
 
 
@@ -246,6 +261,8 @@ def _lines_by_context(
         lines_of_blocks = _lines_of_blocks(blocks, prompt)
         for block, lines_around in zip(blocks, lines_of_blocks, strict=True):
             own_lines = _own_lines(contexts[block.context_index])  # "Title: Iron"
+            if any(line.number and not line.is_field for line in lines_around):
+                lines_around = list(map(_without_number_of_field, lines_around))
             if _numbers_of(lines_around):
                 own_lines = _without_second_numbers(own_lines, lines_around)
             lines_by_context[block.context_index] += [*lines_around, *own_lines]
@@ -357,6 +374,14 @@ def _indexes_by_number(
         for number in sorted(numbers):
             index_by_number[number] = (index,)
     return index_by_number
+
+
+def _without_number_of_field(line: _LabelLine) -> _LabelLine:
+    """Return a line such as ``doc_id: 7`` without its number; any other as it is.
+
+    Under "[1]" it is no second number.
+    """
+    return replace(line, number=None) if line.is_field else line
 
 
 def _without_second_numbers(
@@ -758,6 +783,7 @@ def _label_line(raw: str) -> _LabelLine | None:
     if len(line) > _LONGEST_LINE:
         return None
     readers = (
+        _line_of_page,
         _line_of_tags,
         _line_of_brackets,
         _line_of_number,
@@ -767,9 +793,20 @@ def _label_line(raw: str) -> _LabelLine | None:
     for read in readers:
         label_line = read(line)
         if label_line is not None:
-            numbers = (*label_line.numbers_by_kind, *numbers_by_kind_in(line))
+            suffix = _OF_FIELD if label_line.is_field else ""
+            pairs = [
+                (kind + suffix, number) for kind, number in numbers_by_kind_in(line)
+            ]
+            numbers = (*label_line.numbers_by_kind, *pairs)
             return replace(label_line, numbers_by_kind=numbers)
     return None
+
+
+def _line_of_page(line: str) -> _LabelLine | None:
+    """Read a line that tells a page or score, such as ``(page 3)``; it names no text."""
+    if _PAGE_OR_SCORE.fullmatch(line) is None:
+        return None
+    return _LabelLine(_shape_of(line), ())
 
 
 def _line_of_tags(line: str) -> _LabelLine | None:
@@ -860,6 +897,7 @@ def _line_of_field(line: str) -> _LabelLine | None:
         names=_names([value]),
         number=_number_of_field(key, value),
         is_heading=not value,
+        is_field=True,
     )
 
 
