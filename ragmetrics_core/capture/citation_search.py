@@ -236,13 +236,14 @@ class CitationSearch:
         return contexts_have_files and _FILE_OR_ADDRESS.fullmatch(name) is not None
 
     def _cites_in_words(self, bracket: re.Match[str]) -> bool:
-        """Whether a bracket is "(see the bridge book)" or '("Bridge book")', for a context.
+        """Whether a round bracket cites a context by its name, with no mark beside it.
 
-        In "(Bridge book) [1]" it is the mark that cites.
+        "(see Bridge book)" and '("Bridge book")' do, if a context has this name. In
+        "(Bridge book) [1]" the mark cites the context already.
         """
         name = _name_in(bracket["inside"])
-        has_words_before = name != bracket["inside"].strip()
-        may_be_title = _TITLE.fullmatch(name) is not None
+        has_words_before = name != bracket["inside"].strip()  # "see", quotation marks
+        may_be_title = _TITLE.fullmatch(name) is not None  # "Bridge book"
         if name not in self.names and not has_words_before and not may_be_title:
             return False
         indexes_named = set(places_of(name, self.numbering))
@@ -283,14 +284,14 @@ class CitationSearch:
         ]
 
     def contexts_of_files_called(self, name: str) -> list[tuple[int, ...]]:
-        """Find the files in the prompts that have a name, with any ending.
+        """Find the contexts of the files that the prompts show under a name.
 
-        Spaces, dashes and underscores in the name do not count.
+        The name "doc1" finds the files "doc1.pdf" and "Doc_01.txt" in the prompts.
 
         Returns:
             For each such file the indexes of its contexts; () if it labels none.
         """
-        words_and_numbers = _WORD_OR_NUMBER.findall(name)
+        words_and_numbers = _WORD_OR_NUMBER.findall(name)  # "doc" and "1"
         pattern = re.compile(
             r"(?<![^\W_])" + r"[ \t_\-]*0*".join(words_and_numbers) + _FILE_ENDING,
             re.IGNORECASE,
@@ -298,10 +299,11 @@ class CitationSearch:
         files: dict[str, None] = {}
         for prompt in self.prompts:
             files.update(dict.fromkeys(pattern.findall(prompt)))
-        # the labels of the prompt leave out the word of "Document 3.docx"
-        meanings = self.labels.indexes_by_label
+        # the prompt's label of "Document 3.docx" may leave out the word: "3.docx"
+        indexes_by_label = self.labels.indexes_by_label
         return [
-            meanings.get(file, meanings.get(plain_label(file), ())) for file in files
+            indexes_by_label.get(file, indexes_by_label.get(plain_label(file), ()))
+            for file in files
         ]
 
     @cached_property
@@ -478,15 +480,21 @@ class CitationSearch:
 
     @cached_property
     def own_numbers(self) -> OwnNumbers:
-        """What the model's own lists of sources say about the numbers of the answer."""
+        """What the answer's numbers mean by the answer's own lists of sources.
+
+        The prompt shows "[1] a.pdf [2] b.pdf", and the answer ends in "Sources: [1]
+        b.pdf": its number 1 means b.pdf, another context than in the prompt.
+        """
         if not self.own_entries:
             return OwnNumbers()
+        # all contexts that a number may mean in the prompt: "[1] Source 3:" has two
+        # numberings
         indexes_by_number: dict[str, frozenset[int]] = {}
-        for meanings in (
+        for indexes_by_label in (
             self.numbering,
             *self.labels.indexes_by_kind.values(),
         ):
-            for label, indexes in meanings.items():
+            for label, indexes in indexes_by_label.items():
                 others = indexes_by_number.get(label, frozenset())
                 indexes_by_number[label] = others.union(indexes)
         indexes_by_name = {
@@ -505,14 +513,14 @@ class CitationSearch:
 
     @cached_property
     def framework_numbering(self) -> dict[str, tuple[int, ...]]:
-        """The meaning of the answer's marks as the framework counted its documents.
+        """The context index of each number, as the framework counts its documents.
 
         deepset-ai/haystack, haystack/components/builders/answer_builder.py:
         ``reference_pattern`` reads "[2]" as the second document that the builder was
-        given.
+        given: {"2": (1,)}.
 
-        Empty if the prompt gives numbers, or if one of these documents does not stand
-        at its number among the contexts.
+        Empty if the prompt itself gives numbers, or if a cited document is not the
+        context with its number.
         """
         if self.numbers or self.labels.ambiguous_numbers:
             return {}
@@ -525,7 +533,7 @@ class CitationSearch:
                 return {}
             index = ids.index(source.id)
             if index != int(source.label) - 1:
-                return {}
+                return {}  # "[2]" is not the second context: others were shown
             numbering[source.label] = (index,)
         return numbering
 
@@ -553,14 +561,15 @@ class CitationSearch:
     def labels_of(self, prompts: Sequence[str]) -> Labels:
         """Read from some prompts which labels stand above which contexts.
 
-        A number that also stands above a text of an earlier turn is ambiguous.
+        A prompt shows "[1] IRON" of this turn and "[1] WOOD" of an earlier turn: the
+        number 1 is ambiguous, and labels nothing.
         """
         labels = self._labels_of_contexts(prompts)
-        earlier = labels_in(prompts, self._texts_of_earlier_turns(prompts))
+        earlier_labels = labels_in(prompts, self._texts_of_earlier_turns(prompts))
         earlier_numbers = {
-            *_numbers_of(earlier),
-            *earlier.ambiguous_numbers,
-            *_numbers_by_kind(earlier),
+            *_numbers_of(earlier_labels),
+            *earlier_labels.ambiguous_numbers,
+            *_numbers_by_kind(earlier_labels),
         }
         labels_now = {*labels.indexes_by_label, *_numbers_by_kind(labels)}
         used_twice = earlier_numbers & labels_now
@@ -576,19 +585,20 @@ class CitationSearch:
         )
 
     def _labels_of_contexts(self, prompts: Sequence[str]) -> Labels:
-        """Read the labels of the contexts from the lines around them.
+        """Read the labels of the contexts from the lines around them: "[2] b.pdf".
 
-        If these lines hold no numbers, a number directly before each text counts.
+        Only where these lines hold no numbers, a number directly before each context
+        counts: "Source 2:", or "2." if the answer names numbers.
         """
         labels = labels_in(prompts, self.context_texts)
         if any(_numbers_of(labels)) or labels.ambiguous_numbers:
             return labels
-        # "1." may number a mere list, if the answer cites by no numbers
+        # "2." numbers a mere list if the answer names no numbers
         cites_by_numbers = bool(marks_in(self.text) or self.sources)
         index_by_number = numbering_in(
             prompts, self.context_texts, lists=cites_by_numbers
         )
-        if index_by_number is None:
+        if index_by_number is None:  # not every context has a number of its own
             return labels
         indexes_by_number = {
             number: (index,) for number, index in index_by_number.items()

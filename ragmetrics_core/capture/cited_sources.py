@@ -97,21 +97,21 @@ def _indexes_of_source(
     contexts: Sequence[Context],
     numbering: Numbering,
 ) -> tuple[int, ...]:
-    """Find the contexts that a source names; () if it names none.
+    """Find the contexts that a source of a structured answer names; () if none.
 
-    A source without an id is known by its quote alone.
+    ``{"id": 2}`` names the context that the prompt shows as "[2]", and ``{"id": "b"}``
+    the context with the id "b". A source with a quote alone names where it stands.
 
     Args:
         source: The source.
-        quoted: The contexts that its quote comes from.
+        quoted: The contexts that the source's quote comes from.
         contexts: What the model was shown.
-        numbering: By number, or other label, the index of the context that the prompt
-            showed under it.
+        numbering: For each label in the prompt, such as "2", the index of its context.
     """
     if source.id is None:
         return quoted.cited
     name = str(source.id).strip()
-    for label in (name, plain_label(name)):
+    for label in (name, plain_label(name)):  # "Source 2", then "2"
         if label in numbering:
             return places_of(label, numbering)
     indexes = tuple(
@@ -158,24 +158,26 @@ def _text_with_most_of(quote: str, texts: Sequence[str]) -> tuple[int, ...]:
 
 
 def _texts_making_up(quote: str, texts: Sequence[str]) -> tuple[int, ...]:
-    """Find the texts of whose parts a quote is made up; () if something is left over.
+    """Return the indexes of the texts that a quote joins, in the quote's order.
 
-    Anthropic quotes several blocks of a document as one: "It is old.It fell."
+    Anthropic joins blocks: of "The bridge is old." and "It fell in 1874.", the quote is
+    "The bridge is old.It fell in 1874." Each step takes the text that holds most of the
+    quote's beginning. () if a rest of the quote stands in no text.
     """
     letters_of_texts = [letters_of(text) for text in texts]
-    letters_left = letters_of(quote)
+    letters_left = letters_of(quote)  # in lower case, without blanks and signs
     indexes: list[int] = []
     while letters_left:
-        n_begun = [_n_begun(letters_left, letters) for letters in letters_of_texts]
-        longest = max(n_begun)
+        sizes = [_size_begun(letters_left, letters) for letters in letters_of_texts]
+        longest = max(sizes)
         if longest < _FEWEST_LETTERS_OF_A_PART:
             return ()
-        indexes.append(n_begun.index(longest))
+        indexes.append(sizes.index(longest))
         letters_left = letters_left[longest:]
     return tuple(dict.fromkeys(indexes))
 
 
-def _n_begun(quote_letters: bytes, text_letters: bytes) -> int:
+def _size_begun(quote_letters: bytes, text_letters: bytes) -> int:
     """Count the letters of the longest beginning of a quote that stands in a text."""
     found, not_found = 0, len(quote_letters) + 1
     while not_found - found > 1:
@@ -194,13 +196,20 @@ def _has_words(text: str, quote: str) -> bool:
 
 
 def span_of_source(source: CitedSource, answer: str) -> tuple[int, int]:
-    """Find the part of an answer that a source is cited for; all of it if that is unknown."""
+    """Return start and end of the part of an answer that a source is cited for.
+
+    The source gives offsets or a statement; otherwise it is cited for the whole answer.
+
+    Examples:
+        >>> span_of_source(CitedSource(statement="It fell."), "It is old. It fell.")
+        (11, 19)
+    """
+    whole_answer = 0, len(answer)
     if source.start is not None and source.end is not None:
-        if 0 <= source.start <= source.end <= len(answer):
-            return source.start, source.end
-        return 0, len(answer)
+        lies_in_answer = 0 <= source.start <= source.end <= len(answer)
+        return (source.start, source.end) if lies_in_answer else whole_answer
     statement = source.statement
     start = answer.find(statement) if statement else -1
     if statement is None or start < 0:
-        return 0, len(answer)
+        return whole_answer
     return start, start + len(statement)
