@@ -113,15 +113,15 @@ class _UnknownMeaning(Exception):
 def cited_by(
     turn: Turn, found_answer: FoundAnswer, answer_evidence: AnswerEvidence
 ) -> CitationsFound:
-    """Find out what an answer cites, by the first rule that finds citations.
+    """Find out which contexts an answer cites, by the first rule that finds citations.
 
-    There are three outcomes:
+    The prompt shows "[1] It is old. [2] It fell.": the answer "It fell [2]." cites the
+    second context. There are three outcomes:
 
-    - A rule found citations: these are returned.
-    - A rule found that the answer cites nothing, and no rule before it met a mark or
-      source of unknown meaning: ``citations`` is ().
-    - A rule met a mark or source of unknown meaning, and no other rule found citations:
-      ``citations`` is None, with the first reason.
+    - ``citations`` holds citations: a rule found them.
+    - ``citations`` is (): the answer cites nothing, as by an empty list of sources.
+    - ``citations`` is None, with the first reason: an earlier rule met a mark such as
+      "[3]" whose meaning nobody knows, and no later rule found citations.
 
     Where no rule applies, ``_without_marks`` decides between the last two.
 
@@ -190,12 +190,14 @@ def _by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
     OpenAI, annotations of a message: each names an address or a file, and the part of
     the text that it is cited for.
 
-    A source with a quote means the context that holds the quote; any other means the
-    contexts that have its address or file name.
+    ``{"url": "https://x.org/a", "start_index": 0, "end_index": 8}`` cites the contexts
+    with this address for "It fell."; a source with a quote cites the context that holds
+    the quote.
 
     Returns:
-        The citations; None without attached sources. An empty list counts as none:
-        providers send one with every answer.
+        The citations, with those by numbers of the prompt such as "[2]". None without
+        attached sources: an empty list counts as none, since providers send one with
+        every answer.
 
     Raises:
         _UnknownMeaning: If no context holds a source's quote, or has the name of a source
@@ -203,16 +205,16 @@ def _by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
             context or another.
     """
     call = search.found_answer.writing_call
-    message = None if call is None else call.reply
-    sources = None if message is None else message.cited_sources
-    if not sources or message is None:
+    reply = None if call is None else call.reply
+    sources = None if reply is None else reply.cited_sources
+    if not sources or reply is None:
         return None
     contexts = search.answer_evidence.contexts.items
     quotes = [source.quote for source in sources]
-    quoted_contexts = contexts_of_quotes(quotes, contexts)
+    quoted_contexts = contexts_of_quotes(quotes, contexts)  # for each quote
     citations = []
     for source, quoted in zip(sources, quoted_contexts, strict=True):
-        start, end = _span_in_answer(source, message.text, search.text)
+        start, end = _span_in_answer(source, reply.text, search.text)
         indexes = _indexes_of_provided_source(source, quoted, search)
         citations.append(Citation(start=start, end=end, contexts=indexes))
     return _with_marks_of_the_prompt(tuple(dict.fromkeys(citations)), search)
@@ -221,10 +223,10 @@ def _by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
 def _with_marks_of_the_prompt(
     citations: Sequence[Citation], search: CitationSearch
 ) -> tuple[Citation, ...]:
-    """Add what the answer cites by the application's own numbers to the provider's citations.
+    """Add the answer's marks of the prompt's numbers to the provider's citations.
 
-    A model may cite "[2]", which the application showed under this number, beside a
-    page that the provider found.
+    The prompt shows "[2] It fell.", and the provider searched the web: the answer "It
+    fell [2]." cites this context beside a web page that the provider attached.
 
     Args:
         citations: The provider's citations.
@@ -233,10 +235,11 @@ def _with_marks_of_the_prompt(
     Raises:
         _UnknownMeaning: If a number may mean one context or another.
     """
-    provided_texts: set[str] = set()
+    provided_texts: set[str] = set()  # of the pages that the provider found
     for node in search.calls.nodes:
         if node.by_provider:
             provided_texts.update(document.text for document in node.documents or ())
+    # the application's own contexts, and their indexes among all contexts
     own_texts = []
     context_index_of_own_text = []
     for context_index, text in enumerate(search.context_texts):
@@ -259,10 +262,10 @@ def _with_marks_of_the_prompt(
         marks, citations_of_marks(search.text, numbering), strict=True
     ):
         if search.is_in_own_list(mark.start):
-            continue
-        of_kind = _by_kinds_of_numbers(mark, citation, labels, search)
-        if of_kind.contexts:
-            citations_of_numbers.append(of_kind)
+            continue  # "[2] b.pdf" in the answer's own list of sources
+        citation_of_kind = _by_kinds_of_numbers(mark, citation, labels, search)
+        if citation_of_kind.contexts:
+            citations_of_numbers.append(citation_of_kind)
     return tuple(dict.fromkeys([*citations, *citations_of_numbers]))
 
 
@@ -305,17 +308,18 @@ def _indexes_by_names(names: Iterable[str], search: CitationSearch) -> tuple[int
 
 
 def _span_in_answer(source: CitedSource, reply: str, answer: str) -> tuple[int, int]:
-    """Find the part of the answer that a provider names a source for.
+    """Return start and end of the part of the answer that a source is cited for.
 
-    It is all of the answer where no part is named, or where that part of the reply does
-    not stand in the answer.
+    The provider names offsets in its reply, such as 0 to 8 for "It fell."; in the answer
+    "Answer: It fell." this part stands at 8 to 16. It is all of the answer where the
+    source names no part, or this part does not stand in the answer.
     """
     whole_answer = 0, len(answer)
     if source.start is None or source.end is None:
         return whole_answer
     cited_part = reply[source.start : source.end]
     if not cited_part or len(cited_part) < source.end - source.start:
-        return whole_answer  # the span lies outside of this reply
+        return whole_answer  # the offsets lie outside of this reply
     start = source.start if reply == answer else answer.find(cited_part)
     if start < 0:
         return whole_answer
@@ -329,15 +333,16 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     prompt shows "Source 1:" above each text, and the answer says "[1]".
 
     Returns:
-        The citations; for an answer without marks the sources that the framework calls
-        cited. None if there are neither, and for an answer that is JSON.
+        The citations of the marks. For an answer without marks, the sources that the
+        framework names as cited, or None. None for an answer that is JSON, and where
+        the only marks are in lists of sources.
 
     Raises:
         _UnknownMeaning: If the application changed the marks, if a mark may mean
             something else that was shown, or if the answer also cites in another form.
     """
     if parse_json(search.text) is not None:
-        return None  # brackets of JSON are lists
+        return None  # "[1, 2]" of JSON is a list
     numbering = search.numbering
     # the answer, with "(report.pdf)" written as "[report.pdf]", which is a mark
     text = search.text_with_file_marks
@@ -345,13 +350,14 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     if not marks:
         return _by_the_framework(search)
     # where the model's own words stand in the answer
-    spans = search.spans_of_the_model
-    if spans is None:  # the application edited these words
+    spans_of_model = search.spans_of_the_model
+    if spans_of_model is None:  # the application edited these words
         raise _UnknownMeaning(_CHANGED)
     citations = []
     for mark, citation in zip(marks, citations_of_marks(text, numbering), strict=True):
-        # marks in a list of sources that the application added cite nothing
-        is_of_model = any(start <= mark.start < end for start, end in spans)
+        # marks in "Sources: [1] a.pdf [2] b.pdf", a list that the application or the
+        # model added, cite nothing
+        is_of_model = any(start <= mark.start < end for start, end in spans_of_model)
         if is_of_model and not search.is_in_own_list(mark.start):
             _refuse_unknown_labels(mark, search)
             citation = _by_kinds_of_numbers(mark, citation, search.labels, search)
@@ -362,6 +368,7 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
             citations.append(_narrowed_to_page(mark, citation, search))
     if not citations:
         return None
+    # beside its marks, the answer says "[see 2]", which is not read
     if cites_in_unread_form(search.model_text_with_file_marks, numbering):
         raise _UnknownMeaning(UNREAD_FORM)
     if search.has_names_in_words:
@@ -433,11 +440,10 @@ def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) 
 def _by_kinds_of_numbers(
     mark: Mark, citation: Citation, labels: Labels, search: CitationSearch
 ) -> Citation:
-    """Return the citation of a mark as the kind of its numbers tells their meaning.
+    """Return a mark's citation where prompt or answer number the contexts in two ways.
 
-    Under "[1] Source 3:" and "[3] Source 1:", the mark "[Source 1]" means the second
-    text, and "[1]" the first. Where the prompt has one numbering, the citation is kept,
-    unless the answer's own list of sources says something else.
+    Under "[1] Source 3: IRON" and "[3] Source 1: WOOD", the mark "[Source 1]" cites
+    WOOD, and "[1]" cites IRON. With one numbering the citation is returned unchanged.
 
     Args:
         mark: The mark.
@@ -450,15 +456,16 @@ def _by_kinds_of_numbers(
     """
     if not labels.indexes_by_kind and not search.own_numbers.are_new:
         return citation
-    kind = search.kind_of_mark(mark, labels)
+    kind = search.kind_of_mark(mark, labels)  # "source" of "[Source 1]"
     indexes: list[int] = []
     dangling: list[str] = []
     for label in mark.labels:
+        # the answer ends in "Sources: [1] b.pdf": this goes before the prompt's number
         indexes_of_label = _indexes_by_own_list(label, search)
         if not indexes_of_label:
             indexes_of_label = _indexes_of_number(label, kind, labels)
         if not indexes_of_label and label in citation.dangling:
-            dangling.append(label)
+            dangling.append(label)  # names nothing that was shown
         indexes += indexes_of_label or places_of(label, search.numbering)
     return citation.model_copy(
         update={
@@ -525,16 +532,16 @@ def _narrowed_to_page(
 
 
 def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
-    """Return the sources that the framework calls cited, each for the whole answer.
+    """Cite the sources that the framework names as cited, each for the whole answer.
 
-    This is for an answer without marks that can be read. A source is looked up by its
-    label: in the labels of the prompt, else in the framework's own numbers.
+    Haystack's ``AnswerBuilder`` reads "<2>" by the user's ``reference_pattern``, which
+    is no mark for us: its source with the label "2" cites what the prompt shows as 2.
 
     Returns:
-        The citations; None if the framework calls no source cited.
+        The citations; None if the framework names no source as cited.
 
     Raises:
-        _UnknownMeaning: If a label stands in neither.
+        _UnknownMeaning: If neither prompt nor framework says what a label means.
     """
     sources = search.found_answer.answer.cited_sources or ()
     cited_sources = [source for source in sources if source.is_cited]
@@ -545,7 +552,7 @@ def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
     citations = []
     for source in cited_sources:
         label = source.label or ""
-        # the framework does not say what stood before the number
+        # without a kind: the framework does not say whether it read "[2]" or "Source 2"
         indexes = _indexes_of_number(label, "", search.labels)
         indexes = indexes or places_of(label, numbering)
         if not indexes:
@@ -579,7 +586,10 @@ def _citations_of(
     labels: Labels,
     prompts: Sequence[str],
 ) -> tuple[Citation, ...]:
-    """Make a citation of each source that an answer names beside its text.
+    """Make a citation of each source that a structured answer names beside its text.
+
+    ``{"answer": "It fell.", "citations": [2, "z"]}``: 2 cites the context that the
+    prompt shows as "[2]"; "z", shown nowhere, dangles: it cites no context.
 
     Args:
         search: What the rules look at.
@@ -670,6 +680,8 @@ def _indexes_by_id(
 def _indexes_by_metadata(name: str, search: CitationSearch) -> tuple[int, ...]:
     """Find the contexts that have a name as id, or as a value of their metadata.
 
+    "b.pdf" finds the contexts with the id "b.pdf" or ``{"source": "docs/b.pdf"}``.
+
     Raises:
         _UnknownMeaning: If several texts have the id, as where two stores count from 0.
     """
@@ -681,7 +693,7 @@ def _indexes_by_metadata(name: str, search: CitationSearch) -> tuple[int, ...]:
             texts_of_id.add(context.text)
         if has_id or any(_is_name(value, name) for value in context.metadata.values()):
             indexes.append(index)
-    if len(texts_of_id) > 1:
+    if len(texts_of_id) > 1:  # nobody knows which of these texts the id means
         raise _UnknownMeaning(_SEVERAL.format("an id that it names"))
     return tuple(indexes)
 
@@ -696,10 +708,17 @@ def _is_name(value: object, name: str) -> bool:
 def _indexes_of_page(
     indexes: Sequence[int], page: str, search: CitationSearch
 ) -> tuple[int, ...]:
-    """Choose, of some contexts, those whose metadata name a page.
+    """Choose from some contexts the contexts of a page, by their metadata.
+
+    The page "2" chooses the contexts with ``{"page": 2}`` or ``{"page_label": "2"}``.
+
+    Args:
+        indexes: The indexes of the contexts to choose from.
+        page: The page that the answer names.
+        search: What the rules look at.
 
     Raises:
-        _UnknownMeaning: If none does: pages may be counted in another way.
+        _UnknownMeaning: If no context has the page: a loader may count pages from 0.
     """
     contexts = search.answer_evidence.contexts.items
     indexes_of_page = []
@@ -772,14 +791,17 @@ def _refuse_words_if_perhaps_shown(label: str, prompts: Sequence[str]) -> None:
 def _refuse_number_if_perhaps_shown(
     number: str, search: CitationSearch, labels: Labels, prompts: Sequence[str]
 ) -> None:
-    """Raise if a number may stand for something in the prompts.
+    """Raise if a number that labels no context may stand for something in the prompts.
+
+    An answer cites "[7]", and the prompt shows only "[1]" and "[2]": nothing is raised,
+    since the model made "[7]" up.
 
     Raises:
         _UnknownMeaning: If several texts stand under the number, if the prompts give
             the contexts no numbers, or if they number something else with it.
     """
     mark = _as_mark(number)
-    if number in labels.ambiguous_numbers:
+    if number in labels.ambiguous_numbers:  # two texts stand under "[7]"
         raise _UnknownMeaning(_SEVERAL.format(mark))
     has_numbers = any(label.isdigit() for label in labels.indexes_by_label)
     if not has_numbers:
@@ -789,6 +811,7 @@ def _refuse_number_if_perhaps_shown(
         # "[2] Our office opens at nine": a note of the application itself
         if _begins_a_line(number, prompts):
             raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(mark))
+    # "[7] Our office opens at nine" beside the contexts "[1]" and "[2]"
     if _is_shown_like_contexts(number, labels, prompts):
         raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(mark))
 
