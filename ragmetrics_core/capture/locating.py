@@ -121,10 +121,16 @@ class _Competition:
     def __init__(
         self, candidates: Sequence[str], prompt: Prompt, known: Sequence[str]
     ) -> None:
+        """Prepare the search; ``result()`` runs it.
+
+        Candidates and known texts with equal letters are one ``SoughtText``: the
+        document "Iron." and the question "iron?" are searched for together.
+        """
         self.prompt = prompt
         self.candidates = [Text(raw) for raw in candidates]
         known_texts = [Text(raw) for raw in known]
         self.sought_texts = _group_by_letters(self.candidates, known_texts)
+        # by the index of the candidate
         self.sought_text_of = sought_text_by_candidate(self.sought_texts)
         self.search = OccurrenceSearch(prompt, self.sought_texts)
         # for each byte of the prompt: 1 if an accepted occurrence has taken it, else 0
@@ -134,13 +140,15 @@ class _Competition:
     def result(self) -> LocateResult:
         """Decide what the prompt shows of each candidate.
 
-        Long texts compete for the bytes of the prompt, together with short texts that
-        stand apart. Then short texts beside other words are decided, and last the parts
-        that fit several candidates.
+        Example: a prompt holds the document "Opened on 4 May 1874 by the mayor." The
+        candidate with this text gets its bytes. The candidate "4 May 1874" comes later
+        and finds the bytes taken: it is not shown.
         """
         occurrences = list(self.search.occurrences_found_by_anchors())
         standing_apart = short_texts_standing_apart(occurrences, self.prompt)
+        # first long texts, and short texts in a line or in quotes of their own
         competing: list[Occurrence] = []
+        # then short texts beside other words
         touching_words: list[Occurrence] = []
         for occurrence in occurrences:
             is_long = not occurrence.sought_text.is_short
@@ -151,6 +159,7 @@ class _Competition:
         self._accept_the_best(competing)
         self._decide_short_texts(touching_words)
         occurrence_of = self._occurrences_of_candidates()
+        # last the parts that fit several candidates alike, as the header of two pages
         self.shared_parts.divide(occurrence_of)
         order = sorted(occurrence_of, key=lambda index: occurrence_of[index].begins_at)
         return LocateResult(tuple(self._findings(occurrence_of)), tuple(order))
@@ -175,9 +184,10 @@ class _Competition:
         return findings
 
     def _accept_the_best(self, occurrences: Sequence[Occurrence]) -> None:
-        """Let occurrences compete for the bytes of the prompt, the best first.
+        """Give the bytes of the prompt to the texts that stand there, the best first.
 
-        An accepted occurrence takes its bytes, and counts for its text.
+        Example: a prompt holds a page. The page wins its bytes; a chunk of this page,
+        which stands at the same place, gets none and is not shown there.
         """
         occurrences_by_bytes = _group_by_bytes(occurrences)
         repetitions: list[Occurrence] = []
@@ -186,9 +196,11 @@ class _Competition:
             if not self._has_enough_free_bytes(occurrence):
                 _note_taken_by_another(occurrence.sought_text)
             elif fits_several_texts(rivals):
+                # the header of two pages: which page it is of is decided later
                 take_bytes(self.taken, occurrence)
                 self.shared_parts.add_place(rivals)
             elif _repeats_longer_part(occurrence):
+                # the same words may be the beginning of the next chunk, which goes first
                 repetitions.append(occurrence)
             elif not _is_surplus(occurrence.sought_text):
                 self._accept(occurrence)
@@ -261,25 +273,26 @@ class _Competition:
     def _decide_short_text(
         self, sought_text: SoughtText, touching_words: Iterable[Occurrence]
     ) -> None:
-        """Decide at which of its places a text of fewer than 32 bytes counts as shown.
+        """Decide where in the prompt a text of fewer than 32 bytes counts as shown.
 
-        Places inside of another text or of a word do not count.
+        Example: the text "art" is shown in '- "art"'; in "modern art" that is unknown;
+        in "party" it is not shown.
 
         Args:
             sought_text: The text.
-            touching_words: Its occurrences that touch other letters.
+            touching_words: Where it stands beside other letters.
         """
         is_inside_another_text = False
         in_sentences: list[Occurrence] = []
         for occurrence, borders in self._with_borders(sought_text, touching_words):
-            if self._is_covered(occurrence):
+            if self._is_covered(occurrence):  # another document holds the words
                 is_inside_another_text = True
-            elif stands_by_itself(sought_text.size, borders):
+            elif stands_by_itself(sought_text.size, borders):  # '- "art"'
                 self._accept_short(occurrence)
-            elif not is_inside_of_word(sought_text.size, borders):
+            elif not is_inside_of_word(sought_text.size, borders):  # "modern art"
                 in_sentences.append(occurrence)
         self._decide_in_sentences(sought_text, in_sentences)
-        if sought_text.n_tries_left <= 0:
+        if sought_text.n_tries_left <= 0:  # "e" stands nearly everywhere
             sought_text.why_not_shown = _FEW_LETTERS_EVERYWHERE
         elif is_inside_another_text and sought_text.why_not_shown is None:
             sought_text.why_not_shown = _INSIDE_ANOTHER_TEXT
@@ -349,7 +362,10 @@ class _Competition:
     def _finding_of_missing(
         self, index: int, any_is_shown: bool, changed_texts: ChangedTexts
     ) -> Finding:
-        """Return the finding of a candidate that got no place in the prompt.
+        """Say why a candidate has no place in the prompt: "not shown" or "unknown".
+
+        Example: of three documents the prompt shows two: the third is "not shown". If it
+        shows none of the three, each is "unknown", for all may stand there reworded.
 
         Args:
             index: The index of the candidate.
@@ -363,6 +379,7 @@ class _Competition:
             return Finding(index, "unknown", reason="no prompt")
         outcome, reason = _why_missing(sought_text, changed_texts)
         has_some_words = outcome == "unknown" or sought_text.has_trace
+        # a short text that was found inside of other texts is surely not shown
         proves_nothing = not any_is_shown and not sought_text.is_decided_as_short
         if outcome == "not shown" and proves_nothing:
             outcome = "unknown"
@@ -373,12 +390,13 @@ class _Competition:
 def _group_by_letters(
     candidates: Iterable[Text], known_texts: Iterable[Text]
 ) -> list[SoughtText]:
-    """Group texts by their letters: texts with the same letters are sought as one.
+    """Group candidates and known texts with equal letters, to search for them once.
 
-    Texts without letters, such as "..." and "---", are told apart by their characters.
+    Example: the documents "Iron." and "IRON", and the question "Iron?", are one group.
     """
     sought_by_letters: dict[bytes | str, SoughtText] = {}
     for index, text in enumerate(candidates):
+        # "..." and "---" have no letters: their characters tell them apart
         letters = text.letters or text.raw.strip()
         sought_text = sought_by_letters.setdefault(letters, SoughtText(text))
         sought_text.add_candidate(index)

@@ -24,10 +24,11 @@ _NOT_FIRST_OF_LETTER = bytes(range(0x80, 0xC0))
 def collect_equal_spans(
     prompt: bytes, prompt_offset: int, text: bytes, text_offset: int
 ) -> list[EqualSpan]:
-    """Collect the spans that are equal in a prompt and a text, from two offsets on.
+    """Collect the equal spans of a prompt and a text, and step over small differences.
 
-    Where both differ, up to 24 bytes are skipped in each. The spans end where that does
-    not make both equal again.
+    Example: the text "theferrygoes…" and the prompt "theferry12goes…" give two spans,
+    "theferry" and "goes…". Up to 24 bytes are skipped in each; where both then still
+    differ, the spans end.
 
     Args:
         prompt: The letters of the prompt.
@@ -48,6 +49,7 @@ def collect_equal_spans(
         n_skipped_in_prompt, n_skipped_in_text = step
         skipped_in_prompt = prompt[prompt_offset : prompt_offset + n_skipped_in_prompt]
         skipped_in_text = text[text_offset : text_offset + n_skipped_in_text]
+        # "porto" and "bportob", the letters of "<b>Porto</b>": the word itself is equal
         if _is_marked_word(skipped_in_text, skipped_in_prompt):
             word_offset = prompt_offset + skipped_in_prompt.index(skipped_in_text)
             spans.append(EqualSpan(word_offset, text_offset, n_skipped_in_text))
@@ -63,9 +65,19 @@ def _is_marked_word(skipped_in_text: bytes, skipped_in_prompt: bytes) -> bool:
 def count_equal_bytes(
     prompt: bytes, prompt_offset: int, text: bytes, text_offset: int
 ) -> int:
-    """Count the bytes that are equal in a prompt and a text, up to the first difference."""
+    """Count the equal bytes of a prompt and a text, up to the first difference.
+
+    Example: "ironbridge" and "ironmine" from 0 on: 4.
+
+    Args:
+        prompt: The letters of the prompt.
+        prompt_offset: Where in the prompt the comparison begins.
+        text: The letters of the text.
+        text_offset: Where in the text the comparison begins.
+    """
     most = min(len(prompt) - prompt_offset, len(text) - text_offset)
     n_equal = 0
+    # blocks of 64, 128, 256 … bytes are compared at once, which is fast
     n_compared = _FIRST_COMPARED
     while n_equal < most:
         end = min(n_equal + n_compared, most)
@@ -94,15 +106,17 @@ def _next_step(
 ) -> tuple[int, int] | None:
     """Find how many bytes to skip in a prompt and in a text until both are equal again.
 
-    These are the digits of a line's number in the prompt. Otherwise they are up to 24
-    bytes of each, with 12 equal bytes behind them, as few bytes of the text as possible.
+    Example: the prompt goes on with "12goes…", 12 being the number of a line, and the
+    text with "goes…": (2, 0). The prompt lacks the word "old" of the text: (0, 3).
 
     Returns:
-        The number of bytes in the prompt, and in the text. None if nothing fits.
+        The number of bytes in the prompt, and in the text. None if both stay different.
     """
     n_digits = _digits_of_line_number(prompt, prompt_offset, text, text_offset)
     if n_digits:
         return n_digits, 0
+    # skip 0, 1, … 24 bytes of the text, and look for its next 12 bytes in the prompt,
+    # from 0 to 24 bytes further on
     n_rest = len(text) - text_offset
     most_skipped = min(LONGEST_STEP, n_rest - RESUMED_LENGTH)
     furthest_end = prompt_offset + LONGEST_STEP + RESUMED_LENGTH

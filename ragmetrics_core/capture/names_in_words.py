@@ -37,22 +37,27 @@ def names_a_source(
     numbers: Collection[str],
     subject_texts: Iterable[str],
 ) -> bool:
-    """Whether an answer names a source in words, or a number in unusual signs.
+    """Whether an answer names a source in words, or by a number such as "#2".
+
+    True for "According to report.pdf, it fell." and "It fell #2.". False for "The Eiffel
+    Tower is high.": the question asks about the tower, whose name a context has too.
 
     Args:
         answer: The answer.
-        names: The names of the contexts.
-        numbers: Their numbers in the prompt.
-        subject_texts: The question and the texts of the contexts. A name in their words
-            is what the answer speaks of, unless it stands where sources are named.
+        names: The names of the contexts, such as "report.pdf".
+        numbers: The numbers that the contexts have in the prompt.
+        subject_texts: The question and the texts of the contexts.
     """
+    # "report.pdf" may be cited as "report"
     all_names = {*names, *map(stem_of, filter(is_file, names))}
     names_there = [name for name in all_names if name and name in answer]
+    # "according to report", "(report)"
     if any(_stands_like_a_source(name, answer) for name in names_there):
         return True
     subjects = [text.lower() for text in subject_texts]
     if _has_number_in_signs(answer, numbers, subjects):
         return True
+    # "report.pdf" anywhere in the answer, but not in the question or a context
     return any(
         _is_no_common_word(name)
         and re.search(words_of(name), answer)
@@ -64,13 +69,23 @@ def names_a_source(
 def _has_number_in_signs(
     answer: str, numbers: Collection[str], subjects: Iterable[str]
 ) -> bool:
-    """Whether an answer has a number of the prompt in signs such as "#2" or "^2^"."""
-    spoken_of = "\n".join(subjects)
+    """Whether an answer cites a context's number by signs: "#2", "^2^", "/2/", "|2|".
+
+    True for "It fell #2." if a context is number 2. False if the question is "What is
+    issue #2?", and in a row of a table, "| Lanes |2|".
+
+    Args:
+        answer: The answer.
+        numbers: The numbers that the contexts have in the prompt.
+        subjects: The question and the texts of the contexts, in lower case.
+    """
+    subject_words = "\n".join(subjects)
     for found in _NUMBER_IN_SIGNS.finditer(answer):
         number = next(filter(None, found.groupdict().values()))
-        begins_row = answer[answer.rfind("\n", 0, found.start()) + 1 :].startswith("|")
-        is_spoken_of = found[0].lower() in spoken_of
-        if str(int(number)) in numbers and not begins_row and not is_spoken_of:
+        line_start = answer.rfind("\n", 0, found.start()) + 1
+        is_in_table = answer[line_start:].startswith("|")
+        is_of_subject = found[0].lower() in subject_words
+        if str(int(number)) in numbers and not is_in_table and not is_of_subject:
             return True
     return False
 

@@ -72,18 +72,20 @@ def _competing_length(occurrence: Occurrence) -> int:
 def _covered_by_fuller(
     occurrences: Sequence[Occurrence], prompt_size: int
 ) -> set[Occurrence]:
-    """Find the occurrences that fuller ones, with more of their texts, cover.
+    """Find the parts of long texts that whole texts explain better.
 
-    Say a prompt shows two chunks of a page, both whole. The same bytes are also a part
-    of the page, which would win as the longest. But the two fuller chunks cover it.
+    Example: a prompt shows two chunks of a page, both whole. The same bytes are also a
+    part of the page, 60 % of it. The chunks are fuller: the page's part is covered.
     """
     covered: set[Occurrence] = set()
+    # each text stands there whole, with nothing put in: no text is fuller than another
     if all(occurrence.is_unbroken for occurrence in occurrences):
         return covered
-    taken_by_fuller = bytearray(prompt_size)
+    taken_by_fuller = bytearray(prompt_size)  # 1 for each byte of a fuller whole text
     fullest_first = sorted(occurrences, key=_fullness, reverse=True)
     for _, equally_full in groupby(fullest_first, key=_fullness):
         equals = list(equally_full)
+        # compare all of them before any takes its bytes: equals do not cover each other
         for occurrence in equals:
             n_free = count_free_bytes(taken_by_fuller, occurrence)
             if n_free < RESUMED_LENGTH:  # so few bytes may be equal by chance

@@ -44,19 +44,21 @@ class CallOrder:
     calls: Calls
 
     def sort_keys_of(self, call: Node) -> list[SortKey]:
-        """Return what a call is sorted by: a key of each tool around it, then its own.
+        """Return the keys by which a call is sorted: of each tool around it, then its own.
 
-        The outermost tool stands first. So calls inside one tool stay together.
+        Example: a retriever inside the tool "research" has two keys, that of "research"
+        and its own. So all calls inside "research" stay together.
         """
-        path = self.calls.paths[call]
+        path = self.calls.paths[call]  # from the outermost call down to this call
         sort_keys = []
         for depth, node in enumerate(path):
             if node.kind != "tool" and node is not call:
                 continue
-            # the model calls of the same agent's loop: those inside the same tools
+            # the step: how many calls the model of the same agent had begun before
             tools_around = tools_of(path[:depth])
             models_began = self._model_beginnings_by_tools.get(tools_around, ())
             step = bisect_left(models_began, node.began)
+            # the rank: which of the tool calls that the model asked for it is
             rank = self._rank_by_tool_call.get(node.tool_call_id, _LAST)
             began, branches = _beginning_and_branches(path[: depth + 1])
             sort_keys.append((step, rank, began, branches, node.began))
@@ -120,14 +122,15 @@ class CallOrder:
         return beginnings
 
     def earliest_concurrent_begin(self, chosen: Iterable[Node]) -> dict[Node, float]:
-        """Return for each chosen call the earliest begin of the chosen calls beside it.
+        """Find for each call when the first of the calls that ran beside it began.
 
-        Two calls are beside each other if they overlap in time, stand in overlapping
-        branches of a parallel step, or one stands inside the other. A call that ran
-        alone gets its own begin.
+        Example: a search ran from 1.0 to 3.0, another from 2.0 to 4.0, a third from 6.0
+        to 7.0. The first two get 1.0. The third ran alone, and gets 6.0.
         """
         calls = list(chosen)
+        # for each chosen call and each call around it: when the first chosen call began
         first_begin_inside = self._first_begin_inside(calls)
+        # the same of its siblings that overlap it in time, such as parallel branches
         first_begin_beside: dict[Node, float] = {}
         for siblings in self._siblings_around(calls):
             first_begin_beside.update(_first_begin_beside(siblings, first_begin_inside))
@@ -135,11 +138,11 @@ class CallOrder:
         earliest: dict[Node, float] = {}
         for call in calls:
             begins = [call.began]
-            # the call and the calls around it: the branches of parallel steps
+            # the outermost call first, such as a parallel step, then its branch, …
             for node in self.calls.paths[call]:
                 if node in first_begin_beside:  # the outermost call has no siblings
                     begins.append(first_begin_beside[node])
-                if node in chosen_calls:
+                if node in chosen_calls:  # a chosen call inside of another
                     begins.append(node.began)
             earliest[call] = min(begins)
         return earliest
@@ -227,15 +230,18 @@ def _first_begin_beside(
 def _smallest_of_running(
     siblings: Sequence[Node], values: Sequence[float]
 ) -> list[float]:
-    """Return for each call the smallest value of the siblings that ran as it began.
+    """Return for each call the smallest value of the calls still running as it began.
+
+    Example: call A ran from 1.0 to 5.0 and has the value 7, B from 2.0 to 3.0 with 4, C
+    began at 4.0, when only A ran: [inf, 7, 7].
 
     Args:
         siblings: Calls, sorted by their beginning.
         values: A value of each call.
     """
     smallest: list[float] = []
-    # earlier siblings as a heap of value and end; one that has ended is removed once it
-    # comes first
+    # a heap of (value, end of the call), the smallest value first; a call that has ended
+    # is removed once it comes first
     running: list[tuple[float, float]] = []
     for sibling, value in zip(siblings, values, strict=True):
         while running:
@@ -243,7 +249,7 @@ def _smallest_of_running(
             if end_of_first > sibling.began:
                 break
             heappop(running)
-        smallest_value = inf
+        smallest_value = inf  # no call was running
         if running:
             smallest_value, _ = running[0]
         smallest.append(smallest_value)

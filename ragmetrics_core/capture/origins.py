@@ -22,9 +22,9 @@ def context_keys_of(
 ) -> list[DocumentKey | None]:
     """Find for each document the context that shows it, and return the context's key.
 
-    A context shows a document if it has the document's key, its id, or its whole text.
-    A document without such a context may have been cut or merged. It is compared only
-    with contexts that show no other document, since neighbouring chunks overlap.
+    Example: a search found "It is old. It fell in 1874." with the id "a", and a context
+    has the same id: its key is returned. If the application cut the text, and the
+    context is "It fell in 1874." without an id, the words that both share decide.
 
     Args:
         documents: The documents, in any order.
@@ -37,10 +37,11 @@ def context_keys_of(
     indexes_without_context = [
         index for index, key in enumerate(context_keys) if key is None
     ]
+    # neighbouring chunks overlap: a context that shows a chunk is not compared again
     keys_without_document = [key for key in contexts if key not in context_keys]
     if not indexes_without_context or not keys_without_document:
         return context_keys
-    keys_by_shared_text = _keys_of_most_text(
+    keys_by_shared_text = _keys_of_texts_made_from(
         [documents[index] for index in indexes_without_context],
         {key: contexts[key].text for key in keys_without_document},
     )
@@ -52,23 +53,26 @@ def context_keys_of(
 def _context_keys_by_name_or_text(
     documents: Sequence[Document], contexts: Mapping[DocumentKey, Context]
 ) -> list[DocumentKey | None]:
-    """Find for each document the context that has its key, its id or its text.
+    """Find for each document the key of the context that has its key, id or text.
 
-    Else a context that holds the document's text as a part; None without one.
+    Example: of the document "It fell in 1874." with the id "a": a context with the same
+    key, else with the id "a", else with this text, else with this text inside a longer
+    text; else None.
     """
-    first_of_id: dict[str, DocumentKey] = {}
-    first_of_text: dict[str, DocumentKey] = {}
+    # several contexts may have one id or one text: the first counts
+    first_key_by_id: dict[str, DocumentKey] = {}
+    first_key_by_text: dict[str, DocumentKey] = {}
     for key, context in contexts.items():
-        first_of_text.setdefault(context.text, key)
+        first_key_by_text.setdefault(context.text, key)
         if context.id:
-            first_of_id.setdefault(context.id, key)
+            first_key_by_id.setdefault(context.id, key)
 
     def context_key(document: Document) -> DocumentKey | None:
         if document.key in contexts:
             return document.key
         return (
-            first_of_id.get(document.own_id or "")
-            or first_of_text.get(document.text)
+            first_key_by_id.get(document.own_id or "")
+            or first_key_by_text.get(document.text)
             or _key_of_holder(document.text, contexts)
         )
 
@@ -90,18 +94,20 @@ def _key_of_holder(
     return None
 
 
-def _keys_of_most_text(
+def _keys_of_texts_made_from(
     documents: Sequence[Document], text_by_key: Mapping[DocumentKey, str]
 ) -> list[DocumentKey | None]:
-    """Find for each document the text that was made of it, and return the text's key.
+    """Find for each document the key of the text that was made from it, or None.
 
-    Either the text holds at least half of the document, or it was cut out of the
-    document: at least half of the text stands there. None if there is no such text.
+    Example: a page of ten sentences, and the text "Summary: …" with six of them. Or the
+    text is one sentence of the page: half of either one must stand in the other.
     """
     keys = list(text_by_key)
     texts = list(text_by_key.values())
     document_texts = [document.text for document in documents]
+    # by the index of the document: the index of the text that holds half of it
     text_of_document = dict(_halves_found(document_texts, texts))
+    # or of which the document holds half
     for text_index, document_index in _halves_found(texts, document_texts):
         text_of_document.setdefault(document_index, text_index)
     found_keys: list[DocumentKey | None] = [None] * len(documents)
@@ -113,7 +119,7 @@ def _keys_of_most_text(
 def _halves_found(
     sought: Sequence[str], holders: Sequence[str]
 ) -> Iterator[tuple[int, int]]:
-    """Yield each sought text of which half stands in a holder: the indexes of both."""
+    """Yield pairs of indexes: a sought text, and the holder in which half of it stands."""
     for finding in locate(sought, holders).findings:
         if finding.message_index is not None and finding.coverage >= HALF:
             yield finding.candidate_index, finding.message_index
@@ -169,7 +175,11 @@ class MatchedContexts:
 def match_contexts(
     documents: Sequence[Document], contexts: Mapping[DocumentKey, Context]
 ) -> MatchedContexts:
-    """Find out which context shows which document.
+    """Find which context shows which document.
+
+    Example: documents A and B were found; the contexts are A as it is, a summary with
+    the id of B, and a text from elsewhere. A and B are matched, B by its id alone; the
+    third context is unmatched.
 
     Args:
         documents: The documents.
@@ -179,8 +189,10 @@ def match_contexts(
     unmatched_keys = _keys_without_document(context_keys, documents, contexts)
     keys_by_id_alone: set[DocumentKey] = set()
     for document, key in zip(documents, context_keys, strict=True):
+        # no context shows the document, or a context with equal text
         if key is None or key == document.key:
             continue
+        # the id is equal, the words are not: the application rewrote the text
         if not _has_words_of(contexts[key].text, document):
             keys_by_id_alone.add(key)
     return MatchedContexts(context_keys, unmatched_keys, frozenset(keys_by_id_alone))
