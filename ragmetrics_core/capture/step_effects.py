@@ -292,8 +292,9 @@ def _indexes_by_words(
 ) -> list[int]:
     """Recognise retrieved documents in a step's documents by their words.
 
-    Example: a search found "It is old. It opened in 1874." (index 0) and "IRON" (index
-    1). A reranker returned "IRON" and the cut text "It opened in 1874.": [1, 0].
+    Example: a search found "The bridge is old. It was opened to the public in spring
+    1874." (index 0) and "IRON" (index 1). A reranker returned "IRON" and the cut text
+    "It was opened to the public in spring 1874.": [1, 0].
 
     Args:
         documents: The documents that the step took or returned.

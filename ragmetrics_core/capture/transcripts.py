@@ -299,9 +299,9 @@ def _quotation_at(
     names_before_question: Collection[str],
     question_ends: Collection[int],
 ) -> Quotation:
-    """Say how a message quotes an earlier answer: as a turn, or as a possible draft.
+    r"""Say how a message quotes an earlier answer: as a turn, or as a possible draft.
 
-    Example: in "User: When did it open? Assistant: In 1874. User: And the ferry?" the
+    Example: in "User: When did it open?\nAssistant: In 1874.\nUser: And the ferry?" the
     answer "In 1874." is an earlier turn. In "When did it open? In 1874. Make it short."
     it stands right behind its question, and may be a draft.
 
@@ -322,11 +322,11 @@ def _quotation_at(
         return "earlier turn"
     # the names at the heads of lines behind the answer
     later_speakers = {speaker[1].lower() for speaker in _SPEAKER.finditer(text, end)}
-    # "Assistant: In 1874. User: …"
+    # "Assistant: In 1874.\nUser: …"
     if is_assistant and not later_speakers.isdisjoint(_USERS):
         return "earlier turn"
     is_after_question = _is_right_behind(text, start, question_ends)
-    # "Anna: When did it open? In 1874. Anna: …"
+    # "Anna: When did it open?\nIn 1874.\nAnna: …"
     if is_after_question and not later_speakers.isdisjoint(names_before_question):
         return "earlier turn"
     if is_assistant:

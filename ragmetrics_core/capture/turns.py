@@ -599,9 +599,9 @@ class Turns(Generic[Run]):
         return self._place_by_quotations(tree)
 
     def _place_by_quotations(self, tree: Tree) -> Tree:
-        """Give a run its history, from earlier turns that its prompts quote as text.
+        r"""Give a run its history, from earlier turns that its prompts quote as text.
 
-        Example: "User: When did it open? Assistant: In 1874. User: And the ferry?"
+        Example: "User: When did it open?\nAssistant: In 1874.\nUser: And the ferry?"
         quotes an earlier turn. "Question: When did it open? Draft: In 1874." may quote
         a draft: then the run gets a doubt and no history.
         """

@@ -254,19 +254,28 @@ class WaitingGroups:
         return _groups_that_found(documents, query, groups_of_others)
 
     def join(self, run: Tree, calls: Calls) -> RunGroup | None:
-        """Add a run to the group whose documents, answer or question it was shown.
+        """Add a model's run to the group of the question that it works on.
 
-        A group is the runs of one question. If the run was shown several, they become
-        one.
+        Example: one run searched and found "Opened in 1874.". Now a model is shown
+        "Opened in 1874." in its prompt: it joins the group of that search. A model that
+        is shown the documents of two searches unites both groups.
+
+        Args:
+            run: The run.
+            calls: Its calls.
 
         Returns:
-            The group that now holds the run; None if the run was shown no group.
+            The group that now holds the run; None if its prompts show no group's
+            documents, answer or question.
         """
         candidates = self._groups_of(run.task_or_thread)
         candidates += self._latest_of_other_tasks(run.task_or_thread)
+        # how the prompts quote each group's answer: as an earlier turn, as a draft, …
         quotation_by_group = _quotations_of_last_answers(candidates, calls)
+        # the user goes on: "User: …\nAssistant: In 1874.\nUser: And the ferry?"
         groups_not_continued = _groups_not_continued(quotation_by_group, run, calls)
         for group in groups_not_continued:
+            # nobody speaks after the answer: the run may also revise it
             if quotation_by_group[group] == "assistant's last words":
                 group.doubt(_MAY_GO_ON)
         shown_groups = groups_that_run_joins(
@@ -276,7 +285,9 @@ class WaitingGroups:
         )
         if not shown_groups:
             return None
+        # one question, for which several searches were made
         joined = self._unite([shown_group.group for shown_group in shown_groups])
+        # further searches just before that found the same documents
         names_shown = _names_of_shown_documents(joined, shown_groups)
         joined.sibling_searches += self._sibling_searches_of(joined, names_shown)
         wrote_free_text = FREE_TEXT in calls.reply_forms.values()  # no grade or route
@@ -304,21 +315,23 @@ class WaitingGroups:
     ) -> list[RunGroup]:
         """Find unread searches near a group that found some of the same documents.
 
-        An application may search twice for one question, and show a model what both
-        searches found. Each search is a group of its own.
+        Example: a vector search found A and B, then a keyword search found B and C. A
+        model was shown B. It joined the keyword search; the vector search is a sibling.
 
         Args:
-            group: The group.
-            names: The documents that a model or a reranker was given for the group: ids,
-                or texts of documents without id.
+            group: The runs of one question. Each search begins a group of its own.
+            names: The documents that a model or a reranker was given for the group, by
+                id, or by text where a document has no id.
         """
         groups_of_task = self._groups_of(group.runs[-1].task_or_thread)
         groups_of_task.sort(key=lambda other: other.began, reverse=True)
         siblings: list[RunGroup] = []
         for other in groups_of_task:
+            # overtaken: a later question was answered and is over
             if other is group or other.is_overtaken:
                 continue
             found_the_same = not other.document_names.isdisjoint(names)
+            # read: a model was shown what the other search found
             if found_the_same and not other.was_read:
                 siblings.append(other)
             elif other.began < group.began:
@@ -356,15 +369,25 @@ class WaitingGroups:
     def _whole_group(
         self, group: RunGroup, owner_by_sibling: Mapping[RunGroup, RunGroup]
     ) -> RunGroup:
-        """Return a group, or a copy of it with the sibling searches that belong to it.
+        """Return a group together with the sibling searches that belong to it.
 
-        An unread sibling that belongs to no group may be a question of its own: then the
-        copy gets a doubt.
+        A sibling is a search near the group that found some of the same documents, and
+        that no model has read. Example: a vector search beside the keyword search that
+        a model answered from, both for "When did it open?".
+
+        Args:
+            group: The runs of one question.
+            owner_by_sibling: The siblings that belong to a group, with that group.
+
+        Returns:
+            A copy with the runs of its siblings. It has a doubt if a further sibling
+            may be another question. The group itself if it has no sibling.
         """
         own_siblings: list[RunGroup] = []
         for sibling, owner in owner_by_sibling.items():
             if owner is group:
                 own_siblings.append(sibling)
+        # searched before the group, and for another query: perhaps another question
         has_sibling_without_owner = any(
             sibling not in owner_by_sibling for sibling in self._unread_siblings(group)
         )
@@ -403,10 +426,14 @@ class WaitingGroups:
         return whole_groups
 
     def _due_groups(self, task_or_thread: str | None, query: str) -> list[RunGroup]:
-        """Return the groups that waited too long or that a new search follows.
+        """Return the groups that no later run will join: their samples are due.
 
-        The last answered group with the same query goes on waiting: the search may be
-        made to revise its answer.
+        Example: a search for "bridge" and the model that answered from it are a group.
+        Now the same thread searches for "ferry": the group of "bridge" is due.
+
+        Args:
+            task_or_thread: The task or thread that searches now; None if none does.
+            query: What it searches for, in one line.
         """
         now = time.monotonic()
         due: list[RunGroup] = []
@@ -415,11 +442,12 @@ class WaitingGroups:
             if now - group.last_added_at > _LONGEST_WAIT_SECONDS:
                 due.append(group)
             elif _is_followed_by_search(group, task_or_thread, query):
+                # "bridge" again: the new search may be made to revise the answer
                 if group.searched_for(query):
                     due_with_same_query.append(group)
                 else:
                     due.append(group)
-        due += due_with_same_query[:-1]
+        due += due_with_same_query[:-1]  # the last of these goes on waiting
         return sorted(due, key=lambda group: group.began)
 
     def _remove_runs_of(self, groups: Iterable[RunGroup]) -> None:
@@ -488,20 +516,25 @@ def _groups_that_found(
 ) -> list[RunGroup]:
     """Return the groups whose searches found the documents given to a reranker.
 
-    Groups without an answer go before the others; of those only the latest counts.
+    Example: a vector search found A and B, and a keyword search found C. A reranker is
+    given A, B and C: both searches are returned.
 
     Args:
         documents: The documents that the reranker was given.
         query: The reranker's query, in one line; it may be empty.
-        groups: The groups of one thread or task, the latest first.
+        groups: The groups to choose from, the latest first. Each is the runs of one
+            question; each search begins a group.
     """
     names = document_names(documents)
     giving_groups = [
         group for group in groups if not names.isdisjoint(group.document_names)
     ]
     waiting = [group for group in giving_groups if group.answered_at is None]
+    # all were answered: the reranker is taken to work on the latest question
     if not waiting:
         return giving_groups[:1]
+    # unanswered groups, first those with the reranker's query, until all documents
+    # were found
     with_query = [group for group in waiting if group.searched_for(query)]
     without_query = [group for group in waiting if group not in with_query]
     return _first_groups_that_hold(names, [*with_query, *without_query])
@@ -607,14 +640,14 @@ def _asks_of_kept_documents(
 def _groups_not_continued(
     quotation_by_group: Mapping[RunGroup, Quotation], run: Tree, calls: Calls
 ) -> list[RunGroup]:
-    """Return the groups whose question a run does not go on with.
+    r"""Return the groups whose question is over, because a run asks something new.
 
-    The group's answer is an earlier turn in the prompts, or the run asks a new question
-    of documents that the application kept from the group's search.
+    Example: the prompt "User: When did it open?\nAssistant: In 1874.\nUser: And the
+    ferry?" goes on from the group of "When did it open?" to a new question.
 
     Args:
-        quotation_by_group: How the prompts of the run quote the last answer of each
-            group.
+        quotation_by_group: For each group how the prompts of the run quote its last
+            answer: as an "earlier turn", …, or "absent".
         run: The run.
         calls: Its calls.
     """
@@ -624,11 +657,12 @@ def _groups_not_continued(
     assistant_lines = {
         as_one_line(message.text) for message in messages if message.role == "assistant"
     }
-    groups_not_continued: list[RunGroup] = []
+    groups_not_continued: list[RunGroup] = []  # the result
     for group, quotation_of_answer in quotation_by_group.items():
         is_earlier_turn = _is_answer_an_earlier_turn(
             group, quotation_of_answer, assistant_lines, run.question
         )
+        # the application hands in the documents of an earlier search once more
         asks_anew = False
         if quotation_of_answer == "absent":
             asks_anew = _asks_of_kept_documents(run, group, messages)

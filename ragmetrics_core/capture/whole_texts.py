@@ -5,11 +5,13 @@ place of the prompt, bisection finds the longest text of a family that may stand
 Each shorter text with which this text begins stands there as well. So nothing that
 texts have in common can hide one of them.
 
-An example: the family ``porto lies on the douro``, ``porto lies on the douro in the
-north`` and ``porto lies on the sea``. Where the prompt goes on with ``porto lies on the
-douro in the north and …``, the second text stands there, and with it the first.
+An example: the family ``portoliesonthenorthbank``,
+``portoliesonthenorthbankofthedouro`` and ``portoliesonthenortherncoast``. Where the
+prompt goes on with ``portoliesonthenorthbankofthedouroand…``, the second text stands
+there, and with it the first.
 
-Prompt and texts are compared by their letters, as bytes (``letters``).
+Prompt and texts are compared by their letters, as bytes (``letters``): "Porto lies on
+the north bank." becomes ``portoliesonthenorthbank``.
 """
 
 from __future__ import annotations
@@ -54,19 +56,22 @@ class WholeTexts:
     """
 
     def __init__(self, prompt: bytes, texts: Sequence[bytes], *, stride: int) -> None:
-        """List each family of texts with the same first 16 bytes under its anchors.
+        """Index the texts by pieces of 16 bytes, the anchors, near their beginning.
 
-        An anchor is a piece of 16 bytes by which texts are looked up.
+        Example: ``portoliesonthenorthbank`` and ``portoliesonthenortherncoast`` begin
+        with the same 16 bytes: they are one family, under ``portoliesontheno``.
         """
         self._prompt = prompt
-        self._stride = stride
+        self._stride = stride  # the prompt is looked at in steps of so many bytes
+        # a budget: a hostile prompt ends the search
         self._n_bytes_to_compare = _MOST_COMPARED_PER_BYTE * len(prompt)
         self._family_by_text_index: dict[int, TextFamily] = {}
         self.families_by_anchor: dict[bytes, list[tuple[int, TextFamily]]] = {}
         for family in _families_of(texts):
             for text_index in family.wanted_indexes:
                 self._family_by_text_index[text_index] = family
-            # every third place of a prompt meets the anchor at offset 0, 1 or 2
+            # a look at every third byte of a prompt meets one of "portoliesontheno",
+            # "ortoliesonthenor" and "rtoliesonthenort"
             for offset_in_text, anchor in family.first_anchors(n_anchors=stride):
                 families = self.families_by_anchor.setdefault(anchor, [])
                 families.append((offset_in_text, family))
@@ -161,16 +166,21 @@ class TextFamily:
     """
 
     def __init__(self, texts_and_indexes: list[tuple[bytes, int]]) -> None:
-        """Sort the texts. A text's rank is its index in the sorted lists."""
+        """Sort the texts, and note for each the longest other text that it begins with.
+
+        Example: sorted, ``portoliesonthenorthbank`` has rank 0, and
+        ``portoliesonthenorthbankofthedouro``, which begins with it, has rank 1.
+        """
         texts_and_indexes.sort()
         self._sorted_texts = [text for text, _ in texts_and_indexes]
         self._text_index_by_rank = [text_index for _, text_index in texts_and_indexes]
+        # by rank: [None, 0] in the example
         self._rank_of_longest_prefix = list(
             _ranks_of_longest_prefixes(self._sorted_texts)
         )
         self.beginning = self._sorted_texts[0][:ANCHOR_LENGTH]
         self.longest_size = max(map(len, self._sorted_texts))
-        self.last_found_at = _NOWHERE
+        self.last_found_at = _NOWHERE  # a place in the prompt
         self.wanted_indexes = set(self._text_index_by_rank)
 
     @property
@@ -196,11 +206,15 @@ class TextFamily:
     def prefixes_of(self, part_of_prompt: bytes) -> list[tuple[int, int]]:
         """Find the texts with which a part of the prompt begins, the longest first.
 
+        Example: the part ``portoliesonthenorthbankofthedouroand…`` begins with
+        ``portoliesonthenorthbankofthedouro`` and with ``portoliesonthenorthbank``.
+
         Returns:
-            The index and the size of each text; at most four.
+            The index and the number of bytes of each text; at most four texts.
         """
-        fitting: list[tuple[int, int]] = []
-        # the text sorted just before the part begins with each text that fits
+        fitting: list[tuple[int, int]] = []  # index and size
+        # in sorted order, the text just before the part: it is the longest text that
+        # fits, or goes on differently; every text that fits is a prefix of it
         rank_before = bisect_right(self._sorted_texts, part_of_prompt) - 1
         for rank in self._rank_and_its_prefixes(rank_before):
             text = self._sorted_texts[rank]
@@ -241,12 +255,15 @@ class TextFamily:
     def _closest_ranks(self, part_of_prompt: bytes) -> tuple[int, list[int]]:
         """Find the texts with most first bytes in common with a part of the prompt.
 
-        Texts that begin alike are neighbours in the order. So only the eight texts before
-        the part and the eight behind it are compared.
+        Example: the part ``portoliesonthenorthside`` has 19 bytes in common with
+        ``portoliesonthenorthbank``, and as many with ``portoliesonthenortherncoast``.
 
         Returns:
-            How many bytes they have in common, and the ranks of the texts.
+            How many bytes are in common, and the ranks of the texts: their indexes in
+            sorted order.
         """
+        # texts that begin alike are neighbours in sorted order: eight before the part
+        # and eight behind it are enough
         rank_of_part = bisect_right(self._sorted_texts, part_of_prompt)
         first_rank = max(rank_of_part - MOST_TEXTS_OF_ANCHOR, 0)
         end_rank = min(rank_of_part + MOST_TEXTS_OF_ANCHOR, self.n_texts)

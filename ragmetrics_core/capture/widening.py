@@ -23,21 +23,23 @@ def with_widened_texts(
 ) -> tuple[Document, ...] | None:
     """Return the retrieved documents, with longer texts where a step widened them.
 
-    The wide text goes to the first of the documents that a context shows.
+    Example: a search found the sentence "It fell.", and a step put "It opened in 1874.
+    It fell. It was rebuilt." into the prompt. The document gets this longer text.
 
     Args:
         retrieved: The documents, in their order; None where these are unknown.
         context_keys: For each document the key of the context that shows it; None if
             no context does.
-        contexts: The contexts, each by the key of the document of which it was made.
+        contexts: The contexts of the prompt by their keys.
     """
     if retrieved is None:
         return None
     widened = list(retrieved)
     for key, indexes in _indexes_by_context(context_keys).items():
+        # a context may show several documents, such as two sentences of one paragraph
         text = contexts[key].text
         if _is_wider(text, [retrieved[index] for index in indexes]):
-            first_index = indexes[0]
+            first_index = indexes[0]  # only the first of them gets the longer text
             widened[first_index] = replace(retrieved[first_index], text=text)
     return tuple(widened)
 
