@@ -164,8 +164,8 @@ class PromptContents:
     ) -> frozenset[DocumentKey]:
         """Return the keys of unshown documents that begin like a short line of a prompt.
 
-        The prompt has the line "- Anna lit the", and a search found "Anna lit the lamp at
-        dusk. …": the application may have cut this document to its first words.
+        The prompt has the line "- Anna lit the old lamp", and a search found "Anna lit
+        the old lamp at dusk. …": this document may have been cut to its first words.
 
         Args:
             calls: The calls with these prompts.

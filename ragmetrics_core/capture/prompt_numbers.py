@@ -50,7 +50,7 @@ _OWN_NUMBER = re.compile(
 def numbering_in(
     prompts: Sequence[str], contexts: Sequence[str], *, lists: bool = False
 ) -> dict[str, int] | None:
-    r"""Return the index of each context by the number under which prompts show it.
+    r"""Map the number under which prompts show a context to the context's index.
 
     The number stands before the context in its line, in the line above, or at the
     beginning of the context itself: ``[1]``, ``Source 1:``, ``Document [1](Title: …)``.
@@ -69,13 +69,14 @@ def numbering_in(
         >>> numbering_in(["It is old.\nIt fell."], ["It is old.", "It fell."]) is None
         True
     """
-    openings = [_opening(text) for text in contexts]
-    if not all(openings) or len(set(openings)) < len(openings):
+    openings = [_opening(text) for text in contexts]  # first characters of each
+    begin_alike = len(set(openings)) < len(openings)
+    if begin_alike or not all(openings):
         return None
     index_by_number: dict[str, int] = {}
     for index, opening in enumerate(openings):
         numbers = set(_numbers_at_occurrences(opening, prompts, lists=lists))
-        if len(numbers) != 1:
+        if len(numbers) != 1:  # in no prompt, or under several numbers
             return None
         (number,) = numbers
         if number is None or number in index_by_number:
@@ -126,10 +127,11 @@ def _numbers_at_occurrences(
 
 
 def _number_at(prompt: str, start: int, opening: str, *, lists: bool) -> str | None:
-    """Return the number of the context that begins at a place of a prompt.
+    """Return the number of the context that begins at an index of a prompt.
 
-    It is the number of the nearest label before the context. Without a label it is the
-    number with which the context itself begins.
+    "[2]" before the context gives 2, and so does a context that begins with "Source 2:"
+    and has no label before it. None without a number, or if the label has two, as
+    "Source 1 (Document 3):".
 
     Args:
         prompt: The prompt.
@@ -137,7 +139,8 @@ def _number_at(prompt: str, start: int, opening: str, *, lists: bool) -> str | N
         opening: The first characters of the context.
         lists: Whether the number of a list's item, ``1.``, is a label as well.
     """
-    text_before = prompt[max(0, start - _MOST_LINES * _LONGEST_LABEL) : start]
+    n_before = _MOST_LINES * _LONGEST_LABEL  # characters
+    text_before = prompt[max(0, start - n_before) : start]
     for line in _lines_that_may_label(text_before):
         label = _LABEL.fullmatch(line)
         if label is None and lists:

@@ -86,7 +86,10 @@ def earlier_answers_like(
 def texts_this_turn_first(
     prompt: Sequence[Message], turn_start: int, *, left_out: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Divide the texts of a prompt into those of this turn and those of earlier turns.
+    """Divide the texts of a prompt into texts of this turn and of earlier turns.
+
+    Example: system "Be brief.", user "Open?", assistant "Yes.", user "And when?" give
+    "Be brief." and "And when?" for this turn, "Open?" and "Yes." for earlier turns.
 
     Args:
         prompt: The messages of the prompt.
@@ -94,14 +97,13 @@ def texts_this_turn_first(
         left_out: Answers of earlier turns that are left out.
 
     Returns:
-        The texts of this turn, behind the instructions with which the prompt begins;
-        and the texts of earlier turns.
+        The instructions and texts of this turn; and the texts of earlier turns.
     """
-    n_instructions = _n_instructions(prompt)
+    n_instructions = _n_instructions(prompt)  # first messages of the system
     instructions = [message.text for message in prompt[:n_instructions]]
-    # without earlier turns the turn begins with the instructions: take them once
-    first_of_turn = max(turn_start, n_instructions)
-    texts_of_turn = [message.text for message in prompt[first_of_turn:]]
+    # a prompt without earlier turns begins this turn with the instructions
+    index_behind_instructions = max(turn_start, n_instructions)
+    texts_of_turn = [message.text for message in prompt[index_behind_instructions:]]
     texts_of_earlier_turns: list[str] = []
     for message in prompt[n_instructions:turn_start]:
         is_left_out = message.role == "assistant" and message.text in left_out
@@ -144,7 +146,10 @@ class Candidate:
 def _candidates(
     documents: Sequence[Document], message_texts: Sequence[str]
 ) -> list[Candidate]:
-    """List the candidates to search for: each text of each document, and repetitions.
+    """List the texts to search for: each text of each document, and repetitions.
+
+    One document has a long text, and a message of the prompt holds this text twice:
+    then the text is searched for twice, as the document's and as its repetition 1.
 
     Args:
         documents: The documents.
@@ -157,8 +162,9 @@ def _candidates(
             candidates.append(Candidate(document, text))
             documents_by_text.setdefault(text, []).append(document)
     for text, documents_of_text in documents_by_text.items():
-        n_surplus = _n_most_in_one(text, message_texts) - len(documents_of_text)
-        for repetition in range(1, n_surplus + 1):
+        n_occurrences = _n_most_in_one(text, message_texts)
+        n_repetitions = n_occurrences - len(documents_of_text)
+        for repetition in range(1, n_repetitions + 1):
             candidates.append(Candidate(documents_of_text[-1], text, repetition))
     return candidates
 
@@ -252,29 +258,31 @@ def search_prompt_for_pieces(
 def keys_of_divided(
     search: LocatedSearch, lists: Sequence[Sequence[Document]]
 ) -> set[DocumentKey]:
-    """Find the documents that a splitter cut into pieces which the prompt shows.
+    """Return the keys of documents that a splitter cut, and whose pieces a prompt shows.
 
-    All pieces in their order have the letters of the document. So the search finds the
-    document whole, and takes its pieces for hidden.
+    A retriever found "It is old. It fell.", a splitter made "It is old." and "It fell.",
+    and the prompt shows both pieces. Together they read like the whole document. So the
+    search took the document for shown, and its pieces for not shown.
 
     Args:
         search: What was found in the prompt.
-        lists: The lists of documents, the latest first.
+        lists: What each step returned, the latest step first.
     """
-    n_later_lists = _n_later_lists(lists)
+    n_later_lists_by_key = _n_later_lists(lists)
     whole_documents: list[Document] = []
-    hidden_documents: list[Document] = []
+    unshown_documents: list[Document] = []
     for candidate, finding in search.findings_of_candidates:
         if finding.extent == "whole":
             whole_documents.append(candidate.document)
         elif finding.outcome == "not shown":
-            hidden_documents.append(candidate.document)
+            unshown_documents.append(candidate.document)
     keys = set()
     for document in whole_documents:
-        later_documents = [
-            hidden
-            for hidden in hidden_documents
-            if n_later_lists[hidden.key] < n_later_lists[document.key]
+        n_later_lists = n_later_lists_by_key[document.key]
+        later_documents = [  # such as the pieces that a splitter returned
+            unshown
+            for unshown in unshown_documents
+            if n_later_lists_by_key[unshown.key] < n_later_lists
         ]
         if _are_pieces_of(document, later_documents):
             keys.add(document.key)
@@ -318,11 +326,11 @@ def documents_shown(
     keys_in_retrieved_order: Sequence[DocumentKey],
     n_earlier_by_text: Mapping[str, int],
 ) -> dict[DocumentKey, ShownDocument]:
-    """Return the documents that a prompt shows, in the prompt's order, by their keys.
+    """Return the documents that a prompt shows, by their keys, in the prompt's order.
 
-    The first occurrences of a text may belong to earlier turns, and are skipped. Of
-    several documents with the text, the first retrieved gets the next occurrence. Of
-    several texts of one document, the longest counts.
+    Documents A and B have equal texts, A was retrieved first, and the prompt shows the
+    text three times. If the first one belongs to an earlier turn, the second is A and
+    the third is B. If a document has several texts, the longest shown one counts.
 
     Args:
         search: What was found in the prompt.
@@ -334,13 +342,14 @@ def documents_shown(
     shown_by_key: dict[DocumentKey, ShownDocument] = {}
     for index in search.indexes_shown:
         text = search.candidates[index].text
-        if n_to_skip_by_text[text] > 0:
+        is_of_earlier_turn = n_to_skip_by_text[text] > 0
+        if is_of_earlier_turn:
             n_to_skip_by_text[text] -= 1
             continue
         candidate = candidates_left_by_text[text].pop(0)
         finding = search.result.findings[index]
-        earlier = shown_by_key.get(candidate.key)
-        if earlier is None or _shows_more(finding, earlier):
+        other_text_shown = shown_by_key.get(candidate.key)
+        if other_text_shown is None or _shows_more(finding, other_text_shown):
             shown_by_key[candidate.key] = candidate.document, finding
     return shown_by_key
 

@@ -23,10 +23,10 @@ _SHORTEST = 8
 def turns_before_question(
     prompt: Sequence[Message], question: str | None, documents: Iterable[Document]
 ) -> tuple[Turn, ...]:
-    """Return what user and assistant said before the question that a prompt asks.
+    """Return what user and assistant said in a prompt before the current question.
 
-    If no message of the user holds the question, the turns end with the assistant's
-    last message.
+    User "Open?", assistant "Yes.", user "And when?": the turns are "Open?" and "Yes."
+    They end with the assistant's last message if no message holds the question.
 
     Args:
         prompt: The messages that a model was shown.
@@ -34,14 +34,14 @@ def turns_before_question(
         documents: What was found; messages that only show these are no turns.
     """
     question_line = as_one_line(question)
-    n_earlier = 0
+    n_earlier_messages = 0
     for index, message in enumerate(prompt):
         if message.role == "assistant" and message.text.strip():
-            n_earlier = index + 1
+            n_earlier_messages = index + 1
     for index, message in enumerate(prompt):
         if message.role == "user" and _holds_question(message, question_line):
-            n_earlier = index
-    return spoken(drop_shown_documents(prompt[:n_earlier], documents))
+            n_earlier_messages = index
+    return spoken(drop_shown_documents(prompt[:n_earlier_messages], documents))
 
 
 def _holds_question(message: Message, question_line: str) -> bool:
@@ -62,10 +62,11 @@ def _holds_question(message: Message, question_line: str) -> bool:
 def messages_up_to_question(
     messages: Sequence[Message], question: str | None, passed_on: Sequence[Message]
 ) -> list[Message]:
-    """Return the messages that a step returned, up to the one that asks the question.
+    """Return the messages that a step returned, up to the user's current question.
 
-    That is a message of the user which the step was given as the question, or which
-    holds the question and has no reply yet. If none does, all messages are returned.
+    An agent was given "Open?", and returned "Open?", "Let me look.", "Yes.": only "Open?"
+    is returned. So is an unanswered "Context: … Question: Open?" with what stands before
+    it. If no message asks the question, all are returned.
 
     Args:
         messages: The messages that the step returned.
@@ -78,16 +79,16 @@ def messages_up_to_question(
     lines_given = [
         as_one_line(message.text) for message in passed_on if message.role == "user"
     ]
-    is_whole_question_given = question_line in lines_given
+    was_question_given = question_line in lines_given
     for index in reversed(range(len(messages))):
         message = messages[index]
         if message.role != "user":
             continue
         line = as_one_line(message.text)
-        is_question_given = is_whole_question_given and line == question_line
-        if is_question_given or (
-            question_line in line and not _has_reply(messages[index + 1 :])
-        ):
+        is_given_question = was_question_given and line == question_line
+        later_messages = messages[index + 1 :]
+        holds_question = question_line in line
+        if is_given_question or (holds_question and not _has_reply(later_messages)):
             return list(messages[: index + 1])
     return list(messages)
 

@@ -55,23 +55,23 @@ def annotation_of(
 ) -> Annotation | None:
     """Convert a citation in the form of any provider into an annotation.
 
+    ``{"url": "https://a.test", "start_index": 0, "end_index": 4}`` with the offset 10
+    cites "https://a.test" for the characters 10 to 14 of the reply.
+
     Args:
         citation: The citation, with ``start_index`` and ``end_index`` if the provider
             says which part of the reply it stands for.
         offset: The place in the reply from which these indexes are counted.
         block_bounds: Where the block of text with this citation begins and ends in the
-            reply; None if that is not known. A citation without indexes stands for the
-            whole block.
+            reply; None if unknown. A citation without indexes stands for all of it.
 
     Returns:
-        The annotation; None for a file that the model made itself, and for a citation
-        that names and quotes no source.
+        The annotation. None for a file that the model made, or without name and quote.
     """
     if citation.get("type") in _OF_FILES_MADE_BY_THE_MODEL:
         return None
     source = citation
-    # OpenAI's chat completions nest the citation: {"url_citation": {"url": …}}. So does
-    # LangChain under "value", where it knows no standard form.
+    # OpenAI nests it: {"url_citation": {"url": …}}; LangChain does under "value"
     for key in ("url_citation", "file_citation", "value"):
         source = inner_object(source, key) or source
     names = names_of_source(source)

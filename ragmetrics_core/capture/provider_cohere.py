@@ -110,22 +110,23 @@ def _sources_of(
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the id and the text of each source that a citation names.
 
-    The text is None where the reply does not hold it. A source may be a document, or
-    the output of a tool of the application.
+    ``{"document_ids": ["d1"]}`` gives "d1" with the text of this document, or with None
+    if the reply does not hold the text. The output of a tool may be a source as well.
     """
-    tool_outputs: dict[str, Fields] = {}
+    output_by_id: dict[str, Fields] = {}
     ids = list(words_in(citation.get("document_ids")))
     for source in objects_in(citation.get("sources")):
         ids.append(_id_of(source))
-        output = inner_object(source, "tool_output")
-        if output:
-            tool_outputs[_id_of(source)] = output
+        tool_output = inner_object(source, "tool_output")
+        if tool_output:
+            output_by_id[_id_of(source)] = tool_output
     for source_id in dict.fromkeys(ids):
-        document = document_by_id.get(source_id)
-        if source_id in tool_outputs:
-            yield source_id, _text_of_output(tool_outputs[source_id])
-        else:
-            yield source_id, (document.text or None) if document else None
+        text: str | None = None
+        if source_id in output_by_id:
+            text = _text_of_output(output_by_id[source_id])
+        elif source_id in document_by_id:
+            text = document_by_id[source_id].text or None
+        yield source_id, text
 
 
 def _text_of_output(output: Fields) -> str:
@@ -143,19 +144,22 @@ def _id_of(fields: Fields) -> str:
 def _document(fields: Fields) -> Document:
     """Make a document of the fields that an application gave to Cohere.
 
-    The text is the field with a usual name for it, such as "snippet". Without such a
-    field, all fields joined are the text.
+    ``{"id": "d1", "snippet": "It fell.", "title": "Iron"}`` has the text "It fell." and
+    the metadata title. Without a text under a usual name, such as "snippet", the object
+    under "data" is read; without that, all fields joined are the text.
     """
-    texts = {
+    fields_with_words = {
         str(key): value
         for key, value in fields.items()
         if isinstance(value, str) and value.strip() and key != "id"
     }
-    text = next((texts[key] for key in _TEXT_KEYS if key in texts), None)
+    keys_of_text = [key for key in _TEXT_KEYS if key in fields_with_words]
     nested = inner_object(fields, "data")
-    if text is None and nested:
+    if not keys_of_text and nested:
         return _document({**nested, "id": _id_of(fields)})
-    if text is None:
-        text = "\n".join(texts.values())
-    metadata = {key: value for key, value in texts.items() if value != text}
+    if keys_of_text:
+        text = fields_with_words[keys_of_text[0]]
+    else:
+        text = "\n".join(fields_with_words.values())
+    metadata = {key: value for key, value in fields_with_words.items() if value != text}
     return Document(text, _id_of(fields) or None, None, metadata)

@@ -31,10 +31,9 @@ _SEARCHING_MODEL = re.compile(
 def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     """Add to a model's call what the provider searched for while the model answered.
 
-    Each search becomes a retriever below the call, and each other tool a tool. Their
-    texts are added to the prompt, since the provider showed them to the model. A
-    framework may hand on one reply twice: only the cited sources are then added again,
-    to the new copy of the reply.
+    OpenAI's file_search found "It fell.": a retriever with this document is added below
+    the call, and its text at the end of the prompt. Other tools become tools. When a
+    framework hands on a reply twice, only the cited sources are added again.
 
     Args:
         call: The call of the model, with its prompt. It is changed.
@@ -100,9 +99,10 @@ def _node(provider_call: ProviderCall, call: Node) -> Node:
 
 
 def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[ProviderCall]:
-    """Yield the provider's calls of a reply, with documents made of quoted passages.
+    """Yield the provider's searches and tools, with quoted passages as documents.
 
-    Such a document is added to the search that names its source. Sources that no search
+    A search named https://a.test without its text, and the reply quotes "It fell." from
+    it: "It fell." becomes a document of the search. Quotes from sources that no search
     names become the documents of one further call.
     """
     quoted_by_index = _quoted_documents(call, evidence)
@@ -112,13 +112,12 @@ def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[Provid
             documents = (*(provider_call.documents or ()), *quoted_documents)
             provider_call = replace(provider_call, documents=documents)
         yield provider_call
-    quoted_elsewhere = quoted_by_index.get(None, [])
-    if quoted_elsewhere:
+    quoted_from_elsewhere = quoted_by_index.get(None, [])
+    if quoted_from_elsewhere:
         yield ProviderCall(
             _CITED,
-            documents=tuple(quoted_elsewhere),
-            # of each source only the quoted passages are known, not the whole text
-            n_without_text=len(quoted_elsewhere),
+            documents=tuple(quoted_from_elsewhere),
+            n_without_text=len(quoted_from_elsewhere),  # known by their quotes alone
             remedy=UNKNOWN_DOCUMENT,
         )
 
@@ -126,27 +125,32 @@ def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[Provid
 def _quoted_documents(
     call: Node, evidence: ProviderEvidence
 ) -> dict[int | None, list[Document]]:
-    """Make a document of the passages that a reply quotes from each source without a text.
+    """Join the passages that a reply quotes from each source into a document.
+
+    The quotes "It fell." and "In May." from https://a.test give the document "It fell. …
+    In May." Passages known from the prompt or from a search are left out.
 
     Returns:
-        The documents by the index of the search that names the source; under None those
-        that no search names.
+        The documents by the index of the search that names their source; under None the
+        documents from sources that no search names.
     """
     quoted_by_index: dict[int | None, list[Document]] = {}
     for names, quotes in _new_quotes_by_source(call, evidence).items():
         metadata = {"source": names[0]} if names else {}
-        quoted = Document(" … ".join(quotes), metadata=metadata)
+        document = Document(" … ".join(quotes), metadata=metadata)
         index = _index_of_search_that_names(names, evidence.calls)
-        quoted_by_index.setdefault(index, []).append(quoted)
+        quoted_by_index.setdefault(index, []).append(document)
     return quoted_by_index
 
 
 def _new_quotes_by_source(
     call: Node, evidence: ProviderEvidence
 ) -> dict[tuple[str, ...], list[str]]:
-    """Collect, by the names of the source, quotes that no text known before holds.
+    """Group a reply's quotes by their source, without quotes from known texts.
 
-    A quote from the prompt cites what the application itself showed.
+    ``{("https://a.test", "Iron"): ["It fell."]}`` for a source with an address and a
+    title. Known texts are the prompt, which the application wrote, and the documents
+    that the provider found.
     """
     known_letters = [letters_of(message.text) for message in call.prompt]
     for provider_call in evidence.calls:

@@ -194,7 +194,10 @@ class _ReplyBeingRead:
         return self.text_of_blocks or self.whole_text
 
     def read(self, place: Fields) -> None:
-        """Read one mapping of a reply: its blocks, then what stands beside the blocks.
+        """Read the evidence in one mapping of a reply, in the form of any provider.
+
+        In ``{"content": [{"type": "web_search_call"}], "citations": ["https://a.test"]}``
+        the search is a block, and the address stands beside the blocks.
 
         Args:
             place: The message, its metadata, or the provider's whole response.
@@ -204,12 +207,11 @@ class _ReplyBeingRead:
         for key in _BLOCK_KEYS:
             for block in objects_in(place.get(key)):
                 self.read_block(block)
-        for key in _GROUNDING_KEYS:
+        for key in _GROUNDING_KEYS:  # of Gemini
             self.read_grounding(inner_object(place, key))
         for key in _CITATION_KEYS:
             self.read_citations(place.get(key), offset=0)
-        # a completion of OpenAI's older API
-        for choice in objects_in(place.get("choices")):
+        for choice in objects_in(place.get("choices")):  # of OpenAI's older API
             message = inner_object(choice, "message")
             self.read_citations(message.get("annotations"), offset=0)
         self.read_documents_of_cohere(place)
@@ -219,18 +221,21 @@ class _ReplyBeingRead:
         self.read_tools_of_response(place)
 
     def read_block(self, block: Fields, depth: int = DEEPEST) -> None:
-        """Read one block of a reply by its type; a block of any other type is left out.
+        """Read one block of a reply with the method for its type.
 
-        ``depth`` is how many levels of blocks inside it are read.
+        ``{"type": "file_search_call", …}`` is read as a search of files, and "message" as
+        the blocks inside it, ``depth`` levels deep. Other types are left out.
         """
         kind = block.get("type")
+        # "tool_search" returns tools that the model may call, and no evidence
         if not isinstance(kind, str) or kind.startswith(_SEARCHES_FOR_TOOLS):
             return
-        read_block_of_kind = _READERS.get(kind) or _reader_by_form(kind)
+        read_block_of_kind = _READERS.get(kind) or _reader_by_ending(kind)
         if read_block_of_kind is not None:
             read_block_of_kind(self, block)
         elif kind in _KINDS_OF_HOLDERS and depth:
-            for inner_block in (*objects_in(block.get("content")), block.get("value")):
+            inner_blocks = [*objects_in(block.get("content")), block.get("value")]
+            for inner_block in inner_blocks:
                 if isinstance(inner_block, Mapping):
                     self.read_block(inner_block, depth - 1)
 
@@ -263,12 +268,15 @@ class _ReplyBeingRead:
         self.read_search(block, "web_search", remedies.OPENAI_WEB)
 
     def read_search(self, block: Fields, name: str, remedy: str) -> None:
-        """Read a search that one block tells, with its results if the block has them.
+        """Read a block of one search: queries, results, addresses, and whether it failed.
+
+        ``{"queries": ["lamp"], "results": [{"text": "It fell."}]}`` asked "lamp" and found
+        the document "It fell."; ``{"action": {"query": "lamp"}}`` tells no result.
 
         Args:
             block: The block.
             name: The name of the search.
-            remedy: What the user can do so that the provider returns texts, in words.
+            remedy: Advice to the user how to make the provider return the texts.
         """
         call = self.call_of(block.get("id"), name, remedy)
         if call.is_answered:  # the same block was read in another place
@@ -279,7 +287,8 @@ class _ReplyBeingRead:
         if is_list(results):
             call.add_results(results)
         call.add_addresses(action.get("sources"))
-        if action.get("type") in ("open_page", "find_in_page"):
+        opens_page = action.get("type") in ("open_page", "find_in_page")
+        if opens_page:  # its address stands in the action
             call.add_addresses([action])
         if block.get("status") in _FAILED:
             call.error = "the search failed"
@@ -315,15 +324,17 @@ class _ReplyBeingRead:
             call.error = as_text(block["error"]) or "the tool failed"
 
     def read_tool_request(self, block: Fields) -> None:
-        """Read a model's request for a tool of its provider, into a call with queries.
+        """Read a model's request for a tool of its provider into a call with queries.
 
-        The result comes in another block. Of a tool that searches for other tools only
-        the id is noted, to pass over its result.
+        ``{"id": "t1", "name": "web_search", "input": {"query": "lamp"}}`` asks "lamp"; the
+        result comes in another block. A search for tools is no evidence: only its id is
+        noted, to pass over its result.
         """
         name = _name_of_tool(block) or _UNNAMED
         if name.startswith(_SEARCHES_FOR_TOOLS):
             self.ids_of_tool_searches.add(str(block.get("id")))
             return
+        # advice to the user how to make the provider return the found texts
         remedy = remedies.remedy_of_tool(name, str(block.get("type")))
         call = self.call_of(block.get("id"), name, remedy)
         call.searches = is_name_of_search(name) and not _is_of_remote_server(block)
@@ -392,10 +403,10 @@ class _ReplyBeingRead:
     # Beside the blocks
 
     def read_grounding(self, grounding: Fields) -> None:
-        """Read the grounding metadata of Gemini, into a search and its annotations.
+        """Read the grounding metadata of Gemini into a search and its citations.
 
-        They hold the queries, the sources that were found ("chunks"), and which part of
-        the reply rests on which chunk. Nothing is read without queries and chunks.
+        ``{"web_search_queries": ["lamp"], "grounding_chunks": [{"web": {"uri": …}}]}`` is
+        a search for "lamp" that found one address. Nothing is read if both are missing.
         """
         chunks = _chunks_of(grounding)
         queries = [
@@ -464,7 +475,11 @@ class _ReplyBeingRead:
                 call.add_address((address,))
 
     def read_tool_of_groq(self, tool: Fields) -> None:
-        """Read a tool that Groq ran."""
+        """Read a tool that Groq ran: what it was asked, and its results or output.
+
+        ``{"type": "search", "arguments": "lamp", "output": "It fell."}`` is a search that
+        found one document; the output of "python" is a text and no document.
+        """
         kind = tool.get("type")
         name = kind if isinstance(kind, str) else _UNNAMED
         call = self.call_of(None, name)
@@ -572,7 +587,7 @@ _READERS: Mapping[str, Callable[[_ReplyBeingRead, Fields], None]] = {
 }
 
 
-def _reader_by_form(kind: str) -> Callable[[_ReplyBeingRead, Fields], None] | None:
+def _reader_by_ending(kind: str) -> Callable[[_ReplyBeingRead, Fields], None] | None:
     """Return the method that reads a kind of block told by its ending; None for any other."""
     # "web_search_tool_result" of Anthropic
     if kind.endswith("_tool_result"):
