@@ -310,9 +310,9 @@ def _indexes_by_names(names: Iterable[str], search: CitationSearch) -> tuple[int
 def _span_in_answer(source: CitedSource, reply: str, answer: str) -> tuple[int, int]:
     """Return start and end of the part of the answer that a source is cited for.
 
-    The provider names offsets in its reply, such as 0 to 8 for "It fell."; in the answer
-    "Answer: It fell." this part stands at 8 to 16. It is all of the answer where the
-    source names no part, or this part does not stand in the answer.
+    The provider names offsets in its reply, such as 0 to 8 for "It fell."; "Answer: It
+    fell." has this part at 8 to 16. It is all of the answer where the source names no
+    part, or this part does not stand in the answer.
     """
     whole_answer = 0, len(answer)
     if source.start is None or source.end is None:

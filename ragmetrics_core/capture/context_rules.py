@@ -181,25 +181,29 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
     langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was retrieved is
     put into the prompt.
 
-    The prompts of earlier calls count as well, if the answering call was shown their
-    replies. A document is cut to the words that were shown.
+    A, B and C were retrieved, and the prompt holds A and the first half of C: the
+    contexts are A and this half of C. The prompts of earlier calls count as well, if
+    the answering call was shown their replies.
     """
     call = search.found_answer.writing_call
     shown = search.shown
     if call is None or shown is None or not shown.shown_documents:
         return None
     contexts = tuple(_context_as_shown(key, shown) for key in shown.keys_in_order)
+    # "Source 3: …" beside the contexts, which no recorded search found
     n_from_elsewhere = _count_passages_from_elsewhere(search, call, contexts)
+    # each a grade to which the sample is lowered, and the reason in words
     doubts = [
         *_doubts_of_contexts(search, shown, contexts),
         *_doubts_of_other_passages(shown, n_from_elsewhere),
     ]
+    # one text of a tool may hold several documents
     is_undivided = _shows_only_context_tools(shown, search.calls)
     return Contexts(
         contexts,
         shown.keys_in_order,
-        _place_of_prompts(call, shown.calls_showing_documents),
-        "undivided" if is_undivided else "prompt",
+        place=_place_of_prompts(call, shown.calls_showing_documents),
+        evidence_from="undivided" if is_undivided else "prompt",
         grades=frozenset(grade for grade, _ in doubts),
         warnings=tuple(warning for _, warning in doubts),
         n_from_elsewhere=n_from_elsewhere,
@@ -517,20 +521,23 @@ def _with_doubt_of_provider(search: ContextSearch, contexts: Contexts) -> Contex
 
 
 def _searches_in_no_prompt(calls: Calls, answer_calls: Sequence[Node]) -> list[Node]:
-    """List the providers' searches for other calls that no prompt of the answer shows.
+    """List the provider's searches whose findings no prompt of the answer shows.
+
+    The provider searched the web for call 1; call 2 writes the answer, and its prompt
+    does not hold the pages: this search is listed. A search for call 2 itself is not.
 
     Args:
         calls: The calls of the run.
         answer_calls: The calls whose prompts lead to the answer.
     """
-    prompts: list[bytes] = []
+    prompts: list[bytes] = []  # each message by its letters and digits
     for call in answer_calls:
         prompts += [letters_of(message.text) for message in call.prompt]
     searches = []
     for node in calls.nodes:
         if not node.by_provider:
             continue
-        # a provider's search stands directly below the model call that it served
+        # a provider's search stands directly inside the model call that it served
         served_call = calls.paths[node][-2]
         if served_call not in answer_calls and not _is_in_prompts(node, prompts):
             searches.append(node)
@@ -549,10 +556,11 @@ def _with_inferred_doubts(contexts: Contexts, warnings: Sequence[str]) -> Contex
 def _with_doubt_of_imagined_documents(calls: Calls, contexts: Contexts) -> Contexts:
     """Add a doubt where a model inside a retriever wrote one of the contexts.
 
-    The context is kept: the model's text may come from a search that it made.
+    A model inside a retriever makes up "It fell in 1874.", and the retriever returns
+    this as a document. The context is kept: the model may have searched unseen.
     """
     if contexts.evidence_from == "named":
-        return contexts
+        return contexts  # the user named the contexts
     context_lines = {as_one_line(context.text) for context in contexts.items}
     retrievers = []
     for node in calls.nodes:
@@ -566,10 +574,11 @@ def _with_doubt_of_imagined_documents(calls: Calls, contexts: Contexts) -> Conte
 
 
 def _lines_written_inside(retriever: Node) -> set[str]:
-    """Return the documents, each in one line, that a model inside a retriever made up.
+    """Return the retriever's documents that a model inside it wrote, each in one line.
 
-    A model that began after a search inside had ended may only have shortened what was
-    found, so that its texts are left out.
+    A model wrote "It fell in 1874." before any search, and the retriever returns this
+    text. Models that began after the first search are left out: they may have shortened
+    what it found.
     """
     _, *inner_calls = retriever.walk()
     ends_of_searches = [end_of(node) for node in inner_calls if node.documents]
@@ -578,8 +587,10 @@ def _lines_written_inside(retriever: Node) -> set[str]:
     for node in inner_calls:
         if node.reply is not None and node.began < end_of_first_search:
             reply_lines.add(as_one_line(node.reply.text))
-    lines = {as_one_line(document.text) for document in retriever.documents or ()}
-    return lines & reply_lines
+    document_lines = {
+        as_one_line(document.text) for document in retriever.documents or ()
+    }
+    return document_lines & reply_lines
 
 
 def _is_in_prompts(search: Node, prompts: Sequence[bytes]) -> bool:
@@ -596,15 +607,22 @@ def _is_in_prompts(search: Node, prompts: Sequence[bytes]) -> bool:
 def _contexts_of_list(
     search: ContextSearch, documents: Sequence[Document], place: str
 ) -> Contexts:
-    """Make *inferred* contexts of a list of documents, which no prompt surely shows.
+    """Make contexts of documents that no prompt surely shows, with a warning.
 
-    Without documents there are no contexts, and ``evidence_from`` says why. ``place``
-    says in words where the documents were found.
+    No prompt was recorded, and a reranker returned [A, B] last: A and B are the
+    contexts, and the sample is only *inferred*.
+
+    Args:
+        search: What the rules look at.
+        documents: The documents. Without any there are no contexts, and
+            ``evidence_from`` says why.
+        place: Where the documents were found, in words.
     """
     if not documents:
         return Contexts(evidence_from=_why_no_contexts(search))
     keys = tuple(document.key for document in documents)
     warning = _why_inferred(search, keys, place)
+    # the prompt's template may have no place for documents
     are_forgotten = warning == _UNSEEN and is_everything_forgotten(
         search.turn, search.found_answer, search.prompt_contents
     )
@@ -612,9 +630,9 @@ def _contexts_of_list(
         tuple(document.context() for document in documents),
         keys,
         place,
-        "retrieved_only" if _only_searches(search) else "listed",
-        frozenset({"inferred"}),
-        (_FORGOTTEN if are_forgotten else warning,),
+        evidence_from="retrieved_only" if _only_searches(search) else "listed",
+        grades=frozenset({"inferred"}),
+        warnings=(_FORGOTTEN if are_forgotten else warning,),
         are_forgotten=are_forgotten,
     )
 
@@ -698,10 +716,10 @@ def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
 
 
 def _is_cleared(calls: Calls, call: Node) -> bool:
-    """Whether all tool results that earlier prompts showed are missing from a call's prompt.
+    """Whether a prompt holds none of the tool results that earlier prompts showed.
 
-    The prompt must still hold messages of tools, such as "[cleared]": others may be of a
-    step that never showed any.
+    An agent's first prompt holds a tool's message "It fell in 1874."; in the prompt of
+    this call the message is "[cleared]".
     """
     calls_in_no_tool = _calls_in_no_tool(calls)
     if call not in calls_in_no_tool:
@@ -714,7 +732,7 @@ def _is_cleared(calls: Calls, call: Node) -> bool:
             results_shown_before |= _tool_messages_of(earlier_call) & results
     messages_now = _tool_messages_of(call)
     if not results_shown_before or not messages_now:
-        return False
+        return False  # a step whose prompts never hold messages of tools
     return results_shown_before.isdisjoint(messages_now)
 
 
