@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from lanes import examples
 
@@ -178,10 +178,52 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
         [LONG],
         [LONG.replace("five", "")],
         [],
+        ["parts"],
+        [0],
+    ),
+    "from first to last with a word put in": (
+        [LONG],
+        [LONG.replace("five", "not five")],
+        [],
+        ["parts"],
+        [0],
+    ),
+    "from first to last with another number": (
+        [f"{LONG} In 1874 it {LONG}"],
+        [f"{LONG} In 1875 it {LONG}"],
+        [],
+        ["parts"],
+        [0],
+    ),
+    "a digit before a number": (
+        [f"{FARO} It has 5 towers. {OVAR}"],
+        [f"{FARO} It has 15 towers. {OVAR}"],
+        [],
+        ["parts"],
+        [0],
+    ),
+    "a masked name": (
+        [FARO],
+        [FARO.replace("storks", "[BIRD]").replace("Storks", "[BIRD]")],
+        [],
+        ["parts"],
+        [0],
+    ),
+    "tags and marks left out": (
+        [f"<p>{FARO[:40]}<b>{FARO[40:80]}</b>[12]{FARO[80:]}</p>"],
+        [FARO],
+        [],
         ["whole"],
         [0],
     ),
-    "all but the last letters": ([LONG], [LONG[:-5]], [], ["whole"], [0]),
+    "the target of a link left out": (
+        [f"{FARO[:40]}[{FARO[40:60]}](http://a.org/b){FARO[60:]}"],
+        [FARO],
+        [],
+        ["whole"],
+        [0],
+    ),
+    "all but the last letters": ([LONG], [LONG[:-5]], [], ["beginning"], [0]),
     "cut at the end": ([LONG], [LONG[:120] + "..."], [], ["beginning"], [0]),
     "cut at the beginning": ([LONG], ["..." + LONG[200:]], [], ["end"], [0]),
     "cut at both": ([LONG], [LONG[100:200]], [], ["middle"], [0]),
@@ -850,10 +892,12 @@ LAYOUTS = [
 @st.composite
 def formed(draw: st.DrawFn) -> Form:
     """A layout and up to three escapes on top of one another."""
-    layout = FORMS[draw(st.sampled_from(LAYOUTS))]
-    escapes = [
-        FORMS[name] for name in draw(st.lists(st.sampled_from(ESCAPES), max_size=3))
-    ]
+    layout_name = draw(st.sampled_from(LAYOUTS))
+    layout = FORMS[layout_name]
+    escape_names = draw(st.lists(st.sampled_from(ESCAPES), max_size=3))
+    # without its line a line's number is a number put in between two words
+    assume(layout_name != "numbered lines" or "one line" not in escape_names)
+    escapes = [FORMS[name] for name in escape_names]
 
     def form(text: str) -> str:
         text = layout(text)
@@ -862,6 +906,42 @@ def formed(draw: st.DrawFn) -> Form:
         return text
 
     return form
+
+
+NEGATIONS = ["not", "never", "no", "kein", "pas", "не", "15"]
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(documents(), formed(), st.data())
+def test_law_a_text_with_a_changed_word_is_never_shown_whole(
+    texts: list[str], form: Form, data: st.DataObject
+) -> None:
+    words = texts[0].split()
+    index = data.draw(st.integers(0, len(words) - 1))
+    put_in = data.draw(st.sampled_from(["", "(1874)", "*", *NEGATIONS]))
+    changed = " ".join([*words[:index], put_in, *words[index + 1 :]])
+    prompt = TEMPLATE.format(form(changed))
+    finding = locate([texts[0]], prompt, known=[QUESTION]).findings[0]
+    assert finding.extent != "whole"
+    assert words[index] not in finding.text.split() or words.count(words[index]) > 1
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(documents(), formed(), st.data())
+def test_law_a_text_with_a_word_put_in_is_never_shown_whole(
+    texts: list[str], form: Form, data: st.DataObject
+) -> None:
+    words = texts[0].split()
+    index = data.draw(st.integers(1, len(words) - 1))
+    put_in = data.draw(st.sampled_from(NEGATIONS))
+    changed = " ".join([*words[:index], put_in, *words[index:]])
+    prompt = TEMPLATE.format(form(changed))
+    finding = locate([texts[0]], prompt, known=[QUESTION]).findings[0]
+    assert finding.extent != "whole"
+    assert finding.coverage < 1
+    assert f"{words[index - 1]} {words[index]}" not in finding.text or (
+        " ".join(words).count(f"{words[index - 1]} {words[index]}") > 1
+    )
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -6,17 +6,18 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from ragmetrics_core.capture.byte_spans import (
     LONGEST_STEP,
     EqualSpan,
-    split_into_runs,
     subtract_spans,
 )
 from ragmetrics_core.capture.letters import Prompt, Text, letters_of
 from ragmetrics_core.capture.matching import RESUMED_LENGTH
-from ragmetrics_core.capture.occurrences import SHARE_OF_WHOLE, Occurrence
+from ragmetrics_core.capture.occurrences import Occurrence
+from ragmetrics_core.capture.word_differences import intact_ranges
 
 Outcome = Literal["shown", "not shown", "unknown"]
 Extent = Literal["whole", "beginning", "end", "middle", "parts"]
@@ -83,7 +84,7 @@ class Finding:
     def text(self) -> str:
         """The shown part in the candidate's own characters, parts joined by `` … ``.
 
-        A text that counts as whole, from 98 % of its letters on, stands here whole.
+        A text that is shown whole stands here whole, with its tags and marks.
         Empty if nothing is shown.
         """
         if not self.shown_in_prompts:
@@ -91,11 +92,8 @@ class Finding:
         text = self.shown_in_prompts[0].text
         if self.extent == "whole":
             return text.raw
-        pieces: list[_Piece] = []
-        for shown in self.shown_in_prompts:
-            pieces += shown.pieces
-        merged = _merge_pieces(pieces)
-        return " … ".join(_characters(text, piece) for piece in merged)
+        pieces = _pieces_together(self.shown_in_prompts)
+        return " … ".join(_characters(text, piece) for piece in pieces)
 
 
 @dataclass(frozen=True)
@@ -179,6 +177,10 @@ class _Piece(NamedTuple):
     end: int
     certain_end: int
 
+    def holds_all(self, n_letters: int) -> bool:
+        """Whether it holds all letters of the text."""
+        return self.start == 0 and self.end == n_letters
+
 
 @dataclass(frozen=True)
 class ShownInPrompt:
@@ -214,19 +216,19 @@ class ShownInPrompt:
 
     @property
     def pieces(self) -> list[_Piece]:
-        """The pieces of the text that the prompt shows.
+        """The pieces of the text that the prompt shows, without other words in them.
 
         Example: of "It lies on the Douro in the north", a prompt shows "It lies on the
         Douro… In 1874": the piece ends behind "Douro". The "In" is equal by chance.
         """
+        spans = self.occurrence.spans
         pieces = []
-        for run in split_into_runs(self.occurrence.spans):  # spans without a gap
-            start = run[0].text_start
-            end = run[-1].text_end
+        for start, end in intact_ranges(self.text, self.prompt, spans):
             certain_end = end
             is_cut = end < len(self.text.letters)
             if is_cut:
-                n_by_chance = self._n_letters_by_chance(run[-1].prompt_end)
+                last_span = next(span for span in spans if span.text_end == end)
+                n_by_chance = self._n_letters_by_chance(last_span.prompt_end)
                 # a piece keeps one letter at least
                 certain_end = max(end - n_by_chance, start + 1)
             pieces.append(_Piece(start, end, certain_end))
@@ -278,10 +280,11 @@ def _finding_in_prompts(
     """Return the finding of a candidate, from what some prompts show of it together."""
     text = shown_in_prompts[0].text
     coverage = _coverage(text, shown_in_prompts)
-    extent = _extent(text, shown_in_prompts, coverage)
+    extent = _extent(text, shown_in_prompts)
     if extent == "whole":
         reason = "its whole text stands there"
     else:
+        coverage = _share_of_a_part(coverage, n_letters=len(text.letters))
         reason = f"{percentage(coverage)} of it stands there"
     return Finding(
         candidate_index,
@@ -294,29 +297,26 @@ def _finding_in_prompts(
     )
 
 
-def _extent(
-    text: Text, shown_in_prompts: tuple[ShownInPrompt, ...], coverage: float
-) -> Extent:
+def _share_of_a_part(coverage: float, *, n_letters: int) -> float:
+    """Return a share of less than 1 for a text in which the prompt has words put in.
+
+    All letters of such a text may stand there, and yet it is not shown whole.
+    """
+    return min(coverage, (n_letters - 1) / n_letters)
+
+
+def _extent(text: Text, shown_in_prompts: tuple[ShownInPrompt, ...]) -> Extent:
     """Return which part of a text some prompts show together.
 
+    They show it whole if all its words stand there. Its tags and marks may lack.
     Example: one prompt shows letters 0 to 40 of a text of 100 letters, another 30 to
     60: together they show its beginning.
-
-    Args:
-        text: The text.
-        shown_in_prompts: Where each prompt shows the text or parts of it.
-        coverage: The share of its letters that is shown, 0 to 1.
     """
-    if coverage >= SHARE_OF_WHOLE:
+    pieces = _pieces_together(shown_in_prompts)
+    n_letters = len(text.letters)
+    if len(pieces) == 1 and pieces[0].holds_all(n_letters):
         return "whole"
-    if any(shown.occurrence.is_whole for shown in shown_in_prompts):
-        return "whole"
-    pieces: list[_Piece] = []
-    for shown in shown_in_prompts:
-        for run in split_into_runs(shown.occurrence.spans):  # spans without a gap
-            end = run[-1].text_end
-            pieces.append(_Piece(run[0].text_start, end, certain_end=end))
-    return _extent_of_pieces(_merge_pieces(pieces), n_letters=len(text.letters))
+    return _extent_of_pieces(pieces, n_letters=n_letters)
 
 
 def _extent_of_pieces(pieces: Sequence[_Piece], *, n_letters: int) -> Extent:
@@ -363,11 +363,38 @@ def _coverage(text: Text, shown_in_prompts: Iterable[ShownInPrompt]) -> float:
     return n_letters_shown / n_letters
 
 
-def _merge_pieces(pieces: Iterable[_Piece]) -> list[_Piece]:
-    """Sort pieces by their place in the text, and merge those that overlap or meet."""
+def _pieces_together(shown_in_prompts: Iterable[ShownInPrompt]) -> list[_Piece]:
+    """Return the pieces of a text that some prompts show together, in their order.
+
+    Pieces that overlap are one. So are pieces of different prompts that meet. Where two
+    pieces of one prompt meet, the prompt puts a word between them.
+    """
+    together: list[_Piece] = []
+    for shown in shown_in_prompts:
+        parted_at = _meetings(together) | _meetings(shown.pieces)
+        together = _merge_pieces([*together, *shown.pieces], parted_at)
+    return together
+
+
+def _meetings(pieces: Sequence[_Piece]) -> set[int]:
+    """Return where two pieces of one prompt meet."""
+    return {
+        before.end for before, after in pairwise(pieces) if before.end == after.start
+    }
+
+
+def _merge_pieces(pieces: Iterable[_Piece], parted_at: set[int]) -> list[_Piece]:
+    """Sort pieces by their place in the text, and merge those that overlap or meet.
+
+    Args:
+        pieces: The pieces.
+        parted_at: Where pieces meet and are not merged for that.
+    """
     merged: list[_Piece] = []
     for piece in sorted(pieces):
-        if not merged or piece.start > merged[-1].end:
+        last_end = merged[-1].end if merged else -1
+        is_parted = piece.start == last_end and last_end in parted_at
+        if piece.start > last_end or is_parted:
             merged.append(piece)
         elif piece.end > merged[-1].end:
             merged[-1] = piece._replace(start=merged[-1].start)

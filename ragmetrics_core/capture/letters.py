@@ -57,6 +57,13 @@ def letters_of(text: str) -> bytes:
     return text.encode().translate(_LOWER, _NO_LETTERS)
 
 
+def decode_escapes(text: str) -> str:
+    r"""Decode the escapes and entities of a text; an escaped line end becomes one."""
+    if "\\" not in text and "&" not in text:
+        return text
+    return _ESCAPE.sub(_decode_escape, _CONTROL.sub("\n", text))
+
+
 def _fold_beyond_ascii(text: str) -> str:
     """Put letters beyond ASCII into lower case, and drop signs beyond ASCII.
 

@@ -41,8 +41,8 @@ Loss = Literal[
 """How a passage or a fact may be lost, in the order of the stages."""
 Showing = Literal["whole", "cut", "not shown"]
 
-WHOLE = 0.98
-"""From this share of its letters on, a passage counts as shown whole."""
+WHOLE = 1.0
+"""The share of a passage that is shown whole; one that lacks a word was cut."""
 
 _NOT_RETRIEVED = (
     "what was retrieved was not recorded: give the column retrieved, or capture the run"

@@ -1,0 +1,137 @@
+"""Where a prompt that shows a text has other words than the text. Pure.
+
+Locating steps over a few letters that only the prompt or only the text has. Most of them
+change no word of the text: the number of a line, a tag, a citation mark. Others do, such
+as a date that the application replaced, or a "not" that it put in. A text with such a
+**difference** is not shown whole.
+
+Prompt and text are compared by their letters, as bytes (``letters``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from ragmetrics_core.capture.byte_spans import LONGEST_STEP, EqualSpan
+from ragmetrics_core.capture.letters import Prompt, Text, decode_escapes, letters_of
+from ragmetrics_core.capture.occurrences import MOST_APART
+
+# what changes no word: a tag, the target of a link, a mark such as "[12, p. 3]"
+_MARKUP = re.compile(
+    r"</?[A-Za-z!][^<>]{0,300}>|\]\([^()\s]{1,300}\)|\[[^\[\]\d]{0,24}\d[^\[\]]{0,24}\]"
+)
+# "12 ", "12| " or "Line 12: " at the beginning of a line
+_LINE_NUMBER = re.compile(r"\n[^\w\n]*(?:[^\W\d]{1,16}[ \t#]?)?\d{1,4}(?=\W)")
+_NOT_FIRST_OF_LETTER = range(0x80, 0xC0)  # bytes inside of a letter of several bytes
+
+
+def intact_ranges(
+    text: Text, prompt: Prompt, spans: Iterable[EqualSpan]
+) -> list[tuple[int, int]]:
+    """Return the ranges of a text's letters that a prompt shows without a difference.
+
+    Letters of a tag or a mark that only the text has belong to the range around them.
+
+    Args:
+        text: The text.
+        prompt: The prompt.
+        spans: The bytes that are equal in both; at least one span.
+
+    Returns:
+        Where each range begins and ends in the letters of the text, in their order. Two
+        ranges meet where the prompt puts a word between them.
+    """
+    in_order = sorted(spans, key=lambda span: span.text_start)
+    start = in_order[0].text_start
+    if not _words_of_text(text, 0, start):
+        start = 0
+    ranges = []
+    for before, after in pairwise(in_order):
+        if _is_difference(text, prompt, before, after):
+            ranges.append((start, before.text_end))
+            start = after.text_start
+    end = in_order[-1].text_end
+    if not _words_of_text(text, end, len(text.letters)):
+        end = len(text.letters)
+    return [*ranges, (start, end)]
+
+
+def _is_difference(
+    text: Text, prompt: Prompt, before: EqualSpan, after: EqualSpan
+) -> bool:
+    """Whether text and prompt differ in words between two spans of the text."""
+    text_gap = (before.text_end, max(after.text_start, before.text_end))
+    n_put_in = after.prompt_start - before.prompt_end
+    goes_on = 0 <= n_put_in <= MOST_APART + LONGEST_STEP
+    if not goes_on:
+        return bool(_words_of_text(text, *text_gap))
+    put_in = (before.prompt_end, after.prompt_start)
+    if text_gap[0] == text_gap[1]:
+        return _puts_words_in(text, prompt, put_in, most_back=before.size)
+    if n_put_in == 0:
+        shifted_gaps = _shifted(text.letters, text_gap, most_back=before.size)
+        return all(_words_of_text(text, *gap) for gap in shifted_gaps)
+    return _words_of_text(text, *text_gap) != _words_of_prompt(prompt, *put_in)
+
+
+def _puts_words_in(
+    text: Text, prompt: Prompt, put_in: tuple[int, int], *, most_back: int
+) -> bool:
+    """Whether the letters that a prompt puts into a text are words.
+
+    A passage of the text itself does not count: overlapping chunks repeat it.
+    """
+    for start, end in _shifted(prompt.letters, put_in, most_back=most_back):
+        words = _words_of_prompt(prompt, start, end)
+        if not words:
+            return False
+    is_repetition = len(words) > LONGEST_STEP and words in text.letters
+    return not is_repetition
+
+
+def _shifted(
+    letters: bytes, gap: tuple[int, int], *, most_back: int
+) -> Iterator[tuple[int, int]]:
+    """Yield a gap, and the same gap further back where the letters allow it.
+
+    In "<p>port" beside "port" the gap may be the first or the second "p".
+    """
+    start, end = gap
+    for _ in range(min(most_back, LONGEST_STEP) + 1):
+        if not _is_inside_of_letter(letters, start):
+            yield start, end
+        if start == 0 or letters[start - 1] != letters[end - 1]:
+            return
+        start -= 1
+        end -= 1
+
+
+def _is_inside_of_letter(letters: bytes, index: int) -> bool:
+    """Whether an index of the bytes lies inside of a letter of several bytes."""
+    return index < len(letters) and letters[index] in _NOT_FIRST_OF_LETTER
+
+
+def _words_of_text(text: Text, start: int, end: int) -> bytes:
+    """Return the letters ``[start, end)`` of a text that are no tags, links or marks."""
+    if start >= end:
+        return b""
+    raw_start, _ = text.gap_at(start)
+    _, raw_end = text.gap_at(end)
+    return letters_of(_MARKUP.sub(" ", decode_escapes(text.raw[raw_start:raw_end])))
+
+
+def _words_of_prompt(prompt: Prompt, start: int, end: int) -> bytes:
+    """Return the letters ``[start, end)`` of a prompt, without tags, links and marks.
+
+    Numbers of lines are left out as well.
+    """
+    message_index = prompt.message_index_at(start)
+    message = prompt.messages[message_index]
+    message_start = prompt.message_starts[message_index]
+    raw_start, _ = message.gap_at(start - message_start)
+    _, raw_end = message.gap_at(end - message_start)
+    written = decode_escapes(message.raw[raw_start:raw_end])
+    without_markup = _MARKUP.sub(" ", written)
+    return letters_of(_LINE_NUMBER.sub(" ", without_markup))
