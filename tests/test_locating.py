@@ -202,6 +202,41 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
         ["parts"],
         [0],
     ),
+    "sentences of another text in between": (
+        [f"{FARO} {PORTO}", OVAR],
+        [f"{FARO} {OVAR} {PORTO}"],
+        [],
+        ["whole", "whole"],
+        [0, 1],
+    ),
+    "a sentence in between that begins like the next": (
+        [f"{PORTO} The river is {FARO}"],
+        [f"{PORTO} The harbour sold salt to all of them. The river is {FARO}"],
+        [],
+        ["whole"],
+        [0],
+    ),
+    "a number put in at the beginning of a line": (
+        [FARO],
+        [FARO.replace("salt", "\n15 salt")],
+        [],
+        ["parts"],
+        [0],
+    ),
+    "a page's head in between": (
+        [f"{FARO} {PORTO}"],
+        [f"{FARO}\n\nGuide, page 3\n\n{PORTO}"],
+        [],
+        ["whole"],
+        [0],
+    ),
+    "a long clause put into a sentence": (
+        [LONG],
+        [LONG.replace("five", "as the clerk of the town later denied, five")],
+        [],
+        ["parts"],
+        [0],
+    ),
     "a masked name": (
         [FARO],
         [FARO.replace("storks", "[BIRD]").replace("Storks", "[BIRD]")],
@@ -934,6 +969,7 @@ def test_law_a_text_with_a_word_put_in_is_never_shown_whole(
     words = texts[0].split()
     index = data.draw(st.integers(1, len(words) - 1))
     put_in = data.draw(st.sampled_from(NEGATIONS))
+    assume(not words[index - 1].endswith("."))  # between two sentences
     changed = " ".join([*words[:index], put_in, *words[index:]])
     prompt = TEMPLATE.format(form(changed))
     finding = locate([texts[0]], prompt, known=[QUESTION]).findings[0]

@@ -33,6 +33,10 @@ _PIECE = re.compile(rf"{_PATTERN} | [^\\&]{{1,256}} | \\++", re.VERBOSE)
 _ASCII = bytes(range(128))
 _LOWER = bytes(range(256)).lower()
 _LAST_CHARACTER = 0x10FFFF
+# a number at the beginning of a line, perhaps behind a word: "12 ", "12| ", "Line 12: "
+BEGINNING_OF_LINE = re.compile(
+    r"\n[^\w\n]*(?:[^\W\d]{1,16}[ \t#]?)?(?P<number>[0-9]{1,4})(?=\W)"
+)
 # stands between the letters of two messages; it is wider than any gap that locating
 # steps over or joins
 _BETWEEN_MESSAGES = b"\0" * 128
@@ -151,6 +155,12 @@ class Text:
     def __init__(self, raw: str) -> None:
         self.raw = raw
         self.letters = letters_of(raw)
+
+    @cached_property
+    def line_numbers(self) -> frozenset[int]:
+        """The numbers at the beginning of its lines, as in "12| " and "Line 12: "."""
+        numbers = BEGINNING_OF_LINE.finditer(f"\n{decode_escapes(self.raw)}")
+        return frozenset(int(match["number"]) for match in numbers)
 
     def offsets_of(self, start: int, end: int) -> tuple[int, int]:
         """Return where some of the letters stand in the text as it is written.

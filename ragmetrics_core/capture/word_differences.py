@@ -15,15 +15,21 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from ragmetrics_core.capture.byte_spans import LONGEST_STEP, EqualSpan
-from ragmetrics_core.capture.letters import Prompt, Text, decode_escapes, letters_of
+from ragmetrics_core.capture.letters import (
+    BEGINNING_OF_LINE,
+    Prompt,
+    Text,
+    decode_escapes,
+    letters_of,
+)
 from ragmetrics_core.capture.occurrences import MOST_APART
 
 # what changes no word: a tag, the target of a link, a mark such as "[12, p. 3]"
 _MARKUP = re.compile(
     r"</?[A-Za-z!][^<>]{0,300}>|\]\([^()\s]{1,300}\)|\[[^\[\]\d]{0,24}\d[^\[\]]{0,24}\]"
 )
-# "12 ", "12| " or "Line 12: " at the beginning of a line
-_LINE_NUMBER = re.compile(r"\n[^\w\n]*(?:[^\W\d]{1,16}[ \t#]?)?\d{1,4}(?=\W)")
+# the end of a sentence or of a paragraph
+_SENTENCE_END = re.compile(r"[.!?:;…][\"'”’»)\]*_]*\s|[。！？]|\n\s*\n")
 _NOT_FIRST_OF_LETTER = range(0x80, 0xC0)  # bytes inside of a letter of several bytes
 
 
@@ -69,7 +75,9 @@ def _is_difference(
         return bool(_words_of_text(text, *text_gap))
     put_in = (before.prompt_end, after.prompt_start)
     if text_gap[0] == text_gap[1]:
-        return _puts_words_in(text, prompt, put_in, most_back=before.size)
+        return _puts_words_in(
+            text, prompt, before.text_end, put_in, most_back=before.size
+        )
     if n_put_in == 0:
         shifted_gaps = _shifted(text.letters, text_gap, most_back=before.size)
         return all(_words_of_text(text, *gap) for gap in shifted_gaps)
@@ -77,18 +85,39 @@ def _is_difference(
 
 
 def _puts_words_in(
-    text: Text, prompt: Prompt, put_in: tuple[int, int], *, most_back: int
+    text: Text,
+    prompt: Prompt,
+    text_offset: int,
+    put_in: tuple[int, int],
+    *,
+    most_back: int,
 ) -> bool:
-    """Whether the letters that a prompt puts into a text are words.
+    """Whether the letters that a prompt puts into a text are words in a sentence.
 
-    A passage of the text itself does not count: overlapping chunks repeat it.
+    What stands between two sentences of the text changes neither. A passage of the text
+    itself does not count: overlapping chunks repeat it.
+
+    Args:
+        text: The text.
+        prompt: The prompt.
+        text_offset: The letter of the text before which the letters are put in.
+        put_in: Where the letters begin and end in the prompt.
+        most_back: How many letters before them are equal in text and prompt.
     """
     for start, end in _shifted(prompt.letters, put_in, most_back=most_back):
+        n_back = put_in[0] - start
         words = _words_of_prompt(prompt, start, end)
-        if not words:
+        if not words or _is_between_sentences(text, text_offset - n_back):
             return False
     is_repetition = len(words) > LONGEST_STEP and words in text.letters
     return not is_repetition
+
+
+def _is_between_sentences(text: Text, text_offset: int) -> bool:
+    """Whether a sentence or a paragraph of a text ends before one of its letters."""
+    raw_start, raw_end = text.gap_at(text_offset)
+    between = decode_escapes(text.raw[raw_start:raw_end])
+    return _SENTENCE_END.search(between) is not None
 
 
 def _shifted(
@@ -134,4 +163,16 @@ def _words_of_prompt(prompt: Prompt, start: int, end: int) -> bytes:
     _, raw_end = message.gap_at(end - message_start)
     written = decode_escapes(message.raw[raw_start:raw_end])
     without_markup = _MARKUP.sub(" ", written)
-    return letters_of(_LINE_NUMBER.sub(" ", without_markup))
+    line_number = BEGINNING_OF_LINE.search(without_markup)
+    if line_number is not None and _counts_lines(line_number, message):
+        without_markup = without_markup[line_number.end() :]
+    return letters_of(without_markup)
+
+
+def _counts_lines(number: re.Match[str], message: Text) -> bool:
+    """Whether a number at the beginning of a line is that of the line.
+
+    Then a line before or behind has the number before or the next one.
+    """
+    value = int(number["number"])
+    return not message.line_numbers.isdisjoint((value - 1, value + 1))
