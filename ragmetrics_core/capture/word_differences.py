@@ -30,6 +30,9 @@ _MARKUP = re.compile(
 )
 # the end of a sentence or of a paragraph
 _SENTENCE_END = re.compile(r"[.!?:;…][\"'”’»)\]*_]*\s|[。！？]|\n\s*\n")
+# the most bytes of a text's last word that may lack, and their share of all its bytes
+_MOST_OF_LAST_WORD = 3
+_SHARE_OF_LAST_WORD = 0.02
 _NOT_FIRST_OF_LETTER = range(0x80, 0xC0)  # bytes inside of a letter of several bytes
 
 
@@ -59,9 +62,25 @@ def intact_ranges(
             ranges.append((start, before.text_end))
             start = after.text_start
     end = in_order[-1].text_end
-    if not _words_of_text(text, end, len(text.letters)):
+    rest_of_words = _words_of_text(text, end, len(text.letters))
+    if not rest_of_words or _is_rest_of_last_word(text, end):
         end = len(text.letters)
     return [*ranges, (start, end)]
+
+
+def _is_rest_of_last_word(text: Text, start: int) -> bool:
+    """Whether no more than the last letters of a text's last word follow.
+
+    Prompts of several calls that divide a text may cut it there. A digit counts: "18"
+    is not "1874".
+    """
+    n_letters = len(text.letters)
+    n_missing = n_letters - start
+    if n_missing > min(_MOST_OF_LAST_WORD, _SHARE_OF_LAST_WORD * n_letters):
+        return False
+    raw_start, _ = text.gap_at(start)
+    rest = re.match(r"[^\W\d]+", text.raw[raw_start:])
+    return rest is not None and len(letters_of(rest[0])) == n_missing
 
 
 def _is_difference(
