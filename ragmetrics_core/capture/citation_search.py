@@ -28,6 +28,7 @@ from ragmetrics_core.capture.own_lists import (
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_labels import IN_BRACKETS, Labels, labels_in
 from ragmetrics_core.capture.prompt_numbers import (
+    counted_in,
     numbering_in,
     numbers_by_kind_in,
 )
@@ -598,7 +599,9 @@ class CitationSearch:
         index_by_number = numbering_in(
             prompts, self.context_texts, lists=cites_by_numbers
         )
-        if index_by_number is None:  # not every context has a number of its own
+        if index_by_number is None and cites_by_numbers:
+            index_by_number = counted_in(prompts, self.context_texts)
+        if index_by_number is None:
             return labels
         indexes_by_number = {
             number: (index,) for number, index in index_by_number.items()

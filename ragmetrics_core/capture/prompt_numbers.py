@@ -39,6 +39,12 @@ _KIND_OF_WORD = {
     "dokumente": "dokument",
     "quellen": "quelle",
 }
+# Any word and a number: "Kilde 1:", "Фрагмент 2.", "Extrait n° 3 (page 4) :".
+_COUNTED = re.compile(
+    r"[\s#>*\-\[(<]*(?P<word>[^\W\d_]{2,24})[ \t]*(?:n[°ºo]\.?|nr\.?|\#)?[ \t]*"
+    r"(?P<number>[0-9]{1,3})[\s\])>*]*(?:\([^()\n]*\))?[\s:：.)>|*–—-]*",
+    re.IGNORECASE,
+)
 # What a context begins with where the application wrote its number into it.
 _OWN_NUMBER = re.compile(
     rf"(?:\[(?P<bracket>[0-9]{{1,4}})\]|{_NAME}[ \t]*#?(?P<word>[0-9]{{1,4}})"
@@ -83,6 +89,50 @@ def numbering_in(
             return None
         index_by_number[number] = index
     return index_by_number or None
+
+
+def counted_in(
+    prompts: Sequence[str], contexts: Sequence[str]
+) -> dict[str, int] | None:
+    """Return the index of each context by its count, where any word counts them all.
+
+    The word of ``Kilde 1:``, ``Kilde 2:`` need not be known: the numbers rise from 1 in
+    the order of the prompt, so that each also is the context's place.
+
+    Args:
+        prompts: The messages that the model was shown.
+        contexts: The contexts.
+
+    Returns:
+        The numbering; None unless one message shows each context once, counted by one
+        word.
+    """
+    openings = [_opening(text) for text in contexts]
+    shown = [
+        prompt for prompt in prompts if any(map(prompt.count, filter(None, openings)))
+    ]
+    if len(shown) != 1 or any(shown[0].count(opening) != 1 for opening in openings):
+        return None
+    (prompt,) = shown
+    in_order = sorted(
+        range(len(openings)), key=lambda index: prompt.index(openings[index])
+    )
+    words = set()
+    index_by_number: dict[str, int] = {}
+    for count, index in enumerate(in_order, start=1):
+        label = _count_before(prompt, prompt.index(openings[index]))
+        if label is None or int(label["number"]) != count:
+            return None
+        words.add(label["word"].lower())
+        index_by_number[str(count)] = index
+    return index_by_number if len(words) == 1 else None
+
+
+def _count_before(prompt: str, start: int) -> re.Match[str] | None:
+    """Match the word and number that stand before a place of a prompt; None without."""
+    text_before = prompt[max(0, start - _LONGEST_LABEL) : start]
+    lines = [line for line in text_before.split("\n") if line.strip()]
+    return _COUNTED.fullmatch(lines[-1]) if lines else None
 
 
 def numbers_by_kind_in(line: str) -> list[tuple[str, str]]:

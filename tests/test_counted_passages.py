@@ -1,0 +1,66 @@
+"""Passages that any word counts from 1: each number is the place as well."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_two_numberings import TEXTS, cited, sample_of
+
+from ragmetrics_core.capture.prompt_numbers import counted_in
+
+WORDS = (
+    *("Kilde", "Källa", "Źródło", "Lähde", "Kaynak", "Источник", "Фрагмент", "Πηγή"),
+    *("مصدر", "מקור", "Extrait", "Abschnitt", "Evidence", "Item", "Note", "Section"),
+)
+FORMS = ("{word} {n}: {text}", "{word} {n}\n{text}", "[{word} {n}] {text}")
+FORMS += ("### {word} {n}\n\n{text}", "{word} n° {n} : {text}", "{word} #{n}. {text}")
+
+
+def prompt_of(form: str, words: list[str], numbers: list[int]) -> str:
+    passages = [
+        form.format(word=word, n=number, text=text)
+        for word, number, text in zip(words, numbers, TEXTS, strict=True)
+    ]
+    return "\n\n".join(["Use the passages.", *passages, "Asked: where is Faro?"])
+
+
+@given(st.sampled_from(WORDS), st.sampled_from(FORMS), st.integers(1, 3))
+def test_any_word_counts_passages(word: str, form: str, number: int) -> None:
+    prompt = prompt_of(form, [word] * 3, [1, 2, 3])
+    sample = sample_of(prompt, f"Faro is there [{number}].")
+    assert cited(sample) == [(number - 1,)]
+
+
+@given(
+    word=st.sampled_from(["Kilde", "Chapter", "Step", "Page"]),
+    form=st.sampled_from(FORMS),
+    numbers=st.permutations([1, 2, 3]).filter(lambda order: order != [1, 2, 3]),
+)
+def test_numbers_in_another_order_may_number_anything(
+    word: str, form: str, numbers: list[int]
+) -> None:
+    prompt = prompt_of(form, [word] * 3, numbers)
+    assert sample_of(prompt, "Faro is there [1].").citations is None
+
+
+def test_what_is_not_counted_throughout_is_not_counted() -> None:
+    for words, numbers in (
+        (["Kilde", "Step", "Kilde"], [1, 2, 3]),
+        (["Kilde"] * 3, [2, 3, 4]),
+        (["Kilde"] * 3, [0, 1, 2]),
+    ):
+        prompt = prompt_of(FORMS[0], words, numbers)
+        assert counted_in([prompt], TEXTS) is None
+        assert sample_of(prompt, "Faro is there [2].").citations is None
+    prompt = prompt_of(FORMS[0], ["Kilde"] * 3, [1, 2, 3])
+    assert counted_in([prompt], TEXTS) == {"1": 0, "2": 1, "3": 2}
+    assert counted_in([prompt, TEXTS[0]], TEXTS) is None
+    assert counted_in([], TEXTS) is None
+    assert counted_in([prompt], [*TEXTS, ""]) is None
+
+
+@pytest.mark.parametrize("word", ["Step", "Kilde"])
+def test_an_answer_without_numbers_is_not_said_to_cite_nothing(word: str) -> None:
+    prompt = prompt_of(FORMS[0], [word] * 3, [1, 2, 3])
+    assert sample_of(prompt, "Faro is there.").citations is None
