@@ -132,7 +132,7 @@ class AnchorIndex:
         for anchor, positions in list(self._all_positions_by_anchor.items()):
             text_indexes = {text_index_of(position) for position in positions}
             if len(text_indexes) <= MOST_TEXTS_OF_ANCHOR:
-                continue
+                continue  # rare enough to find its texts by
             del self._all_positions_by_anchor[anchor]
             del self.first_position_by_anchor[anchor]
             for position in positions:

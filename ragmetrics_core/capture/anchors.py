@@ -85,6 +85,7 @@ class OccurrenceSearch:
         )
         # finds the other texts by any of their anchors
         self._anchors = AnchorIndex(self._text_letters, self._stride)
+        # the search also stops where a whole text may begin
         for anchor in self._whole_texts.families_by_anchor:
             self._anchors.add_without_position(anchor)
         # Filled by the search, by text index: the runs of equal bytes, and the offsets
@@ -118,6 +119,7 @@ class OccurrenceSearch:
             equal_runs = self._runs_by_text.get(text_index, ())
             runs_of_parts = runs_outside(whole_spans, equal_runs)
             for occurrence in occurrences_of_runs(sought_text, runs_of_parts):
+                # line numbers between the words of a whole text break nothing
                 occurrence.is_unbroken = self._has_nothing_put_in(occurrence)
                 yield occurrence
 

@@ -218,6 +218,7 @@ def _is_given_as_material(
     # a short answer, such as "In 1874.", may stand there by chance
     if any(holds(question, message) for message in messages):
         return True
+    # "Draft: In 1874." in a message, or the answer as a line of its own
     return is_last and _stands_apart_in(answer, messages)
 
 

@@ -161,12 +161,12 @@ def name_authors(root: Node) -> None:
     Args:
         root: The outermost call; the calls below it are changed.
     """
-    separate_engines(root)
+    separate_engines(root)  # moves engines out of retrievers, to be calls beside them
     nodes = list(root.walk())
     answer_by_call = _answers_of_nested_calls(nodes)
     if not answer_by_call:
         return
-    found_documents = _originals_of(nodes)
+    found_documents = _originals_of(nodes)  # these have no author
     for node in nodes:
         if node.kind == "tool" and node.text:
             # a tool that returns an engine's answer: its text becomes a document
@@ -178,7 +178,7 @@ def name_authors(root: Node) -> None:
             author = _author(document, earlier_answers, found_documents)
             documents.append(replace(document, author=author))
         node.input_documents = tuple(documents)
-    copy_authors([root])
+    copy_authors([root])  # to other copies of the documents
 
 
 def _answers_before(node: Node, answer_by_call: Mapping[Node, str]) -> dict[Node, str]:

@@ -171,7 +171,7 @@ def _texts_making_up(quote: str, texts: Sequence[str]) -> tuple[int, ...]:
         sizes = [_size_begun(letters_left, letters) for letters in letters_of_texts]
         longest = max(sizes)
         if longest < _FEWEST_LETTERS_OF_A_PART:
-            return ()
+            return ()  # so few letters stand in any text by chance
         indexes.append(sizes.index(longest))
         letters_left = letters_left[longest:]
     return tuple(dict.fromkeys(indexes))

@@ -211,7 +211,8 @@ def _by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
         return None
     contexts = search.answer_evidence.contexts.items
     quotes = [source.quote for source in sources]
-    quoted_contexts = contexts_of_quotes(quotes, contexts)  # for each quote
+    # for each quote the contexts that it comes from
+    quoted_contexts = contexts_of_quotes(quotes, contexts)
     citations = []
     for source, quoted in zip(sources, quoted_contexts, strict=True):
         start, end = _span_in_answer(source, reply.text, search.text)
@@ -310,9 +311,9 @@ def _indexes_by_names(names: Iterable[str], search: CitationSearch) -> tuple[int
 def _span_in_answer(source: CitedSource, reply: str, answer: str) -> tuple[int, int]:
     """Return start and end of the part of the answer that a source is cited for.
 
-    The provider names offsets in its reply, such as 0 to 8 for "It fell."; "Answer: It
-    fell." has this part at 8 to 16. It is all of the answer where the source names no
-    part, or this part does not stand in the answer.
+    The reply is "It fell.", and the provider cites a source for its offsets 0 to 8; the
+    application answers "Answer: It fell.": the part stands at 8 to 16. It is the whole
+    answer where the source has no offsets, or their part is not in the answer.
     """
     whole_answer = 0, len(answer)
     if source.start is None or source.end is None:

@@ -723,7 +723,7 @@ def _is_cleared(calls: Calls, call: Node) -> bool:
     """
     calls_in_no_tool = _calls_in_no_tool(calls)
     if call not in calls_in_no_tool:
-        return False
+        return False  # an agent inside a tool has prompts of its own
     tools = [node for node in calls_in_no_tool if node.kind == "tool"]
     results = {as_one_line(tool.text) for tool in tools}
     results_shown_before: set[str] = set()
@@ -732,7 +732,7 @@ def _is_cleared(calls: Calls, call: Node) -> bool:
             results_shown_before |= _tool_messages_of(earlier_call) & results
     messages_now = _tool_messages_of(call)
     if not results_shown_before or not messages_now:
-        return False  # a step whose prompts never hold messages of tools
+        return False  # nothing was shown before, or this step is shown no tool messages
     return results_shown_before.isdisjoint(messages_now)
 
 
