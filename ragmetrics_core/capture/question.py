@@ -114,8 +114,9 @@ class Turn:
         """The texts that prompts of the turn may hold besides its retrieved documents.
 
         These are the question, the standalone question, the history and the
-        instructions. Example: "And the ferry?", "When does the ferry run?", "When did
-        it open?", "In 1874.", "Answer from the context.".
+        instructions. Example: the question "And the ferry?", the standalone question
+        "When does the ferry run?", the history "When did it open?" and "In 1874.", and
+        the instruction "Answer from the context.".
 
         A standalone question that is also the text of a document is left out: where it
         stands in a prompt, it counts as that document.
@@ -152,6 +153,7 @@ def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
     calls = Calls(
         tree, context_tools or (), has_user_named_tools=context_tools is not None
     )
+    # neither a search, nor documents handed in, nor a query of the framework
     if not _is_a_turn(calls, overrides):
         return None
     found_question = _find_question(calls, overrides)

@@ -79,15 +79,21 @@ def retrieved_of(
     by_step = call_results.documents_of_steps(contexts.by_key)
     documents = call_results.documents_retrieved(_document_keys(contexts), by_step)
     documents_by_search = {**turn.calls.retrievals, **by_step}
+    # which context shows which document
     matched_contexts = match_contexts(documents or (), contexts.by_key)
-    changes = changes_of(turn.calls.nodes)  # what rerankers, filters, … dropped, added
+    # what rerankers, filters and other steps dropped, added and rewrote
+    changes = changes_of(turn.calls.nodes)
+    effects = effects_of(
+        changes, turn.calls, documents or (), found_answer.writing_call
+    )
+    texts_rewritten = _texts_rewritten(contexts, matched_contexts)
     traces = DocumentTraces(
-        documents_by_search,
-        effects_of(changes, turn.calls, documents or (), found_answer.writing_call),
-        matched_contexts,
-        rewriting_step_by_key(_texts_rewritten(contexts, matched_contexts), changes),
-        contexts,
-        shown,
+        documents_by_search=documents_by_search,
+        effects=effects,
+        matched_contexts=matched_contexts,
+        rewriting_steps=rewriting_step_by_key(texts_rewritten, changes),
+        contexts=contexts,
+        shown=shown,
     )
     passages = passages_of(documents, traces)
     warnings = list(passages.warnings)

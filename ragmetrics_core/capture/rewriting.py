@@ -21,7 +21,7 @@ _WORD = re.compile(r"[^\W_]{4,}|[0-9]{2,}")  # shorter words stand everywhere
 _STEM_LENGTH = 5  # letters of a word that a rewriter seldom changes
 # This share of the words of a new text stands in the old texts: a page that was found
 # apart from them shares fewer words.
-_LEAST_SHARE_FROM_OLD_TEXTS = 0.5
+_LEAST_SHARE_FROM_OTHERS = 0.5
 # Or this share of the words of one old text stands in the new text. An old text with
 # few words has so many in common with another text by chance.
 _SHARE_OF_OLD_WORDS = 0.7
@@ -231,7 +231,7 @@ def _is_made_of_any(document: Document, others: Sequence[Document]) -> bool:
     # or at least half of its words stand in the other documents, taken together
     stems_of_all_others: set[str] = set().union(*stems_of_others)
     n_from_others = len(stems & stems_of_all_others)
-    return bool(stems) and n_from_others >= _LEAST_SHARE_FROM_OLD_TEXTS * len(stems)
+    return bool(stems) and n_from_others >= _LEAST_SHARE_FROM_OTHERS * len(stems)
 
 
 def _keeps_most_of(stems: set[str], old_stems: set[str]) -> bool:

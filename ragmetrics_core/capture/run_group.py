@@ -388,11 +388,12 @@ def _shown_groups_of_run(
 
     A group is the runs of one question. Example: thread 1 searched for "bridge", and a
     worker thread for "ferry". A model in thread 1 is shown what the first search found:
-    it belongs to the group of "bridge".
+    the group of "bridge" is returned.
     """
     groups_of_task = [group for group in groups if group.has_run_of(task_or_thread)]
     groups_of_others = [group for group in groups if group not in groups_of_task]
-    # in the same thread a query in the prompt is enough; another user may ask the same
+    # in the run's own thread, the query of an open question in the prompt is enough; in
+    # another thread, another user may have asked the same
     shown_of_task = _shown_groups(groups_of_task, prompts, by_question=True)
     # a question of this thread waits for its answer: the run is about that question
     if any(shown.group.answered_at is None for shown in shown_of_task):
@@ -463,10 +464,10 @@ def _shown_groups(
 def _shown_group(
     group: RunGroup, document_texts: Sequence[str], prompts: Prompts
 ) -> ShownGroup:
-    """Look for the queries, documents and answers of a group in prompts.
+    r"""Look for the queries, documents and answers of a group in prompts.
 
     Example: a group searched for "When did it open?" and found "Opened in 1874.". The
-    prompt "Opened in 1874. Question: When did it open?" holds both.
+    prompt "Opened in 1874.\nQuestion: When did it open?" holds both.
 
     Args:
         group: The runs of one question.
@@ -474,7 +475,7 @@ def _shown_group(
         prompts: The prompts of another run.
     """
     answers: set[str] = set()
-    # a group that found nothing: its answers do not count
+    # a group that found no document is recognised by its queries alone
     if document_texts:
         # a short answer, such as "Yes", may stand in a prompt by chance
         answers = {

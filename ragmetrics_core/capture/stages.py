@@ -64,8 +64,8 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
 
     Returns:
         A sample for each answer. A run that broke off or only retrieved gives one
-        sample without an answer. A run that neither retrieved nor asked a model gives
-        none.
+        sample without an answer. A run without a search and without documents usually
+        gives none, such as a single call of a model.
     """
     if overrides.build is not None:  # the user's own function makes the samples
         return list(overrides.build(tree.native_run))

@@ -110,10 +110,10 @@ def effects_of(
         if change.replaces_documents and change.node in steps_with_documents
     ]
     return StepEffects(
-        tuple(step_effects),
-        tuple(retriever_effects),
-        _writer_by_index(retrieved, rewriting_changes),
-        _copy_by_index(retrieved, changes, calls.nodes),
+        steps=tuple(step_effects),
+        retrievers=tuple(retriever_effects),
+        writer_by_index=_writer_by_index(retrieved, rewriting_changes),
+        copy_by_index=_copy_by_index(retrieved, changes, calls.nodes),
     )
 
 

@@ -327,6 +327,7 @@ class Turns(Generic[Run]):
         is_without_answer = any(sample.answer is None for sample in samples)
         if turn.resumption_key is not None and is_without_answer:
             return self._let_wait(turn.resumption_key, runs_of_turn)
+        # run 1 answered "Empty Response", and run 2 answers the same question anew
         if samples:
             self._earlier_answers.doubt_answer_replaced_by(turn, calls)
         else:
@@ -511,6 +512,7 @@ class Turns(Generic[Run]):
         """
         queries = (node.query for node in tree.root.walk() if node.query)
         first_query = as_one_line(next(queries, None))
+        # a new question begins: earlier questions of the thread that were answered end
         samples = self._samples_due(tree.task_or_thread, first_query)
         # auxiliary runs: model calls that gave no sample
         auxiliary_runs = self._auxiliary_runs.runs_near(tree.task_or_thread)
@@ -618,7 +620,7 @@ class Turns(Generic[Run]):
             return _doubt_words_of_conversation(
                 placed, words, _EARLIER_QUESTION_AND_ANSWER
             )
-        # only the answer of an earlier turn
+        # the answer of an earlier turn, without its question
         answers = self._answers_without_questions(tree)
         if answers:
             return _doubt_words_of_conversation(placed, answers, _EARLIER_ANSWER_ALONE)
@@ -643,8 +645,8 @@ class Turns(Generic[Run]):
     def _answers_without_questions(self, tree: Tree) -> list[str]:
         """Find answers of earlier turns in the prompts of a run.
 
-        Example: an earlier turn answered "It opened in 1874.", and a prompt of this run
-        says "It opened in 1874. Make it longer.".
+        Example: an earlier turn answered "The bridge was opened in 1874 by the mayor.".
+        A prompt of this run holds this sentence and "Make it longer.".
         """
         calls = Calls(tree)
         # queries, replies and documents of this run may have the same words; they are

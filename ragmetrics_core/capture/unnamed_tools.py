@@ -96,8 +96,8 @@ def _tools_beside_contexts(
 ) -> tuple[Node, ...]:
     """Find the calls of tools that returned a text which is no context of the answer.
 
-    Example: a retriever found "The bridge is old.", and a tool returned "It opened in
-    1874.". The prompt shows both. The tool may have searched, or may have computed.
+    Example: a retriever found "The bridge is old.", and a tool returned "The ferry runs
+    every hour.". The prompt shows both. Whether the tool searched is not known.
 
     Args:
         contexts: The contexts of the answer.

@@ -293,6 +293,8 @@ class WaitingGroups:
         wrote_free_text = FREE_TEXT in calls.reply_forms.values()  # no grade or route
         joined.add(run, is_answered=wrote_free_text)
         joined.was_read = True
+        # a model was shown an answer behind its question, and no documents: it revises
+        # this answer, or the user asks something new
         for shown_group in shown_groups:
             if _may_revise_answer(shown_group, quotation_by_group[shown_group.group]):
                 joined.doubt(_MAY_GO_ON)
@@ -334,8 +336,10 @@ class WaitingGroups:
             # read: a model was shown what the other search found
             if found_the_same and not other.was_read:
                 siblings.append(other)
+            # an earlier search found other documents, or was read: the searches before
+            # it are not near
             elif other.began < group.began:
-                break  # something else happened between this search and the group
+                break
         return siblings
 
     def _with_sibling_searches(self, groups: Sequence[RunGroup]) -> list[RunGroup]:

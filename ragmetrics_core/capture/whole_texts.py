@@ -70,8 +70,8 @@ class WholeTexts:
         for family in _families_of(texts):
             for text_index in family.wanted_indexes:
                 self._family_by_text_index[text_index] = family
-            # a look at every third byte of a prompt meets one of "portoliesontheno",
-            # "ortoliesonthenor" and "rtoliesonthenort"
+            # with a stride of 3, every third byte of the prompt is looked at: it begins
+            # "portoliesontheno", "ortoliesonthenor" or "rtoliesonthenort"
             for offset_in_text, anchor in family.first_anchors(n_anchors=stride):
                 families = self.families_by_anchor.setdefault(anchor, [])
                 families.append((offset_in_text, family))
