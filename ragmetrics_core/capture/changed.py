@@ -107,7 +107,8 @@ def _stems(text: str) -> list[str]:
 def _most_within(places: list[tuple[int, str]], *, width: float) -> int:
     """Return the largest number of different stems that stand near each other.
 
-    A stem is the first letters of a word.
+    Example: the stems "brid", "iron", "ferr" (the first letters of words) are words 3, 4
+    and 40 of a text. Within 12 words there are at most two of them: 2.
 
     Args:
         places: Pairs, sorted: the number of a word in the text, and its stem.

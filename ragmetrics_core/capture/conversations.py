@@ -129,6 +129,7 @@ class Conversations:
         if last_turn is None:
             return replace(tree, conversation_id=name or _name_of_new(tree))
         history = tree.history
+        # a memory has cut or summed up the messages: take them as they were captured
         if _lacks_turns(last_turn, tree, is_quoted=quoted is not None):
             history = last_turn.history_after
         # the history may hold turns that were never captured: the larger number counts
@@ -158,9 +159,9 @@ class Conversations:
     ) -> tuple[CapturedTurn | None, str]:
         """Find the captured turn that a run continues.
 
-        Example: a run has the id "thread-7", so the last turn of "thread-7" is found.
-        Without an id, the turn is found whose question and answer end the run's
-        history, or else the turn that its prompts quote.
+        Example: a run has the id "thread-7", so the last turn of "thread-7" is found. A
+        run without an id has a history that ends with "When did it open?", "In 1874.":
+        the captured turn with these words is found, or else a turn that a prompt quotes.
 
         Args:
             tree: The run.
@@ -175,8 +176,9 @@ class Conversations:
             return None, ""
         if name is not None:
             last_turn = self._last_turn_of(name, tree)
-            # a memory's id may be new for each message: then the words decide, below
             is_name_of_memory = tree.is_id_of_memory and name == tree.conversation_id
+            # A thread without captured turns is new: (None, ""). But a memory's id may be
+            # new for each message: then the words decide, below.
             if last_turn is not None or not is_name_of_memory:
                 return last_turn, ""
         turn_in_history = self._turn_at_end_of_history(tree)
@@ -296,8 +298,8 @@ class Conversations:
     ) -> Iterator[QuotedTurn]:
         """Yield the latest captured turns that a prompt quotes: question and answer.
 
-        Example: "User: When did it open? Assistant: In 1874. User: And the ferry?"
-        quotes the turn "When did it open?", "In 1874.".
+        Example: a prompt with the lines "User: When did it open?" and "Assistant: In
+        1874." quotes the turn with this question and this answer.
 
         Args:
             prompts: The prompts of the run.

@@ -103,6 +103,7 @@ def evidence(
     search = ContextSearch(turn, found_answer, prompt_contents, call_results)
     contexts = contexts_of(search)
     shown = _shown_besides_named(search, contexts)
+    # calls whose replies the prompt of the answer repeats: partial answers, notes
     contributing_calls = _contributing_calls(found_answer.writing_call, shown)
     retrieved = retrieved_of(turn, found_answer, contexts, shown, call_results)
     entries, earlier_calls = _ledger_entries(
@@ -178,7 +179,8 @@ def _ledger_entries(
         search.found_answer.text, earlier_calls, retrieved.by_step
     )
     prompts = _messages_shown(search.found_answer.writing_call, contributing_calls)
-    # a prompt that has no place for documents, "Answer: {question}", shows no context
+    # If a template forgot its contexts, "Answer: {question}", the sample has as contexts
+    # what was retrieved, and the model saw none of these.
     contexts_shown = {} if contexts.are_forgotten else contexts.by_key
     shown_to_answer = ShownToAnswer(
         contexts_shown, prompts, turn.texts_besides_documents

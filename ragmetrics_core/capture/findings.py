@@ -219,7 +219,8 @@ class ShownInPrompt:
         """The pieces of the text that the prompt shows, without other words in them.
 
         Example: of "It lies on the Douro in the north", a prompt shows "It lies on the
-        Douro… In 1874": the piece ends behind "Douro". The "In" is equal by chance.
+        Douro… In 1874". The equal letters end behind "in", but only those up to "Douro"
+        are certain: the "In" of the prompt is equal by chance.
         """
         spans = self.occurrence.spans
         pieces = []

@@ -83,6 +83,7 @@ def _may_be_shown_elsewhere(
         # the search had not ended: its documents may be meant for a later call
         if end_of(search) > answering_call.began:
             return True
+        # a tool searched: its text tells the model what was found
         if any(caller.kind == "tool" for caller in calls.paths[search]):
             return True
     for model_call in calls.prompted:
@@ -115,11 +116,11 @@ def has_no_trace_of(
     # the longest first: the question may be a part of the history
     for text in sorted(filter(str.strip, known_texts), key=len, reverse=True):
         rest = rest.replace(text.strip(), " ")
-    n_letters = _count_letters(rest)
-    if not document_texts or any(
-        2 * n_letters > _count_letters(text) for text in document_texts
-    ):
+    if not document_texts:
         return False
+    shortest_document = min(_count_letters(text) for text in document_texts)
+    if 2 * _count_letters(rest) > shortest_document:
+        return False  # the rest may be a document in other words
     return _words_of([rest]).isdisjoint(_words_that_tell(document_texts))
 
 

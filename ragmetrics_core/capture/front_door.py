@@ -310,7 +310,10 @@ class FrontDoor(Generic[Run]):
         build: Callable[[Any], Iterable[Sample]] | None = None,
         every_turn: bool = False,
     ) -> list[Sample]:
-        """Make the samples of one run. Nothing is recorded or changed.
+        """Make the samples of one finished run, without a ``capture()`` block.
+
+        ``samples_from(pipeline.run(…))`` returns what ``capture`` would have. Nothing is
+        recorded or changed.
 
         Args:
             run: A run as the framework records it, or what an engine, pipeline or agent
@@ -324,8 +327,8 @@ class FrontDoor(Generic[Run]):
                   question.
                 - A stream is not read, so that its sample has no answer.
             question_from: As for ``capture``. A callable gets ``run``.
-            contexts_from: The same for the contexts.
-            answer_from: The same for the answer.
+            contexts_from: As for ``capture``. A callable gets ``run``.
+            answer_from: As for ``capture``. A callable gets ``run``.
             context_tools: As for ``capture``.
             build: As for ``capture``.
             every_turn: As for ``capture``.

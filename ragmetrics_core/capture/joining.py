@@ -48,6 +48,7 @@ def join_trees(trees: Sequence[Tree], name: str) -> Tree:
     roots = [tree.root for tree in trees]
     # a document that a model wrote in run 1 has no author in run 2: copy it
     copy_authors(roots)
+    # a step that contains the runs
     joined_root = Node("step", name, roots[0].began, roots[-1].ended, roots)
     calls = Calls(Tree(joined_root))
     asking_run = _asking_run(trees, calls)
@@ -80,7 +81,7 @@ def _with_question_of(asking_run: Tree, joined: Tree, calls: Calls) -> Tree:
 
 
 def _with_fields_of_all(answering_run: Tree, trees: Sequence[Tree]) -> Tree:
-    """Copy the answering run, and add the fields that all runs of a turn share.
+    """Copy the answering run, and add what the other runs of its turn recorded.
 
     Example: run 1 searched and gave ``id="q7"``, run 2 answered. The copy has the answer
     of run 2, the id of run 1, and the doubts of both. Its question is None: the caller

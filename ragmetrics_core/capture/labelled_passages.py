@@ -44,9 +44,8 @@ def unknown_passages(
         return 0
     letters_known = [letters_of(text) for text in known]
     letters_of_openings = [letters_of(opening) for opening in openings]
-    unknown_beginnings: set[bytes] = (
-        set()
-    )  # a set: a passage in two prompts counts once
+    # a set, so that a passage of several prompts counts once
+    unknown_beginnings: set[bytes] = set()
     for passage in passages:
         letters = letters_of(passage)
         is_remark = len(letters) < _SHORTEST_PASSAGE  # "See above."
@@ -133,8 +132,8 @@ def _passages_in_lists_with(
 ) -> list[_LabelledPassage]:
     """Return the passages of the numbered lists in which at least one context stands.
 
-    A mere number may number anything, such as the rules of the instructions. A list
-    ends where the numbers begin anew.
+    Example: "[1] Be brief. [2] Be kind. [1] IRON [2] STEEL", where IRON is a context:
+    the second list counts, the first are rules. A list ends where the numbers fall.
 
     Args:
         openings: The first characters of the contexts.

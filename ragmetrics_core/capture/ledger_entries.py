@@ -152,6 +152,7 @@ class ShownToAnswer:
         texts: list[str] = []
         for call in earlier:
             texts += [context.text for context in call.items]
+        # the texts of tools; a search has documents, and None as its text
         texts += [result.text for result in results if result.text is not None]
         texts_to_seek = [
             text for text in dict.fromkeys(texts) if text not in context_texts

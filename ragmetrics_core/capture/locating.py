@@ -165,7 +165,9 @@ class _Competition:
         return LocateResult(tuple(self._findings(occurrence_of)), tuple(order))
 
     def _findings(self, occurrence_of: Mapping[int, Occurrence]) -> list[Finding]:
-        """Say of each candidate what the prompt shows of it, in their order.
+        """Say of each candidate what the prompt shows of it, in the order of candidates.
+
+        Example: of [A, B] the prompt holds A: the findings are "shown" and "not shown".
 
         Args:
             occurrence_of: Where each shown candidate stands, by its index.

@@ -228,7 +228,8 @@ def conversation(value: object) -> tuple[Message, ...] | None:
 def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
     """Find the question in what a run of the application was given; None without one.
 
-    A text is the question. Of messages it is the last one of the user.
+    Examples: the text "When did it open?"; the last message of the user in a list of
+    messages; the value of "question" in ``{"question": "When did it open?", "k": 3}``.
 
     Args:
         value: The input of the run.
@@ -240,6 +241,7 @@ def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
         return last_words_of_user(messages)
     if depth == 0 or not isinstance(value, Mapping):
         return None
+    # a key such as "question" or "query"
     for key in QUESTION_KEYS:
         question = question_in(value.get(key), depth=depth - 1)
         if question:
@@ -248,8 +250,10 @@ def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
     for key, text in value.items():
         if isinstance(text, str) and text.strip():
             text_by_key[key] = text
+    # {"topic": "bridges", "k": 3}: its only text
     if text_by_key:
         return _only_text_unless_answer(text_by_key)
+    # {"payload": {"question": "When did it open?"}}
     if len(value) == 1:
         (only_value,) = value.values()
         return question_in(only_value, depth=depth - 1)

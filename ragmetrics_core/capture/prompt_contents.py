@@ -591,9 +591,10 @@ def _unknown_documents(
     own_prompts: Iterable[_ShownInOwnPrompt],
     shown_by_key: Mapping[DocumentKey, ShownDocument],
 ) -> dict[DocumentKey, Document]:
-    """Return the documents of which no prompt tells whether it shows them.
+    """Return the documents that the prompts may show or not: nobody can tell.
 
-    A document is left out if another version of it, with the same id, is shown.
+    Example: the document "Rome", where the prompt has the sentence "Go to Rome.". It is
+    left out if a prompt shows it elsewhere, or another version of it, with its id.
     """
     ids_shown = {document.own_id for document, _ in shown_by_key.values()}
     ids_shown.discard(None)

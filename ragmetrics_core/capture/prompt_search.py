@@ -375,6 +375,9 @@ def _shown_candidates_by_text(
 ) -> dict[str, list[Candidate]]:
     """Group the candidates that are shown by their text, the first retrieved first.
 
+    Example: documents A and B have the text "IRON", and the prompt shows it twice:
+    ``{"IRON": [A, B]}``.
+
     Args:
         search: What was found in the prompt.
         keys_in_retrieved_order: The keys of all documents, the first retrieved first.

@@ -101,9 +101,9 @@ def annotations_of_grounding(
 ) -> Iterator[Annotation]:
     """Yield an annotation for each chunk that Gemini names for a part of its reply.
 
-    A chunk is one of Gemini's sources. A chunk without a name, or whose index is not in
-    the metadata, is an unknown source, which gets its index as a name: "grounding chunk
-    3". Gemini counts in bytes of the reply; the annotation counts in characters.
+    Example: Gemini says that bytes 0 to 9 of the reply rest on the chunks 0 and 1, which
+    are web pages: two annotations, one with the name of each page. A chunk without a
+    name is called "grounding chunk 1". The annotations count characters, not bytes.
 
     Args:
         grounding: The grounding metadata.

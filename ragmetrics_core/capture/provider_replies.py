@@ -309,10 +309,12 @@ class _ReplyBeingRead:
     def read_tool(self, block: Fields) -> None:
         """Read a tool that OpenAI ran, other than its searches: code, or a tool of MCP.
 
-        Its remedy is the advice for the user where the reply does not hold its output.
+        Example: ``{"type": "code_interpreter_call", "code": "1 + 1", "outputs": […]}`` is
+        a call of "code_interpreter" with the query "1 + 1".
         """
         is_code = block.get("type") == "code_interpreter_call"
         name = _name_of_tool(block) or ("code_interpreter" if is_code else "mcp")
+        # what the user can do if the reply does not hold the tool's output
         remedy = remedies.OPENAI_CODE if is_code else remedies.ANY_PROVIDER
         call = self.call_of(block.get("id"), name, remedy)
         if call.is_answered:  # the same block was read in another place
