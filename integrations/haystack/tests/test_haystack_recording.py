@@ -19,7 +19,7 @@ from haystack.components.agents import Agent
 from haystack.components.builders import AnswerBuilder, PromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
 from haystack.core.errors import PipelineRuntimeError
-from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.dataclasses import ChatMessage, GeneratedAnswer, ToolCall
 from haystack.tools import Tool
 from haystack.tracing import Span, Tracer
 from haystack.tracing.tracer import NullTracer
@@ -730,6 +730,17 @@ def test_watch_says_when_it_was_displaced() -> None:
 
 
 # Results instead of runs
+
+
+def test_an_answer_that_carries_documents_keeps_them_beside_others_in_the_output() -> (
+    None
+):
+    shown, found = Document(content="Shown."), Document(content="Found.")
+    answer = GeneratedAnswer(data="It is.", query="Is it?", documents=[shown])
+    (sample,) = samples_from(
+        {"answers": {"answers": [answer]}, "shelf": {"documents": [shown, found]}}
+    )
+    assert [context.text for context in sample.contexts] == ["Shown."]
 
 
 def test_samples_from_results() -> None:
