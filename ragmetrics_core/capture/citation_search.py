@@ -134,9 +134,9 @@ class CitationSearch:
 
         Each character keeps its place.
         """
-        return self._only_of_the_model(self.text_with_file_marks)
+        return self.only_of_the_model(self.text_with_file_marks)
 
-    def _only_of_the_model(self, text: str) -> str:
+    def only_of_the_model(self, text: str) -> str:
         """Return the answer, in one of its forms, with blanks for what the model did not write."""
         pieces = []
         end_of_last = 0
@@ -469,7 +469,7 @@ class CitationSearch:
 
         They stand below the answer, or in a field of a structured reply.
         """
-        entries = entries_of_own_lists(self._only_of_the_model(self.text))
+        entries = entries_of_own_lists(self.only_of_the_model(self.text))
         for source in self.sources or ():
             number = plain_label(str(source.id))
             if number.isdigit():

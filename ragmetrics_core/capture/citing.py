@@ -31,6 +31,7 @@ from ragmetrics_core.capture.cited_sources import (
     contexts_of_quotes,
     span_of_source,
 )
+from ragmetrics_core.capture.closing_sources import closing_sources_in
 from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
@@ -134,7 +135,7 @@ def cited_by(
         return CitationsFound(citations=None)
     search = CitationSearch(turn, found_answer, answer_evidence)
     why_unknown = ""
-    for rule in (_by_the_provider, _by_marks, _by_a_structured_reply):
+    for rule in _RULES:
         try:
             # None where the rule does not apply; () where the answer cites nothing
             citations = rule(search)
@@ -576,6 +577,53 @@ def _by_a_structured_reply(search: CitationSearch) -> tuple[Citation, ...] | Non
         prompts = [*prompts, *texts_not_of_models(search.annotator)]
         labels = search.labels_of(prompts)
     return _citations_of(search, sources, labels, prompts)
+
+
+def _by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
+    """Read the sources that an answer without marks names in its last line.
+
+    Returns:
+        A citation for each, for all of the answer before the line; None without such a
+        line, or if it names something that is no label of the prompt.
+
+    Raises:
+        _UnknownMeaning: If a number may mean one context or another.
+    """
+    text = search.only_of_the_model(search.text)
+    closing = closing_sources_in(text)
+    if closing is None:
+        return None
+    body = text[: closing.start].rstrip()
+    if may_cite(body) or marks_in(body, search.numbering):
+        return None
+    citations = []
+    for name in closing.names:
+        indexes = _indexes_of_label(name, search)
+        if not indexes:
+            return None
+        citations.append(
+            Citation(
+                start=0,
+                end=len(body),
+                contexts=indexes,
+                mark=(closing.start, closing.end),
+            )
+        )
+    return tuple(citations) or None
+
+
+def _indexes_of_label(name: str, search: CitationSearch) -> tuple[int, ...]:
+    """Find the contexts of a label of the prompt, such as "[2]" or "a.txt"; () for others.
+
+    Raises:
+        _UnknownMeaning: If a number may mean one context or another.
+    """
+    label = plain_label(name.strip("[]【】()"))
+    indexes = _indexes_of_number(label, kind_of_number(name), search.labels)
+    return indexes or places_of(label, search.numbering)
+
+
+_RULES = (_by_the_provider, _by_marks, _by_a_structured_reply, _by_a_closing_line)
 
 
 # What a source means
