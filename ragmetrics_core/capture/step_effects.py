@@ -138,21 +138,31 @@ def _copy_by_index(
     index_by_identity = _index_by_identity(retrieved)  # id, else text and metadata
     copy_by_index: dict[int, int] = {}
     for change in changes:
-        # what the step kept, by its text
-        index_by_text: dict[str, int] = {}
-        for document in _handed_on(change.node):
-            if document.identity in index_by_identity:
-                index = index_by_identity[document.identity]
-                index_by_text.setdefault(document.text, index)
+        index_by_kept_text = _index_by_kept_text(change.node, index_by_identity)
         # what the step took, and neither it nor a later call used any more
         removed = _identities_of(change.taken) - _identities_of(_handed_on(change.node))
         removed -= _identities_taken_after(change.node, nodes)
         for identity in removed.intersection(index_by_identity):
             duplicate_index = index_by_identity[identity]
-            copy_index = index_by_text.get(retrieved[duplicate_index].text)
+            copy_index = index_by_kept_text.get(retrieved[duplicate_index].text)
             if copy_index is not None:
                 copy_by_index.setdefault(duplicate_index, copy_index)
     return copy_by_index
+
+
+def _index_by_kept_text(
+    step: Node, index_by_identity: Mapping[DocumentKey, int]
+) -> dict[str, int]:
+    """Return, by its text, the index of each retrieved document that a step handed on.
+
+    Of several documents with one text the first counts.
+    """
+    index_by_text: dict[str, int] = {}
+    for document in _handed_on(step):
+        if document.identity in index_by_identity:
+            index = index_by_identity[document.identity]
+            index_by_text.setdefault(document.text, index)
+    return index_by_text
 
 
 def _index_by_identity(retrieved: Sequence[Document]) -> dict[DocumentKey, int]:

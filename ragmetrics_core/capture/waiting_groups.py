@@ -278,27 +278,32 @@ class WaitingGroups:
             # nobody speaks after the answer: the run may also revise it
             if quotation_by_group[group] == "assistant's last words":
                 group.doubt(_MAY_GO_ON)
+        continued = [group for group in candidates if group not in groups_not_continued]
         shown_groups = groups_that_run_joins(
-            [group for group in candidates if group not in groups_not_continued],
-            run.task_or_thread,
-            Prompts.of(calls),
+            continued, run.task_or_thread, Prompts.of(calls)
         )
         if not shown_groups:
             return None
-        # one question, for which several searches were made
-        joined = self._unite([shown_group.group for shown_group in shown_groups])
-        # further searches just before that found the same documents
-        names_shown = _names_of_shown_documents(joined, shown_groups)
-        joined.sibling_searches += self._sibling_searches_of(joined, names_shown)
+        joined = self._unite_shown_groups(shown_groups)
         wrote_free_text = FREE_TEXT in calls.reply_forms.values()  # no grade or route
         joined.add(run, is_answered=wrote_free_text)
-        joined.was_read = True
-        # a model was shown an answer behind its question, and no documents: it revises
-        # this answer, or the user asks something new
+        joined.was_read = True  # a model was shown what its searches found
         for shown_group in shown_groups:
             if _may_revise_answer(shown_group, quotation_by_group[shown_group.group]):
                 joined.doubt(_MAY_GO_ON)
         return joined
+
+    def _unite_shown_groups(self, shown_groups: Sequence[ShownGroup]) -> RunGroup:
+        """Make one group of the groups that a model was shown together.
+
+        Example: a prompt holds what a vector search found, and what a keyword search
+        found. Both searches were made for one question. The united group also notes
+        its sibling searches (``_sibling_searches_of``).
+        """
+        united = self._unite([shown_group.group for shown_group in shown_groups])
+        names_shown = _names_of_shown_documents(united, shown_groups)
+        united.sibling_searches += self._sibling_searches_of(united, names_shown)
+        return united
 
     def _unite(self, groups: Sequence[RunGroup]) -> RunGroup:
         """Move the runs of several groups into the first of them, and return it.
@@ -509,7 +514,8 @@ def _is_followed_by_search(
 def _may_revise_answer(shown_group: ShownGroup, quotation_of_answer: Quotation) -> bool:
     """Return whether a run may revise a group's answer, or be a turn of its own.
 
-    Its prompts show the answer right behind its question, and no document of the group.
+    Its prompts show the answer right behind its question, and no document of the group:
+    "Question: When did it open? Draft: In 1874. Make it longer."
     """
     is_after_question = quotation_of_answer == "after its question"
     return is_after_question and not shown_group.shows_documents
