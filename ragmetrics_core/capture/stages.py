@@ -115,6 +115,7 @@ def _sample(
     if answer_evidence.retrieved is not None:
         retrieved = tuple(document.context() for document in answer_evidence.retrieved)
     sample = Sample(
+        # the framework's answer object may carry its question
         question=turn.question or found_answer.answer.question,
         contexts=answer_evidence.contexts.items,
         retrieved=retrieved,
@@ -156,10 +157,12 @@ def _notes(
         evidence_from=answer_evidence.contexts.evidence_from,
         provenance=_provenance(turn, found_answer, answer_evidence),
         warnings=tuple(warnings),
-        intermediate=_intermediate(turn, answer_evidence),
+        intermediate=_intermediate(turn, answer_evidence),  # texts of earlier models
+        # retrieved documents without a text, such as images
         other=tuple(document.context() for document in tree.documents_without_text),
         complete=tree.is_complete and not turn.error,
         passages=answer_evidence.passages.notes,
+        # {"MergerRetriever": 2}: what retrievers left out of their inner searches
         dropped_inside=dict(answer_evidence.passages.dropped_inside) or None,
         citations_unknown=cited.why_unknown or None,
         unread_texts=tuple(dict.fromkeys(_unread_texts(turn))),

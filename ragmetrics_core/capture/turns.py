@@ -319,7 +319,8 @@ class Turns(Generic[Run]):
             The samples. Empty where a graph gave no answer and may be resumed.
         """
         turn = self._place_in_conversation(joined_tree)
-        # the application kept the documents of an earlier question, and hands them in
+        # the application kept the documents of an earlier question, and hands them in:
+        # the sample gets a warning
         if self._is_handed_documents_again(runs_of_turn[-1], calls):
             turn = doubtful(turn, _FOUND_EARLIER)
         samples = samples_of(turn, self._overrides)
@@ -605,7 +606,8 @@ class Turns(Generic[Run]):
 
         Example: "User: When did it open?\nAssistant: In 1874.\nUser: And the ferry?"
         quotes an earlier turn. "Question: When did it open? Draft: In 1874." may quote
-        a draft: then the run gets a doubt and no history.
+        a draft: then the run gets no history, and a doubt, which is a warning of its
+        sample.
         """
         quoted_turns = self._find_quoted_turns(tree)
         last_turn = self._last_quoted_turn_of_user(quoted_turns, tree.task_or_thread)

@@ -275,7 +275,8 @@ class WaitingGroups:
         # the user goes on: "User: …\nAssistant: In 1874.\nUser: And the ferry?"
         groups_not_continued = _groups_not_continued(quotation_by_group, run, calls)
         for group in groups_not_continued:
-            # nobody speaks after the answer: the run may also revise it
+            # nobody speaks after the answer: the run may also revise it. The doubt
+            # becomes a warning of the sample.
             if quotation_by_group[group] == "assistant's last words":
                 group.doubt(_MAY_GO_ON)
         continued = [group for group in candidates if group not in groups_not_continued]
@@ -389,8 +390,9 @@ class WaitingGroups:
             owner_by_sibling: The siblings that belong to a group, with that group.
 
         Returns:
-            A copy with the runs of its siblings. It has a doubt if a further sibling
-            may be another question. The group itself if it has no sibling.
+            A copy with the runs of its siblings. It has a doubt, a warning of its
+            sample, if a further sibling may be another question. The group itself if it
+            has no sibling.
         """
         own_siblings: list[RunGroup] = []
         for sibling, owner in owner_by_sibling.items():
