@@ -9,6 +9,8 @@ import textwrap
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Literal
+from unicodedata import normalize
 
 import pytest
 from hypothesis import assume, given, settings
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from lanes import examples
 
 from ragmetrics_core.capture.findings import LocateResult
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.letters import Text, letters_of
 from ragmetrics_core.capture.locating import locate
 
 PORTO = (
@@ -228,6 +230,13 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
         [f"{FARO}\n\nGuide, page 3\n\n{PORTO}"],
         [],
         ["whole"],
+        [0],
+    ),
+    "a word put in before a line's number": (
+        [FARO],
+        [f" 1 {FARO[:60]} not\n 2 {FARO[60:]}"],
+        [],
+        ["parts"],
         [0],
     ),
     "a long clause put into a sentence": (
@@ -848,7 +857,7 @@ LANGUAGES = {
         "Die Größe der Straßenbrücke über den Fluß überraschte; Äpfel, Öl und"
         " Übergepäck reisten ebenfalls mit."
     ),
-    "mathematical letters": "𝐓𝐡𝐞 𝐫𝐢𝐯𝐞𝐫 𝐩𝐚𝐬𝐬𝐞𝐬 𝐮𝐧𝐝𝐞𝐫 𝐬𝐢𝐱 𝐛𝐫𝐢𝐝𝐠𝐞𝐬 𝐨𝐟 𝐢𝐫𝐨𝐧",
+    "Gothic": "𐍃𐌷𐌴 𐍁𐌸𐍅𐌴𐍁 𐌿𐌰𐍂𐍂𐌴𐍂 𐍄𐌽𐌳𐌴𐍁 𐍂𐌸𐍇 𐌱𐍁𐌸𐌳𐌶𐌴𐍂 𐌾𐌵 𐌸𐍁𐌾𐌽",
 }
 
 
@@ -962,6 +971,53 @@ def formed(draw: st.DrawFn) -> Form:
         return text
 
     return form
+
+
+ACCENTED = {
+    **{name: text for name, text in LANGUAGES.items() if name != "Gothic"},
+    "Vietnamese": "Ngọn hải đăng được mở cửa vào ngày bốn tháng năm bởi thị trưởng.",
+    "Korean, long": "등대는 천팔백칠십사년 오월 사일에 시장이 열었고 지금도 매일 밤 불을 밝힌다.",
+    "ligatures": "The oﬃce of the ﬁrst ﬂoor has ½ of the ² ﬁles, № 7, ﬁnally in Ⅳ.",
+    "full width": "Ｔｈｅ ｌｉｇｈｔｈｏｕｓｅ was opened on ４ Ｍａｙ １８７４ by the mayor.",
+    "mathematical letters": "𝐓𝐡𝐞 𝐫𝐢𝐯𝐞𝐫 𝐩𝐚𝐬𝐬𝐞𝐬 𝐮𝐧𝐝𝐞𝐫 𝐬𝐢𝐱 𝐛𝐫𝐢𝐝𝐠𝐞𝐬 𝐨𝐟 𝐢𝐫𝐨𝐧",
+}
+NormalForm = Literal["NFC", "NFD", "NFKC", "NFKD"]
+NORMAL_FORMS: tuple[NormalForm, ...] = ("NFC", "NFD", "NFKC", "NFKD")
+
+
+@pytest.mark.parametrize("name", ACCENTED)
+@pytest.mark.parametrize("of_prompt", NORMAL_FORMS)
+@pytest.mark.parametrize("of_text", NORMAL_FORMS)
+def test_a_text_in_another_normal_form_is_shown_whole(
+    of_text: NormalForm, of_prompt: NormalForm, name: str
+) -> None:
+    text = normalize(of_text, ACCENTED[name])
+    prompt = TEMPLATE.format(normalize(of_prompt, ACCENTED[name]))
+    finding = locate([text, FARO], prompt).findings[0]
+    assert (finding.extent, finding.coverage, finding.text) == ("whole", 1.0, text)
+
+
+@given(st.text(), st.sampled_from(NORMAL_FORMS))
+def test_law_all_normal_forms_of_a_text_have_the_same_letters(
+    text: str, form: NormalForm
+) -> None:
+    # a normal form may make or unmake an escape, as of a full-width "&"
+    assume(not set("&\\＆﹠﹨＼").intersection(text))
+    assert letters_of(normalize(form, text)) == letters_of(text)
+
+
+@given(st.text())
+def test_law_letters_are_found_again_in_their_text(text: str) -> None:
+    letters = Text(text).letters
+    for index in range(len(letters)):
+        start, end = Text(text).offsets_of(index, index + 1)
+        assert letters_of(text[start:end])
+
+
+def test_a_text_without_its_accents_is_shown_whole() -> None:
+    text = "Die Tür der Wärterstube öffnet früh, und die Möwen schreien."
+    bare = text.translate(str.maketrans("üäö", "uao"))
+    assert locate([text], bare).findings[0].extent == "whole"
 
 
 NEGATIONS = ["not", "never", "no", "kein", "pas", "не", "15"]

@@ -17,7 +17,10 @@ from ragmetrics_core.capture.byte_spans import (
 from ragmetrics_core.capture.letters import Prompt, Text, letters_of
 from ragmetrics_core.capture.matching import RESUMED_LENGTH
 from ragmetrics_core.capture.occurrences import Occurrence
-from ragmetrics_core.capture.word_differences import intact_ranges
+from ragmetrics_core.capture.word_differences import (
+    intact_ranges,
+    is_rest_of_last_word,
+)
 
 Outcome = Literal["shown", "not shown", "unknown"]
 Extent = Literal["whole", "beginning", "end", "middle", "parts"]
@@ -177,10 +180,6 @@ class _Piece(NamedTuple):
     end: int
     certain_end: int
 
-    def holds_all(self, n_letters: int) -> bool:
-        """Whether it holds all letters of the text."""
-        return self.start == 0 and self.end == n_letters
-
 
 @dataclass(frozen=True)
 class ShownInPrompt:
@@ -315,7 +314,9 @@ def _extent(text: Text, shown_in_prompts: tuple[ShownInPrompt, ...]) -> Extent:
     """
     pieces = _pieces_together(shown_in_prompts)
     n_letters = len(text.letters)
-    if len(pieces) == 1 and pieces[0].holds_all(n_letters):
+    first = pieces[0]
+    is_complete = first.end == n_letters or is_rest_of_last_word(text, first.end)
+    if len(pieces) == 1 and first.start == 0 and is_complete:
         return "whole"
     return _extent_of_pieces(pieces, n_letters=n_letters)
 

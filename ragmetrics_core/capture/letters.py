@@ -1,9 +1,9 @@
 r"""The letters of a text, the same in every form in which a prompt may hold it.
 
-The **letters** of a text are its letters and digits in lower case, as UTF-8 bytes.
-Everything else is dropped, and escapes and entities are decoded first. So the letters
-of ``Caf&eacute; No. 7``, of ``"Café\nNo. 7"`` and of ``**café no 7**`` are the same
-bytes, ``caféno7``. A text that itself holds ``\n`` or ``&lt;`` is
+The **letters** of a text are its letters and digits in lower case, without accents, as
+UTF-8 bytes. Everything else is dropped, and escapes and entities are decoded first. So
+the letters of ``Caf&eacute; No. 7``, of ``"Café\nNo. 7"`` and of ``**café no 7**`` are
+the same bytes, ``cafeno7``. A text that itself holds ``\n`` or ``&lt;`` is
 decoded as well, so its letters are the same plain and escaped.
 """
 
@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
+from unicodedata import normalize
 
 _HEX = r"[\da-fA-F]"
 # Possessive: a run of backslashes or ampersands is read once, however long it is.
@@ -44,6 +45,10 @@ _BETWEEN_MESSAGES = b"\0" * 128
 # table is faster
 _FEW_CHARACTERS = 64
 _LETTERS_AND_DIGITS = (string.ascii_letters + string.digits).encode()
+_LOWER_LETTERS_AND_DIGITS = string.ascii_lowercase + string.digits
+# the parts of Korean syllables, into which the decomposed normal forms divide them
+_FIRST_OF_HANGUL = "\u1100"
+_LAST_OF_HANGUL = "\u11ff"
 _NO_LETTERS = bytes(set(_ASCII).difference(_LETTERS_AND_DIGITS))
 
 
@@ -133,12 +138,23 @@ def _character_of_code(code: int) -> str:
 def _fold_case(character: str) -> str:
     """Return the letters of a character in lower case; empty if it is no letter.
 
-    Both small sigmas are one letter.
+    Accents are dropped and ligatures taken apart, so that all Unicode normal forms of a
+    text have the same letters.
     """
-    if not character.isalnum():
-        return ""
-    letters = [letter for letter in character.lower() if letter.isalnum()]
-    return "".join(letters).replace("ς", "σ")
+    decomposed = normalize("NFKD", normalize("NFKD", character).casefold())
+    letters = [_plain_letter(part) for part in decomposed if part.isalnum()]
+    return "".join(letters)
+
+
+def _plain_letter(letter: str) -> str:
+    """Return an ASCII sign for a part of a Korean syllable; other letters as they are.
+
+    A syllable takes about as many bytes so as it does in UTF-8.
+    """
+    if not _FIRST_OF_HANGUL <= letter <= _LAST_OF_HANGUL:
+        return letter
+    sign_index = ord(letter) % len(_LOWER_LETTERS_AND_DIGITS)
+    return _LOWER_LETTERS_AND_DIGITS[sign_index]
 
 
 class Text:

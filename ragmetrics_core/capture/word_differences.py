@@ -62,13 +62,12 @@ def intact_ranges(
             ranges.append((start, before.text_end))
             start = after.text_start
     end = in_order[-1].text_end
-    rest_of_words = _words_of_text(text, end, len(text.letters))
-    if not rest_of_words or _is_rest_of_last_word(text, end):
+    if not _words_of_text(text, end, len(text.letters)):
         end = len(text.letters)
     return [*ranges, (start, end)]
 
 
-def _is_rest_of_last_word(text: Text, start: int) -> bool:
+def is_rest_of_last_word(text: Text, start: int) -> bool:
     """Whether no more than the last letters of a text's last word follow.
 
     Prompts of several calls that divide a text may cut it there. A digit counts: "18"
@@ -184,7 +183,8 @@ def _words_of_prompt(prompt: Prompt, start: int, end: int) -> bytes:
     without_markup = _MARKUP.sub(" ", written)
     line_number = BEGINNING_OF_LINE.search(without_markup)
     if line_number is not None and _counts_lines(line_number, message):
-        without_markup = without_markup[line_number.end() :]
+        before, behind = line_number.span()
+        without_markup = f"{without_markup[:before]} {without_markup[behind:]}"
     return letters_of(without_markup)
 
 
