@@ -17,6 +17,8 @@ from ragmetrics_core.capture.provider_payloads import (
 )
 
 _OF_FILES_MADE_BY_THE_MODEL = ("container_file_citation", "file_path")
+# Keys of Anthropic's citations that count the documents of the request.
+_PLACES_IN_REQUEST = ("document_index", "search_result_index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +30,28 @@ class Annotation:
         end: Where it ends, behind its last sign; None if it is not told.
         names: What the source is called: address, id, file name, title.
         quote: Words of the source; None if none are given.
+        is_of_request: Whether the source is a document of the request, so that its
+            words are surely a quote.
     """
 
     start: int | None
     end: int | None
     names: tuple[str, ...] = field(repr=False)
     quote: str | None = field(default=None, repr=False)
+    is_of_request: bool = False
 
     def without_words_of(self, reply: str) -> Annotation:
         """The same, without a quote that is the reply's own text.
 
         LangChain gives as cited text of Gemini the part of the answer that is cited
-        for. It is no evidence of anything.
+        for. It is no evidence of anything. A document of the request may have the words
+        of the reply: then they are a quote.
 
         Args:
             reply: The text of the reply, in one line.
         """
         quote = as_one_line(self.quote)
-        if not quote or quote not in reply:
+        if self.is_of_request or not quote or quote not in reply:
             return self
         return Annotation(self.start, self.end, self.names)
 
@@ -78,12 +84,23 @@ def annotation_of(
     quote = _quote_of(source)
     if not names and quote is None:
         return None
+    is_of_request = _is_place_in_request(source)
     start, end = source.get("start_index"), source.get("end_index")
     if is_place(start) and is_place(end) and start <= end:
-        return Annotation(start + offset, end + offset, names, quote)
+        return Annotation(start + offset, end + offset, names, quote, is_of_request)
     if block_bounds is None:
-        return Annotation(None, None, names, quote)
-    return Annotation(block_bounds[0], block_bounds[1], names, quote)
+        return Annotation(None, None, names, quote, is_of_request)
+    return Annotation(block_bounds[0], block_bounds[1], names, quote, is_of_request)
+
+
+def _is_place_in_request(citation: Fields) -> bool:
+    """Whether a citation counts documents of the request; LangChain may nest the number."""
+    extras = inner_object(citation, "extras")
+    return any(
+        is_place(fields.get(key))
+        for fields in (citation, extras)
+        for key in _PLACES_IN_REQUEST
+    )
 
 
 def _quote_of(citation: Fields) -> str | None:
