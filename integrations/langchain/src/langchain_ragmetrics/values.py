@@ -1,5 +1,6 @@
 """LangChain's values: snapshots of what steps hold, and the plain values that the rules read."""
 
+import ast
 import copy
 import dataclasses
 import json
@@ -397,6 +398,54 @@ def artifacts_of(output: object) -> Iterator[object]:
             yield from artifacts_of(part)
     else:
         yield output
+
+
+def documents_in_content(output: object) -> Iterator[capture.Document]:
+    """Yield the documents that the content of a tool's message consists of.
+
+    They are blocks of search results, as Anthropic takes them, or a list of documents,
+    which LangChain writes into the message as Python shows it.
+    """
+    if not isinstance(output, ToolMessage):
+        return
+    if isinstance(output.content, str):
+        yield from _documents_written_out(output.content)
+        return
+    for block in output.content:
+        if isinstance(block, Mapping) and block.get("type") == "search_result":
+            names = {key: block[key] for key in ("source", "title") if key in block}
+            yield capture.Document(text_of(block).strip(), metadata=names)
+
+
+def _documents_written_out(text: str) -> Iterator[capture.Document]:
+    """Yield the documents of a text such as "[Document(metadata={}, page_content='…')]".
+
+    Nothing is yielded where any part of it cannot be read.
+    """
+    if not text.startswith("[Document("):
+        return
+    try:
+        listed = ast.parse(text, mode="eval").body
+        calls = listed.elts if isinstance(listed, ast.List) else []
+        fields_of_each = [_arguments_written_out(call) for call in calls]
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return
+    for fields in fields_of_each:
+        document = _document(fields)
+        if document is not None:
+            yield document
+
+
+def _arguments_written_out(call: ast.expr) -> dict[str, Any]:
+    """The named arguments of a document as Python shows it.
+
+    Raises:
+        ValueError: If it is no document, or an argument is no plain value.
+    """
+    is_document = isinstance(call, ast.Call) and ast.unparse(call.func) == "Document"
+    if not isinstance(call, ast.Call) or not is_document:
+        raise ValueError("no document")
+    return {str(named.arg): ast.literal_eval(named.value) for named in call.keywords}
 
 
 def _holds_messages_only(output: object) -> TypeGuard[Sequence[object]]:

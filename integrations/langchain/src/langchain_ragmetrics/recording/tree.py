@@ -13,6 +13,7 @@ from langsmith.run_trees import RunTree
 
 from langchain_ragmetrics.values import (
     artifacts_of,
+    documents_in_content,
     is_command,
     message_of,
     messages_shown,
@@ -605,7 +606,7 @@ def _text_of_tool(output: object) -> str | None:
 
 
 def _documents_beside(output: object) -> tuple[Document, ...] | None:
-    """The documents that a tool returned beside its text.
+    """The documents that a tool returned beside its text, or that its text is made of.
 
     Empty for an empty list of them; None if there is no list.
     """
@@ -613,6 +614,8 @@ def _documents_beside(output: object) -> tuple[Document, ...] | None:
     documents = tuple(
         document for artifact in artifacts for document in documents_in(artifact)
     )
+    if not documents:
+        documents = tuple(documents_in_content(output))
     gave_an_empty_list = any(artifact in ((), []) for artifact in artifacts)
     return documents if documents or gave_an_empty_list else None
 
