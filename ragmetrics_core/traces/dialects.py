@@ -87,19 +87,14 @@ class Reading:
 def reading_of(
     attributes: Mapping[str, Any], dialect: str | None = None
 ) -> Reading | None:
-    """Read what a span, the record of one call, says of the call.
+    """Read what a span says of its call; None if the span bears no known mark.
 
-    Instrumentations name the same things differently. A **dialect** is one set of such
-    names, and an attribute that tells the dialect is its **mark**. A span may bear the
-    marks of several.
+    A **dialect** is the set of names that an instrumentation has for things. A **mark**
+    is an attribute that tells the dialect. A span may bear the marks of several.
 
     Args:
         attributes: The attributes of the span.
         dialect: The only dialect that is read; None for each whose mark the span bears.
-
-    Returns:
-        What the first dialect says. The following ones fill what it leaves open. None
-        if the span bears no known mark.
     """
     dialects = [DIALECTS[dialect]] if dialect else list(DIALECTS.values())
     marked_dialects = [names for names in dialects if _bears_mark(attributes, names)]
@@ -109,14 +104,20 @@ def reading_of(
     for names in marked_dialects[1:]:
         _fill_gaps(reading, _read(attributes, names))
     if reading.kind != "model":
-        # A span around several calls may hold messages. They are what the run was given
-        # and returned; of what it was given, instructions of the system are left out.
-        messages_given = tuple(
-            message for message in reading.prompt if message.role != "system"
-        )
-        reading.input = reading.input or _text_or_messages(messages_given)
-        reading.output = reading.output or _text_or_messages(reading.replies)
+        _take_messages_as_values(reading)
     return reading
+
+
+def _take_messages_as_values(reading: Reading) -> None:
+    """Take the messages of a span around several calls as its input and output.
+
+    Instructions of the system are no input.
+    """
+    messages_given = tuple(
+        message for message in reading.prompt if message.role != "system"
+    )
+    reading.input = reading.input or _text_or_messages(messages_given)
+    reading.output = reading.output or _text_or_messages(reading.replies)
 
 
 def dialects_of(attributes: Mapping[str, Any]) -> list[str]:

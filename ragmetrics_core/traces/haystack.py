@@ -49,13 +49,9 @@ def is_traced_by_haystack(span: Span) -> bool:
 
 
 def read(calls: Sequence[Call]) -> None:
-    """Fill in what Haystack's spans say of question, documents and answer.
+    """Write into the readings of a trace what Haystack's spans say of question and answer.
 
-    A **reading** is what one span says, in the form that all frameworks share. First
-    the documents, messages and answers in each reading become objects of the core, and
-    the reading gets its kind. Then the question, the documents and the answer are
-    worked out from what each component was given and returned, and written into the
-    readings.
+    A **reading** is what one span says, in the form that all frameworks share.
 
     Args:
         calls: The outermost calls of the trace.
@@ -66,16 +62,21 @@ def read(calls: Sequence[Call]) -> None:
             if call.reading is not None:
                 calls_with_readings.append((call, call.reading))
     for call, reading in calls_with_readings:
-        reading.input = _with_core_objects(reading.input)
-        reading.output = _with_core_objects(reading.output)
-        if isinstance(reading.input, str) and reading.input.startswith("{'"):
-            # Python's own notation: inputs that hold a function cannot be JSON
-            reading.input = _with_core_objects(parse_repr(reading.input))
+        _make_core_objects(reading)
         reading.kind = _kind(call, reading)
     trace = _Trace(calls, calls_with_readings)
     # inner calls first, because a run is read from what they say
     for call, reading in reversed(calls_with_readings):
         trace.read(call, reading)
+
+
+def _make_core_objects(reading: Reading) -> None:
+    """Make objects of the core of the documents, messages and answers in a reading."""
+    reading.input = _with_core_objects(reading.input)
+    reading.output = _with_core_objects(reading.output)
+    if isinstance(reading.input, str) and reading.input.startswith("{'"):
+        # Python's own notation: inputs that hold a function cannot be JSON
+        reading.input = _with_core_objects(parse_repr(reading.input))
 
 
 class _Trace:
@@ -93,12 +94,9 @@ class _Trace:
     ) -> None:
         self._outermost = calls
         readings = [reading for _, reading in calls_with_readings]
-        # earlier turns that a component, such as a memory, returned before the models
         self._messages_of_memory = _messages_of_memory(calls_with_readings)
         self._models = [reading for reading in readings if reading.kind == "model"]
-        # of the last component that returned answers
         self._answers = _last_answers(readings)
-        # the whole documents: some components record only the id of a document
         self._documents_by_id = _documents_by_id(readings)
         outputs = [mapping(reading.output) for reading in readings]
         # a writer's output says how many documents it put into a store
@@ -400,23 +398,26 @@ def _with_core_objects(value: Any) -> Any:
     """Replace messages, documents and answers in a value by objects of the core.
 
     Haystack's own tracing writes an answer as a mapping. OpenInference writes objects
-    as Python's ``repr`` does. Elements of tuples and mappings are replaced as well; all
-    else stays as it is.
+    as Python's ``repr`` does.
     """
     if isinstance(value, tuple):
         return tuple(_with_core_objects(element) for element in value)
     if isinstance(value, Mapping):
-        # the fields that both kinds of Haystack's answers have
-        is_answer = {"data", "query", "meta"} <= set(value)
-        if is_answer:
-            text = str(value["data"] or "")
-            # An ExtractedAnswer is a passage that a reader cut out of one document. It
-            # has "document", where a GeneratedAnswer has "documents".
-            return Answer(text, "answers", is_extracted="documents" not in value)
-        return {key: _with_core_objects(entry) for key, entry in value.items()}
+        return _answer_of_fields(value) or {
+            key: _with_core_objects(entry) for key, entry in value.items()
+        }
     if isinstance(value, str) and _REPR_OF_OBJECT.match(value):
         return _object_of_repr(value)
     return value
+
+
+def _answer_of_fields(fields: Mapping[Any, Any]) -> Answer | None:
+    """Make an answer of the fields of one of Haystack's; None for any other mapping."""
+    if not {"data", "query", "meta"} <= set(fields):
+        return None
+    text = str(fields["data"] or "")
+    # an extracted answer, which a reader cut out of one document, has no "documents"
+    return Answer(text, "answers", is_extracted="documents" not in fields)
 
 
 def _object_of_repr(text: str) -> Any:

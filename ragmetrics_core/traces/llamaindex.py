@@ -96,10 +96,8 @@ def read(calls: Sequence[Call]) -> None:
 def put_streams_into_chats(calls: Sequence[Call]) -> list[Call]:
     """Put the spans that write streamed answers inside the chats that they answer.
 
-    A thread of LlamaIndex writes the answer of a streamed chat. If the thread begins
-    after the span of the chat has ended, the thread's span stands beside that of the
-    chat. The thread's span is moved inside a chat if its prompt ends with the question
-    of exactly one chat that has no answer yet.
+    A thread of LlamaIndex writes such an answer. Its span stands beside that of the
+    chat if the thread begins after the chat has ended.
 
     Args:
         calls: The outermost calls of a trace, as ``read`` left them.
@@ -110,20 +108,25 @@ def put_streams_into_chats(calls: Sequence[Call]) -> list[Call]:
     outermost: list[Call] = []
     unanswered_chats: list[Call] = []
     for call in calls:
-        if _writes_stream(call):
-            chats = [
-                chat
-                for chat in unanswered_chats
-                if _prompt_ends_with_question(chat, call)
-            ]
-            if len(chats) == 1:
-                chats[0].inside.append(call)
-                unanswered_chats.remove(chats[0])
-                continue
-        elif _is_unanswered(call):
-            unanswered_chats.append(call)
+        chat = _chat_of_writer(call, unanswered_chats)
+        if chat is not None:
+            chat.inside.append(call)
+            unanswered_chats.remove(chat)
+            continue
         outermost.append(call)
+        if not _writes_stream(call) and _is_unanswered(call):
+            unanswered_chats.append(call)
     return outermost
+
+
+def _chat_of_writer(call: Call, unanswered_chats: Sequence[Call]) -> Call | None:
+    """The only chat with whose question a writer's prompt ends; None for no writer."""
+    if not _writes_stream(call):
+        return None
+    chats = [
+        chat for chat in unanswered_chats if _prompt_ends_with_question(chat, call)
+    ]
+    return chats[0] if len(chats) == 1 else None
 
 
 def _writes_stream(call: Call) -> bool:

@@ -26,14 +26,12 @@ def attributes_of_events(
 ) -> dict[str, Any]:
     """Make attributes of the messages that stand in the events of a span.
 
-    The latest conventions of OpenTelemetry have attributes for messages, which may
-    stand in an event. Older conventions write an event for each message. Both become
-    the attributes of the latest conventions.
+    They are those of OpenTelemetry's latest conventions. Older conventions write an
+    event for each message.
 
     Args:
         events: The name and the attributes of each event, the first one first.
-        operation: What the span names as its operation. The messages of a tool are its
-            arguments and its result.
+        operation: What the span names as its operation.
     """
     attributes: dict[str, Any] = {}
     prompt: list[dict[str, Any]] = []
@@ -48,6 +46,7 @@ def attributes_of_events(
         elif name == _REPLY:
             replies.append(_message("assistant", event_attributes.get("message")))
     if operation == "execute_tool":
+        # the messages are the tool's arguments and its result
         return {**_of_tool(prompt, replies), **attributes}
     if prompt:
         attributes.setdefault("gen_ai.input.messages", prompt)

@@ -56,10 +56,7 @@ class Call:
 def calls_of(
     spans: Sequence[Span], dialect: str | None = None, resolve: Resolve | None = None
 ) -> list[Call]:
-    """Put the spans of a trace inside each other, and return the outermost.
-
-    A call is a span with what it says and with the calls inside it. Documents get the
-    ids and texts that only other spans, or ``resolve``, hold of them.
+    """Put the spans of a trace inside each other, and return the outermost as calls.
 
     Args:
         spans: The spans of one trace, in any order.
@@ -72,13 +69,9 @@ def calls_of(
         InputError: If ``resolve`` raises.
     """
     ordered = sorted(spans, key=_by_start_then_longest)
-    calls: dict[str, Call] = {}  # by the id of the span
-    ids_of_cut_spans = cut_spans_of(ordered)
-    for span in ordered:
-        is_cut = span.id in ids_of_cut_spans
-        reading = reading_of(span.attributes, dialect)
-        calls[span.id] = Call(span, reading, is_cut=is_cut)
-    if "" in calls:  # a span that cannot be read has no id
+    calls = _calls_by_id(ordered, dialect)
+    has_unreadable_span = "" in calls  # such a span has no id
+    if has_unreadable_span:
         raise ValueError("a span cannot be read")
     roots = _put_inside_parents(calls)
     # calls in a circle, or too deep, are not reached from the roots
@@ -89,6 +82,17 @@ def calls_of(
     if resolve is not None:
         _resolve_texts(readings, resolve, ordered[0].trace)
     return roots
+
+
+def _calls_by_id(spans: Sequence[Span], dialect: str | None) -> dict[str, Call]:
+    """Make a call of each span, with what the span says of it, by the span's id."""
+    ids_of_cut_spans = cut_spans_of(spans)
+    calls = {}
+    for span in spans:
+        is_cut = span.id in ids_of_cut_spans
+        reading = reading_of(span.attributes, dialect)
+        calls[span.id] = Call(span, reading, is_cut=is_cut)
+    return calls
 
 
 def _put_inside_parents(calls: Mapping[str, Call]) -> list[Call]:

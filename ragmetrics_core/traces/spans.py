@@ -488,11 +488,12 @@ def _nanoseconds(value: Any) -> int:
         microseconds = int(value.timestamp() * 1e6)
         return microseconds * 1000
     number = float(value)
-    # The time is assumed to lie in the present decades (1.7e9 seconds since 1970), so how
-    # large the number is tells its unit.
-    if number > 1e17:  # nanoseconds
+    # how large the number is tells its unit, for a time in the present decades
+    is_in_nanoseconds = number > 1e17
+    is_in_milliseconds = number > 1e11
+    if is_in_nanoseconds:
         return int(value)
-    if number > 1e11:  # milliseconds
+    if is_in_milliseconds:
         return int(number * 1e6)
     return int(number * 1e9)
 

@@ -372,17 +372,13 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
 def messages_in(value: object) -> tuple[Message, ...]:
     """Find the messages that a model was shown, in a value of any usual form.
 
-    - A text alone is the user's message.
-    - A mapping that is a single part of a message, ``{"type": "text", …}``, is a system
-      message: some conventions write instructions as such parts.
-    - In any other mapping, messages are looked for under the usual names of prompts.
-    - In a tuple, all elements are looked through (lists were made tuples before).
-    - Other values hold no message.
+    A text alone is the user's message.
     """
     if isinstance(value, tuple):
         return tuple(chain.from_iterable(map(messages_in, value)))
     if isinstance(value, Mapping):
         if value.get("type") == "text":
+            # some conventions write the system's instructions as parts of a message
             return (Message("system", text_of_content(value)),)
         return messages_in(tuple(value.get(name) for name in _PROMPT_FIELDS))
     if isinstance(value, str) and value.strip():
