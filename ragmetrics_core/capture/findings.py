@@ -388,9 +388,13 @@ def _meetings(pieces: Sequence[_Piece]) -> set[int]:
 def _merge_pieces(pieces: Iterable[_Piece], parted_at: set[int]) -> list[_Piece]:
     """Sort pieces by their place in the text, and merge those that overlap or meet.
 
+    Example: two prompts show the letters 0 to 40 and 30 to 90 of a text. They become
+    one piece, 0 to 90.
+
     Args:
-        pieces: The pieces.
-        parted_at: Where pieces meet and are not merged for that.
+        pieces: The pieces of one text that prompts show.
+        parted_at: Offsets at which two pieces meet and stay apart: a prompt has a word
+            between them that the text does not have.
     """
     merged: list[_Piece] = []
     for piece in sorted(pieces):

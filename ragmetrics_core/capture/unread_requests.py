@@ -69,13 +69,17 @@ class UnreadRequest:
 
 
 def unread_request(parameters: object, contents: object) -> UnreadRequest:
-    """Find out what a model was shown by a request, and no recorded text holds.
+    """Find out what a request showed to its model, and no recorded text holds.
+
+    Example: a block ``{"type": "input_file", …}`` shows a PDF, and the parameter
+    ``previous_response_id`` lets the provider insert earlier turns.
 
     Args:
-        parameters: The parameters of the request by their names. Anything else holds
-            none.
+        parameters: The parameters of the request by their names. Anything but a mapping
+            holds none.
         contents: The contents of its messages: texts, or lists of blocks.
     """
+    # parameters that name texts which the provider keeps, each once
     names = dict.fromkeys(_names_of_kept(parameters))
     kinds = set(_kinds_of_blocks(contents))
     evidence = [_KEPT_BY_PROVIDER.format(name) for name in names]

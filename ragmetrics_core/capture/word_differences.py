@@ -39,14 +39,17 @@ _NOT_FIRST_OF_LETTER = range(0x80, 0xC0)  # bytes inside of a letter of several 
 def intact_ranges(
     text: Text, prompt: Prompt, spans: Iterable[EqualSpan]
 ) -> list[tuple[int, int]]:
-    """Return the ranges of a text's letters that a prompt shows without a difference.
+    """Return the ranges of a text that a prompt shows without other words in them.
 
-    Letters of a tag or a mark that only the text has belong to the range around them.
+    Example: the text "It opened in 1874 and fell.", and the prompt "It opened in 1875
+    and fell.": one range ends before the "4", and one begins behind it.
+
+    A tag or a mark such as "[12]" that only the text has is no other word.
 
     Args:
-        text: The text.
+        text: The text. All places are counted in its letters and digits.
         prompt: The prompt.
-        spans: The bytes that are equal in both; at least one span.
+        spans: Where text and prompt have equal letters; at least one span.
 
     Returns:
         Where each range begins and ends in the letters of the text, in their order. Two
@@ -54,6 +57,7 @@ def intact_ranges(
     """
     in_order = sorted(spans, key=lambda span: span.text_start)
     start = in_order[0].text_start
+    # before the first equal letters the text has only tags and marks
     if not _words_of_text(text, 0, start):
         start = 0
     ranges = []
@@ -62,6 +66,7 @@ def intact_ranges(
             ranges.append((start, before.text_end))
             start = after.text_start
     end = in_order[-1].text_end
+    # the same behind the last ones
     if not _words_of_text(text, end, len(text.letters)):
         end = len(text.letters)
     return [*ranges, (start, end)]
@@ -85,20 +90,29 @@ def is_rest_of_last_word(text: Text, start: int) -> bool:
 def _is_difference(
     text: Text, prompt: Prompt, before: EqualSpan, after: EqualSpan
 ) -> bool:
-    """Whether text and prompt differ in words between two spans of the text."""
+    """Whether text and prompt have other words between two spans of equal letters.
+
+    Example: the text "It opened in 1874." and the prompt "It was opened in 1874."
+    differ behind "It". The prompt "It [2] opened in 1874." has no other words.
+    """
+    # what only the text has, and how many letters only the prompt has
     text_gap = (before.text_end, max(after.text_start, before.text_end))
     n_put_in = after.prompt_start - before.prompt_end
     goes_on = 0 <= n_put_in <= MOST_APART + LONGEST_STEP
+    # the next span stands in another place of the prompt
     if not goes_on:
         return bool(_words_of_text(text, *text_gap))
     put_in = (before.prompt_end, after.prompt_start)
+    # the text goes on without a gap: "It was opened"
     if text_gap[0] == text_gap[1]:
         return _puts_words_in(
             text, prompt, before.text_end, put_in, most_back=before.size
         )
+    # the prompt leaves letters of the text out: "It opened" for "It was opened"
     if n_put_in == 0:
         shifted_gaps = _shifted(text.letters, text_gap, most_back=before.size)
         return all(_words_of_text(text, *gap) for gap in shifted_gaps)
+    # both have letters there: "1874" and "1875"
     return _words_of_text(text, *text_gap) != _words_of_prompt(prompt, *put_in)
 
 
@@ -172,11 +186,13 @@ def _words_of_text(text: Text, start: int, end: int) -> bytes:
 def _words_of_prompt(prompt: Prompt, start: int, end: int) -> bytes:
     """Return the letters ``[start, end)`` of a prompt, without tags, links and marks.
 
-    Numbers of lines are left out as well.
+    Example: "<b>fell</b> in 1879 [2]" becomes ``fellin1879``. The number of a line,
+    such as "3. " below a line "2. …", is left out as well.
     """
     message_index = prompt.message_index_at(start)
     message = prompt.messages[message_index]
     message_start = prompt.message_starts[message_index]
+    # the same place in the characters of the message, with what stands around it
     raw_start, _ = message.gap_at(start - message_start)
     _, raw_end = message.gap_at(end - message_start)
     written = decode_escapes(message.raw[raw_start:raw_end])
