@@ -85,7 +85,7 @@ class AnswersReadLater:
     def doubt_answers_shown_to(
         self, tree: Tree, calls: Calls, questions: Collection[str] | None = None
     ) -> None:
-        """Doubt recent answers that a later run replaced or worked on.
+        """Doubt recent answers that a later run took as input or answered anew.
 
         Run 1 answers "In 1874."; run 2 gets "Make it a sentence: In 1874." and writes
         "It opened in 1874.": the user may read this, so the first answer is in doubt.

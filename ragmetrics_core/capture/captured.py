@@ -180,7 +180,7 @@ class Captured(Generic[Run]):
         self._as_judge = as_judge
         self._user_values = user_values or UserValues()  # such as a reference
         self._redaction = Redaction(redact, self.problems)
-        self._max_runs = max_samples
+        self._max_runs = max_samples  # the limit counts runs; most give one sample
         self._runs_without_samples: list[Run] = []  # recorded since the last reading
         self._samples: list[Sample] = []
         self._lock = Lock()

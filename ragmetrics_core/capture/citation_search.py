@@ -316,16 +316,20 @@ class CitationSearch:
         return numbers
 
     def is_of_another_list(self, number: str, kind: str) -> bool:
-        """Whether the prompts show something else than contexts as "Document 2".
+        """Whether "Document 2" in the prompts names something that is no context.
 
-        It may be a list of uploads, above contexts that are labelled "[1]", "[2]".
+        A prompt lists uploads, "Document 2: scan.pdf", above contexts that are labelled
+        "[1]" and "[2]": there "Document 2" is an upload.
 
         Args:
-            number: The number.
-            kind: Its kind, such as ``document``; False for a number without a word.
+            number: The number, such as "2".
+            kind: The word before the number, such as ``document``; without a word False
+                is returned.
         """
         has_no_word = kind in ("", IN_BRACKETS)
-        if has_no_word or kind in self.labels.indexes_by_kind:
+        # the prompt numbers the contexts themselves by this word
+        is_kind_of_contexts = kind in self.labels.indexes_by_kind
+        if has_no_word or is_kind_of_contexts:
             return False
         is_elsewhere = False
         for prompt in self.prompts:
@@ -342,16 +346,19 @@ class CitationSearch:
     def _labels_context(
         self, line: re.Match[str], prompt: str, number: str, kind: str
     ) -> bool:
-        """Whether a line of a prompt is in a context, or stands before that of its number.
+        """Whether a line such as "Document 2:" labels the context with this number.
 
-        Between the two stands no other context, and no other number of the same kind.
+        It does if the context follows, and neither another context nor "Document 3"
+        stands between. A line inside a context counts as well.
         """
         if any(line[0].strip() in text for text in self.context_texts):
             return True
+        # the line and the 200 characters behind it
         region = prompt[line.start() : line.end() + _OPENING]
         starts = [region.find(text.strip()[:_BEGINNING]) for text in self.context_texts]
         starts_behind = [start for start in starts if start >= 0]
         indexes = places_of(number, self.labels.indexes_by_label)
+        # the nearest context must be the one with the number
         if not starts_behind or starts.index(min(starts_behind)) not in indexes:
             return False
         pairs = numbers_by_kind_in(region[: min(starts_behind)])
@@ -449,9 +456,10 @@ class CitationSearch:
 
     @cached_property
     def names(self) -> dict[str, tuple[int, ...]]:
-        """The names in the answer, each with the indexes of the contexts that have it.
+        """The contexts' names that the answer says, each with its contexts' indexes.
 
-        A title of one word is left out, since it may be any word of a sentence.
+        The answer says "Bridge book", the title of the first and the third context:
+        {"Bridge book": (0, 2)}. A title of one word is left out: it may be any word.
         """
         indexes_by_name: dict[str, list[int]] = {}
         for index, context in enumerate(self.answer_evidence.contexts.items):

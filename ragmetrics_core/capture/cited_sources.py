@@ -60,13 +60,12 @@ def citations_of_sources(
         answer: The text of the answer.
         sources: What the answer names, in order.
         contexts: What the model was shown.
-        numbering: By number, or other label, the index of the context that the prompt
-            showed under it.
+        numbering: For each label in the prompt, such as "2", the index of its context.
 
     Returns:
-        A citation for each source. A source that names nothing shown is dangling, with
-        its id or the beginning of its quote. A source is cited for its statement; if the
-        statement does not stand in the answer, it is cited for the whole answer.
+        A citation for each source. It dangles, with the source's id or the beginning of
+        its quote, if the source names nothing that was shown. A source is cited for its
+        statement; if this does not stand in the answer, for the whole answer.
 
     Examples:
         >>> shown = [Context(text="It is old.", id="a"), Context(text="It fell.", id="b")]

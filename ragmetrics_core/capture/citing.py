@@ -120,7 +120,8 @@ def cited_by(
     second context. There are three outcomes:
 
     - ``citations`` holds citations: a rule found them.
-    - ``citations`` is (): the answer cites nothing, as by an empty list of sources.
+    - ``citations`` is (): the answer cites nothing, as by an empty list of sources, and
+      names no source in words.
     - ``citations`` is None, with the first reason: an earlier rule met a mark such as
       "[3]" whose meaning nobody knows, and no later rule found citations.
 
@@ -241,13 +242,14 @@ def _with_marks_of_the_prompt(
     for node in search.calls.nodes:
         if node.by_provider:
             provided_texts.update(document.text for document in node.documents or ())
-    # the application's own contexts, and their indexes among all contexts
+    # the application's own contexts, which the provider did not find
     own_texts = []
     context_index_of_own_text = []
     for context_index, text in enumerate(search.context_texts):
         if text not in provided_texts:
             own_texts.append(text)
             context_index_of_own_text.append(context_index)
+    # the labels of the own contexts, with their indexes among all contexts
     labels = labels_in(search.prompts, own_texts).with_indexes(
         context_index_of_own_text
     )
@@ -265,6 +267,7 @@ def _with_marks_of_the_prompt(
     ):
         if search.is_in_own_list(mark.start):
             continue  # "[2] b.pdf" in the answer's own list of sources
+        # under "[1] Source 3:" the marks "[3]" and "[Source 3]" differ
         citation_of_kind = _by_kinds_of_numbers(mark, citation, labels, search)
         if citation_of_kind.contexts:
             citations_of_numbers.append(citation_of_kind)
@@ -458,7 +461,8 @@ def _by_kinds_of_numbers(
     """
     if not labels.indexes_by_kind and not search.own_numbers.are_new:
         return citation
-    kind = search.kind_of_mark(mark, labels)  # "source" of "[Source 1]"
+    # the word before the number: "source" of "[Source 1]"
+    kind = search.kind_of_mark(mark, labels)
     indexes: list[int] = []
     dangling: list[str] = []
     for label in mark.labels:
@@ -468,6 +472,7 @@ def _by_kinds_of_numbers(
             indexes_of_label = _indexes_of_number(label, kind, labels)
         if not indexes_of_label and label in citation.dangling:
             dangling.append(label)  # names nothing that was shown
+        # a label without a meaning of its own, such as a file, keeps that of the prompt
         indexes += indexes_of_label or places_of(label, search.numbering)
     return citation.model_copy(
         update={
@@ -701,9 +706,10 @@ def _indexes_of_source(
 def _indexes_by_id(
     source_id: str, search: CitationSearch, labels: Labels
 ) -> tuple[int, ...]:
-    """Find the contexts that an id means: a label of the prompt, else an id or name.
+    """Find the contexts that a source's id means, by label, else by id or metadata.
 
-    A number that is no label is never compared with ids: it may count something else.
+    The id 2 means the context that the prompt shows as "[2]"; "b.pdf", which labels
+    nothing, means the contexts with ``{"source": "b.pdf"}``.
 
     Raises:
         _UnknownMeaning: If the prompt has two numberings, and a number may mean one
@@ -722,7 +728,7 @@ def _indexes_by_id(
         if indexes:
             return indexes
     if plain_name.isdigit():
-        return ()
+        return ()  # a number without a label may count anything
     return _indexes_by_metadata(name, search)
 
 

@@ -200,8 +200,8 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
     # one text of a tool may hold several documents
     is_undivided = _shows_only_context_tools(shown, search.calls)
     return Contexts(
-        contexts,
-        shown.keys_in_order,
+        items=contexts,
+        keys=shown.keys_in_order,
         place=_place_of_prompts(call, shown.calls_showing_documents),
         evidence_from="undivided" if is_undivided else "prompt",
         grades=frozenset(grade for grade, _ in doubts),
@@ -622,14 +622,15 @@ def _contexts_of_list(
         return Contexts(evidence_from=_why_no_contexts(search))
     keys = tuple(document.key for document in documents)
     warning = _why_inferred(search, keys, place)
-    # the prompt's template may have no place for documents
+    # The prompt was recorded, and holds no word of the documents: perhaps its template
+    # has no place for them.
     are_forgotten = warning == _UNSEEN and is_everything_forgotten(
         search.turn, search.found_answer, search.prompt_contents
     )
     return Contexts(
-        tuple(document.context() for document in documents),
-        keys,
-        place,
+        items=tuple(document.context() for document in documents),
+        keys=keys,
+        place=place,
         evidence_from="retrieved_only" if _only_searches(search) else "listed",
         grades=frozenset({"inferred"}),
         warnings=(_FORGOTTEN if are_forgotten else warning,),
