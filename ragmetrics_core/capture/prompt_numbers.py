@@ -94,10 +94,11 @@ def numbering_in(
 def counted_in(
     prompts: Sequence[str], contexts: Sequence[str]
 ) -> dict[str, int] | None:
-    """Return the index of each context by its count, where any word counts them all.
+    r"""Return the index of each context by its number, where one word counts them all.
 
-    The word of ``Kilde 1:``, ``Kilde 2:`` need not be known: the numbers rise from 1 in
-    the order of the prompt, so that each also is the context's place.
+    Example: "Kilde 1: IRON\nKilde 2: STEEL" with the contexts [STEEL, IRON] gives
+    ``{"1": 1, "2": 0}``. The word need not be known: its numbers are 1, 2, … in the
+    order of the prompt.
 
     Args:
         prompts: The messages that the model was shown.
