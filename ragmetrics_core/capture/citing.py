@@ -19,10 +19,7 @@ from dataclasses import dataclass
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.calls import texts_not_of_models
 from ragmetrics_core.capture.citation_search import (
-    FORMS_OF_NUMBERS,
-    PART_OF_NAME,
     CitationSearch,
-    has_number,
     kind_of_number,
     last_part,
 )
@@ -33,11 +30,20 @@ from ragmetrics_core.capture.cited_sources import (
 )
 from ragmetrics_core.capture.closing_sources import closing_sources_in
 from ragmetrics_core.capture.evidence import AnswerEvidence
-from ragmetrics_core.capture.plain_values import as_one_line, parse_json
+from ragmetrics_core.capture.plain_values import parse_json
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.structured_sources import has_unread_lists
 from ragmetrics_core.capture.tree import CitedSource
+from ragmetrics_core.capture.unknown_meanings import (
+    LONGEST_LABEL,
+    NO_MEANING,
+    SEVERAL,
+    SHOWN_ELSEWHERE,
+    UnknownMeaning,
+    as_mark,
+    refuse_if_perhaps_shown,
+)
 from ragmetrics_core.data import Citation
 from ragmetrics_core.data.citations import (
     UNREAD_FORM,
@@ -48,17 +54,13 @@ from ragmetrics_core.data.citations import (
 from ragmetrics_core.data.marks import (
     Mark,
     is_like_labels,
-    is_range,
     marks_in,
     may_cite,
     plain_label,
 )
 
-_LONGEST_LABEL = 80
 # the page that a mark names beside the source
 _PAGE = re.compile(r"\b(?:pp?\.?|pages?:?|s\.|seite:?)\s*([0-9]{1,5})\b", re.IGNORECASE)
-_NO_MEANING = "the prompt does not tell which context {} means"
-_SEVERAL = "the prompt shows several texts under {}"
 _TWO_NUMBERINGS = (
     "the prompt numbers its passages in two ways, and which of them {} means is not"
     " known"
@@ -70,7 +72,6 @@ _NUMBERED_ANEW = (
 _FILE_OR_NUMBER = (
     "the answer names {}, which may be a file of this name or a number of the prompt"
 )
-_SHOWN_ELSEWHERE = "the prompt shows something under {} that is none of the contexts"
 _NAMED_IN_WORDS = (
     "the answer names a document in round brackets, which may cite it and may not"
 )
@@ -88,8 +89,6 @@ _NOT_RETURNED = (
 _QUOTED_FROM_ELSEWHERE = (
     "the model's provider quotes a text for the answer that none of the contexts holds"
 )
-_UNDIVIDED = "a tool returned one text, which nobody divided into passages"
-_NOT_KNOWN = "it is not known what the model was shown"
 _UNREAD_FIELDS = "the structured answer has lists that may name sources"
 
 
@@ -105,10 +104,6 @@ class CitationsFound:
 
     citations: tuple[Citation, ...] | None = None
     why_unknown: str = ""
-
-
-class _UnknownMeaning(Exception):
-    """What an answer names has no meaning that can be known; the message is the reason."""
 
 
 def cited_by(
@@ -140,7 +135,7 @@ def cited_by(
         try:
             # None where the rule does not apply; () where the answer cites nothing
             citations = rule(search)
-        except _UnknownMeaning as reason:
+        except UnknownMeaning as reason:
             # a later rule may still tell; if none does, the first reason is given
             why_unknown = why_unknown or str(reason)
             continue
@@ -183,7 +178,7 @@ def _citing_nothing(search: CitationSearch) -> CitationsFound:
 # - the citations that it found,
 # - () where the answer says that it cites nothing, as by an empty list of sources,
 # - None where the rule does not apply.
-# It raises _UnknownMeaning where the answer names something whose meaning is not known.
+# It raises UnknownMeaning where the answer names something whose meaning is not known.
 
 
 def _by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
@@ -202,7 +197,7 @@ def _by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
         every answer.
 
     Raises:
-        _UnknownMeaning: If no context holds a source's quote, or has the name of a source
+        UnknownMeaning: If no context holds a source's quote, or has the name of a source
             without one, or if the answer also has marks whose numbers may mean one
             context or another.
     """
@@ -236,7 +231,7 @@ def _with_marks_of_the_prompt(
         search: What the rules look at.
 
     Raises:
-        _UnknownMeaning: If a number may mean one context or another.
+        UnknownMeaning: If a number may mean one context or another.
     """
     provided_texts: set[str] = set()  # of the pages that the provider found
     for node in search.calls.nodes:
@@ -288,15 +283,15 @@ def _indexes_of_provided_source(
         search: What the rules look at.
 
     Raises:
-        _UnknownMeaning: If no context holds its quote or, without a quote, has its name.
+        UnknownMeaning: If no context holds its quote or, without a quote, has its name.
     """
     named_indexes = _indexes_by_names(source.names, search)
     if source.quote is None:
         if not named_indexes:
-            raise _UnknownMeaning(_NOT_RETURNED)
+            raise UnknownMeaning(_NOT_RETURNED)
         return named_indexes
     if not quoted.cited:
-        raise _UnknownMeaning(_QUOTED_FROM_ELSEWHERE)
+        raise UnknownMeaning(_QUOTED_FROM_ELSEWHERE)
     return quoted.among(named_indexes).cited or quoted.cited
 
 
@@ -343,7 +338,7 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
         the only marks are in lists of sources.
 
     Raises:
-        _UnknownMeaning: If the application changed the marks, if a mark may mean
+        UnknownMeaning: If the application changed the marks, if a mark may mean
             something else that was shown, or if the answer also cites in another form.
     """
     if parse_json(search.text) is not None:
@@ -357,7 +352,7 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     # where the model's own words stand in the answer
     spans_of_model = search.spans_of_the_model
     if spans_of_model is None:  # the application edited these words
-        raise _UnknownMeaning(_CHANGED)
+        raise UnknownMeaning(_CHANGED)
     citations = []
     for mark, citation in zip(marks, citations_of_marks(text, numbering), strict=True):
         # marks in "Sources: [1] a.pdf [2] b.pdf", a list that the application or the
@@ -375,9 +370,9 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
         return None
     # beside its marks, the answer says "[see 2]", which is not read
     if cites_in_unread_form(search.model_text_with_file_marks, numbering):
-        raise _UnknownMeaning(UNREAD_FORM)
+        raise UnknownMeaning(UNREAD_FORM)
     if search.has_names_in_words:
-        raise _UnknownMeaning(_NAMED_IN_WORDS)
+        raise UnknownMeaning(_NAMED_IN_WORDS)
     return tuple(citations)
 
 
@@ -385,7 +380,7 @@ def _refuse_unknown_labels(mark: Mark, search: CitationSearch) -> None:
     """Raise unless each label of a mark names a context, or was certainly made up.
 
     Raises:
-        _UnknownMeaning: If it is not known what a label means. The label of
+        UnknownMeaning: If it is not known what a label means. The label of
             ``(source: town records)`` is of no form that the prompt uses: these may be
             the author's own words.
     """
@@ -396,9 +391,9 @@ def _refuse_unknown_labels(mark: Mark, search: CitationSearch) -> None:
             continue
         if _indexes_of_number(label, kind, search.labels):
             continue
-        _refuse_if_perhaps_shown(label, search, search.labels, search.prompts)
+        refuse_if_perhaps_shown(label, search, search.labels, search.prompts)
         if not is_like_labels(label, numbering):
-            raise _UnknownMeaning(_NO_MEANING.format("a source that it names"))
+            raise UnknownMeaning(NO_MEANING.format("a source that it names"))
 
 
 def _refuse_numbers_of_other_lists(
@@ -412,15 +407,15 @@ def _refuse_numbers_of_other_lists(
         search: What the rules look at.
 
     Raises:
-        _UnknownMeaning: If it may.
+        UnknownMeaning: If it may.
     """
     for label in labels:
         if label in search.own_numbers.as_in_prompt or not label.isdigit():
             continue  # the answer itself says what it means
         if label in search.numbers_under_other_names:
-            raise _UnknownMeaning(_TWO_NUMBERINGS.format(_as_mark(label)))
+            raise UnknownMeaning(_TWO_NUMBERINGS.format(as_mark(label)))
         if search.is_of_another_list(label, kind):
-            raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(_as_mark(label)))
+            raise UnknownMeaning(SHOWN_ELSEWHERE.format(as_mark(label)))
 
 
 def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) -> None:
@@ -432,14 +427,14 @@ def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) 
         search: What the rules look at.
 
     Raises:
-        _UnknownMeaning: If the file is another context, or none that is known.
+        UnknownMeaning: If the file is another context, or none that is known.
     """
     for name in search.names_read_as_numbers(mark):
         for indexes_of_file in search.contexts_of_files_called(name):
             if not indexes_of_file or not set(indexes_of_file).issubset(
                 citation.contexts
             ):
-                raise _UnknownMeaning(_FILE_OR_NUMBER.format(_as_mark(name)))
+                raise UnknownMeaning(_FILE_OR_NUMBER.format(as_mark(name)))
 
 
 def _by_kinds_of_numbers(
@@ -457,7 +452,7 @@ def _by_kinds_of_numbers(
         search: What the rules look at.
 
     Raises:
-        _UnknownMeaning: If a number may mean one context or another.
+        UnknownMeaning: If a number may mean one context or another.
     """
     if not labels.indexes_by_kind and not search.own_numbers.are_new:
         return citation
@@ -488,7 +483,7 @@ def _indexes_by_own_list(label: str, search: CitationSearch) -> tuple[int, ...]:
     () if no such list gives the number another meaning than the prompt.
 
     Raises:
-        _UnknownMeaning: If the answer numbers its sources anew, and does not say
+        UnknownMeaning: If the answer numbers its sources anew, and does not say
             clearly which context the number means.
     """
     own_numbers = search.own_numbers
@@ -497,7 +492,7 @@ def _indexes_by_own_list(label: str, search: CitationSearch) -> tuple[int, ...]:
     if is_as_in_prompt or not label.isdigit():
         return ()
     if label in own_numbers.unclear or label not in index_by_number:
-        raise _UnknownMeaning(_NUMBERED_ANEW.format(_as_mark(label)))
+        raise UnknownMeaning(_NUMBERED_ANEW.format(as_mark(label)))
     return (index_by_number[label],)
 
 
@@ -510,13 +505,13 @@ def _indexes_of_number(label: str, kind: str, labels: Labels) -> tuple[int, ...]
         labels: The labels of the prompt; () is returned if they have one numbering.
 
     Raises:
-        _UnknownMeaning: If it may mean one context or another.
+        UnknownMeaning: If it may mean one context or another.
     """
     if not label.isdigit() or not labels.indexes_by_kind:
         return ()
     indexes = labels.indexes_of_number(label, kind)
     if indexes is None:
-        raise _UnknownMeaning(_TWO_NUMBERINGS.format(_as_mark(label)))
+        raise UnknownMeaning(_TWO_NUMBERINGS.format(as_mark(label)))
     return indexes
 
 
@@ -529,7 +524,7 @@ def _narrowed_to_page(
     meant. A mark without a page keeps its citation.
 
     Raises:
-        _UnknownMeaning: If none of these contexts is known to be of the page.
+        UnknownMeaning: If none of these contexts is known to be of the page.
     """
     page = _PAGE.search(search.text[mark.start : mark.end])
     if page is None or len(citation.contexts) <= len(mark.labels):
@@ -548,7 +543,7 @@ def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
         The citations; None if the framework names no source as cited.
 
     Raises:
-        _UnknownMeaning: If neither prompt nor framework says what a label means.
+        UnknownMeaning: If neither prompt nor framework says what a label means.
     """
     sources = search.found_answer.answer.cited_sources or ()
     cited_sources = [source for source in sources if source.is_cited]
@@ -563,7 +558,7 @@ def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
         indexes = _indexes_of_number(label, "", search.labels)
         indexes = indexes or places_of(label, numbering)
         if not indexes:
-            raise _UnknownMeaning(_NO_MEANING.format(f"[{source.label}]"))
+            raise UnknownMeaning(NO_MEANING.format(f"[{source.label}]"))
         citations.append(Citation(start=0, end=len(search.text), contexts=indexes))
     return tuple(citations)
 
@@ -592,7 +587,7 @@ def _by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
         line, or if it names something that is no label of the prompt.
 
     Raises:
-        _UnknownMeaning: If a number may mean one context or another.
+        UnknownMeaning: If a number may mean one context or another.
     """
     text = search.only_of_the_model(search.text)
     closing = closing_sources_in(text)
@@ -621,7 +616,7 @@ def _indexes_of_label(name: str, search: CitationSearch) -> tuple[int, ...]:
     """Find the contexts of a label of the prompt, such as "[2]" or "a.txt"; () for others.
 
     Raises:
-        _UnknownMeaning: If a number may mean one context or another.
+        UnknownMeaning: If a number may mean one context or another.
     """
     label = plain_label(name.strip("[]【】()"))
     indexes = _indexes_of_number(label, kind_of_number(name), search.labels)
@@ -652,7 +647,7 @@ def _citations_of(
         prompts: What the model was shown.
 
     Raises:
-        _UnknownMeaning: If a source is none of the contexts, but may be something else
+        UnknownMeaning: If a source is none of the contexts, but may be something else
             that the model was shown.
     """
     contexts = search.answer_evidence.contexts.items
@@ -664,8 +659,8 @@ def _citations_of(
         dangling: tuple[str, ...] = ()
         if not indexes:
             name = str(source.id) if source.id is not None else source.quote or ""
-            _refuse_if_perhaps_shown(name, search, labels, prompts)
-            dangling = (name[:_LONGEST_LABEL],)
+            refuse_if_perhaps_shown(name, search, labels, prompts)
+            dangling = (name[:LONGEST_LABEL],)
         start, end = span_of_source(source, search.text)
         citations.append(
             Citation(start=start, end=end, contexts=indexes, dangling=dangling)
@@ -712,7 +707,7 @@ def _indexes_by_id(
     nothing, means the contexts with ``{"source": "b.pdf"}``.
 
     Raises:
-        _UnknownMeaning: If the prompt has two numberings, and a number may mean one
+        UnknownMeaning: If the prompt has two numberings, and a number may mean one
             context or another.
     """
     name = source_id.strip()
@@ -738,7 +733,7 @@ def _indexes_by_metadata(name: str, search: CitationSearch) -> tuple[int, ...]:
     "b.pdf" finds the contexts with the id "b.pdf" or ``{"source": "docs/b.pdf"}``.
 
     Raises:
-        _UnknownMeaning: If several texts have the id, as where two stores count from 0.
+        UnknownMeaning: If several texts have the id, as where two stores count from 0.
     """
     indexes = []
     texts_of_id = set()
@@ -749,7 +744,7 @@ def _indexes_by_metadata(name: str, search: CitationSearch) -> tuple[int, ...]:
         if has_id or any(_is_name(value, name) for value in context.metadata.values()):
             indexes.append(index)
     if len(texts_of_id) > 1:  # nobody knows which of these texts the id means
-        raise _UnknownMeaning(_SEVERAL.format("an id that it names"))
+        raise UnknownMeaning(SEVERAL.format("an id that it names"))
     return tuple(indexes)
 
 
@@ -773,7 +768,7 @@ def _indexes_of_page(
         search: What the rules look at.
 
     Raises:
-        _UnknownMeaning: If no context has the page: a loader may count pages from 0.
+        UnknownMeaning: If no context has the page: a loader may count pages from 0.
     """
     contexts = search.answer_evidence.contexts.items
     indexes_of_page = []
@@ -783,127 +778,5 @@ def _indexes_of_page(
                 indexes_of_page.append(index)
                 break
     if not indexes_of_page:
-        raise _UnknownMeaning(_NO_MEANING.format(f"page {page}"))
+        raise UnknownMeaning(NO_MEANING.format(f"page {page}"))
     return tuple(indexes_of_page)
-
-
-# Whether a name that means no context was made up by the model
-
-
-def _refuse_if_perhaps_shown(
-    name: str, search: CitationSearch, labels: Labels, prompts: Sequence[str]
-) -> None:
-    """Raise unless a name of no context was certainly shown nowhere else either.
-
-    Then the model made the name up, and the citation dangles.
-
-    Args:
-        name: What the answer names.
-        search: What the rules look at.
-        labels: The labels of the contexts in the prompts.
-        prompts: What the model was shown.
-
-    Raises:
-        _UnknownMeaning: If the name may stand for something that the model was shown.
-    """
-    label = plain_label(name)
-    if not search.knows_what_was_shown:
-        raise _UnknownMeaning(_why_not_known_what_was_shown(label, search, prompts))
-    if label.isdigit():
-        _refuse_number_if_perhaps_shown(label, search, labels, prompts)
-    else:
-        _refuse_words_if_perhaps_shown(label, prompts)
-
-
-def _why_not_known_what_was_shown(
-    label: str, search: CitationSearch, prompts: Sequence[str]
-) -> str:
-    """Say in words why nobody knows what a label means, without all contexts known."""
-    if search.answer_evidence.contexts.evidence_from != "undivided":
-        return _NOT_KNOWN
-    if label.isdigit() and _begins_a_line(label, prompts):
-        # the one text of a tool holds several numbered results: "[1] … [2] …"
-        return _SHOWN_ELSEWHERE.format(_as_mark(label))
-    return _UNDIVIDED
-
-
-def _refuse_words_if_perhaps_shown(label: str, prompts: Sequence[str]) -> None:
-    """Raise if a label in words may stand for something in the prompts.
-
-    Raises:
-        _UnknownMeaning: If a part of the label stands in a prompt, as "report.pdf" of
-            "report.pdf, p. 2"; or if the label has no letter.
-    """
-    has_letter = any(map(str.isalpha, label))
-    if not has_letter and not is_range(label):
-        # "2:0" of 【2:0†source】 counts a provider's own results
-        raise _UnknownMeaning(_NO_MEANING.format(_as_mark(label)))
-    for part in PART_OF_NAME.split(label):
-        if _is_part_shown(part, prompts):
-            raise _UnknownMeaning(_NO_MEANING.format("a source that it names"))
-
-
-def _refuse_number_if_perhaps_shown(
-    number: str, search: CitationSearch, labels: Labels, prompts: Sequence[str]
-) -> None:
-    """Raise if a number that labels no context may stand for something in the prompts.
-
-    An answer cites "[7]", and the prompt shows only "[1]" and "[2]": nothing is raised,
-    since the model made "[7]" up.
-
-    Raises:
-        _UnknownMeaning: If several texts stand under the number, if the prompts give
-            the contexts no numbers, or if they number something else with it.
-    """
-    mark = _as_mark(number)
-    if number in labels.ambiguous_numbers:  # two texts stand under "[7]"
-        raise _UnknownMeaning(_SEVERAL.format(mark))
-    has_numbers = any(label.isdigit() for label in labels.indexes_by_label)
-    if not has_numbers:
-        # contexts without numbers: "[2]" may count them in any order
-        if search.context_texts and not search.framework_numbering:
-            raise _UnknownMeaning(_NO_MEANING.format(mark))
-        # "[2] Our office opens at nine": a note of the application itself
-        if _begins_a_line(number, prompts):
-            raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(mark))
-    # "[7] Our office opens at nine" beside the contexts "[1]" and "[2]"
-    if _is_shown_like_contexts(number, labels, prompts):
-        raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(mark))
-
-
-def _as_mark(label: str) -> str:
-    """The label as a mark, for a message."""
-    return f"[{label[:_LONGEST_LABEL]}]"
-
-
-def _is_part_shown(part: str, prompts: Iterable[str]) -> bool:
-    """Whether a part of a name, such as the file of a file and page, stands in a prompt."""
-    line = as_one_line(part).lower()
-    if not re.search(r"[^\W\d_]{2}", line):
-        return False
-    return any(line in as_one_line(prompt).lower() for prompt in prompts)
-
-
-def _begins_a_line(number: str, prompts: Iterable[str]) -> bool:
-    """Whether a line of the prompts begins with a number, such as "[2]", "Source 2" or "2."."""
-    shown = "\n".join(prompts)
-    return any(has_number(form, number, shown) for form in FORMS_OF_NUMBERS)
-
-
-def _is_shown_like_contexts(
-    number: str, labels: Labels, prompts: Sequence[str]
-) -> bool:
-    """Whether a prompt shows something under a number in the form of the contexts' numbers.
-
-    It may be a passage of the application's own, or an example in the instructions:
-    nobody can tell which of these an answer means.
-    """
-    numbers = [label for label in labels.indexes_by_label if label.isdigit()]
-    if not numbers:
-        return False
-    shown = "\n".join(prompts)
-    for form in FORMS_OF_NUMBERS:
-        is_form_of_contexts = all(has_number(form, known, shown) for known in numbers)
-        if is_form_of_contexts and has_number(form, number, shown):
-            return True
-    return False

@@ -1,0 +1,149 @@
+"""Whether what an answer names, and no context is called, was certainly shown to nobody. Pure.
+
+Then the model made the name up, and the citation dangles. Else its meaning is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ragmetrics_core.capture.citation_search import (
+    FORMS_OF_NUMBERS,
+    PART_OF_NAME,
+    CitationSearch,
+    has_number,
+)
+from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.prompt_labels import Labels
+from ragmetrics_core.data.marks import is_range, plain_label
+
+NO_MEANING = "the prompt does not tell which context {} means"
+SEVERAL = "the prompt shows several texts under {}"
+SHOWN_ELSEWHERE = "the prompt shows something under {} that is none of the contexts"
+_UNDIVIDED = "a tool returned one text, which nobody divided into passages"
+_NOT_KNOWN = "it is not known what the model was shown"
+LONGEST_LABEL = 80
+
+
+class UnknownMeaning(Exception):
+    """What an answer names has no meaning that can be known; the message is the reason."""
+
+
+def refuse_if_perhaps_shown(
+    name: str, search: CitationSearch, labels: Labels, prompts: Sequence[str]
+) -> None:
+    """Raise unless a name of no context was certainly shown nowhere else either.
+
+    Then the model made the name up, and the citation dangles.
+
+    Args:
+        name: What the answer names.
+        search: What the rules look at.
+        labels: The labels of the contexts in the prompts.
+        prompts: What the model was shown.
+
+    Raises:
+        UnknownMeaning: If the name may stand for something that the model was shown.
+    """
+    label = plain_label(name)
+    if not search.knows_what_was_shown:
+        raise UnknownMeaning(_why_not_known_what_was_shown(label, search, prompts))
+    if label.isdigit():
+        _refuse_number_if_perhaps_shown(label, search, labels, prompts)
+    else:
+        _refuse_words_if_perhaps_shown(label, prompts)
+
+
+def _why_not_known_what_was_shown(
+    label: str, search: CitationSearch, prompts: Sequence[str]
+) -> str:
+    """Say in words why nobody knows what a label means, without all contexts known."""
+    if search.answer_evidence.contexts.evidence_from != "undivided":
+        return _NOT_KNOWN
+    if label.isdigit() and _begins_a_line(label, prompts):
+        # the one text of a tool holds several numbered results: "[1] … [2] …"
+        return SHOWN_ELSEWHERE.format(as_mark(label))
+    return _UNDIVIDED
+
+
+def _refuse_words_if_perhaps_shown(label: str, prompts: Sequence[str]) -> None:
+    """Raise if a label in words may stand for something in the prompts.
+
+    Raises:
+        UnknownMeaning: If a part of the label stands in a prompt, as "report.pdf" of
+            "report.pdf, p. 2"; or if the label has no letter.
+    """
+    has_letter = any(map(str.isalpha, label))
+    if not has_letter and not is_range(label):
+        # "2:0" of 【2:0†source】 counts a provider's own results
+        raise UnknownMeaning(NO_MEANING.format(as_mark(label)))
+    for part in PART_OF_NAME.split(label):
+        if _is_part_shown(part, prompts):
+            raise UnknownMeaning(NO_MEANING.format("a source that it names"))
+
+
+def _refuse_number_if_perhaps_shown(
+    number: str, search: CitationSearch, labels: Labels, prompts: Sequence[str]
+) -> None:
+    """Raise if a number that labels no context may stand for something in the prompts.
+
+    An answer cites "[7]", and the prompt shows only "[1]" and "[2]": nothing is raised,
+    since the model made "[7]" up.
+
+    Raises:
+        UnknownMeaning: If several texts stand under the number, if the prompts give
+            the contexts no numbers, or if they number something else with it.
+    """
+    mark = as_mark(number)
+    if number in labels.ambiguous_numbers:  # two texts stand under "[7]"
+        raise UnknownMeaning(SEVERAL.format(mark))
+    has_numbers = any(label.isdigit() for label in labels.indexes_by_label)
+    if not has_numbers:
+        # contexts without numbers: "[2]" may count them in any order
+        if search.context_texts and not search.framework_numbering:
+            raise UnknownMeaning(NO_MEANING.format(mark))
+        # "[2] Our office opens at nine": a note of the application itself
+        if _begins_a_line(number, prompts):
+            raise UnknownMeaning(SHOWN_ELSEWHERE.format(mark))
+    # "[7] Our office opens at nine" beside the contexts "[1]" and "[2]"
+    if _is_shown_like_contexts(number, labels, prompts):
+        raise UnknownMeaning(SHOWN_ELSEWHERE.format(mark))
+
+
+def as_mark(label: str) -> str:
+    """The label as a mark, for a message."""
+    return f"[{label[:LONGEST_LABEL]}]"
+
+
+def _is_part_shown(part: str, prompts: Iterable[str]) -> bool:
+    """Whether a part of a name, such as the file of a file and page, stands in a prompt."""
+    line = as_one_line(part).lower()
+    if not re.search(r"[^\W\d_]{2}", line):
+        return False
+    return any(line in as_one_line(prompt).lower() for prompt in prompts)
+
+
+def _begins_a_line(number: str, prompts: Iterable[str]) -> bool:
+    """Whether a line of the prompts begins with a number, such as "[2]", "Source 2" or "2."."""
+    shown = "\n".join(prompts)
+    return any(has_number(form, number, shown) for form in FORMS_OF_NUMBERS)
+
+
+def _is_shown_like_contexts(
+    number: str, labels: Labels, prompts: Sequence[str]
+) -> bool:
+    """Whether a prompt shows something under a number in the form of the contexts' numbers.
+
+    It may be a passage of the application's own, or an example in the instructions:
+    nobody can tell which of these an answer means.
+    """
+    numbers = [label for label in labels.indexes_by_label if label.isdigit()]
+    if not numbers:
+        return False
+    shown = "\n".join(prompts)
+    for form in FORMS_OF_NUMBERS:
+        is_form_of_contexts = all(has_number(form, known, shown) for known in numbers)
+        if is_form_of_contexts and has_number(form, number, shown):
+            return True
+    return False
