@@ -16,6 +16,7 @@ from functools import cached_property
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.calls import Calls, Reply, end_of, texts_not_of_models
 from ragmetrics_core.capture.evidence import AnswerEvidence
+from ragmetrics_core.capture.label_lines import IN_BRACKETS
 from ragmetrics_core.capture.names_in_words import names_a_source
 from ragmetrics_core.capture.own_lists import (
     ListEntry,
@@ -26,7 +27,7 @@ from ragmetrics_core.capture.own_lists import (
     own_numbers,
 )
 from ragmetrics_core.capture.plain_values import as_one_line
-from ragmetrics_core.capture.prompt_labels import IN_BRACKETS, Labels, labels_in
+from ragmetrics_core.capture.prompt_labels import Labels, labels_in
 from ragmetrics_core.capture.prompt_numbers import (
     counted_in,
     numbering_in,

@@ -16,77 +16,23 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ragmetrics_core.capture.prompt_numbers import CHUNK, numbers_by_kind_in
-from ragmetrics_core.data.mark_patterns import SOURCE_WORD
-from ragmetrics_core.data.marks import plain_label
-
-IN_BRACKETS = "[]"
-"""The kind of a number that stands in brackets, as a kind beside "source" or "chunk"."""
-
-_OF_FIELD = " id"
-"""What ends the kind of a number in a field, as that of ``doc_id: 7``."""
+from ragmetrics_core.capture.label_lines import (
+    OF_FIELD,
+    LabelLine,
+    label_line_of,
+)
+from ragmetrics_core.capture.prompt_numbers import CHUNK
 
 _OPENING = 200  # characters of a context by which it is found in a prompt
 _CLOSING = 80  # characters by which its end is found
 _REGION = 800  # characters before the first and behind the last context
 _MOST_OCCURRENCES = 20  # of one context in one prompt
-_LONGEST_LINE = 300
-_LONGEST_LABEL = 160
 # a blank line, or a line such as "----"
 _RULE = re.compile(r"[\W_]*")
-# "[a.pdf]", or with the brackets of Chinese and Japanese "【a.pdf】"
-_BRACKETS = re.compile(
-    r"\[(?P<in_square>[^\[\]\n]+)\]|【(?P<in_lenticular>[^【】\n]+)】"
-)
-_TAG = re.compile(r"<(?P<slash>/?)(?P<name>[A-Za-z][\w-]*)(?P<attributes>[^<>\n]*)>")
-_ATTRIBUTE = re.compile(
-    r"""([\w-]+)\s*=\s*["']?([^"'<>\n]+?)["']?(?=\s+[\w-]+\s*=|\s*/?$)"""
-)
-# Keys whose number is that of a source; the number of a page is none.
-_KEY_OF_NUMBER = re.compile(
-    r"(?:(?:source|citation|document|doc|passage|reference|ref|chunk|context|result)[ _]?)?"
-    r"(?:id|index|number|no|n)|source|citation|document|passage|reference",
-    re.IGNORECASE,
-)
-# "(page 3)", "Page 3 of 9"
-_PAGE_OR_SCORE = re.compile(
-    r"\(?\s*(?:pages?|pp?\.|seite|página|score|similarity|relevance)\s*[:#]?\s*"
-    r"[0-9][0-9.,%–-]*(?:\s*(?:of|/|von|de)\s*[0-9]+)?\s*\)?",
-    re.IGNORECASE,
-)
-# An item of a list of instructions: "2. Cite each source that you use."
-_ITEM = re.compile(r"\s*[0-9]{1,2}[.)]\s+(?:\S+\s+){3,}\S+[.!?]\s*$")
-# "key: value", as metadata and JSON write it.
-_FIELD = re.compile(r"""["']?([A-Za-z][\w \-]{0,40}?)["']?\s*[:=]\s*(.*)""")
-# what divides a name into parts: "1 | report.pdf | Date: 2020"
-_PART = re.compile(r"\s[|–—-]\s|[|,;]")
 # Where a label may begin in a line: behind a blank, a colon, a quote, a tag.
 _WORD_BEGINS = re.compile(r"(?<![\w\[(（.@/\\-])(?=\S)")
 # "[1] " and "[1]: " close before a text
 _NUMBER_AT_THE_END = re.compile(r"(?<![\w\]])\[[0-9]{1,4}\][ \t:*]*\n?\Z")
-# "report.pdf:", "**docs/report.pdf**"
-_FILE_ALONE = re.compile(
-    r"""[#>*\-"'\s]*(?P<file>[^\s:"'*|]+\.[A-Za-z][A-Za-z0-9]{1,4})["'*]*\s*[:|–—-]?["'*\s]*"""
-)
-_NUMBER = re.compile(r"[0-9]{1,4}")
-_NUMBER_FIRST = re.compile(r"([0-9]{1,4})(?:\Z|[ \t]*[:|,(–—-])")
-# What may stand before a number in brackets: "Document [1]", "- [2]".
-_BEFORE_A_NUMBER = re.compile(
-    rf"""[#>*\-"']*\s*{SOURCE_WORD}?[\s#:]*""",
-    re.IGNORECASE | re.VERBOSE,
-)
-# "Source 1:", "### Document 2 (a.pdf)", "3."
-_NUMBERED = re.compile(
-    rf"""[#>*\-=\s]*{SOURCE_WORD}?
-    [ \t]*\#?(?P<number>[0-9]{{1,4}})(?:[\s:.)|(,–—\-]|\Z)""",
-    re.IGNORECASE | re.VERBOSE,
-)
-# "doc3.pdf", "Source 2-b.txt": a file, whose name holds a number
-_NUMBERED_FILE = re.compile(
-    rf"[#>*\-=\s]*{SOURCE_WORD}[ \t]*\#?[0-9]{{1,4}}[\w\-]*"
-    r"\.(?-i:[a-z][a-z0-9]{1,4})(?!\w)",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +90,9 @@ class Labels:
         if kind in self.indexes_by_kind:
             indexes = self.indexes_by_kind[kind].get(number, ())
             return indexes if len(indexes) == 1 else None
-        if kind + _OF_FIELD in self.indexes_by_kind:
+        if kind + OF_FIELD in self.indexes_by_kind:
             # "[Document 3]" may mean "[3]" or the text with the field "doc_id: 3"
-            meanings.add(self.indexes_by_kind[kind + _OF_FIELD].get(number, ()))
+            meanings.add(self.indexes_by_kind[kind + OF_FIELD].get(number, ()))
         # no line has a number of this kind: all numberings must agree
         indexes_of_label = self.indexes_by_label.get(number, ())
         return indexes_of_label if meanings == {indexes_of_label} else None
@@ -159,7 +105,7 @@ class Labels:
         """
         meanings = {self.indexes_by_label.get(number, ())}
         for kind, indexes_by_number in self.indexes_by_kind.items():
-            if kind != CHUNK and not kind.endswith(_OF_FIELD):
+            if kind != CHUNK and not kind.endswith(OF_FIELD):
                 meanings.add(indexes_by_number.get(number, ()))
         return meanings - {()}
 
@@ -172,29 +118,6 @@ def _with_indexes(
         label: tuple(new_indexes[index] for index in indexes)
         for label, indexes in indexes_by_label.items()
     }
-
-
-@dataclass(frozen=True, slots=True)
-class _LabelLine:
-    """A line that labels a text, such as ``[Source 1] report.pdf``.
-
-    Args:
-        shape: The line without what differs from text to text. Lines of one shape are
-            taken for labels of the same kind.
-        names: What the line may call the text, such as ``report.pdf``; no numbers.
-        number: The number that it gives the text; None if it gives none.
-        is_heading: Whether nothing stands behind its colon, as in ``Context:``.
-        is_field: Whether it is a key and its value, as in ``doc_id: 7``.
-        numbers_by_kind: All its numbers that stand behind a word or in brackets, each
-            with its kind (see ``Labels``).
-    """
-
-    shape: str
-    names: tuple[str, ...]
-    number: str | None = None
-    is_heading: bool = False
-    is_field: bool = False
-    numbers_by_kind: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,13 +170,13 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
 
 def _lines_by_context(
     prompts: Iterable[str], contexts: Sequence[str]
-) -> dict[int, list[_LabelLine]]:
+) -> dict[int, list[LabelLine]]:
     r"""Return the lines that label each context, by the index of the context.
 
     The prompt "[a.txt]\nTitle: Iron\nIt is old." shows the context "Title: Iron\nIt is
     old." with two such lines: "[a.txt]" around it, and "Title: Iron" at its beginning.
     """
-    lines_by_context: dict[int, list[_LabelLine]] = {
+    lines_by_context: dict[int, list[LabelLine]] = {
         index: [] for index in range(len(contexts))
     }
     for prompt in prompts:
@@ -270,7 +193,7 @@ def _lines_by_context(
 
 
 def _indexes_by_kind(
-    lines_by_context: Mapping[int, Iterable[_LabelLine]],
+    lines_by_context: Mapping[int, Iterable[LabelLine]],
     indexes_by_number: Mapping[str, tuple[int, ...]],
 ) -> dict[str, dict[str, tuple[int, ...]]]:
     """Return what numbers mean by their kind, if the labels number contexts in two ways.
@@ -315,7 +238,7 @@ def _differs(
 
 
 def _all_indexes_by_kind(
-    lines_by_context: Mapping[int, Iterable[_LabelLine]],
+    lines_by_context: Mapping[int, Iterable[LabelLine]],
 ) -> dict[str, dict[str, tuple[int, ...]]]:
     """Group the indexes of the contexts by the kind of a number, then by the number.
 
@@ -344,7 +267,7 @@ def _sorted_values(
 
 
 def _indexes_by_name(
-    lines_by_context: Mapping[int, Iterable[_LabelLine]],
+    lines_by_context: Mapping[int, Iterable[LabelLine]],
 ) -> dict[str, tuple[int, ...]]:
     """Return the indexes of the contexts by the names that lines give them.
 
@@ -376,7 +299,7 @@ def _indexes_by_number(
     return index_by_number
 
 
-def _without_number_of_field(line: _LabelLine) -> _LabelLine:
+def _without_number_of_field(line: LabelLine) -> LabelLine:
     """Return a line such as ``doc_id: 7`` without its number; any other as it is.
 
     Under "[1]" it is no second number.
@@ -385,8 +308,8 @@ def _without_number_of_field(line: _LabelLine) -> _LabelLine:
 
 
 def _without_second_numbers(
-    own_lines: Iterable[_LabelLine], lines_around: Iterable[_LabelLine]
-) -> list[_LabelLine]:
+    own_lines: Iterable[LabelLine], lines_around: Iterable[LabelLine]
+) -> list[LabelLine]:
     """Return the first lines of a text without numbers that compete with its label.
 
     Under the label "[1]" a text begins with "Source 7:". Its number stays 1; the 7 is
@@ -416,7 +339,7 @@ def _without_second_numbers(
     return lines_without_number
 
 
-def _own_lines(text: str) -> list[_LabelLine]:
+def _own_lines(text: str) -> list[LabelLine]:
     """Return the lines at the beginning of a text that label it: ``Title: Bridges``.
 
     Empty for a text that consists of such lines only: these are what it says.
@@ -428,7 +351,7 @@ def _own_lines(text: str) -> list[_LabelLine]:
     return [_as_own_line(line) for line in label_lines]
 
 
-def _as_own_line(line: _LabelLine) -> _LabelLine:
+def _as_own_line(line: LabelLine) -> LabelLine:
     """Return a label at the beginning of a text, with its first number at most.
 
     "Source 1: as document 2 says" is a label and then what the text says. A number in
@@ -436,12 +359,12 @@ def _as_own_line(line: _LabelLine) -> _LabelLine:
     """
     is_in_brackets = line.shape.startswith("[")
     if is_in_brackets:
-        return _LabelLine(line.shape, line.names)
+        return LabelLine(line.shape, line.names)
     first_numbers = line.numbers_by_kind[:1] if line.number is not None else ()
     return replace(line, numbers_by_kind=first_numbers)
 
 
-def _numbers_of(lines: Iterable[_LabelLine]) -> set[str]:
+def _numbers_of(lines: Iterable[LabelLine]) -> set[str]:
     """Return the numbers that lines give a text."""
     return {line.number for line in lines if line.number is not None}
 
@@ -539,12 +462,12 @@ class _Surroundings:
     """
 
     text_before: str
-    lines_before: Sequence[_LabelLine]
-    lines_between: Sequence[Sequence[_LabelLine]]
-    lines_behind: Sequence[_LabelLine]
+    lines_before: Sequence[LabelLine]
+    lines_between: Sequence[Sequence[LabelLine]]
+    lines_behind: Sequence[LabelLine]
 
 
-def _lines_of_blocks(blocks: Sequence[_Block], prompt: str) -> list[list[_LabelLine]]:
+def _lines_of_blocks(blocks: Sequence[_Block], prompt: str) -> list[list[LabelLine]]:
     """Find the lines that label each context in a prompt.
 
     Lists without lines are returned where nobody can tell which lines label which.
@@ -568,7 +491,7 @@ def _lines_of_blocks(blocks: Sequence[_Block], prompt: str) -> list[list[_LabelL
     return _divide_lines(around, n_first)
 
 
-def _divide_lines(around: _Surroundings, n_first: int) -> list[list[_LabelLine]]:
+def _divide_lines(around: _Surroundings, n_first: int) -> list[list[LabelLine]]:
     """Give each context its label lines: first those above it, then those below.
 
     Example: "page: 4" and "[b.txt]" stand between two contexts, and ``n_first`` is 1.
@@ -636,9 +559,7 @@ def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
     return around
 
 
-def _labels_like(
-    next_labels: Sequence[_LabelLine], text_before: str
-) -> list[_LabelLine]:
+def _labels_like(next_labels: Sequence[LabelLine], text_before: str) -> list[LabelLine]:
     """Read the last lines before the first context as labels like the second's labels.
 
     The second context has the label "[2]", and "Context: [1]" stands before the first:
@@ -654,13 +575,13 @@ def _labels_like(
         return []
     first_raw, *other_raws = raw_lines[-len(shapes) :]
     label_or_none = [_label_at_the_end(first_raw, shapes[0])]
-    label_or_none += [_label_line(raw) for raw in other_raws]
+    label_or_none += [label_line_of(raw) for raw in other_raws]
     labels = [line for line in label_or_none if line is not None]
     have_same_shapes = [line.shape for line in labels] == shapes
     return labels if have_same_shapes else []
 
 
-def _goes_on(labels: Iterable[_LabelLine], next_labels: Iterable[_LabelLine]) -> bool:
+def _goes_on(labels: Iterable[LabelLine], next_labels: Iterable[LabelLine]) -> bool:
     """Whether the next context's labels have the numbers that follow this context's.
 
     Words before the first context may hold another number, as "cite as [7]" does.
@@ -669,7 +590,7 @@ def _goes_on(labels: Iterable[_LabelLine], next_labels: Iterable[_LabelLine]) ->
     return numbers == {int(number) for number in _numbers_of(next_labels)}
 
 
-def _label_at_the_end(raw: str, shape: str) -> _LabelLine | None:
+def _label_at_the_end(raw: str, shape: str) -> LabelLine | None:
     """Return the label of a shape that ends a line.
 
     None if no such label ends it, or labels with different numbers may.
@@ -678,16 +599,16 @@ def _label_at_the_end(raw: str, shape: str) -> _LabelLine | None:
         raw: The line, such as ``Context: [1]``.
         shape: The shape of the label, as that of ``[1]``.
     """
-    labels: list[_LabelLine] = []
+    labels: list[LabelLine] = []
     for word in _WORD_BEGINS.finditer(raw):
-        line = _label_line(raw[word.start() :])
+        line = label_line_of(raw[word.start() :])
         if line is not None and line.shape == shape:
             labels.append(line)
     numbers = {label.number for label in labels}
     return labels[-1] if len(numbers) == 1 else None
 
 
-def _lines_of_a_single_text(around: _Surroundings) -> list[_LabelLine]:
+def _lines_of_a_single_text(around: _Surroundings) -> list[LabelLine]:
     """Return the lines before the only context if they name it, else those behind it.
 
     A number in brackets close before the text is its number, whatever words stand
@@ -695,7 +616,7 @@ def _lines_of_a_single_text(around: _Surroundings) -> list[_LabelLine]:
     """
     bracket = _NUMBER_AT_THE_END.search(around.text_before)
     if bracket is not None and not _numbers_of(around.lines_before):
-        line = _label_line(bracket[0])
+        line = label_line_of(bracket[0])
         if line is not None:
             return [line]
     names_it = any(line.names or line.number for line in around.lines_before)
@@ -739,7 +660,7 @@ def _ends_with(shapes: Sequence[str], last_shapes: Sequence[str]) -> bool:
 # Lines
 
 
-def _nearest_lines(region: str, *, direction: int) -> list[_LabelLine]:
+def _nearest_lines(region: str, *, direction: int) -> list[LabelLine]:
     """Return the label lines of a region that stand next to a context.
 
     They end with the first line that labels nothing, and before a heading such as
@@ -750,11 +671,11 @@ def _nearest_lines(region: str, *, direction: int) -> list[_LabelLine]:
         region: What stands beside the context.
         direction: 1 if it stands behind the context, -1 if before it.
     """
-    lines: list[_LabelLine] = []
+    lines: list[LabelLine] = []
     for distance, raw in enumerate(region.split("\n")[::direction]):
         if _RULE.fullmatch(raw):
             continue
-        line = _label_line(raw)
+        line = label_line_of(raw)
         if line is None:
             break
         # beside the context in its own line, a bare "Content:" is no heading
@@ -765,7 +686,7 @@ def _nearest_lines(region: str, *, direction: int) -> list[_LabelLine]:
     return lines[::direction]
 
 
-def _all_lines(region: str) -> list[_LabelLine]:
+def _all_lines(region: str) -> list[LabelLine]:
     """Return all lines of a region except rules and blank ones.
 
     A line that labels nothing has a shape of its own, and no names.
@@ -773,184 +694,5 @@ def _all_lines(region: str) -> list[_LabelLine]:
     lines = []
     for raw in region.split("\n"):
         if not _RULE.fullmatch(raw):
-            lines.append(_label_line(raw) or _LabelLine("a text", ()))
+            lines.append(label_line_of(raw) or LabelLine("a text", ()))
     return lines
-
-
-def _label_line(raw: str) -> _LabelLine | None:
-    """Read a line that may label a text; None for any other line."""
-    line = raw.strip()
-    if len(line) > _LONGEST_LINE:
-        return None
-    readers = (
-        _line_of_page,
-        _line_of_tags,
-        _line_of_brackets,
-        _line_of_number,
-        _line_of_field,
-        _line_of_file,
-    )
-    for read in readers:
-        label_line = read(line)
-        if label_line is not None:
-            suffix = _OF_FIELD if label_line.is_field else ""
-            pairs = [
-                (kind + suffix, number) for kind, number in numbers_by_kind_in(line)
-            ]
-            numbers = (*label_line.numbers_by_kind, *pairs)
-            return replace(label_line, numbers_by_kind=numbers)
-    return None
-
-
-def _line_of_page(line: str) -> _LabelLine | None:
-    """Read a line that tells a page or score, such as ``(page 3)``; it names no text."""
-    if _PAGE_OR_SCORE.fullmatch(line) is None:
-        return None
-    return _LabelLine(_shape_of(line), ())
-
-
-def _line_of_tags(line: str) -> _LabelLine | None:
-    """Read a line with tags, such as ``<doc id="3" file="report.pdf">``.
-
-    Its shape is the tags without attributes. The attributes name the text that the line
-    labels, and so does what stands beside the tags. None without tags.
-    """
-    tags = list(_TAG.finditer(line))
-    if not tags:
-        return None
-    shape = "".join(f"<{tag['slash']}{tag['name']}>" for tag in tags)
-    fields = _fields_of_tags(tags)
-    text_beside_tags = _TAG.sub(" ", line).strip()
-    fields.append((tags[0]["name"], text_beside_tags))
-    numbers = [_number_of_field(key, value) for key, value in fields]
-    first_number = next((number for number in numbers if number is not None), None)
-    return _LabelLine(shape, _names([value for _, value in fields]), first_number)
-
-
-def _fields_of_tags(tags: Iterable[re.Match[str]]) -> list[tuple[str, str]]:
-    """Return the names and values of all attributes of some tags."""
-    fields: list[tuple[str, str]] = []
-    for tag in tags:
-        fields += _ATTRIBUTE.findall(tag["attributes"].strip())
-    return fields
-
-
-def _line_of_brackets(line: str) -> _LabelLine | None:
-    """Read a label line with brackets; None without brackets.
-
-    "[Source 1] report.pdf" has the name "report.pdf" and the number 1, and "Document [2]"
-    the number 2. In "see Miller [1]" the 1 is no number of the text.
-    """
-    brackets = list(_BRACKETS.finditer(line))
-    if not brackets:
-        return None
-    texts_in_brackets = [
-        bracket["in_square"] or bracket["in_lenticular"] for bracket in brackets
-    ]
-    words_before = line[: brackets[0].start()]
-    number = None
-    if _may_stand_before_number(words_before):
-        number = _number_in(texts_in_brackets)
-    text_beside_brackets = _BRACKETS.sub(" ", line)
-    return _LabelLine(
-        # lines of one shape are labels of the same kind
-        shape=f"[{len(brackets)} in brackets]{_shape_of(words_before)}",
-        names=_names([*texts_in_brackets, text_beside_brackets]),
-        number=number,
-        numbers_by_kind=() if number is None else ((IN_BRACKETS, number),),
-    )
-
-
-def _may_stand_before_number(before: str) -> bool:
-    """Whether a number in brackets behind some words numbers a text.
-
-    The 1 of "Document [1]" does; the 1 of "see Miller [1]" does not.
-    """
-    return _BEFORE_A_NUMBER.fullmatch(before) is not None
-
-
-def _line_of_number(line: str) -> _LabelLine | None:
-    """Read a line that begins with a number, such as ``Source 1:`` or ``2. report.pdf``.
-
-    None for other lines, for a file such as ``doc3.pdf``, and for an item of a list of
-    instructions.
-    """
-    numbered = _NUMBERED.match(line)
-    if numbered is None or _NUMBERED_FILE.match(line) or _ITEM.match(line):
-        return None
-    return _LabelLine(
-        shape=_shape_of(numbered[0]),
-        names=_names([line[numbered.end() :]]),
-        number=str(int(numbered["number"])),
-    )
-
-
-def _line_of_field(line: str) -> _LabelLine | None:
-    """Read a line of a key and its value, such as ``file_name: report.pdf``."""
-    pair = _FIELD.fullmatch(line.strip("#*>{}-, \t"))
-    if pair is None:
-        return None
-    key = pair[1]
-    value = pair[2].strip(" \"',")
-    return _LabelLine(
-        shape=f"{key.lower()}:",
-        names=_names([value]),
-        number=_number_of_field(key, value),
-        is_heading=not value,
-        is_field=True,
-    )
-
-
-def _line_of_file(line: str) -> _LabelLine | None:
-    """Read a line that is the name of a file, such as ``report.pdf:``."""
-    match = _FILE_ALONE.fullmatch(line)
-    if match is None:
-        return None
-    file_name = match["file"]
-    shape = line.replace(file_name, "a file").strip()
-    return _LabelLine(shape, _names([file_name]))
-
-
-def _number_of_field(key: str, value: str) -> str | None:
-    """Return the number of a source that stands under a key; None for other values."""
-    if _KEY_OF_NUMBER.fullmatch(key) is None:
-        return None
-    return str(int(value)) if _NUMBER.fullmatch(value) else None
-
-
-def _number_in(texts_in_brackets: Iterable[str]) -> str | None:
-    """Return the number that the first bracket with a number gives a text."""
-    for inside in texts_in_brackets:
-        number = _NUMBER_FIRST.match(plain_label(inside))
-        if number is not None:
-            return str(int(number[1]))
-    return None
-
-
-def _shape_of(text: str) -> str:
-    """Return a text without its numbers, to compare it with others."""
-    return re.sub(r"[0-9]+", "#", text).strip().lower()
-
-
-def _names(raw_names: Sequence[str]) -> tuple[str, ...]:
-    """List the names in the words of a label: each whole, and each of its parts, once.
-
-    "1 | report.pdf (draft) | Date: 2020" gives "report.pdf" and "Date: 2020" among
-    others; a bare number such as "1" is no name.
-    """
-    names: list[str] = []
-    for raw_name in raw_names:
-        parts = [raw_name, *_PART.split(raw_name)]  # divided by "|", ",", ";" or " - "
-        parts += [part.partition(" (")[0] for part in parts]  # "report.pdf (draft)"
-        parts += [part.rpartition(": ")[2] for part in parts]  # "Title: Bridges"
-        names += [plain_label(part.strip(" \t:\"',{}()#*>-–—")) for part in parts]
-    return tuple(name for name in dict.fromkeys(names) if _is_name(name))
-
-
-def _is_name(name: str) -> bool:
-    """Whether a part of a label may be a name; a number or a bare "source" is none."""
-    if not name or len(name) > _LONGEST_LABEL:
-        return False
-    is_number = _NUMBER.fullmatch(name) is not None
-    is_key = _KEY_OF_NUMBER.fullmatch(name) is not None
-    return not is_number and not is_key

@@ -1,0 +1,271 @@
+"""Lines that label a text, such as ``[Source 1] report.pdf``: their names and numbers. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ragmetrics_core.capture.prompt_numbers import numbers_by_kind_in
+from ragmetrics_core.data.mark_patterns import SOURCE_WORD
+from ragmetrics_core.data.marks import plain_label
+
+IN_BRACKETS = "[]"
+"""The kind of a number that stands in brackets, as a kind beside "source" or "chunk"."""
+
+OF_FIELD = " id"
+"""What ends the kind of a number in a field, as that of ``doc_id: 7``."""
+
+_LONGEST_LINE = 300
+_LONGEST_LABEL = 160
+# "[a.pdf]", or with the brackets of Chinese and Japanese "【a.pdf】"
+_BRACKETS = re.compile(
+    r"\[(?P<in_square>[^\[\]\n]+)\]|【(?P<in_lenticular>[^【】\n]+)】"
+)
+_TAG = re.compile(r"<(?P<slash>/?)(?P<name>[A-Za-z][\w-]*)(?P<attributes>[^<>\n]*)>")
+_ATTRIBUTE = re.compile(
+    r"""([\w-]+)\s*=\s*["']?([^"'<>\n]+?)["']?(?=\s+[\w-]+\s*=|\s*/?$)"""
+)
+# Keys whose number is that of a source; the number of a page is none.
+_KEY_OF_NUMBER = re.compile(
+    r"(?:(?:source|citation|document|doc|passage|reference|ref|chunk|context|result)[ _]?)?"
+    r"(?:id|index|number|no|n)|source|citation|document|passage|reference",
+    re.IGNORECASE,
+)
+# "(page 3)", "Page 3 of 9"
+_PAGE_OR_SCORE = re.compile(
+    r"\(?\s*(?:pages?|pp?\.|seite|página|score|similarity|relevance)\s*[:#]?\s*"
+    r"[0-9][0-9.,%–-]*(?:\s*(?:of|/|von|de)\s*[0-9]+)?\s*\)?",
+    re.IGNORECASE,
+)
+# An item of a list of instructions: "2. Cite each source that you use."
+_ITEM = re.compile(r"\s*[0-9]{1,2}[.)]\s+(?:\S+\s+){3,}\S+[.!?]\s*$")
+# "key: value", as metadata and JSON write it.
+_FIELD = re.compile(r"""["']?([A-Za-z][\w \-]{0,40}?)["']?\s*[:=]\s*(.*)""")
+# what divides a name into parts: "1 | report.pdf | Date: 2020"
+_PART = re.compile(r"\s[|–—-]\s|[|,;]")
+# "report.pdf:", "**docs/report.pdf**"
+_FILE_ALONE = re.compile(
+    r"""[#>*\-"'\s]*(?P<file>[^\s:"'*|]+\.[A-Za-z][A-Za-z0-9]{1,4})["'*]*\s*[:|–—-]?["'*\s]*"""
+)
+_NUMBER = re.compile(r"[0-9]{1,4}")
+_NUMBER_FIRST = re.compile(r"([0-9]{1,4})(?:\Z|[ \t]*[:|,(–—-])")
+# What may stand before a number in brackets: "Document [1]", "- [2]".
+_BEFORE_A_NUMBER = re.compile(
+    rf"""[#>*\-"']*\s*{SOURCE_WORD}?[\s#:]*""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# "Source 1:", "### Document 2 (a.pdf)", "3."
+_NUMBERED = re.compile(
+    rf"""[#>*\-=\s]*{SOURCE_WORD}?
+    [ \t]*\#?(?P<number>[0-9]{{1,4}})(?:[\s:.)|(,–—\-]|\Z)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# "doc3.pdf", "Source 2-b.txt": a file, whose name holds a number
+_NUMBERED_FILE = re.compile(
+    rf"[#>*\-=\s]*{SOURCE_WORD}[ \t]*\#?[0-9]{{1,4}}[\w\-]*"
+    r"\.(?-i:[a-z][a-z0-9]{1,4})(?!\w)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelLine:
+    """A line that labels a text, such as ``[Source 1] report.pdf``.
+
+    Args:
+        shape: The line without what differs from text to text. Lines of one shape are
+            taken for labels of the same kind.
+        names: What the line may call the text, such as ``report.pdf``; no numbers.
+        number: The number that it gives the text; None if it gives none.
+        is_heading: Whether nothing stands behind its colon, as in ``Context:``.
+        is_field: Whether it is a key and its value, as in ``doc_id: 7``.
+        numbers_by_kind: All its numbers that stand behind a word or in brackets, each
+            with its kind (see ``Labels``).
+    """
+
+    shape: str
+    names: tuple[str, ...]
+    number: str | None = None
+    is_heading: bool = False
+    is_field: bool = False
+    numbers_by_kind: tuple[tuple[str, str], ...] = ()
+
+
+def label_line_of(raw: str) -> LabelLine | None:
+    """Read a line that may label a text; None for any other line."""
+    line = raw.strip()
+    if len(line) > _LONGEST_LINE:
+        return None
+    readers = (
+        _line_of_page,
+        _line_of_tags,
+        _line_of_brackets,
+        _line_of_number,
+        _line_of_field,
+        _line_of_file,
+    )
+    for read in readers:
+        label_line = read(line)
+        if label_line is not None:
+            suffix = OF_FIELD if label_line.is_field else ""
+            pairs = [
+                (kind + suffix, number) for kind, number in numbers_by_kind_in(line)
+            ]
+            numbers = (*label_line.numbers_by_kind, *pairs)
+            return replace(label_line, numbers_by_kind=numbers)
+    return None
+
+
+def _line_of_page(line: str) -> LabelLine | None:
+    """Read a line that tells a page or score, such as ``(page 3)``; it names no text."""
+    if _PAGE_OR_SCORE.fullmatch(line) is None:
+        return None
+    return LabelLine(_shape_of(line), ())
+
+
+def _line_of_tags(line: str) -> LabelLine | None:
+    """Read a line with tags, such as ``<doc id="3" file="report.pdf">``.
+
+    Its shape is the tags without attributes. The attributes name the text that the line
+    labels, and so does what stands beside the tags. None without tags.
+    """
+    tags = list(_TAG.finditer(line))
+    if not tags:
+        return None
+    shape = "".join(f"<{tag['slash']}{tag['name']}>" for tag in tags)
+    fields = _fields_of_tags(tags)
+    text_beside_tags = _TAG.sub(" ", line).strip()
+    fields.append((tags[0]["name"], text_beside_tags))
+    numbers = [_number_of_field(key, value) for key, value in fields]
+    first_number = next((number for number in numbers if number is not None), None)
+    return LabelLine(shape, _names([value for _, value in fields]), first_number)
+
+
+def _fields_of_tags(tags: Iterable[re.Match[str]]) -> list[tuple[str, str]]:
+    """Return the names and values of all attributes of some tags."""
+    fields: list[tuple[str, str]] = []
+    for tag in tags:
+        fields += _ATTRIBUTE.findall(tag["attributes"].strip())
+    return fields
+
+
+def _line_of_brackets(line: str) -> LabelLine | None:
+    """Read a label line with brackets; None without brackets.
+
+    "[Source 1] report.pdf" has the name "report.pdf" and the number 1, and "Document [2]"
+    the number 2. In "see Miller [1]" the 1 is no number of the text.
+    """
+    brackets = list(_BRACKETS.finditer(line))
+    if not brackets:
+        return None
+    texts_in_brackets = [
+        bracket["in_square"] or bracket["in_lenticular"] for bracket in brackets
+    ]
+    words_before = line[: brackets[0].start()]
+    number = None
+    if _may_stand_before_number(words_before):
+        number = _number_in(texts_in_brackets)
+    text_beside_brackets = _BRACKETS.sub(" ", line)
+    return LabelLine(
+        # lines of one shape are labels of the same kind
+        shape=f"[{len(brackets)} in brackets]{_shape_of(words_before)}",
+        names=_names([*texts_in_brackets, text_beside_brackets]),
+        number=number,
+        numbers_by_kind=() if number is None else ((IN_BRACKETS, number),),
+    )
+
+
+def _may_stand_before_number(before: str) -> bool:
+    """Whether a number in brackets behind some words numbers a text.
+
+    The 1 of "Document [1]" does; the 1 of "see Miller [1]" does not.
+    """
+    return _BEFORE_A_NUMBER.fullmatch(before) is not None
+
+
+def _line_of_number(line: str) -> LabelLine | None:
+    """Read a line that begins with a number, such as ``Source 1:`` or ``2. report.pdf``.
+
+    None for other lines, for a file such as ``doc3.pdf``, and for an item of a list of
+    instructions.
+    """
+    numbered = _NUMBERED.match(line)
+    if numbered is None or _NUMBERED_FILE.match(line) or _ITEM.match(line):
+        return None
+    return LabelLine(
+        shape=_shape_of(numbered[0]),
+        names=_names([line[numbered.end() :]]),
+        number=str(int(numbered["number"])),
+    )
+
+
+def _line_of_field(line: str) -> LabelLine | None:
+    """Read a line of a key and its value, such as ``file_name: report.pdf``."""
+    pair = _FIELD.fullmatch(line.strip("#*>{}-, \t"))
+    if pair is None:
+        return None
+    key = pair[1]
+    value = pair[2].strip(" \"',")
+    return LabelLine(
+        shape=f"{key.lower()}:",
+        names=_names([value]),
+        number=_number_of_field(key, value),
+        is_heading=not value,
+        is_field=True,
+    )
+
+
+def _line_of_file(line: str) -> LabelLine | None:
+    """Read a line that is the name of a file, such as ``report.pdf:``."""
+    match = _FILE_ALONE.fullmatch(line)
+    if match is None:
+        return None
+    file_name = match["file"]
+    shape = line.replace(file_name, "a file").strip()
+    return LabelLine(shape, _names([file_name]))
+
+
+def _number_of_field(key: str, value: str) -> str | None:
+    """Return the number of a source that stands under a key; None for other values."""
+    if _KEY_OF_NUMBER.fullmatch(key) is None:
+        return None
+    return str(int(value)) if _NUMBER.fullmatch(value) else None
+
+
+def _number_in(texts_in_brackets: Iterable[str]) -> str | None:
+    """Return the number that the first bracket with a number gives a text."""
+    for inside in texts_in_brackets:
+        number = _NUMBER_FIRST.match(plain_label(inside))
+        if number is not None:
+            return str(int(number[1]))
+    return None
+
+
+def _shape_of(text: str) -> str:
+    """Return a text without its numbers, to compare it with others."""
+    return re.sub(r"[0-9]+", "#", text).strip().lower()
+
+
+def _names(raw_names: Sequence[str]) -> tuple[str, ...]:
+    """List the names in the words of a label: each whole, and each of its parts, once.
+
+    "1 | report.pdf (draft) | Date: 2020" gives "report.pdf" and "Date: 2020" among
+    others; a bare number such as "1" is no name.
+    """
+    names: list[str] = []
+    for raw_name in raw_names:
+        parts = [raw_name, *_PART.split(raw_name)]  # divided by "|", ",", ";" or " - "
+        parts += [part.partition(" (")[0] for part in parts]  # "report.pdf (draft)"
+        parts += [part.rpartition(": ")[2] for part in parts]  # "Title: Bridges"
+        names += [plain_label(part.strip(" \t:\"',{}()#*>-–—")) for part in parts]
+    return tuple(name for name in dict.fromkeys(names) if _is_name(name))
+
+
+def _is_name(name: str) -> bool:
+    """Whether a part of a label may be a name; a number or a bare "source" is none."""
+    if not name or len(name) > _LONGEST_LABEL:
+        return False
+    is_number = _NUMBER.fullmatch(name) is not None
+    is_key = _KEY_OF_NUMBER.fullmatch(name) is not None
+    return not is_number and not is_key
