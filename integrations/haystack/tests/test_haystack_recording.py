@@ -16,7 +16,11 @@ from typing import Any
 import pytest
 from haystack import Document, Pipeline, component, tracing
 from haystack.components.agents import Agent
-from haystack.components.builders import AnswerBuilder, PromptBuilder
+from haystack.components.builders import (
+    AnswerBuilder,
+    ChatPromptBuilder,
+    PromptBuilder,
+)
 from haystack.components.generators.chat import MockChatGenerator
 from haystack.core.errors import PipelineRuntimeError
 from haystack.dataclasses import ChatMessage, GeneratedAnswer, ToolCall
@@ -730,6 +734,39 @@ def test_watch_says_when_it_was_displaced() -> None:
 
 
 # Results instead of runs
+
+
+def test_of_a_conversation_in_the_output_only_the_last_reply_answers() -> None:
+    talk = [
+        ChatMessage.from_user("Is it open?"),
+        ChatMessage.from_assistant("It is."),
+        ChatMessage.from_user("Since when?"),
+        ChatMessage.from_assistant("Since nine."),
+    ]
+    (sample,) = samples_from({"store": {"messages": talk}})
+    assert sample.answer == "Since nine."
+
+
+def test_of_several_texts_the_one_of_a_model_that_was_shown_documents_answers() -> None:
+    answering = ChatMessage.from_user("{{ documents[0].content }} {{ q }}")
+    naming = ChatMessage.from_user("A title for {{ q }}")
+    app = Pipeline()
+    app.add_component("prompt", ChatPromptBuilder([answering], required_variables="*"))
+    app.add_component("title", ChatPromptBuilder([naming], required_variables="*"))
+    app.add_component("llm", MockChatGenerator("It is open."))
+    app.add_component("titles", MockChatGenerator("Opening hours"))
+    app.connect("prompt.prompt", "llm.messages")
+    app.connect("title.prompt", "titles.messages")
+    question = "Is the museum open?"
+    documents = [Document(content="The museum is open.")]
+    with capture() as captured:
+        app.run(
+            {
+                "prompt": {"q": question, "documents": documents},
+                "title": {"q": question},
+            }
+        )
+    assert [sample.answer for sample in captured.samples] == ["It is open."]
 
 
 def test_an_answer_that_carries_documents_keeps_them_beside_others_in_the_output() -> (
