@@ -82,6 +82,7 @@ def citations_of_sources(
         indexes = _indexes_of_source(source, quoted, contexts, numbering or {})
         dangling: tuple[str, ...] = ()
         if not indexes:
+            # no context has the id "z", or the quote
             name = str(source.id) if source.id is not None else source.quote or ""
             dangling = (name[:_LONGEST_LABEL],)
         citations.append(

@@ -93,7 +93,10 @@ class LabelLine:
 
 
 def label_line_of(raw: str) -> LabelLine | None:
-    """Read a line that may label a text; None for any other line."""
+    """Read a line that may label a text; None for any other line.
+
+    Example: "[Source 2] a.pdf" gives the number 2 and the name "a.pdf"; "It fell." None.
+    """
     line = raw.strip()
     if len(line) > _LONGEST_LINE:
         return None
@@ -108,6 +111,7 @@ def label_line_of(raw: str) -> LabelLine | None:
     for read in readers:
         label_line = read(line)
         if label_line is not None:
+            # "doc_id: 7" is a field; its 7 is told apart from that of "Document 7"
             suffix = OF_FIELD if label_line.is_field else ""
             pairs = [
                 (kind + suffix, number) for kind, number in numbers_by_kind_in(line)
@@ -127,8 +131,8 @@ def _line_of_page(line: str) -> LabelLine | None:
 def _line_of_tags(line: str) -> LabelLine | None:
     """Read a line with tags, such as ``<doc id="3" file="report.pdf">``.
 
-    Its shape is the tags without attributes. The attributes name the text that the line
-    labels, and so does what stands beside the tags. None without tags.
+    This line has the number 3, the name "report.pdf" and the shape ``<doc>``: the tags
+    without attributes. Words beside the tags are a name as well. None without tags.
     """
     tags = list(_TAG.finditer(line))
     if not tags:

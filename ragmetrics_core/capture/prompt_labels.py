@@ -72,9 +72,10 @@ class Labels:
         )
 
     def indexes_of_number(self, number: str, kind: str) -> tuple[int, ...] | None:
-        """Return the contexts that an answer means by a number of some kind.
+        """Return the contexts that an answer means by "[1]", "[Source 1]" or the like.
 
-        "[Source 1]" means the 1 behind the word "Source", and "[1]" that in brackets.
+        Example: a prompt shows A below "Source 1:" and B behind "[1]". Then "[Source 1]"
+        means A, and "[1]" means B.
 
         Args:
             number: The number.
