@@ -49,6 +49,15 @@ def test_a_mark_that_may_mean_a_field_is_unknown(form: str) -> None:
     assert cited(sample_of(prompt, "Faro is there [Source 1].")) == [(0,)]
 
 
+@pytest.mark.parametrize("name", ["doc{}", "doc-{}", "ref{}"])
+def test_a_field_whose_value_is_a_name_with_a_number_is_meant_by_the_name(
+    name: str,
+) -> None:
+    prompt = prompt_of(HEAD, "[{}]", f"file: {name}", [3, 2, 1])
+    sample = sample_of(prompt, f"Faro is there [{name.format(1)}].")
+    assert cited(sample) == [(2,)]
+
+
 @pytest.mark.parametrize("line", FIELDS)
 def test_a_field_alone_numbers_its_text(line: str) -> None:
     prompt = "\n\n".join(

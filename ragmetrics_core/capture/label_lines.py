@@ -112,7 +112,9 @@ def label_line_of(raw: str) -> LabelLine | None:
         label_line = read(line)
         if label_line is not None:
             # "doc_id: 7" is a field; its 7 is told apart from that of "Document 7"
-            suffix = OF_FIELD if label_line.is_field else ""
+            # "doc_id: 3" is a field; in "file: doc-3" the value itself is a name
+            is_number_of_field = label_line.is_field and label_line.number is not None
+            suffix = OF_FIELD if is_number_of_field else ""
             pairs = [
                 (kind + suffix, number) for kind, number in numbers_by_kind_in(line)
             ]
