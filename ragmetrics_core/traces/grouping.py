@@ -290,8 +290,7 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
 def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
     """Read all lines, and write into an index which of them hold spans of which trace.
 
-    Lines that cannot be read, or are of no known form, are noted in
-    ``lines.unreadable``, which is emptied first.
+    Lines without a span are noted in ``lines.unreadable``, which is emptied first.
 
     Args:
         index: An empty database.
@@ -303,16 +302,15 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
     index.execute(_CREATE_INDEX)
     index.execute(_CREATE_LINKS)
     lines.unreadable.clear()
-    unknown_keys = ""  # of the first line of an unknown form, for a message
-    # a place is the file of a line, and its offset and length there
+    keys_of_first_unknown_form = ""
     for number, place in enumerate(lines.places(), start=1):
         try:
             spans = lines.parse(place)
         except TooLarge as error:
             lines.unreadable.append(RowError(f"line {number} {error}"))
         except (UnknownForm, *WRONG) as error:
-            if isinstance(error, UnknownForm):
-                unknown_keys = unknown_keys or str(error)  # which names the keys
+            if isinstance(error, UnknownForm) and not keys_of_first_unknown_form:
+                keys_of_first_unknown_form = str(error)
             lines.unreadable.append(
                 RowError(f"line {number} holds no span: {_reason(error)}")
             )
@@ -320,7 +318,7 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
             _index_line(index, lines, number, place, spans)
     has_spans = index.execute("SELECT 1 FROM lines LIMIT 1").fetchone() is not None
     if lines.unreadable and not has_spans:
-        _refuse_all(lines, unknown_keys)
+        _refuse_all(lines, keys_of_first_unknown_form)
     index.execute("CREATE INDEX by_trace ON lines (trace)")
 
 

@@ -136,17 +136,10 @@ class LangChainModel(FrameworkModel):
         ]
         model, settings_of_call = self._with_settings(request)
         if request.n > 1 and isinstance(model, BaseChatModel):
-            # generate() takes the fields of a config as arguments of their own
-            arguments = {"messages": [messages], **_CONFIG, **settings_of_call}
-            return (
-                partial(model.generate, **arguments),
-                partial(model.agenerate, **arguments),
-                self._read_generations,
-            )
+            return self._exchange_for_several_replies(model, messages, settings_of_call)
         structured_model = self._bound_to_schema(request, model)
         if structured_model is not None:
-            # It takes no settings per call. Those for which the model has a field are
-            # set in the model already.
+            # it takes no settings per call
             return (
                 partial(structured_model.invoke, messages, _CONFIG),
                 partial(structured_model.ainvoke, messages, _CONFIG),
@@ -156,6 +149,18 @@ class LangChainModel(FrameworkModel):
             partial(model.invoke, messages, _CONFIG, **settings_of_call),
             partial(model.ainvoke, messages, _CONFIG, **settings_of_call),
             self._read_output,
+        )
+
+    def _exchange_for_several_replies(
+        self, model: BaseChatModel, messages: Any, settings_of_call: Mapping[str, Any]
+    ) -> Exchange:
+        """Make ready how a chat model is asked for several replies at once."""
+        # generate() takes the fields of a config as arguments of their own
+        arguments = {"messages": [messages], **_CONFIG, **settings_of_call}
+        return (
+            partial(model.generate, **arguments),
+            partial(model.agenerate, **arguments),
+            self._read_generations,
         )
 
     def _read_output(self, output: Any) -> ChatReply:
