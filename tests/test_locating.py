@@ -1020,6 +1020,55 @@ def test_a_text_without_its_accents_is_shown_whole() -> None:
     assert locate([text], bare).findings[0].extent == "whole"
 
 
+KEEPER = (
+    "The keeper {} of Norwick, telephone {}, e-mail {}, lit the lamp on {} and again on"
+    " {} in the presence of the mayor {} and of two clerks."
+)
+CHANGED: dict[str, tuple[str, str]] = {
+    "six masks": (
+        KEEPER.format(
+            "Elias Holm",
+            "+47 22 33 44",
+            "holm@norwick.no",
+            "4 May 1874",
+            "9 June 1874",
+            "Anna Brandt",
+        ),
+        KEEPER.format("[PERSON]", "[PHONE]", "[EMAIL]", "[DATE]", "[DATE]", "[PERSON]"),
+    ),
+    "numbers before the lines of code": (
+        "def opened():\n    year = 1874\n    if year:\n        return year\n",
+        "1| def opened():\n2|     year = 1874\n3|     if year:\n4|         return year",
+    ),
+    "a table as a list": (
+        "| year | event |\n|---|---|\n| 1869 | gale |\n| 1874 | opened |",
+        "- 1869: gale\n- 1874: opened",
+    ),
+    "a row as cells": (
+        "name: Norwick\nheight: 31 m\nopened: 1874\nkeeper: Brandt",
+        "| Norwick | 31 m | 1874 | Brandt |",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_whether_a_text_is_shown_that_was_changed_evenly_is_unknown(name: str) -> None:
+    text, shown = CHANGED[name]
+    found = locate([text, FARO], TEMPLATE.format(f"{shown}\n\n{FARO}"))
+    assert told(found) == [("unknown", None), ("shown", "whole")]
+    assert "most of its words" in found.findings[0].reason
+
+
+def test_words_in_another_order_or_far_apart_are_no_changed_text() -> None:
+    text, shown = CHANGED["six masks"]
+    reversed_words = " ".join(reversed(shown.split()))
+    apart = " ".join(f"{word} in those days of old" for word in shown.split())
+    for words in (reversed_words, apart):
+        words_without_longer = words.replace("telephone", "").replace("presence", "")
+        found = locate([text, FARO], f"{words_without_longer}\n\n{FARO}")
+        assert told(found) == [("not shown", None), ("shown", "whole")]
+
+
 NEGATIONS = ["not", "never", "no", "kein", "pas", "не", "15"]
 
 

@@ -1,13 +1,16 @@
 """Whether a text stands in a prompt in other words than its own: a cleaner took words out, or changed their endings.
 
-Such a text leaves no run of letters that is long enough to be a trace. The sign that the
-prompt may show it: most of its words stand close to each other, in a passage of the
-prompt where no other text is located.
+Such a text leaves no run of letters that is long enough to be a trace. There are two
+signs that the prompt may show it, in a passage where no other text is located: most of
+its longer words stand close to each other, or half of its words do so in their order. The
+second holds where names and numbers are masked, lines are numbered, or a table became a
+list.
 """
 
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from ragmetrics_core.capture.letters import Prompt
@@ -15,11 +18,18 @@ from ragmetrics_core.capture.letters import Prompt
 _WORD = re.compile(r"[^\W_]{4,}")  # shorter words stand everywhere
 # a row of bytes that no located text has taken; a shorter one holds no word that counts
 _FREE_BYTES = re.compile(rb"\0{16,}")
+_ANY_FREE = re.compile(rb"\0{8,}")  # a shorter row does not hold four words
 _STEM_LENGTH = 5  # the first letters of a word, which cleaners seldom change
 _LEAST_STEMS = 5  # fewer may be near each other by chance
 _MOST_STEMS = 60  # the most stems of a text that are looked for
 _MOST_PLACES = 50  # the most places of a stem that are looked at
 _SHARE_OF_STEMS = 0.7  # the share of a text's stems that must be near each other
+# Numbers and words of three letters, which are compared in their order: this share of a
+# text's words, and so many at least, must stand there.
+_WORD_IN_ORDER = re.compile(r"[0-9]+|[^\W\d_]{3,}")
+_SHARE_IN_ORDER = 0.45
+_LEAST_IN_ORDER = 4
+_MOST_IN_ORDER = 60  # the most words of a text that are compared so
 # near means: within one and a half times as many words as the text has
 _WIDTH_IN_TEXTS = 1.5
 # with more free bytes nothing is looked for: it would take longer than locating
@@ -40,53 +50,78 @@ class ChangedTexts:
         self._taken = taken
 
     def may_hold(self, raw: str) -> bool:
-        """Whether most words of a text stand near each other where no text is located.
+        """Whether a free passage has most longer words of a text, or half in their order.
 
         Words are compared by their stems, their first letters. A text of few words is
         not looked for.
         """
+        return self._holds_most_stems(raw) or self._holds_half_in_order(raw)
+
+    def _holds_half_in_order(self, raw: str) -> bool:
+        """Whether half of the words of a text stand near each other, in their order."""
+        stems = _stems(raw, _WORD_IN_ORDER)[:_MOST_IN_ORDER]
+        n_needed = max(_LEAST_IN_ORDER, _SHARE_IN_ORDER * len(stems))
+        n_words_near = _WIDTH_IN_TEXTS * len(stems)
+        word_numbers_by_stem = self._numbers_by_stem_in_order
+        n_there = sum(stem in word_numbers_by_stem for stem in stems)
+        if n_there < n_needed:
+            return False
+        places = _places_of(dict.fromkeys(stems), word_numbers_by_stem)
+        window = _densest_window(places, width=n_words_near)
+        return _n_in_order(stems, window) >= n_needed
+
+    @cached_property
+    def _numbers_by_stem_in_order(self) -> dict[str, list[int]]:
+        """By a stem the numbers of its words, for words that are compared in order."""
+        return self._index_words(_WORD_IN_ORDER, _ANY_FREE)
+
+    def _holds_most_stems(self, raw: str) -> bool:
+        """Whether most longer words of a text stand near each other."""
         if not self._word_numbers_by_stem:
             return False
-        stems_of_text = _stems(raw)
+        stems_of_text = _stems(raw, _WORD)
         different_stems = list(dict.fromkeys(stems_of_text))[:_MOST_STEMS]
         if len(different_stems) < _LEAST_STEMS:
             return False
         n_words_near = _WIDTH_IN_TEXTS * len(stems_of_text)
-        n_near = _most_within(self._places_of(different_stems), width=n_words_near)
-        return n_near >= _SHARE_OF_STEMS * len(different_stems)
-
-    def _places_of(self, stems: Iterable[str]) -> list[tuple[int, str]]:
-        """Return where stems stand in the free passages: sorted numbers of words."""
-        places: list[tuple[int, str]] = []
-        for stem in stems:
-            word_numbers = self._word_numbers_by_stem.get(stem, [])
-            for word_number in word_numbers[:_MOST_PLACES]:
-                places.append((word_number, stem))
-        return sorted(places)
+        places = _places_of(different_stems, self._word_numbers_by_stem)
+        stems_near = set(_densest_window(places, width=n_words_near))
+        return len(stems_near) >= _SHARE_OF_STEMS * len(different_stems)
 
     @cached_property
     def _word_numbers_by_stem(self) -> dict[str, list[int]]:
-        """By a stem: the numbers of the words of the free passages that have it.
+        """By a stem the numbers of its words, for the longer words."""
+        return self._index_words(_WORD, _FREE_BYTES)
+
+    def _index_words(
+        self, word: re.Pattern[str], free_row: re.Pattern[bytes]
+    ) -> dict[str, list[int]]:
+        """Number the words of the free passages, and list the numbers by stem.
 
         Words are numbered through all passages. Many numbers are left out between two
         passages, so that no words across them are near. Empty if there are too many
         free bytes.
+
+        Args:
+            word: Matches the words that count.
+            free_row: Matches a row of free bytes that is long enough for a passage.
         """
         word_numbers_by_stem: dict[str, list[int]] = defaultdict(list)
         if self._taken.count(0) > _MOST_FREE_BYTES:
             return word_numbers_by_stem
         word_number = 0
-        for passage in self._free_passages():
-            for stem in _stems(passage):
+        for passage in self._free_passages(free_row):
+            for stem in _stems(passage, word):
                 word_numbers_by_stem[stem].append(word_number)
                 word_number += 1
             word_number += _MOST_FREE_BYTES
         return word_numbers_by_stem
 
-    def _free_passages(self) -> Iterator[str]:
+    def _free_passages(self, free_row: re.Pattern[bytes]) -> Iterator[str]:
         """Yield the passages of the messages, as written, where no text is located.
 
-        A passage of fewer than 16 bytes is left out: it holds no word that counts.
+        Args:
+            free_row: Matches a row of free bytes that is long enough for a passage.
         """
         message_starts = zip(
             self._prompt.messages, self._prompt.message_starts, strict=True
@@ -94,36 +129,71 @@ class ChangedTexts:
         for message, message_start in message_starts:
             message_end = message_start + len(message.letters)
             taken = self._taken[message_start:message_end]
-            for free_bytes in _FREE_BYTES.finditer(taken):
+            for free_bytes in free_row.finditer(taken):
                 start, end = message.offsets_of(free_bytes.start(), free_bytes.end())
                 yield message.raw[start:end]
 
 
-def _stems(text: str) -> list[str]:
-    """Return the first letters of each word, in lower case; short words are left out."""
-    return [word[:_STEM_LENGTH].lower() for word in _WORD.findall(text)]
-
-
-def _most_within(places: list[tuple[int, str]], *, width: float) -> int:
-    """Return the largest number of different stems that stand near each other.
-
-    Example: the stems "brid", "iron", "ferr" (the first letters of words) are words 3, 4
-    and 40 of a text. Within 12 words there are at most two of them: 2.
+def _stems(text: str, word: re.Pattern[str]) -> list[str]:
+    """Return the first letters of each word, in lower case.
 
     Args:
-        places: Pairs, sorted: the number of a word in the text, and its stem.
-        width: How many words apart stems are still near.
+        text: The text.
+        word: Matches the words that count.
+    """
+    return [found[:_STEM_LENGTH].lower() for found in word.findall(text)]
+
+
+def _places_of(
+    stems: Iterable[str], word_numbers_by_stem: Mapping[str, list[int]]
+) -> list[tuple[int, str]]:
+    """Return where stems stand in the free passages: sorted numbers of words."""
+    places: list[tuple[int, str]] = []
+    for stem in stems:
+        word_numbers = word_numbers_by_stem.get(stem, [])
+        for word_number in word_numbers[:_MOST_PLACES]:
+            places.append((word_number, stem))
+    return sorted(places)
+
+
+def _densest_window(places: list[tuple[int, str]], *, width: float) -> list[str]:
+    """Return the stems of the window that has most different stems, in their order.
+
+    Args:
+        places: Pairs, sorted: the number of a word in a passage, and its stem.
+        width: How many words wide the window is.
     """
     counts: Counter[str] = Counter()  # of the stems in the window
+    densest = (0, 0)
     most = 0
-    window_start = 0
-    for place, stem in places:
+    start = 0
+    for end, (place, stem) in enumerate(places, start=1):
         counts[stem] += 1
-        while places[window_start][0] < place - width:
-            _, leaving_stem = places[window_start]
+        while places[start][0] < place - width:
+            leaving_stem = places[start][1]
             counts[leaving_stem] -= 1
             if counts[leaving_stem] == 0:
                 del counts[leaving_stem]
-            window_start += 1
-        most = max(most, len(counts))
-    return most
+            start += 1
+        if len(counts) > most:
+            most = len(counts)
+            densest = (start, end)
+    return [stem for _, stem in places[densest[0] : densest[1]]]
+
+
+def _n_in_order(stems: list[str], window: list[str]) -> int:
+    """Count how many stems of a text stand in a window in the order of the text.
+
+    Example: of "keeper Brandt lit lamp" the window "lamp keeper lit" has two in their
+    order, "keeper" and "lit".
+    """
+    indexes_by_stem: dict[str, list[int]] = defaultdict(list)
+    for index, stem in enumerate(stems):
+        indexes_by_stem[stem].insert(0, index)
+    # for each number of stems in order: the lowest index of the last one of them
+    last_indexes: list[int] = []
+    for stem in window:
+        for index in indexes_by_stem[stem]:
+            rank = bisect_left(last_indexes, index)
+            last_indexes[rank : rank + 1] = [index]
+    return len(last_indexes)
