@@ -144,6 +144,35 @@ def test_an_image_that_a_model_drew_is_no_evidence() -> None:
     assert sample.capture.unread_texts == ()
 
 
+def handed_in(text: str) -> list[Block]:
+    """A text as each of the blocks in which documents are handed to a model."""
+    return [
+        {"type": "document", "source": {"type": "text", "data": text}},
+        {"type": "text-plain", "text": text, "mime_type": "text/plain"},
+        {"type": "search_result", "content": [{"type": "text", "text": text}]},
+    ]
+
+
+@pytest.mark.parametrize("block", handed_in(f"{FACT} It was raining."), ids=str)
+def test_a_fact_in_a_document_that_was_handed_in_was_shown(block: Block) -> None:
+    sample, journey = asked(block)
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact", sample.capture.warnings
+    assert journey.mend is None
+    assert sample.ledger is not None
+    last_call = sample.ledger.calls[-1]
+    assert (last_call.kind, last_call.shown) == ("given", (0,))
+    assert [item.text for item in last_call.items] == [f"{FACT} It was raining."]
+
+
+@pytest.mark.parametrize("block", handed_in(f"From the shelf: {IRON}"), ids=str)
+def test_a_document_that_was_found_is_not_handed_in_once_more(block: Block) -> None:
+    sample, journey = asked(block)
+    assert sample.ledger is not None
+    assert [call.kind for call in sample.ledger.calls] == ["retrieval"]
+    assert journey.mend == "not_retrieved"
+
+
 json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (

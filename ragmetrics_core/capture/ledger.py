@@ -4,21 +4,27 @@ The ledger lists each call that returned evidence, in the order of the model's o
 calls: what was asked, what came back, and what of it the answer was shown.
 """
 
+from collections.abc import Sequence
+
 from ragmetrics_core.capture.call_results import CallResult
 from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.ledger_entries import LedgerEntry
 from ragmetrics_core.capture.order import CallOrder, tools_of
+from ragmetrics_core.capture.passages import shares_a_passage_with_any
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.tree import Node
-from ragmetrics_core.data import EvidenceCall, Ledger
+from ragmetrics_core.data import Context, EvidenceCall, Ledger
 
 
-def ledger(turn: Turn, answer_evidence: AnswerEvidence) -> Ledger:
+def ledger(
+    turn: Turn, answer_evidence: AnswerEvidence, call_of_answer: Node | None
+) -> Ledger:
     """Return the calls of earlier turns and of this one, as this answer was shown them.
 
     Args:
         turn: The question, and the calls that were made for it.
         answer_evidence: What the answer could rest on.
+        call_of_answer: The call that wrote the answer; None if it is not known.
     """
     tree = turn.tree
     turn_number = tree.turn_number
@@ -29,10 +35,46 @@ def ledger(turn: Turn, answer_evidence: AnswerEvidence) -> Ledger:
         _evidence_call(turn, entry, answer_evidence.order, turn_number)
         for entry in answer_evidence.ledger_entries
     )
+    calls = [*answer_evidence.earlier_calls, *own_calls]
+    documents = _documents_of_request(turn, call_of_answer, answer_evidence, calls)
+    if documents:
+        all_indexes = tuple(range(len(documents)))
+        given = EvidenceCall(
+            kind="given", turn=turn_number, items=documents, shown=all_indexes
+        )
+        calls.append(given)
     return Ledger(
-        conversation=tree.conversation_id,
-        turn=turn_number,
-        calls=(*answer_evidence.earlier_calls, *own_calls),
+        conversation=tree.conversation_id, turn=turn_number, calls=tuple(calls)
+    )
+
+
+def _documents_of_request(
+    turn: Turn,
+    call_of_answer: Node | None,
+    answer_evidence: AnswerEvidence,
+    calls: Sequence[EvidenceCall],
+) -> tuple[Context, ...]:
+    """Return the documents that the application handed to the model that answered.
+
+    Left out are those that were found, and those that a model wrote.
+
+    Args:
+        turn: The question, and the calls that were made for it.
+        call_of_answer: The call that wrote the answer; None if it is not known.
+        answer_evidence: What the answer could rest on.
+        calls: The ledger's calls, which hold what was found.
+    """
+    if call_of_answer is None or not call_of_answer.documents_in_request:
+        return ()
+    known_texts = [reply.text for reply in turn.calls.replies.values()]
+    known_texts += [context.text for context in answer_evidence.contexts.items]
+    known_texts += [document.text for document in answer_evidence.retrieved or ()]
+    for call in calls:
+        known_texts += [item.text for item in call.items]
+    return tuple(
+        document.context()
+        for document in call_of_answer.documents_in_request
+        if not shares_a_passage_with_any(document.text, known_texts)
     )
 
 

@@ -85,7 +85,7 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
         answer_evidence = evidence(turn, answer, prompt_contents, call_results)
         citations = cited_by(turn, answer, answer_evidence)
         # the evidence of each call, of earlier turns too
-        call_table = ledger(turn, answer_evidence)
+        call_table = ledger(turn, answer_evidence, answer.writing_call)
         samples.append(_sample(turn, answer, answer_evidence, citations, call_table))
     return samples
 

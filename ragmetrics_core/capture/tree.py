@@ -182,6 +182,8 @@ class Node:
     # Whether the prompt is surely all that it was shown: texts without images or files,
     # and no documents beside the messages. False where that is not known.
     is_prompt_text_alone: bool = False
+    # texts that a model was handed as documents, each in a block of its own
+    documents_in_request: tuple[Document, ...] = field(default=(), repr=False)
     # Why evidence that the model was shown was not recorded, in words: it stands in a
     # file, or the provider keeps it. The sample is incomplete then.
     evidence_not_recorded: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any, TypeGuard
 
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
@@ -398,6 +398,22 @@ def artifacts_of(output: object) -> Iterator[object]:
             yield from artifacts_of(part)
     else:
         yield output
+
+
+def documents_handed_in(message: object) -> Iterator[capture.Document]:
+    """Yield the texts that the user's message holds as documents, each in its own block."""
+    if not isinstance(message, HumanMessage) or isinstance(message.content, str):
+        return
+    for block in message.content:
+        is_block = isinstance(block, Mapping)
+        if is_block and block.get("type") in (
+            "document",
+            "search_result",
+            "text-plain",
+        ):
+            text = text_of(block).strip()
+            if text:
+                yield capture.Document(text)
 
 
 def documents_in_content(output: object) -> Iterator[capture.Document]:

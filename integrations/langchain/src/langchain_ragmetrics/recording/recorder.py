@@ -17,6 +17,7 @@ from langchain_ragmetrics.recording.stores import documents_of
 from langchain_ragmetrics.recording.tree import (
     CALL,
     FALLBACKS,
+    HANDED_IN,
     HANDOFF,
     LOAD_HISTORY,
     OBSERVED,
@@ -30,6 +31,7 @@ from langchain_ragmetrics.recording.tree import (
 )
 from langchain_ragmetrics.values import (
     copied,
+    documents_handed_in,
     is_command,
     messages_shown,
     provider_evidence_of,
@@ -152,6 +154,11 @@ class Recorder(BaseCallbackHandler):
                 details.get("invocation_params"),
                 [shown.content for shown in messages_of_batches if _is_sent(shown)],
             )
+            run.extra[HANDED_IN] = [
+                document
+                for message in messages_of_batches
+                for document in documents_handed_in(message)
+            ]
 
     @guard_hook
     def on_llm_start(

@@ -46,6 +46,8 @@ LOAD_HISTORY = "load_history"
 PROVIDER = "ragmetrics_provider"
 # of a call of a model: whether it was surely shown nothing but the recorded texts
 TEXT_ALONE = "ragmetrics_text_alone"
+# of a call of a model: the documents that stand in its messages as blocks
+HANDED_IN = "ragmetrics_handed_in"
 # of a call of a model: what it was shown and no recorded text holds
 UNREAD = "ragmetrics_unread"
 # of a search of a vector store that the application made without a retriever
@@ -626,6 +628,7 @@ def _fill_model(node: Node, run: AnyRun) -> None:
     node.kind = "model"
     node.prompt = _prompt(run)
     node.is_prompt_text_alone = bool((run.extra or {}).get(TEXT_ALONE))
+    node.documents_in_request = tuple((run.extra or {}).get(HANDED_IN) or ())
     unread = (run.extra or {}).get(UNREAD)
     if isinstance(unread, capture.UnreadRequest):
         unread.add_to(node)
