@@ -405,12 +405,8 @@ def documents_handed_in(message: object) -> Iterator[capture.Document]:
     if not isinstance(message, HumanMessage) or isinstance(message.content, str):
         return
     for block in message.content:
-        is_block = isinstance(block, Mapping)
-        if is_block and block.get("type") in (
-            "document",
-            "search_result",
-            "text-plain",
-        ):
+        kind = block.get("type") if isinstance(block, Mapping) else None
+        if kind in ("document", "search_result", "text-plain"):
             text = text_of(block).strip()
             if text:
                 yield capture.Document(text)
