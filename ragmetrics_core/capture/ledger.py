@@ -56,7 +56,8 @@ def _documents_of_request(
 ) -> tuple[Context, ...]:
     """Return the documents that the application handed to the model that answered.
 
-    Left out are those that were found, and those that a model wrote.
+    Left out are those that were found, and those that a model wrote. () for a run that
+    called nothing else, whose documents are a part of its question.
 
     Args:
         turn: The question, and the calls that were made for it.
@@ -64,7 +65,7 @@ def _documents_of_request(
         answer_evidence: What the answer could rest on.
         calls: The ledger's calls, which hold what was found.
     """
-    if call_of_answer is None or not call_of_answer.documents_in_request:
+    if not calls or call_of_answer is None:
         return ()
     known_texts = [reply.text for reply in turn.calls.replies.values()]
     known_texts += [context.text for context in answer_evidence.contexts.items]
