@@ -163,3 +163,23 @@ def test_a_field_beside_the_answer_says_what_the_number_means(number: int) -> No
 def test_claims_under_numbers_are_no_list_of_sources() -> None:
     answer = "There are two:\n\n1. It is old [2].\n2. It was opened [3]."
     assert cited(asked(NUMBERED_FILES, answer)) == [(1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Sources: {0} [1], {1} [2]",
+        "Sources: {0} [1]; {1} [2].",
+        "Sources: {0} [1] {1} [2]",
+        "Sources:\n- {0} [1], {1} [2]",
+        "Sources: [1] {0}, [2] {1}",
+        "Sources:\n[1] {0}; [2] {1}",
+    ],
+)
+@pytest.mark.parametrize("files", [("f1.txt", "f2.txt"), ("f3.txt", "f1.txt")])
+def test_a_number_belongs_to_the_name_on_its_own_side_of_the_comma(
+    line: str, files: tuple[str, str]
+) -> None:
+    answer = f"{SAID} It is old [2].\n\n{line.format(*files)}"
+    indexes = [(FILES.index(file),) for file in files]
+    assert cited(asked(NUMBERED_FILES, answer)) == indexes

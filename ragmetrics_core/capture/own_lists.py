@@ -30,6 +30,13 @@ _ENTRY_WITH_NUMBER_LAST = re.compile(
 )
 # the entries of "Sources: [1] a.pdf, [2] b.pdf"
 _ENTRY_IN_A_LINE = re.compile(r"\[(?P<number>\d{1,4})\][:.]?(?P<text>[^\[\]\n]+)")
+_NUMBER_IN_BRACKETS = re.compile(r"\[(\d{1,4})\]")
+# "Sources: a.pdf [1]", and behind it a comma or, at the end of the line, "[2]"
+_NAME_STANDS_FIRST = re.compile(
+    r"(?=[^\[\]\n]*\w)[^\[\]\n]*[^\s\[\]:*_][ \t]*\[\d{1,4}\]"
+    r"(?:[ \t]*[,;]|[^\n]*\[\d{1,4}\][ \t.]*\Z)"
+)
+_COLON_OR_BRACKET = re.compile(r"[:\[]")
 _LINE = re.compile(r"[^\n]+")
 _PARAGRAPH_BREAK = re.compile(r"\n[ \t\r]*\n")
 _HEADING = re.compile(r"[ \t]*(?:#.*|.*[:：][ \t*_]*|[*_]+[^*_]+[*_]+)[ \t]*")
@@ -96,28 +103,34 @@ def numbers_under_other_names(
 
 
 def _entries_of_line(line: str, start: int) -> Iterator[ListEntry]:
-    """Yield the numbered sources in one line of an answer.
-
-    "[1] a.pdf" and "a.pdf [1]" have one; "Sources: [1] a.pdf, [2] b.pdf" has two.
-
-    Args:
-        line: The line.
-        start: The index of its first character in the answer.
-    """
+    """Yield the numbered sources in a line that begins at an index of the answer."""
     end = start + len(line)
+    for number, text in _numbers_and_texts(line):
+        yield ListEntry(str(int(number)), text, start, end)
+
+
+def _numbers_and_texts(line: str) -> list[tuple[str, str]]:
+    """List the numbers in a line of a list of sources, each with its text.
+
+    "[1] a.pdf" and "a.pdf [1]" have one; "Sources: [1] a.pdf, [2] b.pdf" has two, and so
+    has "Sources: a.pdf [1], b.pdf [2]".
+    """
     number_first = _ENTRY.fullmatch(line)
     # "[1] a.pdf, [2] b.pdf" has a second number: see below
     if number_first is not None and "[" not in number_first["text"]:
-        number = str(int(number_first["in_brackets"] or number_first["bare"]))
-        yield ListEntry(number, number_first["text"], start, end)
-        return
+        return [
+            (number_first["in_brackets"] or number_first["bare"], number_first["text"])
+        ]
     number_last = _ENTRY_WITH_NUMBER_LAST.fullmatch(line)
-    if number_last is not None and ":" not in number_last["text"]:
-        number = str(int(number_last["number"]))
-        yield ListEntry(number, number_last["text"], start, end)
-        return
-    for entry in _ENTRY_IN_A_LINE.finditer(line):
-        yield ListEntry(str(int(entry["number"])), entry["text"], start, end)
+    if number_last is not None and not _COLON_OR_BRACKET.search(number_last["text"]):
+        return [(number_last["number"], number_last["text"])]
+    if _NAME_STANDS_FIRST.match(line):
+        # ["Sources: a.pdf ", "1", ", b.pdf ", "2", ""]
+        pieces = _NUMBER_IN_BRACKETS.split(line)
+        return list(zip(pieces[1::2], pieces[::2], strict=False))
+    return [
+        (entry["number"], entry["text"]) for entry in _ENTRY_IN_A_LINE.finditer(line)
+    ]
 
 
 def _list_at_the_end(answer: str) -> list[Span]:
