@@ -183,3 +183,28 @@ def test_a_number_belongs_to_the_name_on_its_own_side_of_the_comma(
     answer = f"{SAID} It is old [2].\n\n{line.format(*files)}"
     indexes = [(FILES.index(file),) for file in files]
     assert cited(asked(NUMBERED_FILES, answer)) == indexes
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        "[1] f2.txt\n[1] f3.txt",
+        f'[1] "{TEXTS[2]}" (f2.md)',
+    ],
+)
+def test_an_entry_that_contradicts_another_makes_its_number_unknown(
+    entries: str,
+) -> None:
+    sample = asked(NUMBERED_FILES, f"{SAID}\n\nReferences:\n{entries}")
+    assert sample.citations is None
+
+
+def test_a_new_number_for_a_file_of_several_passages_is_unknown() -> None:
+    files = ("a.pdf", "b.pdf", "b.pdf")
+    sample = asked(NUMBERED_FILES, f"{SAID}\n\nReferences:\n[1] b.pdf", files)
+    assert sample.citations is None
+
+
+def test_a_file_may_be_the_name_of_a_passage_shown_by_its_title() -> None:
+    answer = f"{SAID}\n\nReferences:\n[1] f9.txt"
+    assert cited(asked(NUMBERED_TITLES, answer)) == [(0,)]
