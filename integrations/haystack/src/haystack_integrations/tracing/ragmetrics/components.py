@@ -21,11 +21,13 @@ from ragmetrics_core.capture import (
     Document,
     Message,
     ToolCall,
+    UnreadRequest,
     add_provider_evidence,
     as_one_line,
     compact,
     documents_in,
     texts_in,
+    unread_request,
 )
 from ragmetrics_core.capture import Node as Call
 
@@ -476,6 +478,7 @@ def _fill_model(call: Call, node: Node) -> None:
     """Write into the call of a model what the model was shown, and what it replied first."""
     call.prompt = prompt(node)
     call.is_prompt_text_alone = _are_texts_alone(node)
+    _unread_request(node).add_to(call)
     messages = replies(node)
     if messages:
         call.reply = _with_ids(messages[0], node)
@@ -620,12 +623,26 @@ def _are_texts_alone(node: Node) -> bool:
     for name, value in node.input.items():
         if name not in usual_names and value:
             return False
-    messages = node.input.get("messages") or ()
-    listed = messages if isinstance(messages, tuple) else (messages,)
     return all(
-        isinstance(message, CopiedMessage) and message.is_text_alone
-        for message in listed
+        isinstance(message, CopiedMessage) and not message.unread_kinds
+        for message in _messages_given(node)
     )
+
+
+def _messages_given(node: Node) -> tuple[Any, ...]:
+    """The messages that a model was given; a single one may be no list."""
+    messages = node.input.get("messages") or ()
+    return messages if isinstance(messages, tuple) else (messages,)
+
+
+def _unread_request(node: Node) -> UnreadRequest:
+    """What a model was shown by a request, and no recorded text holds."""
+    kinds: list[str] = []
+    for message in _messages_given(node):
+        if isinstance(message, CopiedMessage) and message.role != "assistant":
+            kinds += message.unread_kinds
+    blocks = [{"type": kind} for kind in kinds]
+    return unread_request(node.input.get("generation_kwargs"), blocks)
 
 
 def _found_with(message: Message) -> Message | None:

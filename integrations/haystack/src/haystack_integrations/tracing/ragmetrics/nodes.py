@@ -56,13 +56,13 @@ class CopiedMessage(Message):
         model: The name of the model that wrote it; None if it does not say.
         failed: Whether it is a tool's message that tells of a failure.
         found: What the model's provider searched and found while the model wrote it.
-        is_text_alone: Whether it holds no image and no file.
+        unread_kinds: What it holds beside texts: "image", "file", or both.
     """
 
     model: str | None = None
     failed: bool = False
     found: ProviderEvidence = field(default=ProviderEvidence(), compare=False)
-    is_text_alone: bool = field(default=True, compare=False)
+    unread_kinds: tuple[str, ...] = field(default=(), compare=False)
 
 
 def copied(value: object, depth: int = _DEPTH) -> Any:
@@ -142,8 +142,16 @@ def _message(message: ChatMessage) -> CopiedMessage:
         model=model if isinstance(model, str) else None,
         failed=any(result.error for result in results),
         found=_found_by_provider(message),
-        is_text_alone=not message.images and not getattr(message, "files", ()),
+        unread_kinds=tuple(_unread_kinds(message)),
     )
+
+
+def _unread_kinds(message: ChatMessage) -> Iterator[str]:
+    """Yield what a message holds beside texts; older releases have no files."""
+    if message.images:
+        yield "image"
+    if getattr(message, "files", ()):
+        yield "file"
 
 
 def _texts_of_results(results: Iterable[ToolCallResult]) -> Iterator[str]:

@@ -5,7 +5,7 @@ They are live, and applications change them.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
@@ -65,6 +65,7 @@ from ragmetrics_core.capture import (
     history_in,
     names_a_history,
     spoken,
+    unread_request,
 )
 
 Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatResponse
@@ -104,6 +105,8 @@ def copy_arguments(
     elif kind == "model" and isinstance(instance, BaseLLM):
         node.prompt = prompt_of(arguments)
         node.is_prompt_text_alone = _are_texts_alone(arguments)
+        blocks = list(_blocks_sent(_prompt_among(arguments)))
+        unread_request(arguments.get("kwargs"), blocks).add_to(node)
         model_name = instance.metadata.model_name
         # the framework's word for no name
         node.model = None if model_name == "unknown" else model_name
@@ -336,6 +339,21 @@ def _are_texts_alone(arguments: Mapping[str, Any]) -> bool:
         if any(block.block_type != "text" for block in message.blocks):
             return False
     return True
+
+
+def _blocks_sent(prompt: object) -> Iterator[dict[str, str]]:
+    """Yield the types of the blocks of messages that the application sends.
+
+    What a model wrote is left out. A block that may be cited holds further blocks.
+    """
+    for message in prompt if isinstance(prompt, (list, tuple)) else ():
+        if isinstance(message, ChatMessage) and message.role.value != "assistant":
+            for block in message.blocks:
+                yield {"type": block.block_type}
+                # older releases have no class for blocks that may be cited
+                inner_blocks = getattr(block, "content", ())
+                for inner in inner_blocks if block.block_type == "citable" else ():
+                    yield {"type": inner.block_type}
 
 
 def _messages(value: object) -> tuple[Message, ...]:
