@@ -126,7 +126,7 @@ def test_what_a_provider_keeps_makes_a_sample_incomplete(
 
 @pytest.mark.parametrize("block", TEXTS, ids=str)
 @pytest.mark.parametrize(
-    "parameters", [{}, {"prompt": "p"}, {"temperature": 0.5}], ids=str
+    "parameters", [{}, {"prompt": {"text": "p"}}, {"temperature": 0.5}], ids=str
 )
 def test_texts_and_usual_parameters_leave_a_sample_exact(
     block: Block, parameters: Mapping[str, Any]

@@ -69,7 +69,6 @@ def _documents_of_request(
         return ()
     known_texts = [reply.text for reply in turn.calls.replies.values()]
     known_texts += [context.text for context in answer_evidence.contexts.items]
-    known_texts += [document.text for document in answer_evidence.retrieved or ()]
     for call in calls:
         known_texts += [item.text for item in call.items]
     return tuple(
