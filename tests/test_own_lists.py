@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 
 import pytest
@@ -208,3 +209,13 @@ def test_a_new_number_for_a_file_of_several_passages_is_unknown() -> None:
 def test_a_file_may_be_the_name_of_a_passage_shown_by_its_title() -> None:
     answer = f"{SAID}\n\nReferences:\n[1] f9.txt"
     assert cited(asked(NUMBERED_TITLES, answer)) == [(0,)]
+
+
+def test_long_lines_of_a_list_are_read_in_time() -> None:
+    blanks = " " * 200_000
+    lines = [f"a.pdf [1]{blanks}x", f"a{blanks}x [1]", "a [1]" + "." * 100_000 + "x"]
+    lines += [":" * 100_000 + "x", "a [" * 50_000]
+    started = time.process_time()
+    for line in lines:
+        asked(NUMBERED_FILES, f"{SAID}\n\nReferences:\n{line}\n[1] f2.txt")
+    assert time.process_time() - started < 20

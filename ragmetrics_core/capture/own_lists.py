@@ -20,22 +20,22 @@ _FEWEST_WORDS_OF_A_QUOTE = 4
 _LONGEST_HEADING = 60
 # "[1] report.pdf", "- 1. report.pdf", "**[1]**: report.pdf", "| 1 | report.pdf |"
 _ENTRY = re.compile(
-    r"[ \t]*(?:[-*•>|][ \t]*)?[*_]{0,2}"
+    r"[ \t]*+(?:[-*•>|][ \t]*+)?[*_]{0,2}"
     r"(?:[\[【(]\^?(?P<in_brackets>\d{1,4})[\]】)]|(?P<bare>\d{1,4})(?=[.):|]|[ \t]+\|))"
-    r"[*_]{0,2}[ \t]*[.):|=–—-]{0,2}[ \t]*(?P<text>\S.*)"
+    r"[*_]{0,2}[ \t]*+[.):|=–—-]{0,2}[ \t]*+(?P<text>\S.*)"
 )
 # "report.pdf [1]"
 _ENTRY_WITH_NUMBER_LAST = re.compile(
-    r"[ \t]*(?:[-*•>][ \t]*)?(?P<text>[^\s\[].*?)[ \t]*\[(?P<number>\d{1,4})\][ \t.]*"
+    r"[ \t]*+(?:[-*•>][ \t]*+)?(?P<text>[^\s\[].*)\[(?P<number>\d{1,4})\][ \t.]*+"
 )
 # the entries of "Sources: [1] a.pdf, [2] b.pdf"
 _ENTRY_IN_A_LINE = re.compile(r"\[(?P<number>\d{1,4})\][:.]?(?P<text>[^\[\]\n]+)")
 _NUMBER_IN_BRACKETS = re.compile(r"\[(\d{1,4})\]")
-# "Sources: a.pdf [1]", and behind it a comma or, at the end of the line, "[2]"
-_NAME_STANDS_FIRST = re.compile(
-    r"(?=[^\[\]\n]*\w)[^\[\]\n]*[^\s\[\]:*_][ \t]*\[\d{1,4}\]"
-    r"(?:[ \t]*[,;]|[^\n]*\[\d{1,4}\][ \t.]*\Z)"
+# "[1], b.pdf [2]" behind "Sources: a.pdf", or "[1] b.pdf [2]"
+_NUMBERS_STAND_LAST = re.compile(
+    r"\[\d{1,4}\](?:[ \t]*+[,;]|[^\n]*\[\d{1,4}\][ \t.]*+\Z)"
 )
+_WORD_CHARACTER = re.compile(r"\w")
 _COLON_OR_BRACKET = re.compile(r"[:\[]")
 _LINE = re.compile(r"[^\n]+")
 _PARAGRAPH_BREAK = re.compile(r"\n[ \t\r]*\n")
@@ -123,14 +123,28 @@ def _numbers_and_texts(line: str) -> list[tuple[str, str]]:
         ]
     number_last = _ENTRY_WITH_NUMBER_LAST.fullmatch(line)
     if number_last is not None and not _COLON_OR_BRACKET.search(number_last["text"]):
-        return [(number_last["number"], number_last["text"])]
-    if _NAME_STANDS_FIRST.match(line):
+        return [(number_last["number"], number_last["text"].rstrip(" \t"))]
+    if _is_name_first(line):
         # ["Sources: a.pdf ", "1", ", b.pdf ", "2", ""]
         pieces = _NUMBER_IN_BRACKETS.split(line)
         return list(zip(pieces[1::2], pieces[::2], strict=False))
     return [
         (entry["number"], entry["text"]) for entry in _ENTRY_IN_A_LINE.finditer(line)
     ]
+
+
+def _is_name_first(line: str) -> bool:
+    """Whether each number of a line stands behind its name, as in "a.pdf [1], b.pdf [2]".
+
+    In "Sources: [1] a.pdf, [2] b.pdf" the number stands first.
+    """
+    before_number, _, _ = line.partition("[")
+    name = before_number.rstrip()
+    if "]" in name or _WORD_CHARACTER.search(name) is None:
+        return False
+    ends_heading = name[-1] in ":*_"
+    numbers = _NUMBERS_STAND_LAST.match(line, len(before_number))
+    return not ends_heading and numbers is not None
 
 
 def _list_at_the_end(answer: str) -> list[Span]:
