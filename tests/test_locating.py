@@ -225,6 +225,26 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
         ["parts"],
         [0],
     ),
+    "a word of one letter put in behind the same letter": (
+        [
+            "Лодки стояли у причала до самого вечера, и они пришли домой только к утру, когда ветер утих."
+        ],
+        [
+            "Лодки стояли у причала до самого вечера, и они пришли домой только к утру, когда ветер утих.".replace(
+                "они", "они и"
+            )
+        ],
+        [],
+        ["parts"],
+        [0],
+    ),
+    "two chunks that overlap by some words": (
+        [FARO],
+        [f"{FARO[:60]}\n{FARO[46:]}"],
+        [],
+        ["whole"],
+        [0],
+    ),
     "a page's head in between": (
         [f"{FARO} {PORTO}"],
         [f"{FARO}\n\nGuide, page 3\n\n{PORTO}"],
@@ -1012,6 +1032,12 @@ def test_law_letters_are_found_again_in_their_text(text: str) -> None:
     for index in range(len(letters)):
         start, end = Text(text).offsets_of(index, index + 1)
         assert letters_of(text[start:end])
+
+
+def test_a_korean_text_has_no_more_letters_than_bytes() -> None:
+    # so that a few syllables, which stand anywhere by chance, are no trace
+    text = LANGUAGES.get("Korean", ACCENTED["Korean, long"])
+    assert len(letters_of(text)) <= len(text.encode())
 
 
 def test_a_text_without_its_accents_is_shown_whole() -> None:

@@ -126,8 +126,8 @@ def _puts_words_in(
 ) -> bool:
     """Whether the letters that a prompt puts into a text are words in a sentence.
 
-    What stands between two sentences of the text changes neither. A passage of the text
-    itself does not count: overlapping chunks repeat it.
+    What stands between two sentences of the text changes neither. Nor does a repetition
+    of the words before, as where two chunks overlap.
 
     Args:
         text: The text.
@@ -141,7 +141,7 @@ def _puts_words_in(
         words = _words_of_prompt(prompt, start, end)
         if not words or _is_between_sentences(text, text_offset - n_back):
             return False
-    is_repetition = len(words) > LONGEST_STEP and words in text.letters
+    is_repetition = text.letters.endswith(words, 0, text_offset)
     return not is_repetition
 
 
