@@ -239,8 +239,17 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
         [0],
     ),
     "two chunks that overlap by some words": (
-        [FARO],
-        [f"{FARO[:60]}\n{FARO[46:]}"],
+        [OVAR],
+        [f"{OVAR[:75]}\n{OVAR[54:]}"],
+        [],
+        ["whole"],
+        [0],
+    ),
+    "a page's head in between, in letters of two bytes": (
+        ["Лодки стояли у причала до вечера. Потом они пришли домой к утру."],
+        [
+            "Лодки стояли у причала до вечера.\n\nГород\n\nПотом они пришли домой к утру."
+        ],
         [],
         ["whole"],
         [0],

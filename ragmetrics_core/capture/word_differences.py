@@ -22,6 +22,7 @@ from ragmetrics_core.capture.letters import (
     decode_escapes,
     letters_of,
 )
+from ragmetrics_core.capture.matching import RESUMED_LENGTH
 from ragmetrics_core.capture.occurrences import MOST_APART
 
 # what changes no word: a tag, the target of a link, a mark such as "[12, p. 3]"
@@ -103,6 +104,11 @@ def _is_difference(
     if not goes_on:
         return bool(_words_of_text(text, *text_gap))
     put_in = (before.prompt_end, after.prompt_start)
+    # letters of several bytes may begin with the same byte, as two Cyrillic ones
+    gap_letters = text.letters[slice(*text_gap)]
+    if n_put_in and prompt.letters[slice(*put_in)].endswith(gap_letters):
+        put_in = (put_in[0], put_in[1] - len(gap_letters))
+        text_gap = (before.text_end, before.text_end)
     # the text goes on without a gap: "It was opened"
     if text_gap[0] == text_gap[1]:
         return _puts_words_in(
@@ -141,8 +147,8 @@ def _puts_words_in(
         words = _words_of_prompt(prompt, start, end)
         if not words or _is_between_sentences(text, text_offset - n_back):
             return False
-    is_repetition = text.letters.endswith(words, 0, text_offset)
-    return not is_repetition
+    repeats_words_before = text.letters.endswith(words, 0, text_offset)
+    return not repeats_words_before or len(words) < RESUMED_LENGTH
 
 
 def _is_between_sentences(text: Text, text_offset: int) -> bool:
