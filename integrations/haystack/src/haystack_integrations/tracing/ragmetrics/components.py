@@ -56,16 +56,20 @@ class Calls:
         """Make the call of a span, and put it below the call of the span around it.
 
         A **span** is what Haystack records of a component, agent step or tool. A
-        ``Call`` says the same in the terms of the core.
+        ``Call`` says the same in the terms of the core. Example: the span of the
+        component "bm25" becomes a call of the kind "retriever" below the run's call.
         """
         parent: Call | None = None
         if node.parent is not None:
             # spans come in the order in which they began: the call around is made
             parent = self.call_by_span[node.parent]
             if node.operation == AGENT:
+                # an agent shares the call of its component, or gets one in a tool
                 return self._call_of_agent(parent, node)
             if node.operation not in _CALLS:
-                return parent  # a nested pipeline shares the call of its component
+                # a nested pipeline has no call: its components go below the component
+                # that runs it
+                return parent
         kind = self._kind_of_call(node)
         call = Call(kind, node.path or "run", node.opened, node.closed or None)
         self._fill_call(call, node)
@@ -118,9 +122,9 @@ class Calls:
     def _kind_of_call(self, node: Node) -> Any:
         """Tell what kind of call a span is, by what runs inside and what it passes on.
 
-        The whole run is an agent, and so is a component inside of which models run. A
-        component that takes documents and gives documents, and runs nothing inside, is
-        a reranker. An evaluator is ignored. What fits nothing is a step.
+        The whole run is an agent, and so is a component that runs models inside. An
+        evaluator is ignored. What fits nothing, such as a prompt builder, is a step.
+        Example: [A, B, C] in and [C, A] out, with nothing inside, is a reranker.
         """
         if node is self.run.root:
             return "agent"
@@ -143,8 +147,10 @@ class Calls:
     def _fill_tool_call(self, call: Call, node: Node) -> None:
         """Write into the call of a tool what it was asked and what it returned.
 
-        A tool brings no evidence (``is_control``) if its text is the agent's answer, or
-        if it looks for other tools.
+        Example: a tool ``search(query="Rome")`` gets the query "Rome", the id of the
+        model's request, and the text that the next model was shown. A tool such as
+        ``final_answer`` ends the agent: its text is the answer, no evidence
+        (``is_control``). A tool that looks for other tools brings no evidence either.
 
         Args:
             call: The call; it is changed.
@@ -153,7 +159,7 @@ class Calls:
         call.name = node.name
         call.query = _one_text(node.input)
         call.tool_call_id = self._id_of_request(node)
-        next_model = self._next_model(node)
+        next_model = self._next_model(node)  # None for the agent's last step
         result = None if next_model is None else self._result_shown(node, next_model)
         if result is not None:
             call.text = result.text
@@ -161,6 +167,7 @@ class Calls:
             call.text = node.output
         if _has_failed(node, result):
             _note_failure(call, node)
+        # what gave documents is a search, even in the last step
         is_answer = next_model is None and node.ends_agent and not call.documents
         # the one argument of Haystack's own tool that looks for tools
         looks_for_tools = "tool_keywords" in node.input
@@ -562,15 +569,17 @@ def _note_failure(call: Call, node: Node) -> None:
 def _index_of_request(
     node: Node, siblings: Sequence[Node], requests: Sequence[ToolCall]
 ) -> int | None:
-    """Find the index of the model's request that a tool's span ran; None if it ran none.
+    """Find the index of the request that a tool's span ran; None if it ran none.
 
-    Of several requests that are alike, the first span ran the first one, and so on.
+    Example: for the requests search("A"), search("B") and search("A"), the first span
+    of search("A") has the index 0, and the second the index 2.
 
     Args:
         node: The span of the tool.
         siblings: The spans of all tools of the same step.
         requests: What the model asked for in that step.
     """
+    # False if the arguments were changed before the tool ran: then the name decides
     compares_arguments = any(
         request.name == node.name and request.arguments == node.input
         for request in requests
@@ -585,7 +594,7 @@ def _index_of_request(
     for index, request in enumerate(requests):
         if is_alike(request.name, request.arguments):
             like_requests.append(index)
-    place = like_spans.index(node)
+    place = like_spans.index(node)  # 1: the second of the spans that are alike
     return like_requests[place] if place < len(like_requests) else None
 
 

@@ -175,7 +175,8 @@ class Tee(Tracer):
     ) -> Iterator[Span]:
         """Trace a block of code with the tracer that was active before, and record it.
 
-        What a judge does is neither traced nor recorded.
+        Example: with OpenTelemetry's tracer active before, each component gets its span
+        there, and a node in our run. What a judge does is neither traced nor recorded.
 
         Args:
             operation_name: What the block does, by Haystack's name.
@@ -196,12 +197,14 @@ class Tee(Tracer):
             operation_name, tags=tags, parent_span=inner_parent
         ) as inner_span:
             span = None
+            # False once another tracer was enabled over ours
             has_our_place = _tracer_slot.tee is self
             if has_our_place:
                 span = self._begin_span(
                     operation_name, tags or {}, parent_span, inner_span
                 )
             if span is None:
+                # also where nobody listens, and for our own evaluator
                 yield inner_span
                 return
             with self._recorded_block(span):
@@ -354,8 +357,9 @@ def _begin_run() -> Run | None:
 def _component_that_started(texts: set[str]) -> tuple[Run, Node] | tuple[None, None]:
     """Find the open component that started this thread, and its run.
 
-    Its class is on this thread's call stack, and its inputs hold all texts that the
-    thread works on. Of several in a run it is the one that began last.
+    Example: a component "fan_out" with the input ["A", "B"] runs a pipeline for "A" in
+    a thread. Its class is on the thread's call stack, and its input holds "A". If two
+    components of a run fit, the later one counts; of two runs, the earlier run.
 
     Args:
         texts: The texts that the thread works on.

@@ -113,8 +113,8 @@ def _by_component(output: object) -> object:
 def trees(run: Run, where: Overrides) -> list[Tree]:
     """Make a tree for each answer of a run, since each may have a question of its own.
 
-    A run without an answer gives one tree. A run that only fills a document store gives
-    none.
+    Example: ``answer_from="llm"`` with two replies of "llm" gives two trees. A run
+    without an answer gives one tree; a run that only fills a document store gives none.
 
     Args:
         run: The run.
@@ -127,6 +127,7 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     if isinstance(where.answer_from, str):
         named_answers = replies_of(calls, where.answer_from)
     run_answers = named_answers
+    # a run that failed has no other answer than those that the user named
     if not named_answers and not run.error:
         run_answers = answers(calls)
     if where.build is not None:
@@ -137,6 +138,7 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     answer_trees = [_tree(calls, answer, where) for answer in run_answers]
     if named_answers:
         for tree in answer_trees:
+            # else the core looks up "llm" again, and finds both replies
             _drop_lookup(tree, where.answer_from)
     return answer_trees
 
@@ -163,12 +165,15 @@ def _is_indexing(run: Run) -> bool:
 def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     """Make the tree of a run for one of its answers.
 
+    A **tree** is a run in the terms of the core. Example: a run with a retriever and
+    two generators has two answers, so it gets two trees.
+
     Args:
         calls: The calls of the run.
         answer: The answer; None for a run without any.
         where: Where the user says that question, contexts and answer are.
     """
-    call = _answering_call(calls, answer)
+    call = _answering_call(calls, answer)  # the model's call that wrote the answer
     user_text = _question(
         calls,
         messages_shown=() if call is None else call.prompt,
@@ -178,6 +183,7 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     _add_question(tree, user_text, answer)
     _add_history(tree, calls, call, user_text)
     if user_text is not None:
+        # a router sent "Hi" to a plain model, and the retriever never ran
         tree.was_routed_away = _skipped_a_branch(calls.run)
     is_asked_of_a_model = bool(calls.models) and user_text is not None
     tree.is_always_a_sample = answer is not None or is_asked_of_a_model
@@ -223,7 +229,10 @@ def _add_documents_without_answer(tree: Tree, calls: Calls) -> None:
 def _add_question(
     tree: Tree, user_text: _UserText | None, answer: Answer | None
 ) -> None:
-    """Write the question into a tree: the user's text, else the one that the answer carries.
+    """Write the question into a tree, from the user's text or else from the answer.
+
+    Example: the user asks "And when?", and the answer's query is "When was Rome
+    built?". The first is the question, the second the standalone question.
 
     Args:
         tree: The tree.
@@ -232,6 +241,7 @@ def _add_question(
     """
     question_of_answer = None if answer is None else answer.question
     if user_text is None:
+        # no input is a question, but the answer has ``query="Who?"``
         if answer is not None and question_of_answer:
             tree.question = question_of_answer
             tree.question_place = f"{answer.place} query"
@@ -239,6 +249,7 @@ def _add_question(
     tree.question = user_text.text
     tree.question_place = ", ".join(user_text.places)
     if user_text.is_one_of_several:
+        # the user handed in ["Who?", "When?"], and nothing tells which was asked
         tree.doubts = (_ONE_OF_SEVERAL,)
     if question_of_answer and question_of_answer != user_text.text:
         # a component rewrote the user's question before it was answered
@@ -250,6 +261,9 @@ def _add_history(
 ) -> None:
     """Write into a tree the earlier turns of the conversation, with their doubts.
 
+    Example: messages [user "Hi", assistant "Hello", user "Who?"] for the question
+    "Who?" give the turns "Hi" and "Hello".
+
     Args:
         tree: The tree, which has its question.
         calls: The calls of its run.
@@ -257,8 +271,10 @@ def _add_history(
         user_text: The question as the user handed it in; None if it is not found.
     """
     asked = user_text
+    # the question is known from the answer alone
     if asked is None and tree.question is not None:
         asked = _UserText(tree.question)
+    # what components returned later is no earlier turn
     answer_began = None if call is None else int(call.began)
     history = _earlier_history(calls, answer_began, asked)
     tree.history = history.conversation.turns
@@ -352,7 +368,11 @@ def _is_resumed(run: Run) -> bool:
 def _warnings(
     run: Run, where: Overrides, without_text: Sequence[Document]
 ) -> tuple[str, ...]:
-    """List what the user should know: names that are not in the run, and documents without text."""
+    """List what the user should know of names that lead nowhere and of blank documents.
+
+    Example: with ``answer_from="llm"`` and no component "llm" in the run, a
+    warning says so; the answer is then found by the rules, as if no name were given.
+    """
     warnings: list[str] = []
     for name in ("question", "contexts", "answer"):
         # ``question_from="builder.query"`` names a value; a function is not checked
@@ -429,7 +449,10 @@ class _UserText:
 def _question(
     calls: Calls, messages_shown: Sequence[Message], query: str | None
 ) -> _UserText | None:
-    """Choose the user's text that is the question; None if none is found.
+    """Choose the question among the user's texts; None if no text may be the question.
+
+    Example: ``run({"builder": {"question": "Who?", "tone": "kind"}})`` asks "Who?": the
+    name "question" is usual. If the answer carries a query, an equal text is chosen.
 
     Args:
         calls: The calls of the run.
@@ -444,6 +467,7 @@ def _question(
     shown_to_models = _lines_of(messages_of_models)
     likely = [text for text in user_texts if _may_be_asked(text, shown_to_models)]
     if not likely:
+        # the user may have written the question into a template
         return _rendered_question(calls.run, messages_shown)
     return _likeliest(likely, _lines_of(messages_shown))
 
@@ -461,21 +485,25 @@ def _may_be_asked(text: _UserText, shown_to_models: str) -> bool:
 
 
 def _likeliest(texts: Sequence[_UserText], shown_here: str) -> _UserText:
-    """Choose the likeliest question of several texts.
+    """Choose the text that is most likely the question.
 
-    ``is_one_of_several`` says that nothing tells which text of a list was asked. It is
-    cleared unless two texts of a list tie.
+    Example: the inputs are query="Who?" and language="plain English", and the prompt
+    shows "Who?": it is chosen. A list ["Who?", "When?"] stays in doubt
+    (``is_one_of_several``) if the prompt shows both; if it shows "Who?", that is clear.
 
     Args:
-        texts: The texts.
-        shown_here: What the answering call was shown.
+        texts: The texts; at least one.
+        shown_here: The prompt of the answering call.
     """
 
     def likelihood(text: _UserText) -> tuple[bool, bool, int, int]:
         is_shown = _holds_words(shown_here, text.text)
+        # an input named "query" or "question" first; then what the prompt shows; then
+        # what most inputs got; then the likelier name of an input
         return text.is_usual and is_shown, is_shown, len(text.places), -text.rank
 
     likeliest = max(texts, key=likelihood)
+    # the texts of a list that are as likely, the chosen text among them
     rivals = [
         text
         for text in texts
@@ -487,11 +515,13 @@ def _likeliest(texts: Sequence[_UserText], shown_here: str) -> _UserText:
 
 
 def _user_texts(calls: Calls) -> list[_UserText]:
-    """Collect the texts that the user handed in, each once, with the inputs that got it.
+    """Collect each text that the user handed in, once, with all inputs that got it.
 
-    Of a list of texts only those count that the run asked inside, if it asked any.
+    Example: ``run({"retriever": {"query": "Who?"}, "builder": {"question": "Who?"}})``
+    gives one text, "Who?", with two places. If the run searched for one text of a list,
+    as with ["Hi", "Who?"] and a search for "Who?", the list gives "Who?" alone.
     """
-    lines_asked_inside = _lines_asked_inside(calls)
+    lines_asked_inside = _lines_asked_inside(calls)  # queries of the run's own calls
     text_by_line: dict[str, _UserText] = {}
     for place, name, value in _inputs(calls.run):
         if name in _NEVER_A_QUESTION:
@@ -499,6 +529,7 @@ def _user_texts(calls: Calls) -> list[_UserText]:
         for text in _texts_in_input(value, lines_asked_inside):
             user_text = text_by_line.setdefault(as_one_line(text.text), text)
             user_text.add_input(place, name)
+            # ["Who?", "When?"] in one input, "Who?" alone in another: it was asked
             is_handed_in_alone = not text.is_one_of_several
             if is_handed_in_alone:
                 user_text.is_one_of_several = False
@@ -510,16 +541,21 @@ def _texts_in_input(
 ) -> list[_UserText]:
     """Find the texts in one input of a component that may be the question.
 
+    Example: "Who?" gives itself, ["Who?", "When?"] gives both, and messages give the
+    user's last message. A list of which the run searched for "Who?" gives that alone.
+
     Args:
         value: The input.
         lines_asked_inside: What the run itself asked with, each text in one line.
     """
+    # copied inputs hold lists as tuples
     if isinstance(value, tuple):
         texts = [text for text in value if isinstance(text, str)]
         is_list_of_texts = len(texts) == len(value)
         if texts and is_list_of_texts:
             texts_with_words = [text for text in texts if text.strip()]
             return _texts_in_list(texts_with_words, lines_asked_inside)
+    # one text, or messages; a number or another object has no text
     text = _text_or_last_message(value)
     return [_UserText(text)] if text is not None and text.strip() else []
 
@@ -617,9 +653,10 @@ def _holds_words(longer_text: str, text: str) -> bool:
 
 
 def _rendered_question(run: Run, messages_shown: Sequence[Message]) -> _UserText | None:
-    """Return the prompt that was rendered from the user's own template, as the question.
+    """Return the rendered prompt as the question, if the user handed in its template.
 
-    None if the user handed in no template, or if documents were rendered into it.
+    Example: ``run({"builder": {"template": "Translate {{word}}", "word": "iron"}})``
+    asks "Translate iron". None without a template, or if the builder got documents.
 
     Args:
         run: The run.
@@ -628,6 +665,7 @@ def _rendered_question(run: Run, messages_shown: Sequence[Message]) -> _UserText
     template_inputs = [
         place for place, name, value in _inputs(run) if name == "template" and value
     ]
+    # the components that got such a template
     prompt_builders = [
         node for node in run.components() if f"{node.path}.template" in template_inputs
     ]
@@ -736,8 +774,9 @@ def _message_lists_of_components(
 ) -> list[_MessageList]:
     """Return the messages that components, such as a memory, gave before the answer.
 
-    They come in the order in which the components ended. Messages that the run itself
-    wrote are left out, also where a later component returns them again.
+    Example: a memory returns [user "Hi", assistant "Hello", user "Who?"] before the
+    model answers "Who?": the list is kept. What a prompt builder or a model of this run
+    wrote is left out, also where a memory returns it again.
 
     Args:
         calls: The calls of the run.
@@ -751,6 +790,7 @@ def _message_lists_of_components(
         if _writes_messages(node, calls):
             written_in_run += _messages_among(node.output_by_socket)
         elif _ended_before(node, answer_began):
+            # what takes documents composes a prompt, maybe with few-shot examples
             took_documents = bool(calls.call_by_span[node].input_documents)
             for value in node.output_by_socket.values():
                 from_elsewhere = _drop_written(_messages(value), written_in_run)
