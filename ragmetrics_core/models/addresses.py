@@ -143,8 +143,9 @@ def provider_endpoint(
     """Return the address of a provider's model and the variable of its key.
 
     The address is ``api_base``, else the one in a variable of the provider, such as
-    ``OPENAI_BASE_URL``, else the provider's own. The provider's usual key goes to the
-    provider's own host alone.
+    ``OPENAI_BASE_URL``, else the provider's own. The variable of the provider's usual
+    key is returned for the provider's own host alone. Example: OpenAI without
+    ``api_base`` gives ``OPENAI_API_KEY``; with ``https://gateway.example/v1``, None.
 
     Args:
         provider: The provider.
@@ -167,7 +168,7 @@ def provider_endpoint(
     address = os.environ[address_variable]
     if has_host_of(address, provider.address):
         return Endpoint(address, provider.key_variable)
-    if has_key:
+    if has_key:  # the key given may not be meant for the address in the variable
         raise SettingError(_advice_on_key_and_address(address_variable))
     return Endpoint(address, _our_key_variable_for(address))
 

@@ -132,6 +132,9 @@ class Availability:
         - Any other error changes nothing during an outage: its call had left before.
           Otherwise it opens an endpoint that could be reached or has answered before.
 
+        Calls go out side by side to an open endpoint. Example: a first "429 Too Many
+        Requests" opens it, as somebody answered; a first failed connection does not.
+
         Args:
             ticket: Not used; limiters have a method of the same form.
             outcome: The reply or the error; None for a call that was given up.
@@ -299,6 +302,7 @@ class Attempts:
 
         Each limiter that has allowed the call is told how the call ended: by a reply or
         an error, or None if it was cancelled. So are the budget and ``endpoint``.
+        Example: if the budget refuses the call, the limiters are told of that error.
 
         Args:
             request: The request.
@@ -339,6 +343,9 @@ class Attempts:
     ) -> ChatReply:
         """Send one call, and count it at once, before it is answered.
 
+        Example: a first call notes ``Usage(calls=1)``; its repetition after an error
+        notes ``Usage(calls=1, faults=1)``.
+
         Args:
             request: The request.
             n_tokens: About how many tokens it has, for the message of an error.
@@ -361,6 +368,8 @@ class Attempts:
                 f"{self.model.name} sent no reply within {self.timeout:g} s"
             ) from None
         except errors.ContextWindowExceeded as error:
+            # An error that names the window of 8,192 tokens, but not the length of the
+            # request, gets our estimate of the length.
             raise _with_estimated_length(error, n_tokens) from None
         # The call itself was counted when it was sent.
         spending.note(replace(reply.usage, calls=0, faults=0))
@@ -403,7 +412,7 @@ def seconds_until_next_attempt(
 
     The longest wait doubles with each failure, and a random part of it is waited
     (exponential backoff with full jitter). If the endpoint names a wait, the result is
-    no shorter.
+    no shorter. Example: after 3 failures 0 to 2 s; with "Retry-After: 5", 5 to 5.5 s.
 
     Args:
         error: How the last attempt ended.
@@ -516,7 +525,8 @@ def _clean_text(choice: Choice) -> Choice:
 def _mistake_of(reply: object) -> str:
     """Say which part of a model's reply is not of its type; "" if each part is.
 
-    The words continue "its complete returned". They hold no text of the reply.
+    The caller puts "its complete() returned" before the words. They hold no text of the
+    reply. Example: a reply "yes" is "a str, not a ChatReply with a tuple of Choices".
     """
     if not isinstance(reply, ChatReply) or not isinstance(reply.choices, (tuple, list)):
         return f"a {type(reply).__name__}, not a ChatReply with a tuple of Choices"

@@ -164,7 +164,8 @@ def provider_addresses(names: Iterable[str]) -> dict[str, str]:
     A variable such as ``OPENAI_BASE_URL`` or ``OLLAMA_HOST`` counts if each word before
     its ending occurs in ``names``, alone or, if it is long enough, within another word,
     such as ``openai`` in ``ChatOpenAI``. Words such as ``api``, ``chat`` or ``model``
-    are ignored. So ``DB_HOST`` and ``LANGSMITH_ENDPOINT`` do not count.
+    are ignored. Example: for ``["ChatOpenAI"]`` the variable ``OPENAI_BASE_URL``
+    counts; ``DB_HOST`` and ``LANGSMITH_ENDPOINT`` do not.
 
     Args:
         names: Names of classes, or of providers.
@@ -173,13 +174,14 @@ def provider_addresses(names: Iterable[str]) -> dict[str, str]:
         The value of each such variable, by its name.
     """
     all_names = " ".join(names).lower()
+    # Also without underscores, so that "openai" is found in "open_ai".
     searched_text = f"{all_names} {all_names.replace('_', '')}"
     words_of_names = (
         frozenset(re.split(r"[\W_]+", searched_text)) - _WORDS_OF_NO_PROVIDER
     )
 
     def names_the_provider(word: str) -> bool:
-        word = _PROVIDER_ALIASES.get(word, word)
+        word = _PROVIDER_ALIASES.get(word, word)  # "hf" is "huggingface"
         is_within_a_name = len(word) >= _LEAST_LENGTH_WITHIN and word in searched_text
         return word in words_of_names or is_within_a_name
 
@@ -215,6 +217,8 @@ def public_form(settings: object, *, is_sent: bool = False) -> object:
     - Secrets are headers, fields such as ``api_key``, and the user in addresses.
     - Without effect on a reply are client options such as ``timeout``, ``callbacks`` and
       ``name``, and fields without a value.
+
+    Example: ``{"model": "m", "api_key": "k", "timeout": 5}`` gives ``{"model": "m"}``.
 
     Args:
         settings: The settings, or a part of them, as data of JSON.

@@ -247,7 +247,10 @@ def _is_price(price: object) -> bool:
 
 
 def check_model(model: object) -> None:
-    """Raise ``SettingError`` for an object that is no complete chat model.
+    """Refuse an object that is not a chat model, or lacks a part of one.
+
+    Example: ``check_model(MyModel)`` says that it is a class; for ``MyModel()`` with
+    ``def complete`` the message asks for ``async def complete``.
 
     Raises:
         SettingError: If it is a class, no ``ChatModel``, has no name, or has no method
@@ -262,6 +265,7 @@ def check_model(model: object) -> None:
     elif type(model).complete is ChatModel.complete:
         lack = "has no method complete"
     elif not iscoroutinefunction(model.complete):
+        # Code that blocks can be run in a thread, which ``complete`` awaits.
         lack = (
             "has a complete that is no 'async def': await what blocks as"
             " models.threads.call_in_thread"

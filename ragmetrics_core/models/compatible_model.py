@@ -172,7 +172,10 @@ class OpenAICompatibleModel(ChatModel):
         api_key: str | None = None,
         api_key_env: str | None = None,
     ) -> Self:
-        """Return the client of one of OpenAI's own models, with what is known of it.
+        """Return the client of one of OpenAI's models, with its prices and features.
+
+        Example: ``"gpt-4o-mini"`` gets OpenAI's address, and the prices in our list;
+        with ``api_base="https://gateway.example/v1"`` its features are not known.
 
         Args:
             name: The model's name, with or without ``openai/``.
@@ -195,7 +198,7 @@ class OpenAICompatibleModel(ChatModel):
         listed_model = facts_of_listed_model(model)
         capabilities: Capabilities | None = None
         prices: tuple[float, float] | None = None
-        batch_share = 1.0
+        batch_share = 1.0  # the price in a batch, as a share of the usual price
         if listed_model is not None:
             prices = listed_model.prices
             batch_share = _PRICE_FACTOR_IN_BATCHES
@@ -257,6 +260,8 @@ class OpenAICompatibleModel(ChatModel):
 
     async def call(self, method: str, path: str, data: Any = None) -> Any:
         """Call the endpoint at a path below ``base_url``; raises as ``complete`` does.
+
+        Example: ``call("POST", "chat/completions", data)`` returns the reply's JSON.
 
         Args:
             method: ``GET`` or ``POST``.

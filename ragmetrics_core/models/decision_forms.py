@@ -260,7 +260,9 @@ def _choice(
 def _openai_numbers(
     answer: Mapping[str, Any], kind: str, labels: Sequence[str]
 ) -> list[Any]:
-    """Return the numbers of an answer in OpenAI's form, in the order of the options.
+    """Return the probabilities in an answer of OpenAI, in the order of the options.
+
+    Example: ``{"type": "predicate", "probability": .9}`` gives ``[.9]``.
 
     Args:
         answer: The answer.
@@ -276,7 +278,7 @@ def _openai_numbers(
     if kind == "predicate":
         return [answer["probability"]]
     values: Sequence[object] = labels if kind == "choice" else range(len(labels))
-    entries = answer["probabilities"]
+    entries = answer["probabilities"]  # such as [{"value": 0, "probability": .2}, …]
     probability_by_value = {entry["value"]: entry["probability"] for entry in entries}
     return _probabilities_in_order(probability_by_value, values, n_listed=len(entries))
 
@@ -284,13 +286,15 @@ def _openai_numbers(
 def _systemone_numbers(
     answer: Mapping[str, Any], kind: str, labels: Sequence[str]
 ) -> list[Any]:
-    """Return the numbers of an answer in System One's form, in the options' order.
+    """Return the probabilities in an answer of System One, in the options' order.
+
+    Example: ``{"type": "noul", "noul": .9}`` to a predicate gives ``[.9]``.
 
     Args:
         answer: The answer.
-        kind: "predicate", which System One calls "noul" and which has one number;
-            "choice", whose options are named by their labels; or "score", whose levels
-            are counted from "0".
+        kind: "predicate", a yes or no, which System One calls "noul" and answers with
+            one number; "choice", whose options are named by their labels; or "score",
+            whose levels are counted from "0".
         labels: The labels of the options.
 
     Raises:
@@ -300,11 +304,12 @@ def _systemone_numbers(
         if answer["type"] != "noul":
             raise ValueError
         return [answer["noul"]]
-    if answer["type"] != kind:
+    if answer["type"] != kind:  # it answers another question than was asked
         raise ValueError
     levels = [str(level) for level in range(len(labels))]
     values = labels if kind == "choice" else levels
     probability_by_value = answer["probabilities"]
+    # The number listed must be that of the options: none is missing, none is foreign.
     return _probabilities_in_order(
         probability_by_value, values, n_listed=len(probability_by_value)
     )

@@ -417,12 +417,12 @@ _UNREAD_BY_LITELLM = "returned an unexpected response"
 def decision_model(
     name: str, *, api_base: str | None = None, api_key_env: str | None = None
 ) -> DecisionModel | None:
-    """Return the client of the model of typed questions that a name stands for.
+    """Return the client for the name of a model of typed questions.
 
     A typed question is answered with probabilities, not in words.
 
     - ``decisions/MODEL`` is ``OpenAIDecisionModel``.
-    - ``systemone/MODEL`` is ``SystemOneModel``.
+    - ``systemone/MODEL`` is ``SystemOneModel``; so is ``systemone/typesafe/MODEL``.
     - ``systemone/PROVIDER/MODEL`` is ``LiteLLMDecisionModel`` if no address is given, or
       the provider's protocol is not that of System One; else ``SystemOneModel``.
 
@@ -443,6 +443,7 @@ def decision_model(
     if not name.startswith(SYSTEM_ONE):
         return None
     provider, slash, model_of_provider = name.removeprefix(SYSTEM_ONE).partition("/")
+    # "systemone/typesafe/jev-1.13.0" needs no address either.
     names_provider = bool(slash) and f"{provider}/" != _TYPESAFE
     is_address_missing = names_provider and api_base is None
     needs_litellm = is_address_missing or provider in _THROUGH_LITELLM

@@ -526,7 +526,9 @@ def _class_of_error(
 
     Clients use one class of exception for several faults. So what the fault itself says
     goes before the class of the exception: first the key, then an invalid parameter, the
-    HTTP status, and words that name a more special fault.
+    HTTP status, and words that name a more special fault; last, that the reply cannot
+    be read, or why none came. Example: with "insufficient_quota" in its words,
+    ``RateLimited`` becomes ``QuotaExhausted``.
 
     Args:
         stated_class: What the class of the client's exception stands for.
@@ -565,9 +567,9 @@ def judge_error(
     The message repeats nothing that the endpoint wrote, except documented codes.
 
     Args:
-        stated_class: The judge error that the class of the client's exception stands
-            for; ``JudgeServerError`` if it says nothing. Status and words of the fault
-            correct it.
+        stated_class: A first guess, by the class of the client's exception;
+            ``JudgeServerError`` if it says nothing. The status and the words of the
+            fault may overrule it, e.g. status 401 gives ``AuthenticationFailed``.
         fault: What the exception or the reply says.
         where: Name of the model.
         endpoint: Its address, if it is one of the user's own; else None.
@@ -581,6 +583,7 @@ def judge_error(
     if error_class is errors.AuthenticationFailed and advice_on_key:
         return error_class(f"no key was given for {where}: {advice_on_key}")
     if issubclass(error_class, errors.ContextWindowExceeded):
+        # "maximum context length is 8192 tokens, but you requested 9000" has both.
         n_tokens = _number_in(fault.text, _TOKENS)
         window = _number_in(fault.text, _WINDOW)
         return error_class.from_counts(where, n_tokens, window)

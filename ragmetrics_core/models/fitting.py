@@ -195,7 +195,8 @@ class Fitting:
         """Send a request without the features that the model lacks.
 
         If the endpoint rejects a feature that nobody knew to be missing, the request is
-        sent again without it, and later requests leave it out from the start.
+        sent again without it, and later requests leave it out from the start. Example:
+        "logprobs not supported": the request goes again without, and the usage says so.
 
         Args:
             key: Digest of the request. If it was rejected in every form lately, it is
@@ -224,7 +225,7 @@ class Fitting:
                 await self._ask_with_less(progress)
         if progress.is_rejected:
             self._remember_rejection(key, progress.failures[0])
-            # What was left out in vain is not reported as missing.
+            # Rejected without them, too: what was left out in vain is not reported.
             progress.left_out = known_lacking
         else:
             self._note_ignored_logprobs(progress)
@@ -263,7 +264,8 @@ class Fitting:
 
         This ends when the endpoint takes the request, or no feature is left to try. Only
         the feature that was left out last is then noted as missing: without the others
-        alone the request was still rejected.
+        alone the request was still rejected. Example: rejected without "n", taken
+        without "n" and "logprobs": "logprobs" is noted.
         """
         known_by_now = lacking(self._model, self.found_missing)
         if known_by_now - progress.left_out:

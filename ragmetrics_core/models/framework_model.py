@@ -120,6 +120,9 @@ class FrameworkModel(ChatModel):
     async def _ask_framework(self, request: ChatRequest) -> ChatReply:
         """Send a request to the framework's object, where no tracing sees it.
 
+        Example: for a model of LangChain it calls ``invoke`` in a thread, or awaits
+        ``ainvoke``.
+
         The sync API is called in a thread of its own; with ``judge_async`` the async
         API is awaited on this loop. If this coroutine is cancelled, the call is given
         up.

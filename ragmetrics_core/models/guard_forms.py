@@ -205,7 +205,8 @@ _IN_TAGS = re.compile(r"\s*<score>\s*(?P<word>yes|no)\s*</score>\s*", re.IGNOREC
 def word_of(form: GuardForm, choice: Choice) -> GuardWord:
     """Read the one word, yes or no, that a guard replies with.
 
-    A reasoning may stand before the word. Nothing else may.
+    A reasoning may stand before the word. Nothing else may. Example:
+    "<think>It fits.</think> Yes" is "yes"; "Yes, mostly" is refused.
 
     Args:
         form: How this family of guards replies: the word alone, or in a tag.

@@ -177,7 +177,10 @@ class Budget:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Begin to count calls, costs and time of a run: the deadline runs from now."""
+        """Begin to count calls, costs and time of a run: the deadline runs from now.
+
+        Example: with ``Limits(max_calls=10)`` and 9 calls sent, one more may leave.
+        """
         self.limits = limits or Limits()
         self.clock = clock
         self._sleep = sleep
@@ -568,7 +571,11 @@ class RateLimiter:
         model: Sequence[str],
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """Begin with empty buckets, or share those of the file that the budget names."""
+        """Begin with empty buckets, or share the buckets in the file of the budget.
+
+        A bucket counts what a minute allows: a call fills it, time empties it. Example:
+        with 60 calls a minute, time empties the bucket by one call each second.
+        """
         path = budget.limits.rate_file
         self._budget = budget
         self._digest_of_model = hashlib.sha256("\n".join(model).encode()).hexdigest()
@@ -576,7 +583,8 @@ class RateLimiter:
         if clock is None:
             clock = budget.clock if path is None else time.time
         self._clock = clock
-        self._levels: _Levels = {}
+        self._levels: _Levels = {}  # how full the buckets are
+        # Held while a call checks whether it may be sent now.
         self._checking_call = asyncio.Lock()
         self._estimated_reply_tokens = _FIRST_REPLY_TOKENS
         self._uncounted_tokens = 0.0
@@ -672,6 +680,7 @@ class RateLimiter:
             tokens: Estimated tokens of the call.
             uncounted_tokens: What earlier calls took beyond their estimates; negative if
                 they took less. They fill the bucket even if the call has to wait.
+                Example: 100 after a call of 400 tokens that was estimated at 300.
 
         Returns:
             0 if the call was counted; else after how many seconds it may leave.

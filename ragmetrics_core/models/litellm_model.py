@@ -187,7 +187,8 @@ class LiteLLMModel(ChatModel):
     ) -> None:
         """Check and keep the settings that the class describes.
 
-        LiteLLM is found, but not imported before the first call: that takes seconds.
+        It is checked that LiteLLM is installed. The first call imports it, which takes
+        seconds. Example: ``LiteLLMModel("ollama/llama3", timeout=0)`` is refused.
 
         Raises:
             SettingError: If the name or the address is invalid, or a number is out of

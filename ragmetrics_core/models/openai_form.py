@@ -169,6 +169,9 @@ def chat_reply(
 ) -> ChatReply:
     """Read a reply of a chat endpoint from its body.
 
+    Example: ``{"choices": [{"message": {"content": "Yes"}}]}`` has one choice, "Yes";
+    ``{"choices": []}`` is an error.
+
     Args:
         model: Name of the model that was asked, for messages.
         body: The body, as parsed from JSON.

@@ -332,7 +332,8 @@ class FolderStore(ReplyStore):
     def _stores(self) -> list[SqliteStore]:
         """Return the store of this process, then those of other processes in the folder.
 
-        The folder is looked through for new files at most every two seconds.
+        The folder is looked through for new files at most every two seconds. Example:
+        with two other processes at work in ``replies/``, three stores.
         """
         own_store = self._own_store()
         now = time.monotonic()
@@ -340,7 +341,7 @@ class FolderStore(ReplyStore):
             for path in self._folder.glob("*.sqlite"):
                 if path == own_store.path or path in self._stores_of_other_processes:
                     continue
-                if self._is_reply_store(path):
+                if self._is_reply_store(path):  # not a database of somebody else
                     store = SqliteStore(path, kind=_SHARED_REPLIES)
                     self._stores_of_other_processes[path] = store
             self._listed_at = now

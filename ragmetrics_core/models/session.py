@@ -256,7 +256,8 @@ class Session:
         """Ask for several replies to one request, and read them.
 
         Stored replies are taken from the store. A reply that cannot be used is asked
-        for again on its own, twice at most.
+        for again on its own, twice at most. Example: ``polls=5`` with 3 stored replies
+        sends a request for 2; ``polls=5, first_poll=5`` asks for five fresh ones.
 
         Args:
             request: The request.
@@ -293,6 +294,7 @@ class Session:
             usage += await self._repair_all(
                 request_with_schema, keys, outcomes, results, read_all
             )
+        # Replies that could be read stay as they are; errors get advice on the model.
         explained = [explain_error(result, self.model, request) for result in results]
         return Answers(tuple(explained), usage)
 
@@ -349,8 +351,9 @@ class Session:
     ) -> tuple[T | errors.JudgeError, Usage]:
         """Ask again for a reply that cannot be used, twice at most.
 
-        A usable reply takes its place in the store. If none comes, the store is told
-        that its reply cannot be used.
+        A usable reply replaces the unusable one in the store. If none comes, the store
+        is told that its reply cannot be used. Example: for "Sure!" in place of JSON it
+        asks again. A refusal of the model, or a reply without choices, ends it early.
 
         Args:
             request: The request that brought the reply.
@@ -462,7 +465,8 @@ class Session:
 
         A typed question is answered with probabilities. Each answer is stored under its
         own key, so that only missing answers are asked for. An unusable answer is not
-        asked for again: the same request would give the same answer.
+        asked for again: the same request would give the same answer. Example: of 4
+        questions 1 is stored; the request asks 3, which share its cost.
 
         Args:
             state: The texts that the questions are about, as JSON.
@@ -484,10 +488,11 @@ class Session:
         outcomes, usage = await self._replies(
             partial(_request_typed, state, question_by_key),
             list(question_by_key),
-            fitted=False,
+            fitted=False,  # typed questions have no features to leave out
         )
         if usage.calls and not sent_by_key:
-            # Other runs gave up the calls that this run waited for, and it made one.
+            # This run waited for calls of other runs, which were cancelled. So it sent
+            # all questions itself, and bears the cost.
             sent_by_key = question_by_key
         cost_by_key = _cost_of_each(usage, sent_by_key)
         cost_of_stored = Usage(stored=1, models=usage.models)
@@ -548,7 +553,8 @@ class Session:
         """Return the replies to a request: stored, awaited, or called for.
 
         A reply that another run is calling for is awaited. If that run gives up its
-        call, the reply is missing again, and all of this is repeated.
+        call, the reply is missing again, and all of this is repeated. Example: of 5
+        keys 2 are stored, 1 is awaited from another run, and 2 are called for.
 
         Args:
             make_request: Makes the request for the replies under some of the keys.
@@ -646,15 +652,16 @@ class Session:
     ) -> Usage:
         """Call the endpoint for the replies under some keys, and fill them in.
 
-        Another run that wants the same reply meanwhile waits for this call.
+        Another run that wants an equal reply meanwhile waits for this call. Example: of
+        5 polls 2 are stored; ``keys`` has the other 3, and 3 replies are asked for.
 
         Args:
             request: The request for all of the replies.
             keys: The keys of the replies, in the order in which they come.
             outcomes: By key, the reply or why there is none. Filled in here.
             keep: Whether the replies are kept in the store.
-            complete: ``Fitting.complete`` or ``_send_unchanged``: makes of the request
-                one call or several, sends them, and joins what they bring.
+            complete: ``Fitting.complete`` or ``_send_unchanged``. It splits the request
+                into calls, sends each through ``send`` (below), and joins the replies.
 
         Returns:
             What all calls cost.
@@ -663,7 +670,7 @@ class Session:
 
         async def send(request: ChatRequest, first_index: int) -> ChatReply:
             """Send one call for ``request.n`` replies; the first has the given index."""
-            keys_wanted = keys[first_index:]
+            keys_wanted = keys[first_index:]  # the first ``n`` are answered
             return await self._send_call(request, keys_wanted, outcomes, keep=keep)
 
         self._announce_flights(shared, keys)
@@ -686,6 +693,8 @@ class Session:
     ) -> ChatReply:
         """Send one call, and keep the replies that it brings.
 
+        Example: 3 keys and ``n=2`` fill in the first two; the third stays None.
+
         Args:
             request: The request; its ``n`` says how many replies it asks for.
             keys_wanted: The keys of all missing replies, in the order in which replies
@@ -696,8 +705,8 @@ class Session:
         # In a run in batches the store answers in place of the endpoint.
         reply = self._reply_store.reply_from_batch(self.model, keys_wanted, request)
         if reply is not None:
-            # Noted for a question that ends without an answer, e.g. by a crash, so that
-            # its cost is counted.
+            # A reply from a batch bypasses ``_attempts``, which else notes the cost.
+            # Noted, it is counted even if the question ends in a crash.
             spending_here().note(reply.usage)
         else:
             reply = await self._attempts.send(request)  # which notes the cost itself

@@ -89,7 +89,8 @@ async def compute_beside_loop(
 
     A small computation runs at once, on the loop. Any other waits for its turn in the
     lane's thread. If the caller is cancelled, a computation that has not begun is
-    dropped, and a running one ends at its next ``raise_if_cancelled``.
+    dropped, and a running one ends at its next ``raise_if_cancelled``. Example: with
+    ``size=500`` a digest is made at once, with ``size=50_000`` in the thread.
 
     Args:
         call: The computation; it must not wait for anything.

@@ -65,7 +65,10 @@ def endpoint_address(text: str) -> Address:
 
 
 def read_address(text: str) -> Address:
-    """Return the parts of an address that somebody named, or that was asked.
+    """Return the parts of the address of an endpoint.
+
+    Example: ``https://me:pw@host.example:8080/v1`` has the port 8080, the path ``/v1``
+    and the user and password ``me:pw``. ``ftp://host`` is refused.
 
     Raises:
         SettingError: If it does not begin with http:// or https:// and a host, or holds
