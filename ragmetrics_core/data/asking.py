@@ -479,9 +479,9 @@ def _no_batch(value: object) -> SettingError:
 def weights_by_share(
     replies: Sequence[BaseModel], weigh: LabelProbability, mode: Mode | None = None
 ) -> tuple[Weight, ...]:
-    """Return the share of the polls' replies that give a text the positive label.
+    """Return for each judged text the share of the replies that label it positive.
 
-    There is one weight for each text that was asked about.
+    Example: three replies give the first text 1, 1 and 0: its weight is 2/3.
 
     Args:
         replies: The replies of the polls, at least one, with a verdict on each text.

@@ -279,8 +279,8 @@ def may_cite_more(answer: str | None, citations: Sequence[Citation]) -> bool:
 def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
     """Tell whether an answer may name sources that its known marks do not name.
 
-    "Document 2 says so, while [3] says red" may cite context 2. ``may_cite_more`` looks
-    only at sentences without a citation.
+    "Document 2 says so, while [3] says red" may cite context 2: true, although [3] is
+    known. ``may_cite_more`` looks only at sentences without a citation.
 
     Args:
         answer: The answer.
@@ -295,6 +295,7 @@ def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
     numbers_in_marks: set[str] = set()
     for mark in marks:
         numbers_in_marks.update(_NUMBER.findall(text[mark.start : mark.end]))
+    # forms outside of the marks and of the brackets around them
     for start, end in doubtful_forms_in(text, _spans_with_wrappers(text, marks)):
         numbers = set(_NUMBER.findall(text[start:end]))
         # "Document 2 [2] says so" names no source beside that of the mark
@@ -411,10 +412,10 @@ def _sentences_that_may_cite(
 
 
 def _marks_of(answer: str, citations: Sequence[Citation]) -> list[Mark]:
-    """Return the citations' marks, and brackets with numbers that look like marks.
+    """Return the spans of all marks: those of known citations, and any "[2]" in brackets.
 
-    If marks overlap, the first is kept. The marks have no labels: callers need only
-    their offsets.
+    Example: in "Blue [2], red.", without known citations, the mark is at 5 to 8. If
+    marks overlap, the first is kept. Labels stay empty: callers need only the offsets.
     """
     spans = {(mark.start, mark.end) for mark in marks_in(answer, PLAIN_NUMBERS)}
     for citation in citations:
@@ -525,7 +526,11 @@ class _Stripped:
 
 
 def _strip_marks(answer: str, marks: Sequence[Mark]) -> _Stripped:
-    """Cut the marks and lists of sources out of an answer, and split it into sentences."""
+    """Cut the marks and lists of sources out of an answer, and split it into sentences.
+
+    "It is old [1]. It fell." gives "It is old." at 0 to 14 and "It fell." at 15 to 23:
+    the offsets count in the answer, marks included.
+    """
     remaining = _cut_out(answer, _cuts(answer, marks))
     # joining lines keeps the length, so that the indices stay valid
     text = join_lines(remaining.text, remaining.indices_behind_cuts)
@@ -561,7 +566,11 @@ class _Remaining(NamedTuple):
 
 
 def _cut_out(answer: str, cuts: Sequence[Span]) -> _Remaining:
-    """Cut some spans out of an answer."""
+    """Cut some spans out of an answer.
+
+    Example: "old[1]and" without the span (3, 6) leaves "old and", whose characters
+    stood at 0, 1, 2, 3, 6, 7 and 8 in the answer.
+    """
     pieces: list[str] = []
     index_in_answer: list[int] = []
     piece_ends: list[int] = []
@@ -570,6 +579,7 @@ def _cut_out(answer: str, cuts: Sequence[Span]) -> _Remaining:
         index_in_answer += range(start, start + len(piece))
         piece_ends.append(len(index_in_answer))
     text = "".join(pieces)
+    # the last piece has no cut behind it: its end, the end of the text, does no harm
     indices_behind_cuts = {_skip_blanks(text, end) for end in piece_ends}
     return _Remaining(text, index_in_answer, indices_behind_cuts)
 
@@ -632,8 +642,8 @@ def _widen_to_wrappers(answer: str, span: Span) -> Span:
 def _pieces_between(answer: str, cuts: Sequence[Span]) -> Iterator[tuple[str, int]]:
     """Yield the pieces of an answer between its cuts, each with its index in the answer.
 
-    Blanks before a cut are cut, too. A space that a cut makes necessary is a piece of
-    its own, with the index where the cut begins.
+    Blanks before a cut are cut, too. A space is added where words would touch: with
+    "[1]" cut out, "old[1]and" yields ("old", 0), (" ", 3) and ("and", 6).
     """
     start = 0
     for cut_start, cut_end in cuts:
@@ -642,7 +652,7 @@ def _pieces_between(answer: str, cuts: Sequence[Span]) -> Iterator[tuple[str, in
         start = cut_end
         next_character = answer[cut_end : cut_end + 1]
         if piece and next_character and _would_touch(piece[-1], next_character):
-            # "old[1]and" becomes "old and"
+            # the added space has the index where the cut begins
             yield " ", cut_start
         elif _STOP_AND_WORD.match(answer, cut_end):
             # "It is old[1].It fell" becomes "It is old. It fell"

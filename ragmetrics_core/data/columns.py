@@ -120,8 +120,9 @@ class FoundValue(NamedTuple):
 def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
     """Find the value that a row holds for each field of a sample.
 
-    Columns that the caller names come first. The other fields are looked for under their
-    usual names. A field that the row does not have is left out.
+    ``{"query": "Q?", "final": "A."}`` with the columns ``{"answer": "final"}``: the
+    caller names the answer, and "query" is a usual name of the question. A field that
+    the row does not have is left out.
 
     Args:
         row: The row.
@@ -143,6 +144,7 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
     for field, names in _usual_names_for_row(row).items():
         if field in found_by_field:
             continue
+        # a column whose whole value is one field serves no second field
         columns_in_use = _columns_used_whole(row, found_by_field)
         candidates = list(_possible_values(cells_of_row, field, names, columns_in_use))
         chosen_value = _choose_value(field, candidates)
@@ -173,10 +175,10 @@ def _usual_names_for_row(row: Row) -> Mapping[str, Sequence[str]]:
 
 @lru_cache(maxsize=64)  # the rows of one file have the same columns
 def _usual_names_leading_to(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
-    """Return the usual names of each field that lead to one of these columns.
+    """Return for each field the usual column names that are worth a look in this table.
 
-    The name ``inputs.query`` leads to a column ``inputs.query``, or to a column
-    ``inputs``, which may hold an object with the key ``query``.
+    With the columns "inputs" and "output", the field "question" keeps ``inputs.query``:
+    the column "inputs" may hold an object with the key "query". ``user_input`` goes.
     """
     plain_columns = {plain_name(column) for column in columns}
 
@@ -186,6 +188,7 @@ def _usual_names_leading_to(columns: frozenset[str]) -> Mapping[str, Sequence[st
         return is_column or plain_name(outer_name) in plain_columns
 
     names_by_field: dict[str, Sequence[str]] = {}
+    # the columns show which tool wrote the table, and so which names are usual
     for field, names in _usual_names_of_writing_tool(columns).items():
         names_by_field[field] = tuple(filter(leads_to_a_column, names))
     return names_by_field
@@ -263,6 +266,9 @@ def _value_named_by_caller(
 ) -> FoundValue:
     """Return the value that the caller's column, path or function gives for a field.
 
+    Example: for the answer of ``{"final": {"text": "A."}}``, "final" and "final.text"
+    both give "A."; a column "final" with the number 7 is taken as it is.
+
     Args:
         row: The row.
         field: The field of a sample.
@@ -280,6 +286,7 @@ def _value_named_by_caller(
                 f"the function for {field} raised {type(error).__name__} on this row"
             ) from error
     if column in row:
+        # the column may wrap the text, as {"text": "A."} does; else its whole value
         whole_value = FoundValue(row[column], column)
         return _value_in_column(row[column], field, column) or whole_value
     is_there, value = follow_path(row, column.split("."))
@@ -549,11 +556,16 @@ def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> FoundValue | None:
 def _text_under(
     data: Any, names: Sequence[str], field: str, depth: int
 ) -> FoundValue | None:
-    """Look up each of some names in an object, and choose the field's text among the hits.
+    """Try some keys in an object, and choose a text for a field among the values.
 
-    Returns None if no name leads to a text, or if ``data`` is no object such as
-    ``{"output": {"content": "Blue."}}``. ``depth`` is how many objects inside of each
-    other are looked into.
+    Example: ``{"output": {"content": "Blue."}}`` and the key "output" give "Blue." for
+    the field "answer"; the bare text "Blue." is no object and gives None.
+
+    Args:
+        data: The object, or anything else.
+        names: The keys to try.
+        field: The sample's field to fill.
+        depth: How many objects inside of each other are looked into.
     """
     if not isinstance(data, Mapping):
         return None

@@ -93,14 +93,16 @@ def _conversations_in(
 ) -> Iterator[tuple[NamedConversation, int]]:
     """Yield the conversations that an object names, itself or in objects inside it.
 
-    Each comes with the ``levels_left`` of the object that names it, which is highest
-    for the outermost object. ``path`` leads to the object, with a dot behind; "" for
-    the outermost.
+    Example: ``{"metadata": {"session_id": "s1"}}`` names "s1" under the path
+    ``metadata.session_id``. With it comes the ``levels_left`` of the object around the
+    name, which is highest for the outermost. ``path`` is that of ``data``, such as
+    "metadata."; "" for the outermost.
     """
     for key, value in data.items():
         inner_path = f"{path}{key}"
         usual_name = conversation_name(inner_path)
         if usual_name is None:
+            # the text '{"session_id": "s1"}' under another key, such as "metadata"
             value = _read_json_with_name(value)
         inner = []
         if isinstance(value, Mapping) and levels_left > 1:

@@ -74,8 +74,8 @@ def _is_serialised_by_langchain(value: Mapping[str, Any]) -> bool:
 def text_of_content(content: object) -> str:
     """Return the texts of a message's content, joined.
 
-    Images, calls of tools and a model's thoughts have none. "" for anything else
-    without a text.
+    ``[{"type": "text", "text": "Blue"}, {"type": "image", …}]`` has the text "Blue":
+    images, calls of tools and a model's thoughts have none. "" where nothing has a text.
     """
     if isinstance(content, str):
         return content
@@ -86,6 +86,7 @@ def text_of_content(content: object) -> str:
     _, part = unwrap_message(content)
     if part.get("type") in _SILENT_PARTS:
         return ""
+    # a document: {"type": "document", "source": {"type": "text", "data": "Page one"}}
     if isinstance(part.get("source"), Mapping):
         return _text_of_document(part["source"])
     for key in ("text", "content", "response", "result"):

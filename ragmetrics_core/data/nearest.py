@@ -138,10 +138,11 @@ def did_you_mean(
 
 
 def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
-    """Return the full name of the metric of a run that a written name means.
+    """Find the metric of a run by its full name or its last word; return the full name.
 
-    A metric may be written by its full name, or by its last word if no other metric of
-    the run ends in this word.
+    With ``my_tone`` in the run, "tone" is enough. With ``my_tone`` and ``your_tone`` it
+    means two metrics, and is an error. But a shipped metric owns its last word: "recall"
+    is ``context_recall``, even beside ``mine_recall``.
 
     Args:
         name: The written name; case, spaces, hyphens and underscores do not matter.
@@ -165,6 +166,7 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
             f"{name!r} means several metrics {place}: {', '.join(candidates)}; write"
             " the full name"
         )
+    # both spellings of each metric, for a hint on a slip: {"tone": "my_tone", …}
     full_names = {_last_word(metric): metric for metric in metrics}
     full_names |= {metric: metric for metric in metrics}
     hint = did_you_mean(name, full_names, stands_for=full_names)

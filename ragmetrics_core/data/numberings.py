@@ -118,11 +118,10 @@ def numbering_shown(
 
 
 def without_missing_labels(value: object) -> object:
-    """Drop the labels without a value from a numbering such as ``{"1": "a", "2": None}``.
+    """Drop the labels without a value from a numbering: the context of each label.
 
-    A row of a Parquet table has the labels of all rows; those of other rows are None or
-    NaN, and whole numbers may have become decimals. Anything but a numbering is
-    returned as it is.
+    A Parquet table gives each row the labels of all rows, and makes whole numbers
+    decimals: ``{"1": 0.0, "2": None}`` is ``{"1": 0}``. Other values stay as they are.
     """
     if not isinstance(value, Mapping) or is_numbering(value):
         return value
@@ -156,17 +155,17 @@ def numbering_of_column(
 ) -> NumberingRead:
     """Read from a table's column which context each label means.
 
-    The column gives each label an id of a context, as in ``{"1": "doc-a"}``. If all
-    values are numbers, and none is the id of a context, they are indices, counted from
-    0.
+    ``{"1": "doc-a"}``: label 1 means the context with the id "doc-a". ``{"1": 0}``: the
+    first context, if no context has the id "0". ``{"1": 7, "2": 1}`` where only "7" is
+    an id: unknown.
 
     Args:
         context_by_label: For each label the id or the index of a context.
         ids: The ids of the contexts in their order.
 
     Returns:
-        The numbering; unknown if a label has two values, or a value may mean two
-        contexts.
+        The numbering; unknown if a number has two values, as in ``{"1": "a", "[1]":
+        "b"}``, or a value may mean two contexts.
     """
     context_by_number: dict[str, str | int] = {}
     for label, context in context_by_label.items():

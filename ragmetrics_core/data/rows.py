@@ -168,14 +168,15 @@ def _answers(found_value: FoundValue) -> list[Any]:
 def _sample(row: Row, found_by_field: _Found, replaced: Mapping[str, Any]) -> Sample:
     """Build the sample of a row from the values that were found for its fields.
 
-    ``replaced`` has values that replace those of the row, by field: one answer where
-    the row has several, and its id, such as ``row-7#1``.
+    ``replaced`` has values that replace those of the row, by field: for the first of
+    several answers ``{"answer": "Blue.", "id": "row-7#1"}``.
 
     Raises:
         RowError: If a value has a wrong type.
     """
     values = _values_by_field(found_by_field, replaced)
     numbering_cell = None
+    # {"1": "doc-a"} is a numbering of the marks; a list is the citations themselves
     if isinstance(values.get("citations"), Mapping):
         numbering_cell = values.pop("citations")
     metadata = _metadata(row, found_by_field, values.get("metadata", {}))
@@ -252,6 +253,9 @@ def _with_citations_of_marks(
     sample: Sample, numbering_cell: Mapping[str, Any] | None, *, is_unreadable: bool
 ) -> Sample:
     """Fill a sample's citations from the marks in its answer, or note why it has none.
+
+    "Blue [1]." with the numbering ``{"1": "doc-a"}`` cites "doc-a". Without a numbering
+    nothing is noted, except for a column that is unreadable.
 
     Args:
         sample: The sample, whose citations are not known.

@@ -91,11 +91,11 @@ def _ends_abbreviation(end_sign: re.Match[str], text: str, start: int) -> bool:
 def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
     """Split a text into its sentences, in order, without cutting a long one.
 
-    Unlike with ``split_sentences``, a sentence may continue on the next line; it then
-    has a space for the line break. ``ends`` are indices of full stops and line breaks
-    that are known to end a sentence.
+    Unlike with ``split_sentences``, a sentence may go on in the next line: the text
+    "It stands", line break, "here." is one sentence, "It stands here.". ``ends`` are
+    indices of full stops and line breaks that are known to end a sentence.
     """
-    joined_text = join_lines(text, ends)
+    joined_text = join_lines(text, ends)  # as long as before: ``ends`` still fit
     sentences: list[str] = []
     start = 0
     for end_sign in _WHOLE_BREAK.finditer(joined_text):
@@ -110,6 +110,8 @@ def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
 def _stands_in_sentence(end_sign: re.Match[str], text: str, start: int) -> bool:
     """Tell whether a full stop stands inside a sentence instead of ending it.
 
+    True in "Dr. Smith" and "Fig. 3", false behind "lions, tigers etc." before "They".
+
     Args:
         end_sign: A full stop or the like, with a quotation mark or bracket behind it.
         text: The text that it stands in.
@@ -120,13 +122,13 @@ def _stands_in_sentence(end_sign: re.Match[str], text: str, start: int) -> bool:
     if end_sign[0] != ".":
         return False
     end = end_sign.end()
+    # "vitamin C." ends here; the initial in "C. Darwin" is a title, below
     if _LETTER_AFTER_A_NOUN.search(text, max(start, end - _LONGEST_NAME), end):
         return False
     abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
     if _TITLE.search(text, abbreviation_start, end):
         return True
     is_shortened = _SHORTENED.search(text, abbreviation_start, end) is not None
-    # "Fig. 3" and "etc. and" go on; "lions, tigers etc. They" does not
     return is_shortened and _GOES_ON.match(text, end) is not None
 
 

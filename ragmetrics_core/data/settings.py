@@ -110,8 +110,8 @@ def project_settings(
 ) -> ProjectSettings:
     """Read the settings in a folder's file, without those that are decided elsewhere.
 
-    A file may choose code to run, an address or a path outside of its folder only if
-    the user trusts the file.
+    A file with ``metrics = ["context_recall"]`` is read from anyone. One that chooses code
+    to run, an address, or a path outside of its folder needs the user's trust first.
 
     Args:
         folder: Where the file is looked for, in no folder above it.
@@ -128,7 +128,7 @@ def project_settings(
         return ProjectSettings()
     file = read_project_file(path)
     left_out = {*decided, *_settings_of_environment()}
-    if "judge" in left_out:
+    if "judge" in left_out:  # the file's address was meant for the file's judge
         left_out.add("api_base")
     no_settings = dict.fromkeys(left_out)
     settings = file.settings.model_copy(update=no_settings)

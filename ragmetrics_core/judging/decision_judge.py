@@ -241,7 +241,11 @@ def typed_form(question: Question[Any]) -> TypedForm:
 
 
 def _convert(question: Question[Any], decided: Decided[Any]) -> TypedForm:
-    """Convert a question by the functions of its ``decided``, which may raise anything."""
+    """Convert a question into typed questions, or settle it without asking.
+
+    Example: "which of these facts does the context cover?" becomes, for each fact, "the
+    context covers it", true or false. The functions of ``decided`` may raise anything.
+    """
     if decided.settled is not None:
         # e.g. an empty context, which holds no fact whatever the fact is
         reply = decided.settled(question)
@@ -312,7 +316,8 @@ def _make_reply(
 ) -> Asked[Any] | NotAnswered:
     """Combine the answers to a question's typed questions into one reply.
 
-    If a typed question failed, its error is returned.
+    A question on three facts was asked as three typed questions: their probabilities
+    .9, .8 and .1 make one reply. If one of them failed, its error is returned.
 
     Args:
         converted: The question with its typed questions.
@@ -344,10 +349,10 @@ def _error_to_report(errors: Sequence[JudgeError]) -> JudgeError:
 def _reply_of_chances(
     question: Question[Any], chances: Sequence[Chances]
 ) -> Asked[Any] | NotAnswered:
-    """Make the reply to a question of the answers to its typed questions.
+    """Build a question's reply from the probabilities of its typed questions.
 
-    ``question.decided.reads`` makes it, which a user may have written. The reply is an
-    error if ``reads`` raises or returns something wrong.
+    Example: ``[(.9,), (.1,)]`` for two facts becomes "first covered, second not". The
+    question's ``decided.reads`` builds it; an error if that raises or returns nonsense.
 
     Args:
         question: The question.

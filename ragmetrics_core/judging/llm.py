@@ -192,8 +192,8 @@ class _Asking:
     async def ask_for_weights(self, label_probability: LabelProbability) -> Asked[Any]:
         """Ask for a reply with a weight for each verdict: the probability of a label.
 
-        The weights come from the log-probabilities of one reply. If these do not settle
-        every verdict, the question is asked several times (polls).
+        The token "1" with probability .9 gives the weight .9. If the tokens of one reply
+        do not settle every verdict, polls do: "1" in two of three replies gives 2/3.
 
         Raises:
             TooFewPolls: If no majority of the polls was answered.
@@ -213,6 +213,7 @@ class _Asking:
             replies_read.append(first_reply)
         n_polls = label_probability.fallback_polls
         replies = await self._poll_to_majority(request, n_polls, replies_read)
+        # one reply is enough: a verdict whose token says nothing weighs 1 or 0
         if n_polls == 1 and _lists_verdicts(self._question):
             weights = _weights_of_one_reply(
                 replies, label_probability, weights_of_tokens
@@ -273,6 +274,8 @@ class _Asking:
     ) -> tuple[list[ReadReply[Any]], list[JudgeError]]:
         """Ask for several independent replies (polls), and add their cost to ``usage``.
 
+        Of five polls four may be readable: four replies and one error are returned.
+
         Args:
             request: The request for one reply.
             polls: How many replies.
@@ -291,7 +294,7 @@ class _Asking:
             schema=self._schema,
             polls=polls,
             first_poll=first_poll,
-            own_reader=_may_read_slowly(self._question),
+            own_reader=_may_read_slowly(self._question),  # then read in a thread
         )
         self.usage += answers.usage
         replies: list[ReadReply[Any]] = []

@@ -77,9 +77,9 @@ def find_objects(
 ) -> Iterator[tuple[dict[str, Any], int, int]]:
     """Yield the JSON objects of a reply that may be the verdict, with start and end.
 
-    These are the objects in whose text a field of the verdict occurs. One of them must
-    begin a line or follow a colon, and no words may follow the last. Else all may be
-    quotations. ``names`` are the required fields of a verdict.
+    ``names`` are the fields of a verdict: ``{"useful": 1}`` has "useful", ``{"id": 7}``
+    is skipped. An object must begin a line or follow a colon, and no words may follow
+    the last: 'it shows {"useful": 1} as its form' may only quote one, and fails.
 
     Raises:
         CutOffReply: If the reply ends at the token limit before an object is complete.
@@ -241,8 +241,8 @@ def find_spans(text: str, start: int = 0) -> Iterator[tuple[int, int | None]]:
 def _find_closing(text: str, start: int) -> int | None:
     """Find where an object ends: behind the brace that closes the one at ``start``.
 
-    Braces inside strings do not count. None if the object, or a string in it, is never
-    closed.
+    In ``{"a": {"b": "}"}} ok`` it is 17: the brace inside the string does not count. None
+    for ``{"a": 1``, which is never closed.
     """
     n_open_braces = 0
     match = _STRUCTURE.search(text, start)
@@ -259,7 +259,7 @@ def _find_closing(text: str, start: int) -> int | None:
                 return None
             position = end_of_string.end()
         else:
-            n_open_braces += len(mark)
+            n_open_braces += len(mark)  # opening braces in a row are one match: "{{"
         match = _STRUCTURE.search(text, position)
     return None
 

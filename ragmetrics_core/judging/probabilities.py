@@ -54,9 +54,9 @@ def read_weights(
 ) -> tuple[Weight | None, ...]:
     """Return the weight of each verdict of a reply, from log-probabilities.
 
-    A weight is the probability of the positive label. It is None for a verdict whose
-    tokens do not settle it. All are None if the verdicts cannot be matched with those
-    of the model's text.
+    A weight is the probability of the positive label: (.9, None) for two verdicts, the
+    second not settled by its tokens. All are None if the verdicts cannot be matched with
+    those of the model's text.
 
     Source:
         Design note "Probabilities from tokens".
@@ -71,7 +71,7 @@ def read_weights(
     )
     if len(weights_in_text_order) != len(verdicts):
         return unsettled
-    key_field = label_probability.cell_key
+    key_field = label_probability.cell_key  # names a verdict's text, e.g. "label": "B"
     if key_field is None:
         return weights_in_text_order if len(verdicts) == 1 else unsettled
 
@@ -283,8 +283,8 @@ def probability_of_positive(
 ) -> Weight | None:
     """Return the probability of the positive label, from the alternatives of a token.
 
-    It is the share of the positive label in the positive and all negative labels. A
-    label that is neither, such as "unclear" (``aside``), is left out.
+    Example: "1" has .72 and "0" has .24: the share is .75. A label that is neither, such
+    as "unclear" (``aside``), is left out of the share.
 
     Args:
         listed: The label of each alternative (None for anything else) and its natural
@@ -294,7 +294,8 @@ def probability_of_positive(
 
     Returns:
         The share. None if the numbers are no log-probabilities, the labels together
-        have less than ``MASS_FLOOR``, or another label could decide.
+        have less than ``MASS_FLOOR``, ``aside`` has half of that or more, or a label that
+        is not listed could outweigh the others.
     """
     if not listed or not all(_is_log_probability(logprob) for _, logprob in listed):
         return None

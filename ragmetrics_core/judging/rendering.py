@@ -53,9 +53,9 @@ _INVISIBLE = re.compile(
 def tag_digits(texts: Sequence[str]) -> str:
     """Return eight hexadecimal digits that none of these texts contains.
 
-    The tags around the texts end in these digits, so that no text can close its tag.
-    They are a digest of the first text, changed until no text contains them in any
-    spelling that a model may read, e.g. full-width.
+    ``["The sky is blue."]`` gives "52ae4fd5". The tags around the texts end in these
+    digits, so that no text can close its tag. They are a digest of the first text,
+    changed until no text contains them in any spelling, e.g. full-width or upper case.
     """
     first_text = texts[0] if texts else ""
     digest = hashlib.sha256(first_text.encode())
@@ -63,7 +63,7 @@ def tag_digits(texts: Sequence[str]) -> str:
     readings = list(chain.from_iterable(map(_forms_as_read, texts)))
     if not any(digits in reading for reading in readings):
         return digits
-    digits_in_texts = _runs_of_digits(readings)
+    digits_in_texts = _runs_of_digits(readings)  # every eight in a row, overlapping too
     salt = 1
     while digits in digits_in_texts:
         salted_digest = digest.copy()
@@ -98,8 +98,9 @@ def _forms_as_read(text: str) -> Iterator[str]:
 def render(question: Question[Any]) -> tuple[Message, ...]:
     """Render a question into a system message and a user message.
 
-    A line ``---`` in the template separates the two messages. Each text of the sample
-    stands in a tag that the text cannot close.
+    A line ``---`` in the template separates the two messages. The sample's texts stand
+    in tags such as ``<context-52ae4fd5>``: no text has these digits, so none can close
+    its tag.
 
     Raises:
         SettingError: If the template does not fit the parts; see ``check_template``.
@@ -269,10 +270,11 @@ def _blocks_of_shown_parts(question: Question[Any]) -> dict[str, list[_Block]]:
 def _blocks_of_part(part: Part) -> list[_Block]:
     """Turn a part of a question, such as the contexts, into the contents of tags.
 
-    A single text is one block. A group of texts has a block each, or is one block with
-    a line each.
+    The chunks "Blue." and "Red." are two blocks, A and B. The facts "Blue." and "Red."
+    (``marks="lines"``) are one: "F1: Blue.", line break, "F2: Red.".
     """
     if isinstance(part.text, str):
+        # below a user's question: its rewrite and the earlier turns, if any
         text = "\n".join([part.text, *_lines_below_text(part)])
         return [_Block(part.label, sendable_text(text))]
     labelled_texts = zip(part.labels, part.texts, strict=True)
