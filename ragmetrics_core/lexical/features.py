@@ -89,8 +89,9 @@ def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
 def _places_of_terms(
     terms: frozenset[str], contexts: Sequence[Passage]
 ) -> Mapping[str, Sequence[Place]]:
-    """Where each of the terms stands in the contexts, up to ``_MOST_PLACES``.
+    """Find the context sentences that hold each term, up to ``_MOST_PLACES``.
 
+    Example: "mill" only in the first context's second sentence: {"mill": [(0, 1)]}.
     The limit bounds the work for texts of a megabyte.
     """
     places: defaultdict[str, list[Place]] = defaultdict(list)
@@ -110,6 +111,10 @@ def _find_match(
 ) -> Match:
     """Find the context sentence that shares most terms with a sentence of the answer.
 
+    The match also holds a name that stands elsewhere, and terms that are denied.
+    Example: "Carl Voss bought the old mill." over "Carl Voss lived in Kiel. Anna bought
+    the old mill.": sentence 1, share 3 of 5 = .6, ``name_apart`` {"carl", "voss"}.
+
     Args:
         sentence: The sentence of the answer.
         contexts: The contexts.
@@ -127,6 +132,7 @@ def _find_match(
     least_shared = max(
         _LEAST_SHARE_OF_TERMS * len(terms), _LEAST_SHARE_OF_BEST * most_shared
     )
+    # the sentences that say nearly the same: where they negate nothing, "not" denies
     similar = _sentences_that_share(least_shared, n_shared_by_place, contexts)
     return Match(
         context=context_index,
@@ -200,11 +206,11 @@ def _overlap_at_name(
     n_shared_by_place: Mapping[Place, int],
     places: Mapping[str, Sequence[Place]],
 ) -> float:
-    """Return how much of a sentence's other terms stand beside a name, in [0, 1].
+    """Divide the best overlap beside a name by the best overlap anywhere, in [0, 1].
 
-    That is the most terms besides the name's that a context sentence with the name
-    shares, as a share of the most that any context sentence shares. 1.0 if no context
-    sentence holds the whole name.
+    An overlap counts the sentence's other terms that a context sentence holds.
+    Example: contexts with "Carl Voss" hold 1 other term, other contexts up to 4: .25.
+    1.0 if no context sentence holds the whole name.
 
     Args:
         name_terms: The terms of the name.
@@ -255,9 +261,11 @@ def adherence(
         matches: The nearest context sentence of each sentence of the answer.
 
     Returns:
-        The share of the answer's terms that the contexts hold; the same of its bigrams;
+        The share of the answer's terms in the contexts; the share of its bigrams there;
         the mean share of a sentence's terms in the nearest context sentence; the least
         ``Match.overlap_at_name``; and the share of its names that the contexts hold.
+        Example: "Carl Voss bought the old mill." over "Carl Voss lived in Kiel. Anna
+        bought the old mill.": 1.0, .75, .6, 0.0 (he stands apart), 1.0.
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))
     term_share = _share(answer.terms, terms)
@@ -295,7 +303,10 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
         The share of the sought terms that the chunk holds; how many bigrams of question
         and answer it holds, on a logarithmic scale; and the share of its first three
         terms, often its subject, that stand in question or answer.
+        Example: "Which city lies on the Douro?" – "Porto lies on the Douro.", chunk
+        "Porto is a city in Portugal.": 1.0 (Porto), 0.0, .67 (Porto, city).
     """
+    # sought are the answer's news; for an answer without news, the question's terms
     terms_of_answer_alone = answer.terms - question.terms
     sought = terms_of_answer_alone or question.terms
     sought_share = _share(sought, chunk.terms)
@@ -310,9 +321,10 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
 def presence(fact: Passage, context: Passage) -> Features:
     """Measure in three numbers how far a context holds a fact.
 
-    They are shares of the fact's terms: those that the context holds, or a word that
-    begins alike; the most that a single sentence of it holds; and those that it holds
-    exactly. Each is 0.0 for a fact without a term.
+    They are shares of the fact's terms: the share in the context, where a word that
+    begins alike counts; the highest share in a single sentence; and the share held
+    exactly. Example: "Porto lies on the Douro" in "Porto is a city. It lies in
+    Portugal.": 2/3, 1/3, 2/3. Each is 0.0 for a fact without a term.
     """
     n_terms = len(fact.terms)
     if n_terms == 0:

@@ -133,7 +133,8 @@ class LexicalJudge(Judge):
 def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
     """Judge by shared words whether an answer rests on its contexts.
 
-    An answer that only declines abstains.
+    An answer that only declines abstains. Example: "It opened in 1901." over contexts
+    without 1901: "no", because the number is unknown.
 
     Args:
         question: Holds the answer and the contexts.
@@ -245,6 +246,8 @@ def _reply_with_poll(
 ) -> Asked[Poll]:
     """Make the reply of one poll: the verdict, and the sentences without support.
 
+    Example: .3 gives "no" and at least one sentence without support; .5 gives "yes".
+
     Args:
         probability: That the answer rests on its contexts.
         reason: Of the verdict, in words.
@@ -257,7 +260,7 @@ def _reply_with_poll(
         for sentence, match in zip(sentences, matches, strict=True)
         if _is_unsupported(sentence, match)
     ]
-    if verdict == "no" and not unsupported:
+    if verdict == "no" and not unsupported:  # then the sentence with least support
         weakest = min(sentences, key=lambda sentence: sentence.coverage)
         unsupported = [weakest.sentence]
     poll = Poll(
@@ -303,11 +306,14 @@ def _judge_each_text(
 ) -> Asked[Any]:
     """Judge the texts that a question shows, one by one, and return its reply.
 
+    The question is given both forms of reply, and reads the form that it needs.
+    Example: two chunks make the first chunk's fields, and "chunks": [first, second].
+
     Args:
         question: Its part "chunk" shows one text, its part "chunks" several; or "fact"
             and "facts".
         kind: "chunk" or "fact".
-        weights: The weights of the features of a text.
+        weights: Turn the features of a text into a probability.
         look: Returns the features of a text, and a reason in words.
     """
     part = question.parts.get(f"{kind}s") or question.parts[kind]
@@ -345,6 +351,9 @@ def _look_at_chunk(
     question: Passage, answer: Passage, answer_text: str, chunk_text: str
 ) -> tuple[Features, str]:
     """Return the features of a chunk, and a reason that counts the terms it holds.
+
+    Example of a reason, where the answer adds "Carl Voss" to the question and the chunk
+    holds "Voss": "1 of 2 terms that only the answer has found in the chunk".
 
     Args:
         question: The user's question, taken apart into terms: stems of its words.
@@ -466,6 +475,9 @@ def _support_of_sentences(
 ) -> tuple[SentenceSupport, ...]:
     """Say for each of an answer's first sentences what of it the contexts hold.
 
+    Example: "Carl Voss bought 3 mills." over "Carl Voss bought mills.": coverage .8,
+    ``uncovered`` and ``numbers`` hold the 3.
+
     Args:
         answer: The answer, taken apart.
         contexts: The contexts, taken apart.
@@ -520,6 +532,9 @@ def _explain_shared_terms(
 ) -> str:
     """Say how many terms of an answer the contexts hold, and which they lack.
 
+    Example: "5 of 5 terms found in the contexts; not where the rest of its sentence
+    stands: Carl, Voss" where the best matching context sentence names somebody else.
+
     Args:
         answer: The answer, taken apart into terms: stems of its words.
         answer_text: The answer as it is written.
@@ -528,13 +543,14 @@ def _explain_shared_terms(
         matches: The nearest context sentence of each sentence.
     """
     n_terms = len(answer.terms)
-    n_found = round(values[0] * n_terms)
+    n_found = round(values[0] * n_terms)  # the share of terms found, as a count
     reason = f"{n_found} of {n_terms} terms found in the contexts"
     missing_words = dict.fromkeys(
         chain.from_iterable(sentence.uncovered for sentence in sentences)
     )
     if missing_words:
         reason += f"; not found: {_list_terms(missing_words)}"
+    # names that the contexts hold, but not in the sentence that matches best
     terms_of_names_apart = _union(match.name_apart for match in matches)
     names_apart = words_with_terms(answer_text, terms_of_names_apart)
     if names_apart:

@@ -93,6 +93,7 @@ def _spellings(written: re.Match[str]) -> list[set[str]]:
     """Return the ways in which a context may write a number of an answer.
 
     The context bears the number out if it holds all numbers of one way.
+    Example: "1 149" may be {"1149"} or {"1", "149"}; "2 million" {"2"} or {"2000000"}.
 
     Args:
         written: The digits, with gaps between groups, and perhaps a word such as
@@ -104,7 +105,7 @@ def _spellings(written: re.Match[str]) -> list[set[str]]:
     as_one = normalise_number(_GAP.sub("", digits))
     part_by_part = {normalise_number(part) for part in _NUMBER.findall(digits)}
     spellings = [{as_one}, part_by_part]
-    if scale and _can_be_scaled(as_one):
+    if scale and _can_be_scaled(as_one):  # "2 million", not "1.2.3 million"
         scaled = Decimal(as_one).scaleb(_SCALES[scale])
         spellings.append({normalise_number(f"{scaled:f}")})
     return spellings
@@ -119,6 +120,7 @@ def _spellings_of_decade(written: re.Match[str]) -> list[set[str]]:
     """Return the ways in which a context may write a decade, such as "the 1990s".
 
     They are its short name "90", and each of its years. Empty if the number is no decade.
+    Example: "1990s" gives {"90"}, {"1990"}, … {"1999"}; "1990" gives none.
 
     Args:
         written: The number with the groups of ``_WRITTEN``: 1 is the digits, 3 an "s"

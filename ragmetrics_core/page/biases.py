@@ -67,8 +67,8 @@ def correlations(
 ) -> list[Correlation]:
     """Correlate each metric's scores with traits that should not matter, such as length.
 
-    Each metric and each of ``TRAITS`` has a rank correlation. A metric with fewer than
-    ten scores is left out.
+    Each metric and each of ``TRAITS`` has a rank correlation. Example: 3 traits and two
+    metrics with scores give 6. A metric with fewer than ten scores is left out.
 
     Source:
         Interval: Bonett & Wright (2000), Psychometrika 65(1).
@@ -97,8 +97,9 @@ def correlations(
 def _correlation(
     metric: str, trait: str, pairs: Sequence[tuple[float, float]]
 ) -> Correlation:
-    """Spearman's rank correlation ρ of scores with one trait, with its 95 % interval.
+    """Compute Spearman's rank correlation ρ of scores with a trait, with its interval.
 
+    The interval holds 95 %. Example: a ρ of .40 from 30 pairs has about .03 to .67.
     Fisher's transformation z = artanh ρ is about normal, so the interval is made there
     and transformed back. Without a correlation, because one side does not vary, the
     interval is all of [-1, 1].

@@ -109,6 +109,7 @@ def _changed_samples(
 ) -> list[ChangedSample]:
     """List the samples whose scores changed most, from the worst loss to the best gain.
 
+    Example: changes of one metric by +.4, -.2, +.1 and -.5 stand as -.5, -.2, +.1, +.4.
     Samples that lost come first, in the order of ``Comparison.lost_most``, which names
     each sample once: the losses in the worst metric lead. Samples that only gained
     follow, the smallest gain first.
@@ -193,8 +194,9 @@ def _answer_of(row: SampleResult) -> str:
 def _pieces_of_answers(first: str, second: str) -> tuple[list[Piece], list[Piece]]:
     """Split two answers into pieces, to mark what only one of them says.
 
-    Each piece comes with a truth value: whether the piece stands in one of the answers
-    only. Long answers are cut and not compared: each is a single piece.
+    Each piece comes with a truth value: True if the other answer lacks it. Example:
+    "It is Porto." beside "It is Faro.": [("It is ", False), ("Porto.", True)] and its
+    counterpart. Long answers are cut and not compared: each is a single piece.
     """
     is_long = max(len(first), len(second)) > _LONGEST_DIFF
     if is_long or first == second:

@@ -132,10 +132,10 @@ def _findings_of_row(row: SampleResult) -> tuple[dict[str, Finding], dict[str, s
     """Collect what all results of a row say on the subjects of the rules.
 
     A subject is a question such as "facts_found": were the facts retrieved?
+    Example: ``({"adherent": False}, {"adherent": "context_adherence 0.10"})``.
 
     Returns:
-        The finding on each subject, and by subject the score that it rests on, such as
-        "retrieval_accuracy 0.40".
+        The finding on each subject, and by subject the score that it rests on.
     """
     findings: dict[str, Finding] = {}
     score_words_by_subject: dict[str, str] = {}
@@ -145,6 +145,8 @@ def _findings_of_row(row: SampleResult) -> tuple[dict[str, Finding], dict[str, s
         score = result.status if result.value is None else format(result.value, ".2f")
         for subject in findings_of_result:
             score_words_by_subject[subject] = f"{name} {score}"
+        # the metric judged what was retrieved, not what the prompt held of it: the
+        # recorded steps know better whether facts were lost between the two
         if _leaves_prompt_open(result):
             findings.update(_findings_of_journey(row))
     return findings, score_words_by_subject
@@ -162,19 +164,20 @@ def _findings_of_result(result: MetricResult) -> dict[str, Finding]:
     """Return what one metric's result says on the subjects of the rules.
 
     A finding is True, False, or None if the score is too close to one half.
+    Example: an adherence of .1 gives {"adherent": False}, one of .5 {"adherent": None}.
     """
     if isinstance(result, Undefined):
         return {"abstained": True} if result.code == "abstained" else {}
     if not isinstance(result, Scored):
         return {}
     evidence = result.evidence
-    if isinstance(evidence, FactMatrix):
+    if isinstance(evidence, FactMatrix):  # were facts found, did they reach the prompt
         return _findings_of_facts(result.value, evidence)
-    if isinstance(evidence, JudgedChunks):
+    if isinstance(evidence, JudgedChunks):  # is a chunk useful, do such come first
         return _findings_of_chunks(result.value, evidence)
     if isinstance(evidence, Polled):
         return {"adherent": _is_surely_adherent(result.value, evidence)}
-    if isinstance(evidence, Sufficed):
+    if isinstance(evidence, Sufficed):  # "I don't know" though the contexts would do
         return {"over_declined": evidence.case == "over_declined"}
     if evidence is not None and evidence.kind == "context_recall":
         is_answer_like_reference = _side_of_half(*_usual_range(result.value))

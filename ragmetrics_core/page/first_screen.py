@@ -233,6 +233,8 @@ class ScreenTally:
     ) -> FirstScreen:
         """Put together what a person should see first of the rows counted so far.
 
+        Example: a ``loss`` of "3 of 20 rows have a fault: …", and the rows to look at.
+
         Args:
             summary: The numbers of the same rows.
             run: The facts of the run.
@@ -243,8 +245,10 @@ class ScreenTally:
         groups = self._all_groups()
         groups_with_fault = losses_among(groups)
         journey = self._journey.journey()
+        # a run that stopped early chose its rows by their scores: no interval holds
         has_intervals = _are_rows_a_random_choice(run)
         highest_means = self._highest_means(summary)
+        # codes of the groups whose rows without a score are listed before low scores
         unscored_first = self._groups_with_unscored_rows_first(groups_with_fault)
         return FirstScreen(
             title=title_of(run),
@@ -368,7 +372,9 @@ class ScreenTally:
     def _verdict_on_losses(self, losses: Sequence[Group], summary: Summary) -> str:
         """Say which fault is the largest, and how many rows have no score, and why.
 
-        If rows without a score are more than rows with a fault, they come first.
+        Example: "3 of 18 rows have a fault: …; 2 more rows were not scored: 2 failed."
+        If rows without a score are more than rows with a fault, they come first:
+        "9 of 20 rows were not scored: 9 failed. 3 of the other 11 rows have a fault: …"
         """
         n_scored = self._n_scored
         n_not_scored = self._n_not_scored
@@ -383,7 +389,7 @@ class ScreenTally:
             return f"{loss}; {more_rows} {self._why_not_scored()}"
         all_rows = count_in_words(self._n_rows, "row") + drawn
         not_scored = f"{n_not_scored:,} of {all_rows} {self._why_not_scored()}"
-        if not n_scored:
+        if not n_scored:  # nothing is known of any fault
             return not_scored
         other_rows = _other_rows_in_words(n_scored)
         loss = loss_in_words(losses, other_rows, n_scored, summary)
@@ -418,6 +424,7 @@ class ScreenTally:
     ) -> str:
         """Say how sure the share of rows with a fault is.
 
+        Example: "How sure: with 95 % confidence, 5 to 36 % of rows like these have …".
         "" if no row was scored, and no range of declining rows is known.
         """
         declined_range = ""
@@ -490,7 +497,11 @@ class ScreenTally:
         *,
         only_bad_answers: bool = False,
     ) -> str:
-        """Word a range, with the ranges of the commonest faults in parentheses."""
+        """Word a range, with the ranges of the commonest faults in parentheses.
+
+        Example: "with 95 % confidence, 5 to 36 % of rows like these have a fault (…)".
+        A single fault has no parentheses: its range is the range.
+        """
         which_rows = "rows like these"
         if not self._do_ranges_hold_for_all_rows:
             which_rows = "rows like the scored ones"

@@ -82,8 +82,8 @@ def _n_lost_in_words(n_lost: int, all_rows: str) -> str:
 def _losses_by_answer(losses: Sequence[Group], all_rows: str) -> str:
     """Say how many rows with a fault have bad and good answers, and the largest fault.
 
-    For example "5 of 20 rows have a fault and no answer that holds up (…); 3 more have a
-    fault and one that does". The largest fault is the one with most bad answers.
+    Example: "5 of 20 rows have a fault and no answer that holds up (…); 3 more have a
+    fault and one that does". The largest fault has most bad answers.
 
     Args:
         losses: The groups of rows with a fault.

@@ -57,7 +57,8 @@ def groups_to_mend(
 ) -> list[Group]:
     """Order the groups of rows that have something to mend, the most important first.
 
-    The order is that of size, or of the rows that count against the gate.
+    They are ordered by size, or by the rows that count against the gate. Example:
+    groups of 9 and 4 rows, of which 1 and 3 fail the gate: the second comes first.
 
     Args:
         groups: All groups of rows, in the order of the pipeline.
@@ -69,6 +70,7 @@ def groups_to_mend(
     if measured_stage is not None:
         candidates = _with_measured_stage(candidates, measured_stage)
     to_mend = largest_first(candidates)
+    # if the largest group has no score, it stays first: no gate counts its rows
     if gate is None or gate.n_rows_against == 0 or _must_be_scored_first(to_mend):
         return to_mend
     n_against_by_group = gate.n_rows_against_by_group

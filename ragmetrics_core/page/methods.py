@@ -133,6 +133,9 @@ def _definition(name: str, run: RunFacts) -> str:
 def _definition_for_kind(name: str, kind: str, settings: Mapping[str, str]) -> str:
     """Look up the definition of a metric for one kind of judge and the metric's settings.
 
+    Example: for "context_adherence" and "words", a score "of how much of the answer's
+    wording stands in the contexts".
+
     Args:
         name: Name of the metric.
         kind: The kind of judge: "words" for the embedded judge, which compares words;

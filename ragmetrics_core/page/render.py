@@ -122,7 +122,9 @@ def check_page(path: Path) -> None:
 def page_data(
     rows: Sequence[SampleResult], summary: Summary, run: RunFacts, screen: FirstScreen
 ) -> dict[str, Any]:
-    """Everything that the template of a report shows, by name in the template.
+    """Collect all that the template of a report shows, by its name in the template.
+
+    Example: "screen_rows" is 20 and "samples" 18 where 2 of 20 rows are no samples.
 
     Args:
         rows: The results.
@@ -155,11 +157,11 @@ def page_data(
         "advices": STAGE_ADVICE,
         "group_counts": {group.code: group.count for group in screen.groups},
         "traits": biases.TRAITS,
-        "correlations": _correlations(rows, metrics, run),
+        "correlations": _correlations(rows, metrics, run),  # none if it stopped early
         "quoted": quotes_of_cards(run),
         "figures": _figures_on_adherence(run),
         "methods": paragraphs(summary, run, rows),
-        "columns": script_data,
+        "columns": script_data,  # what the page's script reads
         "index": table_entries,
         "details": packed_details,
     }
@@ -176,7 +178,8 @@ def _correlations(
 ) -> Sequence[biases.Correlation]:
     """The correlations of scores with traits of the rows; none if the run stopped early.
 
-    A run that stopped once its gates were decided chose its rows by their scores.
+    A run with ``decisions`` stopped once its gates were decided: it chose its rows by
+    their scores.
     """
     return [] if run.decisions else biases.correlations(rows, metrics)
 

@@ -274,7 +274,8 @@ def _drop_earlier_items(row: SampleResult) -> SampleResult:
 def _short(value: Any, path: str, n_cut: Counter[str]) -> Any:
     """Copy the data of a row without empty fields and with long texts cut.
 
-    Empty fields of metadata stay, because they are the caller's own.
+    Empty fields of metadata stay, because they are the caller's own. Example:
+    {"question": "Who?", "reference": None} becomes {"question": "Who?"}.
 
     Args:
         value: The data, or a part of it.
@@ -292,7 +293,7 @@ def _short(value: Any, path: str, n_cut: Counter[str]) -> Any:
             for number, item in enumerate(value, start=1)
         ]
     if isinstance(value, dict):
-        # of the sample, or of one of its contexts
+        # metadata of the sample or of a context: the caller's own, so kept whole
         is_metadata = path.startswith("sample.") and ".metadata" in path
         short_fields = {}
         for key, item in value.items():
