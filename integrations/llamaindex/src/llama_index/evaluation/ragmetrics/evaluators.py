@@ -210,7 +210,8 @@ class MetricEvaluator(BaseEvaluator):
     async def _scored(self, make_sample: Callable[[], Sample]) -> RagMetricsResult:
         """Make a sample and score it.
 
-        If the sample cannot be made or judged, the result says why and has no score.
+        Example: ``evaluate(response=5)`` gives no score, and a result that says which
+        field is wrong. The result of a failed judge says why as well.
 
         Args:
             make_sample: Makes the sample; its errors are caught here.

@@ -311,8 +311,14 @@ def _hand_on(
 ) -> Generator[Any, Any, Any]:
     """Hand on the pieces of a streamed answer, and tell at the end what was read.
 
-    What the application sends or throws in goes to the generator inside, as with
-    ``yield from``. Arguments are those of ``observe``.
+    Example: pieces "Rome", " is", " old", and the application stops behind the second:
+    ``on_end("Rome is", GeneratorExit())``. What the application sends or throws in goes
+    to the generator inside, as with ``yield from``.
+
+    Args:
+        pieces: The framework's generator of the pieces.
+        on_end: Called at the end with the text read, and the error; None for none.
+        while_fetching: Makes a context in which each piece is fetched.
     """
     pieces_read: list[str] = []
     with _calling_at_the_end(on_end, pieces_read):

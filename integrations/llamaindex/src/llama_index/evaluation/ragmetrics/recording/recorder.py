@@ -212,7 +212,9 @@ class Recorder:
     ) -> None:
         """Record a **span**, the framework's record of one call of a method, as it begins.
 
-        A span that stands in no run, and begins none, gets no record.
+        Example: the span of ``engine.query`` begins a run if somebody listens, and the
+        span of ``retriever.retrieve`` inside it becomes a call of the run. A span that
+        stands in no run, and begins none, gets no record.
 
         Args:
             id_: The span's id, which ends in class, method and a UUID.
@@ -221,9 +223,9 @@ class Recorder:
             parent_id: The id of the span around it; None if there is none.
         """
         if isinstance(instance, BaseChatEngine) and ".reset-" in id_:
-            snapshot.start_over(instance)
+            snapshot.start_over(instance)  # the user reset the chat
         if not self.listeners.open and not self._records:
-            return
+            return  # nobody listens, and no run is open
         span = BeginningSpan(self._kind_of_span(id_, instance), arguments, instance)
         outer = self._record_around(parent_id)
         if outer is IGNORED:
@@ -274,9 +276,11 @@ class Recorder:
     ) -> SpanRecord:
         """Make the record of a span, or return ``IGNORED`` if it does not work for a user.
 
-        A judge does not, nor what prepares, such as a generator of test data. If a
-        memory calls a model, the call is recorded, and marked as "ignored".
+        Examples: a judge's model call, and a query that a generator of test data makes,
+        are ignored. If a memory calls a model to shorten a conversation, the call is
+        recorded, and marked as "ignored".
         """
+        # the preparing or memory class up the call stack, such as ``DatasetGenerator``
         caller_class = preparing_caller() if span.kind in ROOTS else None
         is_judge = bool(outer.calls_of_runs) and capture.is_judge_work()
         is_memory = caller_class in MEMORY
@@ -316,12 +320,19 @@ class Recorder:
     ) -> SpanRecord:
         """Make the record of a span, and record its call in the runs around it.
 
-        A call that is reported by two spans is recorded once.
+        Example: ``retriever.retrieve("Who?")`` inside a query becomes a call below the
+        query's. ``llm.chat`` that the framework reports as two spans is recorded once.
+
+        Args:
+            span: The span.
+            outer: The record of the span around it; empty if it stands in no run.
+            new_listeners: Who gets a run that this span begins; () if it begins none.
         """
         call_reported_before = None
         if span.kind == "model":
             prompt = snapshot.prompt_of(span.arguments)
             call_reported_before = call_of_same_model(outer, prompt)
+        # no call of its own: such as a synthesizer's method that it calls on itself
         if call_reported_before is not None or is_no_call_of_its_own(span.kind, outer):
             self._note_history_of_prompt(outer, span.arguments)
             return record_inside_call(outer, span, call_reported_before)
@@ -330,7 +341,7 @@ class Recorder:
             # such as a tool that the application calls by itself
             return SpanRecord(kind=span.kind)
         node = self._make_call(span.kind, span, outer)
-        run_and_call_pairs = []
+        run_and_call_pairs = []  # each run, with the call that later calls go below
         for open_run, parent in outer.calls_of_runs:
             run_and_call_pairs.append(add_call(node, open_run, parent))
         if begins_run:
@@ -404,6 +415,9 @@ class Recorder:
     ) -> None:
         """Record the end of a **span**, the framework's record of one call of a method.
 
+        Example: ``retriever.retrieve("Who?")`` returned two nodes: the recorded call
+        gets them, and its end. The end of the outermost call ends the run, too.
+
         Args:
             id_: The id of the span.
             instance: The object whose method ran; None for a step of a workflow.
@@ -414,10 +428,12 @@ class Recorder:
         if end_watcher is not None:
             end_watcher.detach()  # it would report the end a second time
         record = self._records.get(id_, NOT_RECORDED)
+        # False for a span that only repeats the call around it, or stands in no run
         is_recorded_as_call = record.kind is not None and record.node is not None
         if not is_recorded_as_call:
             self._records.pop(id_, None)
         self._note_written_answer(id_, record, instance, error)
+        # nodes that a generator of test data made: runs that find only these are ignored
         self._note_test_data(record, result)
         is_step_of_workflow = instance is None
         if isinstance(result, AgentOutput) and is_step_of_workflow:
@@ -434,7 +450,8 @@ class Recorder:
     ) -> None:
         """Write into a span's call its result, its end and its error.
 
-        If the call is the outermost one of a run, the run ends as well.
+        Example: the end of ``engine.query`` writes the answer, and ends the run, since
+        no call is around it. The end of the retriever inside writes its documents.
         """
         node = record.node
         if record.kind is None or node is None:
@@ -608,20 +625,27 @@ class Recorder:
     def _end_or_wait_for_stream(self, open_run: OpenRun, result: object) -> None:
         """End a run whose outermost call returned, or wait until its stream is read.
 
-        ``run.is_streamed`` notes whether the answer comes as a stream.
+        Example: ``engine.query("Who?")`` returned its text: the run ends now. A run with
+        a streamed response ends when the application has read it, or drops it.
+
+        Args:
+            open_run: The run; ``run.is_streamed`` notes whether its answer is a stream.
+            result: What the outermost call returned.
         """
         run = open_run.run
         response = snapshot.result_of(result)
         run.is_streamed = isinstance(response, snapshot.Streamed)
         if run.kind == "model" and isinstance(result, (Generator, AsyncGenerator)):
-            run.is_streamed = True
+            run.is_streamed = True  # ``llm.stream_chat(…)``, called by itself
             self._end_once_stream_is_gone(open_run, result)
         elif (
             isinstance(response, StreamingAgentChatResponse)
             and response.is_writing_to_memory
         ):
+            # a chat engine still writes the answer, in a thread or task of its own
             self._follow_chat(open_run, response)
         elif isinstance(response, snapshot.Streamed) and run.root.text is None:
+            # a query engine's stream; calls while it is read belong to this run
             observe(
                 response,
                 on_end=partial(self._end_stream, open_run),
@@ -648,8 +672,9 @@ class Recorder:
     ) -> None:
         """Keep the answer that a chat's engine has written, if the span wrote one.
 
-        A run that waits for the answer may end now. Another may wait for it later: the
-        answer is found by the identity of its response.
+        Example: a thread wrote "Rome is old" before ``stream_chat`` returned. The run
+        finds the answer later, by the identity of its response. A run that waits for
+        the answer already may end now.
 
         Args:
             id_: The id of the span.
@@ -664,6 +689,7 @@ class Recorder:
         if error is None:
             # ``response.response`` is empty in older releases: the pieces are joined then
             text = response.response or text.strip()
+        # several runs, if a capture was opened inside a run
         for open_run, _ in record.calls_of_runs:
             open_run.written_answers[id(response)] = (text, error)
             self._end_if_written_and_read(open_run)
@@ -710,8 +736,8 @@ class Recorder:
     def _end_unread(self, open_run: OpenRun) -> None:
         """End a run whose response object is gone, perhaps before it was read.
 
-        A partly read answer keeps only what was read. An answer that nobody read is
-        kept whole, with a doubt.
+        Example: of "Rome is old" the application read "Rome is": that is kept, as a
+        partial answer. If nothing was read, the answer is kept whole, with a doubt.
         """
         # stands for the error of an application that stopped reading
         stopped_reading = GeneratorExit()
@@ -720,10 +746,10 @@ class Recorder:
             self._end_stream(open_run, "", stopped_reading)
             return
         text, error = written_answer
-        # the pieces may end with white space, which the answer does not
+        # " old"; the pieces may end with white space, which the answer does not
         unread = "".join(open_run.untaken_pieces).rstrip()
         text_read = text.removesuffix(unread)
-        if error is not None:
+        if error is not None:  # the engine's writing broke off
             self._end_stream(open_run, text, error)
         elif not text_read.strip():
             open_run.run.doubts = (_READ_BY_NOBODY,)

@@ -164,6 +164,9 @@ def copy_start(
 ) -> None:
     """Copy into a run what its outermost call was given: inputs and conversation.
 
+    Example: ``engine.chat("And when?", chat_history=[…])`` gets the history as earlier
+    turns. Without ``chat_history`` the turns are read from the engine's memory.
+
     Args:
         run: The run.
         arguments: What the call was given.
@@ -173,6 +176,7 @@ def copy_start(
     """
     fields = start_fields(arguments)  # of the start event, and keyword arguments
     if needs_data:
+        # in these the core looks up a user's ``question_from="user_msg"``
         run.inputs = plain({**arguments, **fields})
     if run.kind == "chat":
         # an engine without a memory keeps the messages itself
@@ -185,6 +189,7 @@ def copy_start(
     handed_history = {**arguments, **fields}.get("chat_history")
     _copy_history(run, handed_history, message_keeper, instance)
     if not run.history:
+        # earlier turns may stand in a field of another name, such as "memory_notes"
         run.conversation_fields = _talk_handed_in(fields)
     _copy_texts_and_documents(run, fields)
 
@@ -323,8 +328,8 @@ def _prompt_among(arguments: Mapping[str, Any]) -> object:
 def _are_texts_alone(arguments: Mapping[str, Any]) -> bool:
     """Whether a model is shown the texts of its prompt and nothing beside them.
 
-    False where that is not sure: for messages with an image or a file, and for further
-    arguments, which may hold documents.
+    Example: True for ``llm.complete("Who?")``. False for a message with an image, and
+    for ``llm.chat(messages, documents=[…])``, which hands over more than messages.
     """
     named = {**arguments, **arguments.get("kwargs", {})}
     usual_names = {"messages", "prompt", "formatted", "args", "kwargs"}
@@ -333,6 +338,7 @@ def _are_texts_alone(arguments: Mapping[str, Any]) -> bool:
     prompt = _prompt_among(arguments)
     if isinstance(prompt, str):
         return True
+    # (None,) stands for a prompt of another type: False
     for message in prompt if isinstance(prompt, (list, tuple)) else (None,):
         if not isinstance(message, ChatMessage):
             return False

@@ -26,6 +26,9 @@ _QUESTION_FIELDS = ("query", "question", "input", "message")
 def as_run(response: object) -> Run:
     """Return a run as it is, or make a run of one call from a framework's response.
 
+    Example: ``engine.query("Who?")`` was not captured. Its ``Response`` gives a run
+    with the answer and its source nodes, but without a question.
+
     Args:
         response: A run, or what a query engine, chat engine, agent or workflow returned.
 
@@ -58,7 +61,7 @@ def _add_sources(run: Run, nodes: Iterable[Document]) -> None:
     """
     node_by_key = {node.key: node for node in nodes}
     sources = []
-    no_evidence = []
+    no_evidence = []  # blank nodes, and answers to sub-questions
     for node in node_by_key.values():
         if _is_found(node):
             sources.append(node)
@@ -84,14 +87,17 @@ def _is_found(node: Document) -> bool:
 def trees_of(run: Run, where: Overrides) -> list[Tree]:
     """Make the tree of a run, the form in which the core reads runs of any framework.
 
+    Example: the run of ``engine.query("Who?")`` gives one tree, with the question, the
+    answer, and the documents that its retriever found.
+
     Args:
-        run: The run. What is no evidence is taken out of its calls.
+        run: The run. Blank documents and the like are taken out of its calls.
         where: Where the user says that question, contexts and answer are.
 
     Returns:
         A list of one tree. Other frameworks make several trees.
     """
-    _settle(run)
+    _settle(run)  # drops what is no evidence from the run's calls
     models = [node for node in run.root.walk() if node.kind == "model"]
     _note_streamed_reply(run, models)
     tree = replace(run)
@@ -109,8 +115,13 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
 def _add_history(tree: Run, models: Sequence[Node]) -> None:
     """Write the earlier conversation into a tree whose question is known.
 
-    A prompt is only read if the application handed in no conversation. The history of a
-    model that was called alone is found by the core, from the runs before.
+    Example: ``engine.chat("And when?", chat_history=[…])`` handed it in. Otherwise the
+    prompts of the models may hold it. The history of a model that the application
+    called alone is found by the core, from the runs before.
+
+    Args:
+        tree: The tree; it is changed.
+        models: The calls of models in it.
     """
     conversation = _conversation_handed_in(tree)
     if not conversation.turns and tree.kind not in ("model", "program"):
@@ -283,9 +294,14 @@ def _give_roles_to_results_and_summaries(calls: Sequence[Node]) -> None:
 def _drop_pointers_and_blank_documents(calls: Sequence[Node]) -> tuple[Document, ...]:
     """Take unused pointers, and documents without a text, out of the calls' lists.
 
+    A pointer is a node that names another index. Example: of ["Rome is old", "  ", a
+    pointer "ask the index of 2023"] only "Rome is old" stays, unless a step or a prompt
+    got the pointer.
+
     Returns:
         The documents without a text, each id once.
     """
+    # ids of the documents that postprocessors and synthesizers were given
     ids_taken = {document.id for call in calls for document in call.input_documents}
     prompts = [message.text for call in calls for message in call.prompt]
     document_without_text: dict[str | None, Document] = {}
@@ -412,17 +428,20 @@ def question(run: Run) -> tuple[str | None, str]:
 def _question_of_workflow(run: Run) -> tuple[str | None, str]:
     """Find the question of a workflow in its start event, and say where it was found.
 
-    If the start event does not tell, the question is the first query in the workflow.
+    Example: ``workflow.run(user_msg="Who?")`` gives ("Who?", "user_msg"). If the start
+    event does not tell, the question is the first query in the workflow.
     """
     fields = run.fields
     if fields.get("user_msg"):  # the framework's own name for the question
         return fields["user_msg"], "user_msg"
+    # ``run(query="And when?", chat_history=[…])``
     field_beside_history = _question_field(run)
     if field_beside_history is not None:
         return fields[field_beside_history], f"start event: {field_beside_history}"
     user_messages = [turn.content for turn in run.history if turn.role == "user"]
-    if user_messages:
+    if user_messages:  # ``run(chat_history=[…])`` alone
         return user_messages[-1], "last user message of chat_history"
+    # what a retriever or another call inside was asked first
     first_query = next((node.query for node in run.root.walk() if node.query), None)
     field = _likely_question_field(fields, first_query)
     if field is not None:
@@ -570,9 +589,11 @@ def _shows_no_nodes(synthesizer: Node) -> bool:
 
 
 def _replies_put_together(run: Run) -> tuple[str, ...]:
-    """The replies that an answer was put together from, one per node or pack of nodes.
+    """Return the replies that an answer was put together from, one per node or pack.
 
-    Empty if the last synthesizer does not put replies together.
+    Example: ``response_mode="accumulate"`` makes of two nodes the answer "Response 1:
+    In Rome … Response 2: In 753 BC": the replies are "In Rome" and "In 753 BC". Empty
+    in other modes.
     """
     synthesizers = _synthesizers(run)
     if not synthesizers:
