@@ -71,6 +71,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
     ) -> None:
         self._run = capture.Run(metrics, as_judge(judge), concurrency, None)
         self._reference_from = reference_from
+        # makes the samples of a run, with the settings of the user
         self._samples_from: Callable[..., list[Sample]] = partial(
             samples_from,
             question_from=question_from,
@@ -80,7 +81,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
             build=build,
             every_turn=every_turn,
         )
-        self._counted = itertools.count()
+        self._counted = itertools.count()  # numbers the samples: 0, 1, 2, …
 
     def __repr__(self) -> str:
         return f"RagMetricsRunEvaluator({', '.join(self.feedback_keys)})"

@@ -93,6 +93,9 @@ class _ObservedStore:
 def _reported(store: VectorStore, name: str) -> Callable[..., Any]:
     """Wrap a search method of a store so that recorders are told what it returns.
 
+    Example: ``observe(chroma).similarity_search("Who?")`` stands in the recorded run as
+    a retriever "Chroma" with the query "Who?" and the documents that were found.
+
     Args:
         store: The store.
         name: The name of the method; the wrapper is async if the method is.

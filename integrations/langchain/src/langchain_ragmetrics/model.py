@@ -469,8 +469,9 @@ def _serialised(model: Runnable[Any, Any]) -> object:
 def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
     """Find out what a model can do, as far as its class tells.
 
-    False where it cannot, and None where it is unknown until it is tried: that a class
-    has a field or a method does not say whether the provider's model takes it.
+    Example: a class without a field "temperature" cannot set it: False. For a class
+    with the field the value is None, unknown until it is tried: the provider's model
+    may refuse it.
     """
     if not isinstance(model, BaseChatModel):
         # any other runnable takes messages, and no settings

@@ -80,7 +80,8 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
     """Turn a value of LangChain into plain values, which the rules of the core read.
 
     Plain values are texts, numbers, documents, messages, and mappings and tuples of
-    these. An object becomes a mapping of its fields, or of its ``answer``; else None.
+    these. Example: ``{"tags": ["a"]}`` becomes ``{"tags": ("a",)}``. An object becomes
+    a mapping of its fields, or of its ``answer``; else None.
 
     Args:
         value: The value.
@@ -92,6 +93,7 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
     document_or_message = _document(value) or message_of(value)
     if document_or_message is not None:
         return document_or_message
+    # a prompt template returned it
     if isinstance(value, PromptValue):
         value = value.to_messages()
     # a named tuple is read by its fields, below
@@ -101,7 +103,7 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
     fields = fields_of(value)
     if fields is not None:
         if depth == 0:
-            return {}
+            return {}  # deeper than the rules of the core look
         return {str(name): plain(field, depth - 1) for name, field in fields.items()}
     return _plain_answer(value)
 

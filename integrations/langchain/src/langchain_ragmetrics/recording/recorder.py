@@ -139,7 +139,11 @@ class Recorder(BaseCallbackHandler):
         run_id: UUID,
         **details: Any,
     ) -> None:
-        """Keep what the model is shown, as text."""
+        """Begin the run of a chat model, and keep the texts that the model is shown.
+
+        Example: the message ``HumanMessage("Who?")`` is kept as
+        ``{"role": "user", "content": "Who?"}``.
+        """
         if run := self._run_began("chat_model", serialized, run_id, details):
             messages_of_batches = [message for batch in messages for message in batch]
             run.inputs = {
@@ -149,11 +153,14 @@ class Recorder(BaseCallbackHandler):
                     for shown in messages_shown(message)
                 ]
             }
+            # False if an image, or a text that the provider keeps, may stand beside
             run.extra[TEXT_ALONE] = _are_texts_alone(messages_of_batches, details)
+            # such as a PDF, whose text nobody recorded
             run.extra[UNREAD] = unread_request(
                 details.get("invocation_params"),
                 [shown.content for shown in messages_of_batches if _is_sent(shown)],
             )
+            # blocks of the user's message that are documents
             run.extra[HANDED_IN] = [
                 document
                 for message in messages_of_batches
@@ -259,7 +266,9 @@ class Recorder(BaseCallbackHandler):
     def searched_by_hand(self, name: str, query: str, result: object) -> None:
         """Record a search of a vector store that the application made inside a run.
 
-        It is left out while a retriever searches, which reports what it finds.
+        Example: a step of a chain calls ``chroma.similarity_search("Who?")``. A search is
+        left out if no run is open around it, or while a retriever searches: the
+        retriever reports it.
 
         Args:
             name: The name of the store's class.
@@ -267,6 +276,7 @@ class Recorder(BaseCallbackHandler):
             result: What the search returned.
         """
         callbacks = ensure_config().get("callbacks")
+        # the step whose code called the store
         run_around = self.open.get(getattr(callbacks, "parent_run_id", None))
         if run_around is None or run_around.end_time is not None:
             return
@@ -289,8 +299,9 @@ class Recorder(BaseCallbackHandler):
     ) -> Run | None:
         """Begin to record a run: a call of a step, model, tool or retriever.
 
-        A run without a parent is a root. Returns None if the run is recorded already,
-        because the handler was attached twice, or if nobody is to get the root.
+        Example: a chain begins as a root, and the retriever inside it as its child.
+        Returns None if the run is recorded already, because the handler was attached
+        twice, or if nobody is to get the root, such as the root of a judge.
 
         Args:
             kind: What runs, such as "tool".
@@ -301,6 +312,7 @@ class Recorder(BaseCallbackHandler):
         if run_id in self.open:
             return None
         parent = self.open.get(details.get("parent_run_id"))
+        # the second model of ``model.with_fallbacks(…)`` names no parent
         parent = parent or self._wrapper_of_fallbacks()
         tags = details.get("tags") or []
         receivers = () if parent is not None else self._receivers_of_root(tags)
@@ -391,8 +403,9 @@ def _are_texts_alone(
 ) -> bool:
     """Whether a model is shown the texts of messages and nothing beside them.
 
-    False where that is not sure: for a message with an image or a file, and for a call
-    with a parameter that may hold documents, or continue a conversation.
+    Example: True for "Who?" with the parameter ``temperature=0``. False for a message
+    with an image, and for ``previous_response_id="r1"``, which goes on with a
+    conversation.
 
     Args:
         messages: The messages; none for a prompt that is a text.
@@ -400,7 +413,7 @@ def _are_texts_alone(
     """
     parameters = details.get("invocation_params")
     if not isinstance(parameters, Mapping):
-        return False
+        return False  # LangChain did not tell the parameters
     for name, value in parameters.items():
         if value and _SHOWS_MORE.search(str(name)):
             return False

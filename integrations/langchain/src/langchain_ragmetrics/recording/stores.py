@@ -84,7 +84,12 @@ class StoreSearches:
     def _wrapper_of(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a store's search method so that what it returns is reported.
 
-        Inside of a retriever or another search it is not: these are reported instead.
+        Example: ``chroma.similarity_search("Who?")`` is reported as a search of
+        "Chroma". Inside a retriever or another search it is not: the retriever or the
+        outer search is reported.
+
+        Args:
+            method: The method of the store's class, sync or async.
         """
 
         @functools.wraps(method)

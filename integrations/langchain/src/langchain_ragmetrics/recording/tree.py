@@ -132,6 +132,9 @@ def _task_or_thread(run: AnyRun) -> str:
 def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     """Make the tree of a root: its calls, question, earlier conversation and answer.
 
+    A **root** is a run that no other run surrounds. Example: a chain that was given
+    {"question": "Who?"}, retrieved two documents, and returned "Anna".
+
     Args:
         run: The root, with all runs inside it.
         every_turn: Whether a root that called a model always makes a sample, even if
@@ -142,6 +145,7 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     inputs = plain(run.inputs)
     output = plain(run.outputs or {})
     if root.kind == "step":
+        # the application retrieved before, and invoked the chain with the documents
         root.input_documents = _documents_to_answer_from(inputs)
     tree = _tree_of_calls(root, run)
     tree.output = output
@@ -154,7 +158,8 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     tree.instructions = earlier.texts
     tree.doubts = earlier.doubts
     tree.answers = _answers(root, output)
-    # a run that answered and called a tool is a sample even where nothing was retrieved
+    # A model that only chatted makes no sample. A run that answered and called a tool
+    # makes one even where nothing was retrieved.
     answers_from_tools = bool(tree.answers) and root.called_a_tool
     tree.is_always_a_sample = calls_models and (every_turn or answers_from_tools)
     tree.gives_only_documents = _gives_documents(
@@ -203,6 +208,9 @@ def _add_session(tree: Tree, run: AnyRun) -> None:
 def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
     """Write into a tree how its run ended, and how a later run may go on with it.
 
+    Example: a graph "bot" with the thread "t1" is interrupted to ask a person: it is
+    paused, and a later run with the key "bot/t1" goes on with it.
+
     Args:
         tree: The tree.
         run: Its run.
@@ -210,9 +218,11 @@ def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
     """
     gave_nothing = _is_empty(run.outputs)
     tree.error = error_of(run)
+    # a model inside never ended: the application left the stream before its end
     if tree.error is None and gave_nothing and _is_abandoned(run):
         tree.error = _ABANDONED
-    # without a model, a run that gave nothing may be a stream that was left
+    # Without a model no call inside shows whether a stream was left: a run that gave
+    # nothing may be either, and does not count as complete.
     may_be_abandoned = gave_nothing and not calls_models
     tree.is_complete = tree.error is None and not may_be_abandoned
     thread = metadata_of(run).get("thread_id")
@@ -538,11 +548,16 @@ def _fill_retriever(node: Node, run: AnyRun) -> None:
 def _with_observed_scores(
     documents: tuple[Document, ...], run: AnyRun
 ) -> tuple[Document, ...]:
-    """Give documents of a retriever the scores that an observed store reported inside it.
+    """Give a retriever's documents the scores that an observed store reported inside it.
 
-    Documents that have a score keep it.
+    Example: a retriever returns "Rome is old" without a score, and the store inside it
+    reported the same text and id with .8: it gets .8. A score that is there stays.
+
+    Args:
+        documents: The documents that the retriever returned.
+        run: The retriever's run; inside it stand the searches of the store.
     """
-    scores: dict[tuple[str | None, str], float | None] = {}
+    scores: dict[tuple[str | None, str], float | None] = {}  # by id and text
     for inner in walk(run):
         if inner is run or OBSERVED not in (inner.tags or ()):
             continue
@@ -569,7 +584,13 @@ def _query(arguments: Mapping[str, Any]) -> str:
 def _fill_tool(node: Node, run: AnyRun) -> None:
     """Write into a call what its tool was asked, and what it returned.
 
-    A tool that steered the graph brings no evidence: it is marked as ``is_control``.
+    Example: ``search("Rome")`` that returned "Rome is old" gets this query and text. A
+    tool that steers the graph, such as ``transfer_to_billing``, brings no evidence: it
+    is marked as ``is_control``.
+
+    Args:
+        node: The call; it is changed.
+        run: The tool's run, as LangChain recorded it.
     """
     output = (run.outputs or {}).get("output")
     extra = run.extra or {}
@@ -578,11 +599,13 @@ def _fill_tool(node: Node, run: AnyRun) -> None:
     node.tool_call_id = extra.get(CALL)
     if not node.tool_call_id and isinstance(output, ToolMessage):
         node.tool_call_id = output.tool_call_id
+    # the tool returned a command that sends the graph to another agent
     hands_over = bool(extra.get(HANDOFF))
     node.is_control = hands_over or _ended_by_steering(run)
     if run.error:
         return
     node.text = _text_of_tool(output)
+    # the tool failed, and the model was told so
     if isinstance(output, ToolMessage) and output.status == "error":
         node.error = node.text or "error"
         node.text = None
