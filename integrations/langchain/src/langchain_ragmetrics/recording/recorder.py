@@ -266,9 +266,9 @@ class Recorder(BaseCallbackHandler):
     def searched_by_hand(self, name: str, query: str, result: object) -> None:
         """Record a search of a vector store that the application made inside a run.
 
-        Example: a step of a chain calls ``chroma.similarity_search("Who?")``. A search is
-        left out if no run is open around it, or while a retriever searches: the
-        retriever reports it.
+        Example: a step of a chain calls ``chroma.similarity_search("Who?")``. A search
+        without an open run around it is left out. So is a search while a retriever
+        searches: the retriever reports it.
 
         Args:
             name: The name of the store's class.

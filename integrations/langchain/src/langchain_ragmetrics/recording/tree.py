@@ -548,7 +548,7 @@ def _fill_retriever(node: Node, run: AnyRun) -> None:
 def _with_observed_scores(
     documents: tuple[Document, ...], run: AnyRun
 ) -> tuple[Document, ...]:
-    """Give a retriever's documents the scores that an observed store reported inside it.
+    """Give a retriever's documents the scores that an observed store inside reported.
 
     Example: a retriever returns "Rome is old" without a score, and the store inside it
     reported the same text and id with .8: it gets .8. A score that is there stays.

@@ -433,7 +433,7 @@ class Recorder:
         if not is_recorded_as_call:
             self._records.pop(id_, None)
         self._note_written_answer(id_, record, instance, error)
-        # nodes that a generator of test data made: runs that find only these are ignored
+        # a run that finds only nodes made for test data is ignored
         self._note_test_data(record, result)
         is_step_of_workflow = instance is None
         if isinstance(result, AgentOutput) and is_step_of_workflow:
@@ -625,8 +625,8 @@ class Recorder:
     def _end_or_wait_for_stream(self, open_run: OpenRun, result: object) -> None:
         """End a run whose outermost call returned, or wait until its stream is read.
 
-        Example: ``engine.query("Who?")`` returned its text: the run ends now. A run with
-        a streamed response ends when the application has read it, or drops it.
+        Example: ``engine.query("Who?")`` returned its text: the run ends now. A run
+        with a stream ends when the application has read the stream, or drops it.
 
         Args:
             open_run: The run; ``run.is_streamed`` notes whether its answer is a stream.
