@@ -50,6 +50,7 @@ def changes_without_tests(
     """Compute how metrics changed where a run stopped as soon as its gates were decided.
 
     Mean differences are not tested: rows of such a run were chosen by their scores.
+    Example: difference +.15, verdict "not tested".
 
     Args:
         parts: All pairs of rows, and those of each slice.
@@ -57,8 +58,8 @@ def changes_without_tests(
         cluster: Which samples belong together.
 
     Returns:
-        A change for each part and metric. Where no pair has two scores, it has p-values
-        of how many rows declined, and how many failed.
+        A change for each part and metric. Without a pair of two scores, it has p-values
+        of how many rows declined, and how many failed: no score has chosen these rows.
     """
     changes = []
     for part in parts:
@@ -93,7 +94,9 @@ def _test_change(
 ) -> MetricChange:
     """Test whether the scores of one metric changed between two runs.
 
-    The change has no verdict yet, and no difference if no pair has two scores.
+    The change has no verdict yet: the p-value must be corrected for all tests first.
+    Example: scores .5 and .7 in the first run, .6 and .9 in the second: difference +.15.
+    Without a pair of two scores it has no difference.
 
     Args:
         metric: Name of the metric.
@@ -105,6 +108,7 @@ def _test_change(
     results = _results(part.pairs, metric)
     cluster_numbers = _cluster_numbers(part.pairs, cluster)
     change = _change_of_outcomes(metric, part, results)
+    # p-values of how many more rows declined, and failed
     change = change.model_copy(update=p_of_shifts(results))
     differences = _differences(results, cluster_numbers)
     if not differences.values:
@@ -257,6 +261,9 @@ def _judge_change(
 ) -> MetricChange:
     """Say of a change whether the second run is better, worse, the same or undecided.
 
+    Example: +.10 with p = .01, interval .04 to .16 and bounds .02 to .12: "better".
+    With bounds -.01 to .20 it stays undecided: failed rows could turn its sign.
+
     Args:
         change: The change, tested; returned as it is if nothing was scored.
         adjusted_p: Its p-value, adjusted for how many changes are tested.
@@ -265,6 +272,7 @@ def _judge_change(
     if change.difference is None or change.interval is None or change.bounds is None:
         return change
     is_significant = adjusted_p <= _ALPHA
+    # bounds: the difference if rows that failed had scored their worst, or their best
     is_sign_sure = change.excludes_zero and _is_on_one_side_of_zero(change.bounds)
     largest_possible = max(
         *map(abs, change.bounds), abs(change.interval.low), abs(change.interval.high)

@@ -250,7 +250,8 @@ class Comparison(Frozen):
         """Decide whether the second run lost more than the margin, and say why.
 
         Bounds of the difference are compared with minus the margin: the decision is
-        "passed" if both are above it, and "failed" if both are below it.
+        "passed" if both are above it, and "failed" if both are below it. Example with a
+        margin of .05: bounds -.03 and .02 pass, -.09 and -.06 fail.
 
         Args:
             change: The change of one metric between the runs.

@@ -306,6 +306,8 @@ def _sentence_on_slices(
 ) -> str:
     """Say how many slices reach the threshold, and why the first ten others do not.
 
+    Example: "context_adherence by language: 2 of 3 slices reach 0.8. de: misses 0.8 …".
+
     Args:
         gate: The gate, which is held for each slice: the rows of one value of a key.
         decided_by_slice: The outcome and the reason, by the value of the slice.
@@ -328,7 +330,7 @@ def _sentence_on_slices(
 
 
 def _reason_of_slice(slice_value: str, reason: str) -> str:
-    """For example " en: misses 0.8". The reason begins with " " or ": ", which goes."""
+    """For example " en: misses 0.8", of a reason that begins with " " or ": "."""
     return f" {slice_value}: {reason.lstrip(': ')}"
 
 
@@ -360,8 +362,13 @@ def _decide(
 def _decide_by_mean(
     gate: Gate, summary: Summary, mean: float, on: On
 ) -> tuple[Outcome, str]:
-    """Decide a gate by the mean of enough rows, and say why: the rest of a sentence."""
+    """Decide a gate by the mean of enough rows, and say why: the rest of a sentence.
+
+    Example: a mean of .85 with an interval of .79 to .90 is undecided for a gate at .8.
+    Without an interval, the mean itself is compared: .85 passes.
+    """
     numbers = summary[gate.metric]
+    # a run that stopped early is always decided by its bounds, a kind of interval
     interval = _interval_to_compare(numbers, summary, on)
     low, high = _bounds(numbers, mean, interval)
     outcome = three_way(low, high, gate.at_least)
@@ -464,6 +471,7 @@ def _hint(
 ) -> str:
     """Say how many rows would decide a gate that is undecided, as a sentence.
 
+    Example: " To decide it takes about 160 rows in all (120 more) with such scores, …".
     "" if the gate is decided, or if rows failed, whose scores no further row replaces.
 
     Args:
@@ -482,6 +490,7 @@ def _hint(
         return (
             " The mean lies at the threshold, so that hardly any number would decide."
         )
+    # the end of the interval on the other side of the threshold
     end_beyond = interval.high if numbers.mean < threshold else interval.low
     times_too_wide = abs(end_beyond - numbers.mean) / distance_to_threshold
     n_needed = _n_rows_to_narrow(numbers.count, times_too_wide)

@@ -11,6 +11,8 @@ from ragmetrics_core.reporting.run_facts import RunFacts
 def join_reports(reports: Sequence[Report], names: Sequence[str]) -> Report:
     """Join several reports to one report over all their rows, in their order.
 
+    Example: reports of 2 and 3 rows make a report of 5 rows, numbered 0 to 4.
+
     Args:
         reports: The reports, at least one.
         names: What each is called in a message, e.g. its file.
@@ -111,11 +113,12 @@ def _join_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
     """Join the facts of several runs to the facts of one run.
 
     Names, files, metrics, judges and notes of all runs are listed. Times add up. The
-    version of the package is left out if the runs differ in it.
+    version of the package is left out if the runs differ in it. Example: runs of 3 and 4
+    seconds took 7; ``stopped`` is "monday.jsonl: out of budget".
 
     Args:
         runs: The facts of each run.
-        names: What each run's report is called where the facts say why it ended early.
+        names: The names of the reports, put before the reasons for ending early.
     """
     reasons_for_end = []
     for run, name in zip(runs, names, strict=True):

@@ -122,7 +122,7 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
 
     The file has a header, the rows and a closing line (``JsonlWriter``), or rows alone
     (``JsonlSink``). A last line that a crash cut off is left out and named in the run's
-    notes.
+    notes. Example: a header, 3 rows and half a row give 3 rows and a note.
 
     Raises:
         InputError: If the file cannot be read, is no report, or a line is broken; the
@@ -206,7 +206,7 @@ def _report_of_rows(
     """Return the facts and rows of a file without a header, as a sink writes it.
 
     The rows get new numbers in the order of the file, because each process that appends
-    to it numbers its rows from 0.
+    to it numbers its rows from 0. Example: rows 0, 1 and 0 become 0, 1 and 2.
 
     Args:
         results: The rows.

@@ -175,6 +175,8 @@ class MetricChange(Frozen):
     ) -> list[str]:
         """Word the difference, its interval and its test in lines.
 
+        Example: "  difference +0.1000 over 40 pairs, 95 % interval +0.0400 to +0.1600".
+
         Args:
             difference: Mean of second − first over the pairs with two scores.
             interval: Its 95 % interval.
@@ -191,6 +193,7 @@ class MetricChange(Frozen):
                 f" {self.p_holm:.4f} after Holm"
             ),
         ]
+        # a third line, unless no row failed: then both bounds are the difference
         could_failed_rows_matter = bounds != (difference, difference)
         if could_failed_rows_matter:
             worst, best = bounds

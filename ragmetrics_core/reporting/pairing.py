@@ -72,7 +72,7 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
 
     Samples are in one group exactly if their keys are equal. None for a sample without a
     key, which stands alone. The number 1 and the text "1" are one key; 1 and True are
-    two.
+    two. Example: by "metadata.user.id", {"user": {"id": 7}} gives "7".
 
     Args:
         sample: The sample; None for a row that is none.
@@ -300,6 +300,7 @@ def group_pairs(
 
     A pair is the same sample in two runs. Two pairs are in one group if their keys are
     equal in the first run or in the second, or if a chain of such pairs joins them.
+    Example: pairs with the conversations (b, x), (a, x) and (c, y): "a", "a" and "c".
 
     Args:
         pairs: The samples in the first and in the second run.
@@ -318,6 +319,7 @@ def group_pairs(
         if key is None:
             key_of_pairs.append(None)
             continue
+        # a sample without a key in the first run gets there the key of the second
         key_of_pairs.append(("first", key))
         if second_key is not None:
             groups.join(("first", key), ("second", second_key))
@@ -356,6 +358,10 @@ def _names_of_groups(
     key_of_pairs: Sequence[_RunKey | None], groups: _JoinedKeys
 ) -> list[str | None]:
     """Name each pair's group after its least key; None for a pair without a key.
+
+    A pair is the same sample in two runs.
+    Example: pairs with the keys "b", "a" and None, where "a" and "b" were joined: "a",
+    "a" and None.
 
     Args:
         key_of_pairs: The run key of each pair: "first" or "second", and a key of that
@@ -418,10 +424,11 @@ class Matched(Frozen):
         """Yield all pairs of rows, then the pairs of each slice.
 
         A slice is the samples with one value of a key, such as a language. Samples
-        without the key are a slice of their own.
+        without the key are a slice of their own. Example: for "language" all pairs, then
+        the slices "de" and "without language", each with its pairs and number of rows.
 
         Args:
-            by: What tells the key of a sample, see ``group_of``; None for no slices.
+            by: What tells the value of a sample, see ``group_of``; None for no slices.
         """
         rows_alone = [*self.first_only, *self.second_only]
         n_rows_of_all = len(self.pairs) + len(rows_alone)
@@ -435,6 +442,7 @@ class Matched(Frozen):
                 n_alone_by_slice[group_of(row.sample, by) or slice_without_key] += 1
         pairs_by_slice: defaultdict[str, list[Pair]] = defaultdict(list)
         for pair in self.pairs:
+            # the value, such as "de"; where it changed, the first run's counts
             key_in_first_run, key_in_second_run = _keys_of(pair, by)
             slice_name = key_in_first_run or key_in_second_run or slice_without_key
             pairs_by_slice[slice_name].append(pair)
@@ -463,7 +471,7 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
 
     Samples are matched by their ids if each has one that no other has, else by their
     questions. The first sample of a question is matched with the first one of the other
-    run, and so on.
+    run, and so on. Example: ids 1, 2 and ids 2, 3: one pair of 2; 1 and 3 stand alone.
 
     Raises:
         InputError: If the runs have no sample in common.
@@ -622,7 +630,9 @@ def _rows_by_key(
 
 
 def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
-    """Say in what two runs measured one metric differently, a phrase for each setting.
+    """List how the settings of a metric differ between two runs, a phrase for each.
+
+    Example: "context_adherence: temperature 0 against 1".
 
     Args:
         pairs: Each row as the first run has it, and as the second has it.
@@ -676,6 +686,7 @@ def judges_elsewhere(
 ) -> dict[str, str]:
     """Find the judges that two runs asked under one name, but at different addresses.
 
+    Example: {"gpt": "judge gpt at http://a against http://b"}.
     Another address may serve another model under the same name. An address that is not
     known contradicts nothing.
 

@@ -28,13 +28,13 @@ def parts_shown(
 ) -> list[Part]:
     """Find for each retrieved passage the context that shows it, and how much of it.
 
-    A context of the same text comes first, then one that holds the whole passage, then
-    one that is a part of it.
+    A context of the same text comes first, then a context that holds the whole passage,
+    then a context that is a part of the passage.
 
     Returns:
         For each passage the index of the context, and the share of the passage's letters
-        that the context shows: (2, 1.0) for all of it, (2, None) for other words of it,
-        (None, 0.0) if no context shows it.
+        that the context shows. Examples: (2, 1.0) for all of it; (2, .5) for half; (2,
+        None) for a reworded passage, share unknown; (None, 0.0) if no context shows it.
     """
     equal_contexts = _EqualContexts(retrieved, contexts)
     context_texts = [_plain(context.text) for context in contexts]
@@ -141,6 +141,7 @@ def _find_part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -
     """Find the context that shows a part of a passage, and how large the part is.
 
     A context with the passage's id is preferred; else the context that shows most.
+    Example: contexts 0 and 1 with a third and a half of the passage: (1, .5).
 
     Args:
         passage: The passage.

@@ -69,7 +69,10 @@ def _shift(
     *,
     is_tested: bool,
 ) -> RowShift | None:
-    """Count the rows with a trait in each run; None if these are the same rows."""
+    """Count the rows with a trait in each run; None if these are the same rows.
+
+    Example: rows 1, 2 and 3 declined in the first run, row 3 in the second: 3 and 1.
+    """
     traits = [
         (_has_any(before, metrics, has_trait), _has_any(after, metrics, has_trait))
         for before, after in pairs

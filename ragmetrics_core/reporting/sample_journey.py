@@ -172,6 +172,7 @@ def journey_of(row: SampleResult) -> SampleJourney | None:
     """Follow the passages and facts of one row from the search to the answer.
 
     None for a row that is no sample, or whose application failed.
+    Example: passage 1 shown, useful and cited; fact 2 lost as "not_retrieved".
     """
     sample = row.sample
     if sample is None or row.problem or sample.error is not None:
@@ -183,6 +184,7 @@ def journey_of(row: SampleResult) -> SampleJourney | None:
         ranks_cited=_ranks_cited(sample, why_unknown),
         sentences_by_rank=sentences_by_context_rank(row),
     )
+    # contexts whose words the answer uses without a citation
     ranks_with_uncited_words = _ranks_with_uncited_words(sample, verdicts.ranks_cited)
     passages = [
         _with_verdicts(passage, verdicts, ranks_with_uncited_words)
@@ -233,6 +235,7 @@ def _recorded_passages(sample: Sample, why_unknown: dict[str, str]) -> list[Pass
     """Collect the passages of a sample: how each was ranked, kept and shown.
 
     They are the retrieved passages. If these are not known, they are the contexts.
+    Example: ranks 1 to 3, where a reranker kept 1 and 3, and the model was shown 3.
 
     Args:
         sample: The sample.
@@ -252,6 +255,7 @@ def _recorded_passages(sample: Sample, why_unknown: dict[str, str]) -> list[Pass
         passages = [replace(passage, shown=None, share=None) for passage in passages]
     elif any(passage.shown is None for passage in passages):
         why_unknown["shown"] = _why_showing_unknown(sample)
+    # passages that a retriever found inside and did not hand on have no rank
     passages = _with_passages_dropped_by_retrievers(passages, sample)
     if passages and all(passage.kept is None for passage in passages):
         why_unknown["kept"] = _why_dropping_unknown(sample)
@@ -477,6 +481,9 @@ def _facts(
 ) -> tuple[FactOnItsWay, ...]:
     """Find out what became of each fact of the reference; empty if no metric asked.
 
+    Example: fact 1 stood in passages 2 and 3, which a filter dropped: it is known, lost
+    as "not_kept".
+
     Args:
         row: The results of the sample.
         sample: The sample.
@@ -495,6 +502,7 @@ def _facts(
             "facts were judged over other texts than the sample holds"
         )
         return ()
+    # the ranks of the contexts that show a retrieved passage
     ranks_in_retrieved = {passage.context or _NO_RANK for passage in passages}
     other_texts = TextsBesideJudged(sample, ranks_in_retrieved)
     facts: list[FactOnItsWay] = []
@@ -506,6 +514,7 @@ def _facts(
             why_may_be_found = _why_it_may_be_found(
                 fact.text, sample, passages, other_texts
             )
+            # why the passages that hold the fact do not tell if it was shown
             why_untold = _why_holders_do_not_tell(followed.passages, passages)
             why_unknown.setdefault("facts", why_may_be_found or why_untold)
     return tuple(facts)
@@ -651,7 +660,8 @@ def _fate_of_retrieved(
 ) -> _Fate:
     """Find out at which stage a fact was lost, by the passages that hold it.
 
-    The passage that came farthest decides.
+    The passage that came farthest decides. Example: of two holders a filter dropped
+    both: "not_kept"; it dropped one, and the other was not shown: "not_shown".
 
     Args:
         fact: The fact in words.
@@ -688,6 +698,8 @@ def _is_shown_in(passage: Passage, fact: str, sample: Sample) -> bool:
 def _are_words_cut_away(passage: Passage, fact: str, sample: Sample) -> bool:
     """Whether the words by which a cut passage states a fact stand in no shown part.
 
+    Example: of "Opened in 1889. It is tall." only "It is tall." was shown: True for the
+    fact "opened in 1889".
     They do not if the passage states the fact word by word, and the part does not. Nor
     do they if the part lacks a number that fact and passage share, or half of the
     words that they share. Sharing no words, they tell nothing.

@@ -408,7 +408,7 @@ class Tally:
     ) -> None:
         """Begin to count, with a tally for the whole and tallies for its slices.
 
-        The tally of a slice is made when its first row comes.
+        Example: ``slices=["language"]`` gets a tally of "en" when its first row comes.
         """
         # by key and by value of the key; under None a tally of bad rows alone, which
         # count in each slice
@@ -429,7 +429,8 @@ class Tally:
     def add(self, result: SampleResult) -> None:
         """Count one row: its usage, its result of each metric, and its sample's traits.
 
-        A bad row, which is no sample or has a problem, counts in every slice.
+        Example: a row in English counts in the whole, and in the slice "en" of
+        "language". A bad row (no sample, or with a problem) counts in every slice.
         """
         self.usage += result.usage
         sample = result.sample
@@ -637,6 +638,8 @@ class MetricTally:
     ) -> MetricSummary:
         """Sum up what was counted of the metric.
 
+        Example: scores .5 and 1.0 and one failure: count 2, mean .75, unknown 1.
+
         Args:
             name: Name of the metric.
             limits: When a number counts as a sign of high risk.
@@ -646,6 +649,8 @@ class MetricTally:
         interval = mean_interval(scores, self.clusters_of_scored, bootstrap=bootstrap)
         worst, best = interval, interval
         are_some_unknown = len(self.clusters_of_unknown) > 0
+        # worst and best are t intervals, as if each row of unknown score had 0, or 1;
+        # beside a bootstrap interval they differ from it even if all scores are known
         if scores and (are_some_unknown or bootstrap):
             worst = self._interval_if_unknown_scored(0.0)
             best = self._interval_if_unknown_scored(1.0)

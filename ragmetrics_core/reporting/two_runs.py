@@ -181,6 +181,9 @@ def _differing(
 ) -> list[str]:
     """Say why two runs are not comparable, a phrase for each reason; empty if they are.
 
+    Example: "judge gpt at http://a against http://b", "3 of 40 samples of one id have
+    another question or reference".
+
     Args:
         before: The first run.
         after: The second run.
@@ -190,7 +193,7 @@ def _differing(
     """
     phrases = _differing_rows(after, matched, slices)
     for name in names:
-        phrases += differences(matched.pairs, name)
+        phrases += differences(matched.pairs, name)  # of the metric's settings
     judges: set[str] = set()
     for first_row, second_row in matched.pairs:
         judges |= _judges_of(first_row, names) | _judges_of(second_row, names)
@@ -200,10 +203,14 @@ def _differing(
 
 
 def _differing_rows(after: Report, matched: Matched, slices: GroupBy) -> list[str]:
-    """Say which rows cannot be told apart, or changed between the runs."""
+    """Say how many rows cannot be told apart, or changed between the runs.
+
+    Example: "2 of 40 samples are in another slice in the second run".
+    """
     n_pairs = len(matched.pairs)
     phrases = []
     n_alone = _n_rows_alone(after, matched)
+    # matched by question alone, a row without partner may be an edited question
     if matched.by == "question" and n_alone:
         phrases.append(
             f"{n_alone} rows are in one run only, and without ids nothing else tells"

@@ -122,6 +122,9 @@ def _unasked_texts(
 ) -> Iterator[UnaskedText]:
     """Yield the texts of a sample that no metric asked about: contexts, then the ledger's.
 
+    Example: metrics asked about the retrieved passages a and b. A context c that is
+    neither is yielded; one that joins a and b is yielded as asked in parts.
+
     Args:
         sample: The sample.
         ranks_in_retrieved: The ranks of the contexts that show retrieved passages.
@@ -139,8 +142,8 @@ def _unasked_texts(
     for call in sample.ledger.calls:
         for index, item in enumerate(call.items):
             was_shown = None if call.shown is None else index in call.shown
-            # of a document of this turn the ledger may have other words than the search
-            # found: those that were shown
+            # a document that the search of this turn found was asked about by its id,
+            # though the ledger may have other words of it: the words that were shown
             is_of_this_turn = call.turn == sample.ledger.turn
             is_asked_by_id = is_of_this_turn and item.id in asked_texts.ids
             why_unasked = _why_item_counts(sample, call, item, was_shown)
