@@ -412,7 +412,7 @@ def _sentences_that_may_cite(
 
 
 def _marks_of(answer: str, citations: Sequence[Citation]) -> list[Mark]:
-    """Return the spans of all marks: those of known citations, and any "[2]" in brackets.
+    """Return the spans of all marks: of known citations, and numbers such as "[2]".
 
     Example: in "Blue [2], red.", without known citations, the mark is at 5 to 8. If
     marks overlap, the first is kept. Labels stay empty: callers need only the offsets.

@@ -75,7 +75,7 @@ def text_of_content(content: object) -> str:
     """Return the texts of a message's content, joined.
 
     ``[{"type": "text", "text": "Blue"}, {"type": "image", …}]`` has the text "Blue":
-    images, calls of tools and a model's thoughts have none. "" where nothing has a text.
+    images, calls of tools and a model's thoughts have none. "" without any text.
     """
     if isinstance(content, str):
         return content

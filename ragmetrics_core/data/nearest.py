@@ -141,8 +141,8 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
     """Find the metric of a run by its full name or its last word; return the full name.
 
     With ``my_tone`` in the run, "tone" is enough. With ``my_tone`` and ``your_tone`` it
-    means two metrics, and is an error. But a shipped metric owns its last word: "recall"
-    is ``context_recall``, even beside ``mine_recall``.
+    means two metrics, and is an error. But a shipped metric owns its last word:
+    "recall" is ``context_recall``, even beside ``mine_recall``.
 
     Args:
         name: The written name; case, spaces, hyphens and underscores do not matter.

@@ -192,8 +192,8 @@ class _Asking:
     async def ask_for_weights(self, label_probability: LabelProbability) -> Asked[Any]:
         """Ask for a reply with a weight for each verdict: the probability of a label.
 
-        The token "1" with probability .9 gives the weight .9. If the tokens of one reply
-        do not settle every verdict, polls do: "1" in two of three replies gives 2/3.
+        The token "1" with probability .9 gives the weight .9. If the tokens of one
+        reply do not settle every verdict, polls do: "1" in 2 of 3 replies gives 2/3.
 
         Raises:
             TooFewPolls: If no majority of the polls was answered.

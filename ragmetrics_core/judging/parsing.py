@@ -241,8 +241,8 @@ def find_spans(text: str, start: int = 0) -> Iterator[tuple[int, int | None]]:
 def _find_closing(text: str, start: int) -> int | None:
     """Find where an object ends: behind the brace that closes the one at ``start``.
 
-    In ``{"a": {"b": "}"}} ok`` it is 17: the brace inside the string does not count. None
-    for ``{"a": 1``, which is never closed.
+    In ``{"a": {"b": "}"}} ok`` it is 17: the brace inside the string does not count.
+    None for ``{"a": 1``, which is never closed.
     """
     n_open_braces = 0
     match = _STRUCTURE.search(text, start)

@@ -55,8 +55,8 @@ def read_weights(
     """Return the weight of each verdict of a reply, from log-probabilities.
 
     A weight is the probability of the positive label: (.9, None) for two verdicts, the
-    second not settled by its tokens. All are None if the verdicts cannot be matched with
-    those of the model's text.
+    second not settled by its tokens. All are None if the verdicts cannot be matched
+    with those of the model's text.
 
     Source:
         Design note "Probabilities from tokens".
@@ -283,8 +283,8 @@ def probability_of_positive(
 ) -> Weight | None:
     """Return the probability of the positive label, from the alternatives of a token.
 
-    Example: "1" has .72 and "0" has .24: the share is .75. A label that is neither, such
-    as "unclear" (``aside``), is left out of the share.
+    Example: "1" has .72 and "0" has .24: the share is .75. A label that is neither,
+    such as "unclear" (``aside``), is left out of the share.
 
     Args:
         listed: The label of each alternative (None for anything else) and its natural
@@ -294,8 +294,8 @@ def probability_of_positive(
 
     Returns:
         The share. None if the numbers are no log-probabilities, the labels together
-        have less than ``MASS_FLOOR``, ``aside`` has half of that or more, or a label that
-        is not listed could outweigh the others.
+        have less than ``MASS_FLOOR``, ``aside`` has half of that or more, or a label
+        that is not listed could outweigh the others.
     """
     if not listed or not all(_is_log_probability(logprob) for _, logprob in listed):
         return None

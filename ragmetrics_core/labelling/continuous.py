@@ -349,8 +349,9 @@ def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPo
     """Label a combination of a document's contexts from what was judged before.
 
     Its label is the share of the answer's facts that at least one of its contexts
-    covers. A second label, ``by_tags``, is the share of the answer's sentences that its
-    writer says to have taken from one of its contexts.
+    covers: 3 of 4 facts give .75. A second label, ``by_tags``, is the share of the
+    answer's sentences whose tag, the index of the context they were taken from, is in
+    the combination.
 
     Args:
         document: A document whose ``cells`` say of each fact, context by context,

@@ -143,7 +143,8 @@ def build_discrete(
     """Build a discrete annotated set, which has two points for each question.
 
     The positive point holds the documents that a retriever ranks first, the negative
-    one those that it ranks last.
+    one the documents that it ranks last: of five retrieved, with ``take=2``, ranks 1
+    and 2 against 4 and 5.
 
     Args:
         documents: The corpus.
@@ -152,7 +153,7 @@ def build_discrete(
         retriever: Any callable from question and number to documents in rank order;
             None for BM25 over the chunks.
         source: Names of the files, for the header.
-        maker: Had a model write the pairs; None if the caller gave them.
+        maker: The model that wrote the pairs; None if the caller gave them.
 
     Raises:
         InputError: If a golden answer is empty, a question stands there twice, or too
@@ -165,7 +166,7 @@ def build_discrete(
     check_pairs(pairs)
     if retriever is None:
         retriever = _bm25_of(documents, settings)
-    elif settings.retriever == "bm25":
+    elif settings.retriever == "bm25":  # the header must not name what never ran
         settings = settings.model_copy(update={"retriever": "own"})
     points: list[DiscretePoint] = []
     for question_number, pair in enumerate(pairs, start=1):

@@ -270,8 +270,9 @@ def _files_of_folder(folder: Path) -> list[Path]:
 def _names_and_texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each document in a file.
 
-    A text file is one document. In a file of rows each row is one document: the texts of
-    its contexts, joined by line breaks. ``where`` has the fields that a row must have.
+    A text file is one document. In ``data.jsonl`` each row is one: its contexts joined
+    by line breaks, under its id, its title, or else "data.jsonl:3" for line 3. With
+    ``where={"lang": "en"}`` only rows whose ``lang`` is "en" are read.
     """
     if path.suffix.casefold() in _TEXT_SUFFIXES:
         yield path.name, read_text(path)

@@ -86,7 +86,10 @@ def read_labels(path: Path, *, column: str = "label") -> list[Label]:
 
 
 def _label(row: Any, place: str, column: str) -> Label:
-    """Read the label on one line of a file; ``column`` has the votes, or is a dotted path.
+    """Read the label on one line of a file: the votes of people on a sample.
+
+    Example: ``{"id": 7, "votes": [1, 0, 1]}`` with the column "votes" is yes, no, yes
+    on sample "7". ``column`` may be a dotted path to the votes, such as "labels.adherent".
 
     Raises:
         RowError: If the line has no id, no vote, or a vote that says neither yes nor no,
@@ -94,7 +97,7 @@ def _label(row: Any, place: str, column: str) -> Label:
     """
     sample_id = _id_of(row, place)
     probability = _probability_of(row, place)
-    was_drawn = probability is not None
+    was_drawn = probability is not None  # .1: the sample was drawn with this chance
     metric = row.get("metric")
     return Label(
         id=sample_id,

@@ -450,9 +450,9 @@ def _verdicts(
 ) -> Iterator[Labelled]:
     """Set the judge's score against each label of people on a sample.
 
-    There is one label for the answer, or one for each context or fact. Nothing is
-    yielded where the metric gave no score. ``other_result`` is that of the other
-    answer, where people compared two.
+    There is one label for the answer, or one for each context or fact: three contexts
+    that people called relevant or not are three pairs. Nothing without a score.
+    ``other_result`` is that of the other answer, where people compared two.
     """
     if result.value is None:
         return
@@ -469,7 +469,7 @@ def _verdicts(
         yield _of_citations(row, evidence)
     else:
         length = len(row.sample.answer or "")
-        own_verdict = _own_verdict(evidence)
+        own_verdict = _own_verdict(evidence)  # None: yes if the score is above .5
         for label in row.labels:
             yield _verdict(row, result.value, label, length, own_verdict)
 

@@ -87,16 +87,17 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
 
     Args:
         path: The file or folder; ``docs/judges.md`` describes the forms of rows.
-        limit: Most samples of each question and source, drawn at random. None returns
-            all.
+        limit: At most this many samples of each question and source, drawn at random:
+            with 100, 300 samples of MS MARCO become 100. None returns all.
 
     Raises:
-        InputError: If a file cannot be read, a row has none of the forms or a label
-            that cannot be understood, or no row is labelled.
+        InputError: If a file cannot be read, if a row has none of the forms or has a
+            label that cannot be understood, or if no row is labelled.
     """
     rows_with_places: list[tuple[str, Row]] = []
     for file in find_labelled_files(path):
         rows_with_places.extend(read_objects(file))
+    # RAGTruth keeps the contexts of its answers in rows of another file
     ragtruth_origins = _ragtruth_origins(row for _, row in rows_with_places)
     samples_by_group: dict[tuple[str, str], list[LabelledSample]] = {}
     for place, row in rows_with_places:

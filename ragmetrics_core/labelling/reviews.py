@@ -179,10 +179,11 @@ def _item_of(point: sets.DiscretePoint) -> Item:
 def labels_of(labelled_set: sets.AnySet, reviews: Reviews | None) -> list[float | None]:
     """Return the label of each point after people's review, in the order of the set.
 
-    The label of a point in a discrete set is 1.0 (positive) or 0.0 (negative), in a
-    continuous set the share of facts that the point's contexts cover. It is None if the
-    reviewer called the point ambiguous, or a verdict on which the share depends.
+    The label of a point in a discrete set is 1.0 (positive), 0.0 (negative) or None
+    (ambiguous). In a continuous set it is the share of facts that the point's contexts
+    cover: .75 for 3 of 4; None if a fact is called ambiguous and no context covers it.
     """
+    # the first reviewer decides; the second one only shows how far people agree
     decisions = reviews.first if reviews is not None else {}
     if isinstance(labelled_set, sets.ContinuousSet) and not decisions:
         return [point.label for point in labelled_set.points]

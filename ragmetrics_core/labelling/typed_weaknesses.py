@@ -240,8 +240,9 @@ def _probe_alone_and_in_company(
 ) -> _ProbedRows:
     """Ask each row's typed questions again: each in its own request, then all in one.
 
-    The request with all questions ("in company") has each question as it is, negated,
-    and as a choice with its options in both orders.
+    A request alone holds one question as it is. The request with all questions ("in
+    company") holds each question as it is, negated, and as a choice in both orders: two
+    predicates are two requests alone, and one request with eight questions.
 
     Returns:
         Each row with the probabilities that its questions were answered with; with None
@@ -341,19 +342,19 @@ def _probing(
     """Return a metric that asks another metric's questions in other ways, as probes.
 
     Its evidence holds the probabilities that the judge answers with. Its score is
-    always
-    1.0 and says nothing. ``most_probes`` is how many probes of a sample are asked at
-    most.
+    always 1.0 and says nothing. With ``most_probes=1`` only the first probe of each
+    sample is asked; None: all.
     """
 
     def ask_probes(sample: Sample) -> Generator[Batch, Replies, Scored]:
         """Ask the questions of ``probed_metric`` in other ways (probes), one by one.
 
-        The evidence has the judge's probabilities; the score says nothing.
+        A question on two facts may become two probes, one for each fact. The evidence
+        has the judge's probabilities, such as .9 and .1; the score says nothing.
         """
         probes: list[Probe] = []
         for question in _first_questions(probed_metric, sample):
-            if question.decided is not None:
+            if question.decided is not None:  # it has typed questions
                 probes += probes_of(question, question.decided)
         chances_of_probes: list[Any] = []
         for probe in probes[:most_probes]:
@@ -426,8 +427,9 @@ def _read_answers(
 ) -> list[_ProbeAnswers] | None:
     """Group the probabilities of a sample's probes by the question that was probed.
 
-    The probabilities in company are in the order of ``_all_in_one_request``. Returns
-    None if either list is None, because a request was not answered.
+    A predicate with ``(.9,)`` alone may have ``(.8,)``, negated ``(.1,)``, as a choice
+    ``(.7, .3)`` and in reverse ``(.4, .6)`` in company: five values, one group. None if
+    either list is None, because a request was not answered.
     """
     if chances_alone is None or chances_in_company is None:
         return None
@@ -439,8 +441,8 @@ def _read_answers(
         is_predicate = len(alone) == 1  # one probability: that the statement is true
         if is_predicate:
             (negated,) = next(remaining)
-        forward = next(remaining)
-        backward = next(remaining)
+        forward = next(remaining)  # as a choice
+        backward = next(remaining)  # as a choice, options in reverse order
         answers.append(_ProbeAnswers(alone, in_company, negated, forward, backward))
     return answers
 
@@ -513,8 +515,9 @@ def _judge_padded_texts(
     A judge that answers nevertheless has cut the text off, and has not said so.
 
     Returns:
-        For each source its name, and 1.0 if the judge answered, else 0.0. A source is
-        left out if its row has no question that can be asked so.
+        For each source its name, and 1.0 if the judge answered, else 0.0, such as
+        ``[("HotpotQA", 1.0), ("MS MARCO", 0.0)]``. A source is left out if its row has
+        no question that can be asked so.
     """
     first_rows = _first_row_of_each_source(rows)
     padded_metric = _probing(metric, _probes_about_padded_text, most_probes=1)
@@ -524,7 +527,7 @@ def _judge_padded_texts(
     for row, result in zip(first_rows, results, strict=True):
         evidence = getattr(result, "evidence", None)
         if isinstance(evidence, ProbeEvidence) and evidence.chances:
-            (chances_of_probe,) = evidence.chances
+            (chances_of_probe,) = evidence.chances  # None: the judge refused the text
             is_answered = chances_of_probe is not None
             answered.append((row.source, float(is_answered)))
     return answered

@@ -407,8 +407,8 @@ class CitationQuality(Metric):
     def _citations_of(self, sample: Sample) -> CitationsRead:
         """Read what a sample's answer cites, or say why that is not known.
 
-        If the answer has no sign of citing, and no numbers of the contexts are known,
-        the citations are None, without a reason.
+        "It is old [1]." over contexts of unknown numbers: None, with the reason. "It is
+        old.", which has no sign of citing, over the same contexts: None, no reason.
         """
         answer = sample.answer or ""
         if sample.citations is not None:

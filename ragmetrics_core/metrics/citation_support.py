@@ -405,8 +405,8 @@ class SupportOfStatement:
     ) -> Generator[Batch, Replies, frozenset[str] | NotAnswered]:
         """Ask in one question which of some texts each alone support the statement.
 
-        If texts quote the statement word for word, only these are returned, and the
-        judge is not asked.
+        On "It is old." of the texts "It is old. It fell." and "Its age is 90." only the
+        first is returned: it quotes the statement, and the judge is not asked.
 
         Returns:
             The texts that support it; ``NotAnswered`` if the judge did not answer.

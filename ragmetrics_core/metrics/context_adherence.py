@@ -408,8 +408,9 @@ class ContextAdherence(Metric):
         rests on, or for the verdict alone where that is not possible.
 
         Returns:
-            The polls; and what the claims rest on, or a note why that was not asked.
-            The latter is None if it was not wanted, or if the judge failed.
+            The polls; and what the claims rest on, such as 2 on contexts and 1 on an
+            earlier turn, or a note why that was not asked. The latter is None if it was
+            not wanted, or if the judge failed.
         """
         question_of_verdict = self._question_of_verdict(parts, instructions)
         if not groups.go_beyond_this_turn:
@@ -462,6 +463,9 @@ class ContextAdherence(Metric):
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
         """Ask for all polls: in one round, or in several if polling may stop early.
 
+        Five polls that may stop early: three are asked first. Three times yes decides;
+        after yes, yes, no one more is asked.
+
         If the first round fails, ``NotAnswered`` is returned; but texts too long for
         the judge are asked about claim by claim. In a later round that fails, its polls
         count as missing.
@@ -482,6 +486,7 @@ class ContextAdherence(Metric):
                     return reply
                 reply = Asked((), failures=(reply.error,) * n_polls)
             polls_so_far = _add_polls(polls_so_far, reply)
+            # a judge of probabilities answers once, however many polls are asked for
             answers_only_once = reply.asked < n_polls
             if answers_only_once:
                 break
@@ -741,6 +746,9 @@ def _evidence(
     polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None
 ) -> AdherenceEvidence:
     """Assemble what the polls say: counts, explanations and claims, but no score.
+
+    Yes, yes, no and a failed poll: 4 asked, 2 yes, 1 no, 1 missing; the explanation is
+    that of a yes, the dissent that of the no.
 
     Args:
         polls: The polls that were answered, and those that failed.

@@ -386,6 +386,9 @@ class ContextUtilization(Metric):
     def _question(self, sample: Sample, chunks: tuple[str, ...]) -> Useful:
         """Build the question which chunks are useful to arrive at the answer.
 
+        Listwise, chunks A to C are shown at once, and the reply has a verdict on each.
+        Else one chunk is shown, and the reply is its verdict.
+
         Args:
             sample: The sample.
             chunks: All chunks for listwise judging; else a single one.
@@ -408,7 +411,7 @@ class ContextUtilization(Metric):
             Reply=_REPLIES[self._form],
             weigh=self._wanted_probability,
             split=Split(part_name, verdict_field),
-            decided=self._typed_questions,
+            decided=self._typed_questions,  # for a judge that gives only probabilities
             example=_examples,
         )
 

@@ -197,7 +197,8 @@ def _reply_of_probabilities(
 ) -> Asked[Any]:
     """Build the reply from the probabilities that the context covers each fact.
 
-    A fact counts as covered if its probability is above one half.
+    A fact counts as covered if its probability is above one half: ``[(.9,), (.2,)]`` is
+    "F1 covered, F2 not", with the weights .9 and .2.
     """
     probabilities = [chance for (chance,) in answers]
     verdicts: list[dict[str, Any]] = [
@@ -332,6 +333,8 @@ def questions_of_coverage(
 ) -> list[FactInContext]:
     """Build the questions that ask which facts a context covers.
 
+    Three facts: one question about F1 to F3, or with ``polls`` one about each fact.
+
     Args:
         about: Parts that are shown beside the context and the facts, by name.
         context: The context.
@@ -352,7 +355,9 @@ def questions_of_coverage(
             instructions=instructions,
             Reply=CoveredList if polls is None else Covered,
             weigh=_probability_of_covered(polls),
+            # a context too long is halved; a fact in either half is covered
             split=Split("context", "covered"),
+            # a user's own template asks something that our typed questions do not
             decided=None if own_template else _COVERED,
             example=_all_covered,
         )

@@ -70,8 +70,9 @@ class _LedgerText:
 def groups_of_texts(sample: Sample) -> Groups:
     """Group the texts that an answer may rest on.
 
-    Without a ledger, which lists what the application's calls returned, the contexts
-    are the only evidence.
+    Three contexts, and a tool's output in the ledger (what the application's calls
+    returned): four texts of evidence with the ranks 1 to 4. Without a ledger the
+    contexts are the only evidence.
     """
     ledger = sample.ledger
     if ledger is None:

@@ -369,8 +369,8 @@ def _combine_polls(
 ) -> Asked[Poll]:
     """Make polls about the whole answer out of the polls about its claims, window by window.
 
-    The first polls on all claims make the first poll on the answer, and so on. It is
-    missing if the polls on the claims are.
+    Claim A got yes and yes, claim B yes and no: the answer gets yes and no. A poll that
+    failed on B makes the answer's poll missing, unless A already says no.
     """
     verdicts_of_claims = [
         _combine_over_windows(polls) for polls in polls_by_claim.values()

@@ -127,8 +127,8 @@ def _short_name(name: str) -> str:
 def _full_names_by_alias() -> dict[str, str]:
     """Return the full name of a metric of ours, by each name that people may write.
 
-    People may write the full name, the short name, or a name that another library uses,
-    such as "faithfulness".
+    "faithfulness" of another library, "contextadherence" and the short "adherence" are
+    ``context_adherence``. The keys have no underscores; callers take theirs out, too.
     """
     resource = files("ragmetrics_core.metrics").joinpath("aliases.toml")
     aliases_by_name: dict[str, list[str]] = tomllib.loads(resource.read_text("utf-8"))

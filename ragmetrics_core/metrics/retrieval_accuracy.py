@@ -290,8 +290,8 @@ class RetrievalAccuracy(Metric):
     ) -> matrix.AccuracyEvidence:
         """Build the evidence on the facts of one reference: each fact in each context.
 
-        A row is a fact, a column is a context. ``grid`` has the verdicts on all facts
-        of all references, in each text.
+        A row is a fact, a column is a context: two facts and three contexts are six
+        cells. ``grid`` has the verdicts on all facts of all references, in each text.
         """
         contexts = _contexts_to_evaluate(sample)
         rows = [_cells_of_fact(fact, contexts, grid) for fact in facts]

@@ -32,8 +32,8 @@ def order_of_digest(question: str | None, texts: Iterable[str]) -> tuple[str, ..
 def opening(question: Question[Any]) -> dict[str, Any]:
     """Return how a state begins: with a note, and the user's question.
 
-    A state is what a judge is shown: texts by their names. ``question`` is the question
-    to the judge; its part "question" holds the user's.
+    A state is what a judge is shown: ``{"note": "…", "question": "How old is it?"}``.
+    ``question`` is the question to the judge; its part "question" holds the user's.
     """
     state: dict[str, Any] = {"note": NOTE}
     part = question.parts.get("question")

@@ -273,7 +273,7 @@ class ChatModelContract:
     def test_a_reply_is_read(self, loopback_server: Servers) -> None:
         """A reply has its texts, log-probabilities, usage, and the model's own name.
 
-        ``lacks`` lists the features that this model does not have.
+        A model with ``lacks = {"n"}`` gives one text where two were asked for.
         """
         texts = ['{"useful": 1}', '{"useful": 0}']
         server = loopback_server(lambda _: texts)
@@ -325,7 +325,11 @@ class ChatModelContract:
         error_class: type[errors.JudgeError],
         loopback_server: Servers,
     ) -> None:
-        """One call, one typed error, which holds neither the key nor a text."""
+        """One call, one typed error, which holds neither the key nor a text.
+
+        A server that answers 429 makes one ``fault`` of this list: the model raises
+        exactly the ``error_class`` that stands beside it.
+        """
         server = loopback_server(faults=lambda _: fault)
         error = self.raised(server, timeout=0.3 if fault.hang else 30.0)
         if _has_broken_body(fault) and "bodies" in self.lacks:

@@ -108,7 +108,11 @@ class LoopbackServer:
         to_openai: Callable[[Body], Body] = dict,
         from_openai: Callable[[Body], Body] = dict,
     ) -> None:
-        """Set what the server will do; it starts in a ``with`` statement."""
+        """Set what the server will do; it starts in a ``with`` statement.
+
+        With ``probability=0.9, mass=0.99`` a token "1" or "0" has .891 for "1" and .099
+        for "0". ``dict`` copies a body unchanged: the server speaks OpenAI's protocol.
+        """
         self.requests: list[Recorded] = []
         self.most_in_flight = 0
         self._n_in_flight = 0
