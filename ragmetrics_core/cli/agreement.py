@@ -265,7 +265,8 @@ def lines_on_rival(
     """Compare a judge with another one, its rival, on the same rows, in lines of text.
 
     First come the differences of their agreement with people, then the rows on which
-    one says yes and the other no.
+    one says yes and the other no. Example: "  web row-7 1 0.910 0.220" is a row with
+    the label yes, to which the rival says no.
 
     Args:
         groups: Rows with both judges' scores and people's label. The rows of one group
@@ -342,7 +343,8 @@ def _lines_on_calibration_curve(groups: Sequence[Sequence[Labelled]]) -> list[st
 
     The curve says how often people say yes where scores are low, and where they are
     high. Each line is about rows with similar scores: their mean score, the share of
-    them that people said yes of, and the interval of this share.
+    yes among people's labels, and the interval of this share. Example:
+    "  0.912 → 0.875 [0.701, 0.956]  n=40".
 
     Args:
         groups: Scored and labelled rows. The rows of one group have one source, and

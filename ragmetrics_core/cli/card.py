@@ -151,7 +151,8 @@ def add_to(commands: Any) -> None:
 def _card(options: argparse.Namespace) -> int:
     """Measure a judge, compare two prompts, or propose the band of a cascade.
 
-    With ``--dry-run`` the calls are only counted.
+    With ``--dry-run`` the calls are only counted. Example: ``--template my.txt``
+    compares two prompts, ``--band 0.02`` proposes a band, neither measures the judge.
 
     Returns:
         The exit code, 0.
@@ -169,6 +170,7 @@ def _card(options: argparse.Namespace) -> int:
     else:
         work = partial(_bands, options, judge, samples)
     if options.dry_run:
+        # A whole card asks each sample again, to see how often the verdict is the same.
         note = "\nNot counted: each sample is asked once more."
         if isinstance(judge, DecisionJudge):
             note += " Each of its typed questions is also asked alone."
@@ -247,7 +249,8 @@ def _make_card(
 ) -> list[str]:
     """Measure a judge, write its card to the files that were named, and sum it up.
 
-    A dry run writes no file.
+    A dry run writes no file. Example: ``--out card.json`` writes the card there, and
+    the last line is "Card: card.json".
 
     Args:
         options: What was typed.
@@ -260,6 +263,7 @@ def _make_card(
         written to, or would be without ``--dry-run``.
     """
     draws = 0 if options.dry_run else options.draws
+    # The metrics whose questions the samples' labels answer.
     metrics = _metrics_to_measure(samples, options)
     card = measure_judge(judge, samples, ask, draws=draws, metrics=metrics)
     origin = {"command": _command(options, judge), "inputs": inputs_of(options.data)}
@@ -301,6 +305,7 @@ def _command(options: argparse.Namespace, judge: Judge) -> str:
 
     Cards are published. So the folder of the data is left out, the address is shown
     without keys, and a long setting, which may hold a text of a sample, is cut out.
+    Example: ``ragmetrics card --judge lexical --data labels.jsonl --draws 500``.
     """
     words = ["--judge", options.judge or judge.name]
     words += ["--data", options.data.resolve().name, "--draws", options.draws]
@@ -325,6 +330,7 @@ def _two_prompts(
 
     The lines say how the prompts differ in their agreement with people, and on which
     samples their verdicts differ. Only samples with verdicts by both prompts count.
+    Example: "48 of 50 samples were scored by both prompts; …".
 
     Args:
         options: ``template`` is the first prompt, ``against`` the second; without it
@@ -344,6 +350,7 @@ def _two_prompts(
     groups = []  # the verdicts of each sample
     for by_first, by_second in zip(judged_by_first, judged_by_second, strict=True):
         if by_first.verdicts and by_second.verdicts:
+            # Each row then holds the first prompt's score and, as rival, the second's.
             groups.append(_beside_rival_verdicts(by_first.verdicts, by_second.verdicts))
     if not groups:
         raise SettingError(
@@ -380,7 +387,8 @@ def _bands(
     """Propose the band of a cascade, in lines of text.
 
     A cascade asks a strong judge where this judge's score lies in the band. The lines say
-    how often that would be, and how many verdicts would be wrong all the same.
+    how often that would be, and how many verdicts would be wrong all the same. Example:
+    with the band (.2, .8) a score of .5 goes to the strong judge, and .9 is a yes.
 
     Args:
         options: ``band`` is the share of the verdicts that may be wrong.
@@ -400,6 +408,7 @@ def _bands(
     verdicts: list[Labelled] = []
     for sample in scored_samples:
         verdicts += sample.verdicts
+    # A dry run has example verdicts: the band made of them below is not shown.
     if not options.dry_run:
         # Again, since the judge may give no verdict on some samples.
         _refuse_too_few_rows(len(scored_samples), allowed_loss)
@@ -454,7 +463,8 @@ def _samples_with_probabilities(
     """Have a judge score samples; return those that got a score from a probability.
 
     The first sample is judged alone: if the judge gives no probability for it, the other
-    samples are not paid for in vain.
+    samples are not paid for in vain. Example: of 100 samples 97 get a score of 0 to 1,
+    3 no verdict: 97 are returned.
 
     Raises:
         SettingError: If the judge gives no probability, or nothing is scored.
@@ -466,7 +476,8 @@ def _samples_with_probabilities(
             if not sample.verdicts:
                 continue
             scored_samples.append(sample)
-            # A verdict is recorded only together with a probability.
+            # A verdict is set only together with a probability, so None shows that the
+            # judge gave no probability.
             lacks_probability = any(row.verdict is None for row in sample.verdicts)
             if lacks_probability and not options.dry_run:
                 raise _error_without_probabilities(metric.name)

@@ -352,7 +352,8 @@ def _measure(plan: _Plan, budget: Budget) -> _Measured:
 
     Results are written as they come to a file beside ``--out``, which takes the place
     of ``--out`` at the end. If an interrupt or an error ends the run before,
-    ``--out`` stays as it was, and a line names the file with the results.
+    ``--out`` stays as it was, and a line names the file with the results. Example:
+    Ctrl-C with ``--out run.jsonl``: the results so far are in ``run.jsonl.partial``.
 
     Args:
         plan: What the run needs.
@@ -370,8 +371,9 @@ def _measure(plan: _Plan, budget: Budget) -> _Measured:
         store=shared.store(options),
         limits=budget,
         until=plan.until,
+        # Only with --until-decided do the gates end the run early.
         gates=plan.gates if plan.until else (),
-        batch=options.batch or options.wait,
+        batch=options.batch or options.wait,  # --wait is --batch that waits
     )
     run.check_prices()
     measured = _Measured(plan, run)
@@ -394,6 +396,8 @@ def _measure(plan: _Plan, budget: Budget) -> _Measured:
 def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> None:
     """Judge every sample; count each result, and write it as soon as it is known.
 
+    Example: Ctrl-C after 40 of 100 samples: the 40 results are counted and written.
+
     Args:
         plan: What the run needs.
         measured: Counts the results.
@@ -401,9 +405,10 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
             batches have not answered. None if no file was asked for.
     """
     run = measured.run
-    # A run until its gates are decided takes the rows in a random order.
+    # A run until its gates are decided takes the rows in a random order, for which it
+    # needs their number. The samples themselves are returned.
     rows = plan.source.count_samples(always=run.decider is not None)
-    run.why_part = plan.source.why_part
+    run.why_part = plan.source.why_part  # such as a report whose run ended early
     results = stream(run, rows, progress=plan.options.progress, columns={})
     try:
         for result in results:
@@ -441,6 +446,8 @@ def _tell_where_results_are(writer: JsonlWriter, out: Path, run: Run) -> None:
 
 def _finish(plan: _Plan, measured: _Measured) -> int:
     """End a run: decide the gates, write job summary and page, print the first screen.
+
+    Example: a gate of .8 and a mean of .75: the screen and the exit code say it failed.
 
     Returns:
         The exit code.
@@ -651,11 +658,13 @@ def settle(options: argparse.Namespace) -> None:
     """Fill in, from the settings file of the project, options that were not typed.
 
     The file is in the working directory. An option that was typed counts before it.
+    Example: ``judge = "lexical"`` in the file counts unless ``--judge`` is typed.
 
     Raises:
-        SettingError: If the file names code while ``--dry-run`` is given, which imports
-            none; if the key that was typed would go to an address of the file; or if
-            the file names the column of a field that samples do not have.
+        SettingError: If the file names code and ``--dry-run`` is typed, as a dry run
+            imports no code; if the file names an address and a key is typed for it, as
+            no such key is sent there; or if the file names the column of a field that
+            samples do not have.
     """
     # The file's values for settings that were typed are ignored.
     file_settings = project_settings(Path.cwd(), decided=_settings_of_options(options))
@@ -673,7 +682,7 @@ def settle(options: argparse.Namespace) -> None:
             f"no key goes to an address of {PROJECT_FILE}: name it with --api-base"
             " beside --api-key-env"
         )
-    metrics_typed = options.metrics
+    metrics_typed = options.metrics  # kept, since the loop may set options.metrics
     for name, value in _options_of_file(file_settings).items():
         # There is an option for the column of each field that samples have.
         if name not in options:

@@ -121,6 +121,8 @@ def command_parser(command: str = "") -> argparse.ArgumentParser:
 
     It lists all commands with their help. Only the module of the command that was typed
     is imported, and adds the command with its options: all modules would take long.
+    Example: for "card" the options of ``card`` are added, and "evaluate" has its help
+    alone.
 
     Args:
         command: The command that was typed; "" for none.
@@ -138,6 +140,7 @@ def command_parser(command: str = "") -> argparse.ArgumentParser:
         action="version",
         version=f"ragmetrics {version('ragmetrics-core')}",
     )
+    # Nothing is shown yet: parsing a line without a command will show the help.
     show_help_without_command(parser)
     commands = parser.add_subparsers(metavar="COMMAND")
     # An example is a whole command line: its second word is the command.

@@ -118,6 +118,8 @@ def add(
 ) -> None:
     """Add an option or argument with a value to a parser of argparse.
 
+    Example: ``add(parser, "--out", "the results", unit="FILE", convert=Path)``.
+
     Args:
         parser: The parser, or a group of it.
         name: The option with its dashes, or the argument without.
@@ -277,7 +279,8 @@ def add_settings(
     """Add an option for each setting of a class.
 
     The setting's type decides the kind of option: a flag without a value (true or false),
-    a text, perhaps one of some choices, a number, or else a path.
+    a number, or else a path. A setting whose default is a text takes a text. Example:
+    the setting ``max_calls`` becomes ``--max-calls N``.
 
     Args:
         parser: A parser, or a group of it, to which the options are added.

@@ -43,6 +43,8 @@ _REVIEWED = ("set", "sets")
 def check_paths(options: argparse.Namespace) -> None:
     """Refuse files that are read or written by mistake, before anything runs.
 
+    Example: ``--data rows.jsonl --out rows.jsonl`` would overwrite the input.
+
     Args:
         options: What was typed.
 
@@ -56,6 +58,7 @@ def check_paths(options: argparse.Namespace) -> None:
     for name in READ:
         _refuse_named_twice(_paths_of(options, name))
         use_by_key |= _uses_of_input(options, name)
+    # An output writes a file for each ending: "run.jsonl" and "run.jsonl.partial".
     for name, endings in WRITTEN.items():
         for path in _outputs_of(options, name):
             uses = _uses_of_output(name, path, endings)
@@ -276,6 +279,8 @@ def _refuse_unfit_output(
     argument: str, path: Path, options: argparse.Namespace
 ) -> None:
     """Refuse an output that cannot be written, or that the next run would read.
+
+    Example: after ``--data rows --out rows/out.jsonl`` the next run would read the output.
 
     Args:
         argument: The option with its path, as messages name it.

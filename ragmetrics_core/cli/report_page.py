@@ -82,9 +82,10 @@ def _page_beside(results: Path) -> Path:
 def _run(options: argparse.Namespace) -> int:
     """Write the page of a report, print its numbers, and decide gates.
 
-    The report is that of a file of results, or of several joined. The numbers are also
-    added to the summary of a CI job; if that cannot be written, the error is raised
-    after the numbers are printed.
+    The report is read from a file of results, or joined from several. The numbers are
+    also added to the summary of a CI job; if that cannot be written, the error is
+    raised after the numbers are printed. Example: ``a.jsonl b.jsonl --html page.html``
+    makes one page of both files.
 
     Returns:
         The exit code, which says what the gates decide.
@@ -123,7 +124,8 @@ def _summary_and_decisions(
     """Return the numbers of a report, and what its gates decide.
 
     A run that stopped when its gates were decided keeps those decisions. Otherwise the
-    gates of ``--fail-under`` are decided by the numbers.
+    gates of ``--fail-under`` are decided by the numbers. Example: a mean of .75 fails a
+    gate of .8.
     """
     gates = [parse_gate(text, report.metrics) for text in options.fail_under]
     keys_of_slices = {gate.by for gate in gates if gate.by}

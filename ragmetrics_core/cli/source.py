@@ -145,8 +145,9 @@ class Source:
         """Count the rows of all files, and return the samples.
 
         All files are read to their ends, so that one that cannot be read is found before
-        any call is paid. Files that are large together are not counted, unless
-        ``always`` is true: then an iterator without a length is returned.
+        any call is paid. Files that are large together are not counted, and an iterator
+        without a length is returned, unless ``always`` is true. Example: 3 files of 10
+        MB are read and counted; of a file of 2 GB only the first row is read.
 
         Raises:
             InputError: If a file cannot be read or holds no rows, or no sample has a key

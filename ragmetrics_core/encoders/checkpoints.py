@@ -320,7 +320,8 @@ def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
     """Return the id of the token by which a word in a model's reply is recognised.
 
     It is the first token of the word. A word whose first token is only a part of its
-    letters is refused, because another reply may begin with the same letters.
+    letters is refused, because another reply may begin with the same letters. Example:
+    "supported" as "sup" and "ported" is refused: "superb" may begin alike.
 
     Raises:
         SettingError: If the tokenizer does not know the word, or splits its letters.
@@ -332,8 +333,8 @@ def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
             " that the model replies"
         )
     first_text: str = tokenizer.decode(token_ids[:1]).strip()
-    # T5 makes two tokens of "0": a mark of a word's beginning, which has no text, and the
-    # digit. The mark may stand for the word; the caller refuses two words with one token.
+    # T5 splits "0" into ["▁", "0"]: a mark of a word's beginning, without text, and
+    # the digit. The mark is taken: the caller refuses two words with one first token.
     if len(token_ids) > 1 and first_text:
         advice = "give the words that the model replies"
         if word.startswith(first_text):

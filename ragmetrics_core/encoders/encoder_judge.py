@@ -129,9 +129,13 @@ class EncoderJudge(Judge):
     def __post_init__(self) -> None:
         """Check the settings, load the model, and find the label that means support.
 
+        Example: a model with the labels "entailment" and "contradiction" supports a
+        claim by "entailment"; for "yea" and "nay" ``label="yea"`` must be given.
+
         Raises:
             MissingDependency: If the extra ``local`` is not installed.
-            SettingError: As the class says.
+            SettingError: If a setting is invalid, the labels do not tell which one
+                means support, or the correction is that of another judge.
         """
         check_number("EncoderJudge(batch=)", self.batch, least=1)
         if self.window is not None:
@@ -155,7 +159,8 @@ class EncoderJudge(Judge):
         )
         self.name = name_of(self.model)
         self.free = True  # no call costs anything
-        self.takes_correction = True  # of a score, for the number of claims
+        # Its scores can be corrected for the number of claims (``correction``).
+        self.takes_correction = True
         self.commit = checkpoint.commit
         self._tokenizer = checkpoint.tokenizer
         self._logits_of = checkpoint.logits
@@ -165,7 +170,7 @@ class EncoderJudge(Judge):
         self._special_tokens_pattern = _any_of(self._tokenizer.all_special_tokens)
         # A tokenizer stores the settings of a call in itself: one call at a time.
         self._tokenizer_lock = Lock()
-        self._model_lock = Lock()
+        self._model_lock = Lock()  # held by the thread that runs the model for all
         self._waiting_calls: list[_WaitingCall] = []
         if self.correction is not None:
             judge = describe_judge(self.name, self._details_of_claims())
@@ -317,6 +322,7 @@ class EncoderJudge(Judge):
         """Judge whether the context covers each fact: from a probability of .5 on.
 
         A question is about several facts (its part "facts") or one (its part "fact").
+        Example: probabilities of .9 and .3 say that the first of two facts is covered.
         """
         is_about_several = "facts" in question.parts
         part = question.parts["facts" if is_about_several else "fact"]
@@ -337,7 +343,7 @@ class EncoderJudge(Judge):
             reply = question.read(verdicts[0])
         weights = tuple(Weight(probability, "encoder") for probability in probabilities)
         windows: tuple[int, ...] = ()  # stays empty if the context was not divided
-        if n_windows > 1:
+        if n_windows > 1:  # one number for each fact: 2 facts, 3 windows give (3, 3)
             windows = (n_windows,) * len(probabilities)
         return Asked((reply,), weights=weights, windows=windows)
 
@@ -346,8 +352,8 @@ class EncoderJudge(Judge):
     ) -> tuple[list[float], int]:
         """Return how probable it is that a text supports each of several claims.
 
-        A text that is too long is read in windows. A claim is supported as well as the
-        best window supports it.
+        A text that is too long is read in windows. The best window decides. Example: a
+        claim has .1 in the first and .9 in the second window: .9.
 
         Args:
             premise: The text.
@@ -513,7 +519,8 @@ class EncoderJudge(Judge):
         """Run the model on pairs of texts; other threads may do so at the same time.
 
         The thread that holds the lock runs the model for all that wait, so that their
-        pairs share batches. The others then find their outputs ready.
+        pairs share batches. The others then find their outputs ready. Example: while
+        thread A runs the model, B and C wait; then B runs the pairs of both.
 
         Returns:
             For each pair a probability; from a token classifier the probabilities of
@@ -523,6 +530,7 @@ class EncoderJudge(Judge):
         self._waiting_calls.append((pairs, future))
         with self._model_lock:
             if not future.done():
+                # A call that is added between these two lines is run alone, below.
                 waiting_calls = [*self._waiting_calls]
                 self._waiting_calls = []
                 # One pair that the model cannot take fails the pairs of all threads;

@@ -445,7 +445,8 @@ def _poll(parts: AnswerParts, verdicts: Sequence[GuardVerdict]) -> Asked[Poll]:
     - Without a claim, the reply abstains.
     - It is yes if the contexts hold every claim, and no otherwise.
 
-    The weight of the reply is the probability of the weakest claim.
+    The weight of the reply is the probability of the weakest claim. Example: claims
+    with .9 and .2: no, with the weight .2.
 
     Args:
         parts: The claims of the answer, and its other parts.
@@ -474,7 +475,8 @@ def _poll(parts: AnswerParts, verdicts: Sequence[GuardVerdict]) -> Asked[Poll]:
     return Asked(
         (poll,),
         weights=_weight_of_weakest(probabilities),
-        # into how many windows too long documents were divided; () if undivided
+        # In how many windows a long document was read, one number for the one reply;
+        # () if no document was divided.
         windows=(n_windows,) if n_windows > 1 else (),
     )
 

@@ -50,6 +50,9 @@ class ColumnsRead:
     def __init__(self, columns: Mapping[str, Any] | None = None) -> None:
         """Begin with no row read.
 
+        Example: the row ``{"answer": "", "response": "Paris"}`` is later counted under
+        ``("answer", "answer", "response")``: field, empty column, filled column.
+
         Args:
             columns: The columns that the user names, by field of the sample. Nothing is
                 noted of these fields.
@@ -85,7 +88,10 @@ class ColumnsRead:
         yield from samples
 
     def note_columns(self, row: Mapping[str, Any], sample: Sample) -> None:
-        """Note from which column of a row each field was read, if the user named none.
+        """Note the column that each field was read from, unless the user named it.
+
+        Example: ``{"user_input": "Who?"}`` notes "user_input" for the question. In
+        ``{"answer": "", "response": "Paris"}`` "response" is noted as passed over.
 
         Args:
             row: The row.
@@ -130,13 +136,14 @@ class ColumnsRead:
         """Return a list of one sentence if no shipped metric can apply, else [].
 
         The sentence names the fields that no sample has, and the options that say which
-        column holds them. Where no column stayed unread, none can hold them: [].
+        column holds them. If every column was recognised, there is no hint. Example:
+        the columns "q" and "out" give "… no row has contexts or answer or reference".
         """
         if self._a_metric_may_apply or not self._unread_columns:
             return []
         absent_fields = [
             field
-            for field in _SUBSTITUTE_BY_NEEDED_FIELD
+            for field in _SUBSTITUTE_BY_NEEDED_FIELD  # its keys: the needed fields
             if field not in self._fields_of_any_sample
         ]
         columns = names_in_words(self._unread_columns, most=_MOST_NAMES)

@@ -196,9 +196,9 @@ class CountingJudge(Judge):
     def _add_usage_of_new(self, question: Question[R], replies: tuple[R, ...]) -> None:
         """Estimate the calls and tokens of a new question, and add them to the total.
 
-        An equal question was counted before: a run answers it from its stored replies.
-        To poll is to ask a question several times, for independent replies. Where this
-        is done in rounds, each round is counted like a new question.
+        A question that equals an earlier one adds nothing: a run answers it from its
+        stored replies. To poll is to ask a question several times, for independent
+        replies. Example: polls 0 to 2 and later 3 to 4 count as two new questions.
 
         Args:
             question: The question.
@@ -221,7 +221,8 @@ class CountingJudge(Judge):
 
         A question names two: after the one the metric asks the fewest further questions
         (the lower bound), after the other the most (the upper bound). Returns () if it
-        names none.
+        names none. Example: the upper bound of 5 polls in rounds is yes, no, yes, no,
+        yes, if a yes leads to the most questions.
         """
         examples = question.examples()
         if examples is None:
@@ -232,6 +233,7 @@ class CountingJudge(Judge):
         if question.first_poll is None:  # it is not polled in rounds
             return (reply_of_most,) * question.polls
         # Rounds end as soon as enough replies agree: alternating replies never do.
+        # Counted over all rounds: polls 0, 1, 2 in the first, 3 and 4 in the second.
         polls = range(question.first_poll, question.first_poll + question.polls)
         return tuple(reply_of_fewest if poll % 2 else reply_of_most for poll in polls)
 
@@ -390,12 +392,14 @@ class CountingDecisions(CountingJudge):
     def count(self, question: Question[R]) -> Answer[R]:
         """Count the typed questions that are sent for a question; answer by its example.
 
-        A question whose reply is known without asking counts nothing.
+        A question whose reply is known without asking counts nothing. Example: two
+        questions about one answer: one request as the lower bound, two as the upper.
         """
         form = typed_form(question)
         if form.reply is not None:
             return Answer(form.reply)
-        # The group of typed questions that share requests; see the class.
+        # A group shares requests. Lower bound: all questions about equal texts. Upper
+        # bound: only the typed questions of this one question.
         if self._is_upper_bound:
             group = hash((form.state, form.typed_jsons))
         else:
@@ -414,6 +418,7 @@ class CountingDecisions(CountingJudge):
         """Count a typed question of a group, unless an equal one was counted before.
 
         A group shares requests; a request holds as many questions as the model takes.
+        Example: if it takes 10, the 1st and the 11th question each begin a request.
 
         Args:
             group: Digest of the group.

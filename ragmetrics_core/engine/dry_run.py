@@ -78,6 +78,8 @@ class Estimate:
     def text(self, unit: str = "samples", live: int | None = None) -> str:
         """Return the estimate in lines for people, with its assumptions.
 
+        Example: "50 samples, 0 bad rows; nothing was called", "calls: 50 to 150", ….
+
         Args:
             unit: What is counted, e.g. ``samples``.
             live: How many requests a run in batches asks live, beside its batches; None
@@ -181,7 +183,8 @@ def _samples_line(
 
     A gate is a mean to reach. Counted are the samples that are judged, on average, until
     it is clear on which side of the gate the mean is. The mean is supposed to be above
-    the gate by ``gap``, then below; the larger number counts.
+    the gate by ``gap``, then below; the larger number counts. Example: for a gate of .8
+    and a gap of .05, means of .75 and .85; "120 of 1,000 samples on average".
 
     Args:
         estimate_of_all: What judging all samples would cost.
@@ -247,7 +250,10 @@ class _RowsCounted:
         metrics: Sequence[Metric],
         counters_by_metric: Mapping[str, tuple[CountingJudge, CountingJudge]],
     ) -> None:
-        """Count one more row, and let two judges count what each metric asks of it.
+        """Count one more row, and the calls that each metric would make for it.
+
+        Nothing is asked: two counting judges stand in for the judge. Example: for a row
+        they count 1 call as the fewest, and 6 as the most.
 
         Args:
             row: The sample, or the error of a row that is no sample.
@@ -269,7 +275,8 @@ class _RowsCounted:
                 continue
             counter_of_fewest, counter_of_most = counters_by_metric[metric.name]
             counter_of_fewest.carry_out(metric, row)
-            # Only this one asks both judges of a cascade, of which either may refuse.
+            # Only the counter of the most calls goes through both judges of a cascade;
+            # either of the judges may refuse the question.
             refusal = counter_of_most.carry_out(metric, row)
             if refusal is not None:
                 self._count_failure(metric.name, refusal)

@@ -128,7 +128,8 @@ class RequestLimits:
         """Send one request as soon as the limits allow it, and count what it cost.
 
         If a limit of the run is reached before that, nothing is sent, and the answer to
-        each question is the limit's error.
+        each question is the limit's error. Example: with ``max_calls=10`` and 10 calls
+        sent, 3 questions get three answers with ``LimitReached``.
 
         Args:
             questions: What the request asks.
@@ -140,9 +141,10 @@ class RequestLimits:
             except LimitReached as error:
                 not_asked = NotAnswered(error.with_traceback(None))
                 return [Answer(not_asked) for _ in questions]
+            # Calls that the judge sends through ragmetrics are noted in ``request``.
             with request_to_own_judge(self._budget) as request:
                 self._in_flight.append(request)
-                usage = Usage(calls=1)  # if the request ends without an answer
+                usage = Usage(calls=1)  # stays so if ``send`` raises
                 try:
                     answers = await send()
                     usage = _usage_of(answers)
@@ -274,6 +276,9 @@ class OwnJudge(Judge):
 
     async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
         """Answer as the judge does: in one request if it takes several, else one by one.
+
+        Example: 5 questions are one request if the judge's ``asks_together`` is true,
+        else five.
 
         Raises:
             JudgeError: If the judge raised it, or crashed, or gave no answers.

@@ -54,7 +54,8 @@ class Progress:
     def line(self) -> str:
         """Return a line for people: samples done, failed, calls, cost, time left.
 
-        Without a total, the line says no time left.
+        Without a total, the line says no time left. Example:
+        "12/50 samples, 1 failed, 30 calls, $0.0012, 19 s left".
         """
         of_total = ""
         time_left = ""

@@ -168,6 +168,9 @@ def _judge_by_name(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) ->
 def _make_judge(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) -> Judge:
     """Make the judge that a name stands for.
 
+    Example: "openai/gpt-4o-mini" is asked by our own client, "ollama/llama3" through
+    LiteLLM.
+
     The first of these that fits decides:
 
     1. the embedded judge, ``lexical``;

@@ -103,7 +103,8 @@ class RowsInFlight:
 
         A future gives the result of the *next row*, which the caller then takes: the
         first row in input order whose result nobody has taken. Or it gives None: another
-        row has finished.
+        row has finished. Example: of 8 rows judged at a time row 0 is slow; as soon as
+        row 3 has finished, a ninth may start.
 
         Args:
             one_by_one: Whether the result of the next row may end the run, so that no
@@ -115,9 +116,12 @@ class RowsInFlight:
             # Read before the checks: a row that finishes during them sets this future.
             any_row_finishes = self._next_end
             next_row = self._futures_not_taken[0]
+            # ``AHEAD`` bounds the rows started and not taken, ``_most_judged`` the rows
+            # that are judged now.
             may_go_ahead = not one_by_one and len(self._futures_not_taken) < AHEAD
             may_start = may_go_ahead and self._has_free_slot()
             if next_row.done():
+                # Two results are handed on before each new row, so that a pile shrinks.
                 if may_start and n_results_given >= _RESULTS_BEFORE_A_ROW:
                     return
                 n_results_given += 1

@@ -106,6 +106,7 @@ class Run:
 
         A run in batches goes through its samples several times: a ``Run`` each time.
         From the second time on, ``limits`` is the budget that the earlier ones drew on.
+        Example: with ``concurrency=32`` up to 64 rows are judged at a time.
         """
         self._budget = limits if isinstance(limits, Budget) else Budget(limits)
         _check_concurrency(concurrency)
@@ -114,18 +115,20 @@ class Run:
         self._date = _now()
         self.metrics = choose_metrics(metrics)
         self.concurrency = concurrency
-        self.window = 2 * concurrency
+        self.window = 2 * concurrency  # rows that are judged at a time, at most
         self.interrupted = False
-        self.why_part = ""
+        self.why_part = ""  # such as why only some of all samples are judged
         self._latest_samples_of_stream: tuple[Sample, ...] = ()
         self._is_judge_chosen = _is_judge_chosen_for_all(judge, self.metrics)
         judge_by_metric = judges_by_metric(self.metrics, judge)
         self.judges = _distinct_judges(judge_by_metric.values())
+        # With ``batch``: the store that collects requests until a batch is submitted.
         self.parking: ParkingStore | None = None
         self.store = self._open_store(store, batch=batch)
         refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
         self._judging = self._make_judging(judge_by_metric)
         self.rows = RowsInFlight(self._judging, self.window)
+        # Ends the run as soon as its gates are decided; None without ``until``.
         self.decider = self._make_decider(until, gates)
 
     def _make_judging(self, judge_by_metric: Mapping[str, Judge]) -> SampleJudging:
@@ -235,8 +238,8 @@ class Run:
         """Start judging the rows, and yield futures to wait for, one after the other.
 
         A future gives the ``SampleResult`` of the next row in order, which the caller
-        hands to ``take``. Or it gives None: a row behind the next one has ended, so that
-        one more row may start.
+        hands to ``take``. Or it gives None: a later row finished first, which frees a
+        place for one more row. Example: row 0 is slow and row 3 has finished: None.
 
         Args:
             samples: What holds the samples.
@@ -455,7 +458,8 @@ def stream(
     """Yield the results of a run in input order.
 
     A run in batches first takes in the replies of earlier batches. At its end it submits
-    the requests that have no reply yet.
+    the requests that have no reply yet. Example: the first run over 100 samples submits
+    a batch; a second run over them takes in the replies of the batch.
 
     An interrupt (Ctrl-C) ends the run. The results that are done are then yielded, with
     those of rows that were cut off after something was paid.
@@ -490,7 +494,11 @@ def stream(
 async def astream(
     run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]
 ) -> AsyncIterator[SampleResult]:
-    """Yield the results of a run without batches, as ``stream`` does, for an event loop."""
+    """Yield the results of a run in input order, on the caller's event loop.
+
+    It does what ``stream`` does, but takes no run in batches. Example: if row 1
+    finishes before row 0, the result of row 0 is still the first.
+    """
     with Display(total=None, show=progress) as display:
         futures = run.start_rows(samples, columns, on_further=display.expect_further)
         display.expect(_number_of_rows(samples))

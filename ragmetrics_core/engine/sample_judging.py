@@ -157,7 +157,8 @@ class SampleJudging:
         """Start each metric in a task, once one more question may be open.
 
         Metrics that may ask their judge together share rounds; all of them have joined
-        before any task runs.
+        before any task runs. Example: two metrics that ask about one answer send their
+        first questions in one request.
 
         Returns:
             The tasks, by the metric's name.

@@ -94,6 +94,7 @@ async def score_one(
 
     The code of a metric or judge may call ``score`` in the middle of a run. Such a
     nested call shares the limits of that run, and the run counts what the call costs.
+    Example: ``max_calls=10`` in the run, 9 sent: the nested call may send one.
 
     Args:
         metric: The metric.
@@ -188,7 +189,10 @@ def _sample_of_arguments(sample: Sample | None, fields: Mapping[str, Any]) -> Sa
 
 
 def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
-    """Make the sample that ``score`` was given by its fields.
+    """Make the sample of the fields that ``score`` was called with.
+
+    Example: ``{"question": "Who?", "answer": "Ada"}`` makes a sample;
+    ``{"anser": "Ada"}`` is refused: "no field of a sample is named anser".
 
     Raises:
         SettingError: If a name is no field of a sample, ``history`` is a text, or
@@ -659,6 +663,8 @@ async def _ask_in_slot(
 ) -> list[Answer[Any]]:
     """Ask the judge as soon as there is a slot, and check its answers.
 
+    Example: the judge sends 2 calls and then crashes: ``usages`` gets those 2 calls.
+
     Args:
         judge: The judge's session in this run.
         questions: What is asked.
@@ -672,6 +678,7 @@ async def _ask_in_slot(
     """
     async with judge.slots:
         judge.check_time()
+        # Read below only if the judge raises; its answers hold their costs.
         with note_spending() as calls_made:
             try:
                 return await _checked_answers(judge, questions, send)
@@ -689,10 +696,11 @@ async def _checked_answers(
 ) -> list[Answer[Any]]:
     """Ask the judge in the time that the run has left, and check each answer.
 
-    The errors are those of ``_ask_in_slot``.
+    The errors are those of ``_ask_in_slot``. Example: a judge that raises
+    ``SystemExit`` gives a ``RuntimeError``, "the judge raised SystemExit".
     """
-    # The judge's code may call ``score``: that counts toward the limits of the run. What
-    # it costs stands in the judge's answers, so this list of costs is not read.
+    # The judge's code may call ``score``, whose calls count toward the run's limits
+    # (``judge.budget``). Their costs are not read here: the judge's answers hold them.
     token = _spending_around.set(_Spending(judge.budget))
     try:
         # A judge that ends at the deadline by itself may still say what it spent.
@@ -753,6 +761,7 @@ def _failure_of_crash(metric: Metric, error: BaseException) -> Failed:
 
     The message says where it was raised. The message and the log hold no text of a
     sample. The whole traceback, which may hold some, is in the error's ``raw``.
+    Example: a metric "tone" raises ``KeyError``: "tone: KeyError …; see error.raw".
     """
     if isinstance(error, errors.RagMetricsError):
         # Our own message says what to do, and holds no text.

@@ -443,7 +443,7 @@ def decision_model(
     if not name.startswith(SYSTEM_ONE):
         return None
     provider, slash, model_of_provider = name.removeprefix(SYSTEM_ONE).partition("/")
-    # "systemone/typesafe/jev-1.13.0" needs no address either.
+    # "systemone/typesafe/jev-1.13.0" needs no address: its provider's is known.
     names_provider = bool(slash) and f"{provider}/" != _TYPESAFE
     is_address_missing = names_provider and api_base is None
     needs_litellm = is_address_missing or provider in _THROUGH_LITELLM
