@@ -430,9 +430,9 @@ def metadata_of(run: AnyRun) -> Mapping[str, Any]:
 def children(run: AnyRun) -> list[AnyRun]:
     """List the runs directly inside a run by their start, each piece of work once.
 
-    A failed attempt is left out if a later sibling repeated it: one of the same name
-    and, for tools and retrievers, of the same arguments. A search that the application
-    made and then reported by ``add_documents()`` counts once.
+    Example: ``search("Rome")`` failed, and a second ``search("Rome")`` succeeded: the
+    first is left out. A model or step is repeated by a later sibling of its name. A
+    search that the application made and reported by ``add_documents()`` counts once.
     """
     if not isinstance(run, (Run, schemas.Run, RunTree)):
         return []
@@ -457,8 +457,8 @@ def children(run: AnyRun) -> list[AnyRun]:
 def _without_repeated_searches(runs: list[AnyRun]) -> list[AnyRun]:
     """Leave out what was recorded twice: as a search of a store, and by a report.
 
-    An application that searches a vector store without a retriever may report the
-    documents by ``add_documents()`` as well.
+    Example: an application calls ``store.similarity_search("Who?")``, and reports the
+    two documents by ``add_documents()``: the search stays, with its query.
     """
     searches = [run for run in runs if (run.extra or {}).get(STORE_SEARCH)]
     left_out: list[AnyRun] = []
@@ -697,7 +697,8 @@ def _fill_step(node: Node, run: AnyRun) -> None:
 def _add_documents_returned(node: Node, returned: Sequence[Document]) -> None:
     """Write into a step's call which documents it brought, and which it passed on.
 
-    A document that it took with the same id, text and score is passed on.
+    Example: a step took [A] and returned [A, B]: it passed A on, and brought B. A with
+    another text or score counts as brought.
     """
     taken = {
         (document.id, document.text, document.score)
@@ -717,7 +718,8 @@ def _add_documents_returned(node: Node, returned: Sequence[Document]) -> None:
 def _calls_answered_by_a_person(node: Node, run: AnyRun) -> list[Node]:
     """Make a tool's node for each tool call that a person answered instead of the tool.
 
-    No tool runs inside the middleware that asks the person. Calls that the person
+    Example: the model asked for ``ask_boss(text="Buy?")``, and the person wrote "Yes":
+    a call of the tool with the text "Yes", although no tool ran. Calls that the person
     rejected are left out.
 
     Args:

@@ -138,7 +138,8 @@ def _answer_cut_from_reply(
 ) -> list[Answer]:
     """Find the answer that a component cut out of a model's reply, such as from JSON.
 
-    It is the only text of the run's output; else there is none, and the list is empty.
+    Example: the model replies {"answer": "Anna"}, and the run's only text is "Anna".
+    With several texts in the output there is no such answer: the list is empty.
 
     Args:
         calls: The calls of the run.
@@ -163,8 +164,9 @@ def _answer_cut_from_reply(
 def _with_doubt(answer: Answer, texts_passed_on: list[Answer]) -> Answer:
     """Put an answer in doubt if it may be a remark on another text of the output.
 
-    That is so if the prompt of the call that wrote it holds another text, which the
-    user got as well. Without such a text the answer stays as it is.
+    Example: the user gets "Rome is old" and "Well written.", and the prompt of the
+    second held "Rome is old": the second may only judge it. Otherwise the answer stays
+    as it is.
 
     Args:
         answer: The answer, with the call that wrote it.

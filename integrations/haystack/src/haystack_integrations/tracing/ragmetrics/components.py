@@ -268,10 +268,10 @@ class Calls:
 
     @cached_property
     def _documents_by_texts(self) -> dict[tuple[str, ...], tuple[Document, ...]]:
-        """The documents of which components made each list of texts in their outputs.
+        """Map each list of texts that a component gave to the documents behind it.
 
-        Such texts are those of the documents, or windows around them. Components that
-        call a model write texts of their own, and are left out.
+        Example: a window retriever takes documents, and gives the texts around them.
+        Components that call a model write texts of their own, and are left out.
         """
         documents_by_texts: dict[tuple[str, ...], tuple[Document, ...]] = {}
         for node in self.run.components():
@@ -387,6 +387,9 @@ class Calls:
     ) -> list[tuple[str, tuple[Document, ...]]]:
         """Find the inputs of a call that hold documents, else those of what fed it.
 
+        Example: a model takes a prompt alone, and a prompt builder made the prompt from
+        documents: the input "documents" of the builder is returned.
+
         Args:
             node: The span of the call.
             steps: How many times it goes back to the components before.
@@ -461,6 +464,9 @@ def _documents_behind(
     texts: tuple[str, ...], documents: tuple[Document, ...]
 ) -> tuple[Document, ...]:
     """Find the documents that a list of texts was made of.
+
+    Example: documents ["iron", "gold"] and the texts ["An iron bar", "A gold coin"]
+    give the documents, "iron" with the form "An iron bar".
 
     Where each text holds the text of the document at the same place, these documents
     are returned, each with the longer text as another of its forms. Otherwise new

@@ -194,9 +194,9 @@ def _role(message: ChatMessage) -> str:
 def _are_answers_of_one_conversation(elements: Collection[object]) -> bool:
     """Whether elements are answers that an ``AnswerBuilder`` made of a conversation.
 
-    The builder makes an answer of each message that it is given, and keeps all messages
-    in each answer's metadata. It was given a conversation if messages of the user or of
-    tools are among them.
+    Example: the messages [user "Who?", assistant "Anna"] become two answers, "Who?" and
+    "Anna". The builder keeps all messages in each answer's metadata. It was given a
+    conversation if messages of the user or of tools are among them.
     """
     message_lists = []
     for element in elements:
@@ -243,7 +243,8 @@ def _numbered_sources(
     """The documents that an ``AnswerBuilder`` counted, and which of them are cited.
 
     With ``reference_pattern`` it notes the number of each document and whether the
-    reply cites it. None if it notes nothing.
+    reply cites it. Example: the reply "Old [2]." cites the document of the number 2.
+    None if it notes nothing.
     """
     sources: list[CitedSource] = []
     for document in documents:

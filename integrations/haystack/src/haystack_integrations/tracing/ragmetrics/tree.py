@@ -146,7 +146,8 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
 def _drop_lookup(tree: Tree, name: object) -> None:
     """Drop a name from the values in which the core looks up the user's names.
 
-    The tree has one of several answers of that name, and the core would find all.
+    Example: "llm" has two replies, and each got a tree. If the core looked up "llm" in
+    one of the trees, it would find both.
     """
     lookup_inputs = []
     for values in tree.lookup_inputs:
@@ -203,9 +204,10 @@ def _answering_call(calls: Calls, answer: Answer | None) -> Call | None:
 
 
 def _add_documents_of_answer(tree: Tree, answer: Answer, calls: Calls) -> None:
-    """Take the documents of the run's output for an answer of which nothing tells any.
+    """Give an answer the documents of the run's output, if nothing else tells its own.
 
-    Usually the answer, or the call that wrote it, names its documents.
+    Example: a component of the user returns "Anna" and documents. Usually the answer,
+    or the model's call that wrote it, names its documents: these stay.
     """
     is_without_source = answer.writing_call is None and not answer.documents
     document_lists = documents_in_output(calls.run)
@@ -573,7 +575,8 @@ def _texts_in_list(
 ) -> list[_UserText]:
     """Return the texts of a list that were asked inside the run; all, if none was.
 
-    If a single one was asked, and it stands last, the texts before it are earlier turns.
+    Example: of ["Hi", "Who?"] the run searched for "Who?" alone, the last text: it is
+    returned, and "Hi" is an earlier turn.
 
     Args:
         texts: The list.
@@ -710,8 +713,8 @@ def _earlier_history(
 ) -> _History:
     """Find the earlier turns of the conversation; without any if nothing was said before.
 
-    Messages of components, such as a memory, go before messages that the user handed
-    in, and these before texts.
+    Example: the user handed in [user "Hi", assistant "Hello", user "Who?"]: the first
+    two are the turns. Messages of a memory go before these; texts come last.
 
     Args:
         calls: The calls of the run.

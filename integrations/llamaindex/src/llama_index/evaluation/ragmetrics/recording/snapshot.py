@@ -386,10 +386,9 @@ def _shown(message: ChatMessage) -> tuple[Message, ...]:
 def _messages_in_reasoning(message: Message) -> tuple[Message, ...]:
     """Split a message of a ReAct agent into those that it stands for.
 
-    In a memory such an agent keeps one text of a whole turn: thoughts, actions, what
-    the tools returned ("Observation: …") and the answer ("Answer: …"). It stands for a
-    message of each tool and for one with the answer. Any other message stands for
-    itself.
+    In a memory such an agent keeps one text of a whole turn. Example: the lines
+    "Thought: …", "Observation: Rome is old", "Thought: …" and "Answer: Old" stand for
+    the tool's message "Rome is old" and the answer "Old". Other messages stay.
     """
     flags = re.MULTILINE | re.DOTALL
     observations = re.findall(
@@ -683,8 +682,9 @@ def question_of(value: object) -> str | None:
 def prompted_turns(llm_arguments: Mapping[str, Any]) -> tuple[Turn, ...]:
     """Read the earlier turns of a conversation from what a model's template was given.
 
-    They stand in a template of messages. When the framework has a question condensed,
-    they stand in one text with lines such as "user: …".
+    Example: to condense a question, the framework hands over one text, "user: Hi" and
+    "assistant: Hello" in two lines: two turns. Else the turns stand in a template of
+    messages.
 
     Args:
         llm_arguments: What the model's method was given.

@@ -522,8 +522,9 @@ def _without_the_question(
 def _history_of_prompts(models: Sequence[Node], run: Run) -> tuple[Turn, ...]:
     """Find the longest history of earlier turns in the prompts of a run's models.
 
-    Only prompts in which the user asks the run's question are read. Messages that only
-    show documents are no turns.
+    Example: the prompt [user "Hi", assistant "Hello", user "Who?"] of the question
+    "Who?" gives two turns. A prompt that does not ask the question is not read.
+    Messages that only show documents are no turns.
     """
     documents: list[Document] = []
     for node in run.root.walk():
@@ -559,8 +560,8 @@ def _synthesizers(run: Run) -> list[Node]:
 def _documents_of_generator(run: Run) -> tuple[Document, ...] | None:
     """Find the documents that reached the generator.
 
-    They are the sources that the result names, with the texts that the synthesizers
-    were handed.
+    Example: the response names the source nodes A and B, and a postprocessor shortened
+    A: A with the shorter text, as the synthesizer was handed it, and B.
 
     Returns:
         The documents; empty if the last synthesizer shows its model none; None if the
