@@ -280,7 +280,7 @@ def _refuse_unfit_output(
 ) -> None:
     """Refuse an output that cannot be written, or that the next run would read.
 
-    Example: after ``--data rows --out rows/out.jsonl`` the next run would read the output.
+    Example: ``--data rows --out rows/out.jsonl``: the next run would read the output.
 
     Args:
         argument: The option with its path, as messages name it.
