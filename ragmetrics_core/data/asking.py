@@ -148,7 +148,11 @@ def check_template(instructions: Instructions, parts: tuple[str, ...]) -> None:
 
 
 def _problem_of_template(instructions: Instructions, parts: tuple[str, ...]) -> str:
-    """Say what is wrong with the placeholders of a template; "" for nothing."""
+    """Say what is wrong with the placeholders of a template; "" for nothing.
+
+    For a question with the parts "answer" and "contexts": "has {facts}, of which this
+    question has no part"; or "never shows {contexts}", if the template lacks it.
+    """
     placeholders = list(PLACEHOLDER.finditer(instructions.template))
     on_own_line = {match["alone"] for match in placeholders if match["alone"]}
     within_line = {match["inside"] for match in placeholders if match["inside"]}
@@ -285,7 +289,7 @@ class Question(PrivateRepr, Generic[R]):
     )
 
     def __post_init__(self) -> None:
-        """Refuse, by ``SettingError``, what no judge can ask with."""
+        """Refuse, by ``SettingError``, what no judge can ask with, e.g. ``polls=0``."""
         _check_parts(self)
         for name, (kind, example) in _KIND_OF_FIELD.items():
             value = getattr(self, name)
@@ -365,6 +369,9 @@ def _problem_of_reply_form(
     form: type[BaseModel], weigh: LabelProbability | None
 ) -> str:
     """Say what is wrong with the form of a question's reply; "" for nothing.
+
+    Example: the probability of a field "useful" is wanted, and ``form`` has only
+    "reason" and "verdict": "Reply has no field 'useful', which weigh names; …".
 
     Args:
         form: The class that reads a reply, of pydantic.

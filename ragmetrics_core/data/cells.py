@@ -361,8 +361,9 @@ def _refuse_broken_list(value: Any, field: str) -> None:
 def read_context(cell: Any, field: str, rank: int) -> Any:
     """Return a context from a text or from an object with a text.
 
-    The object may have the usual shapes of documents, nodes and passages. An object
-    without a text raises ``RowError``.
+    "Blue." and ``{"page_content": "Blue.", "id": "a"}`` both have the text "Blue.": the
+    usual shapes of documents, nodes and passages are known. An object without a text
+    raises ``RowError``.
     """
     if isinstance(cell, Context):
         return cell

@@ -389,8 +389,9 @@ def _sentences_that_may_cite(
 ) -> frozenset[int]:
     """Return the indices of sentences with something that may be an unknown citation.
 
-    "(2)", "source 2" or a link may be one. If a list such as "Sources: [8], [9]" names
-    other sources than the marks do, any sentence may rest on them.
+    "It is old. As source 2 says, it fell." has one in sentence 1, counted from 0. If a
+    list such as "Sources: [8], [9]" names other sources than the marks do, any sentence
+    may rest on them.
     """
     if marks and _lists_other_sources(answer, marks):
         return frozenset(range(len(sentences)))

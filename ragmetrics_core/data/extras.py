@@ -29,7 +29,8 @@ def import_extra(module: str, name: str, needed_for: str) -> Any:
 def import_named_object(place: str) -> Any:
     """Import ``module:name`` from where Python looks or from the working directory.
 
-    Raises ``SettingError`` if it is not there.
+    "json:loads" gives the function ``json.loads``. Raises ``SettingError`` if it is not
+    there.
     """
     module, _, name = place.strip().partition(":")
     if not module or not name or module.startswith("."):

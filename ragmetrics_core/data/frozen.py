@@ -78,7 +78,8 @@ class _SignatureOfFields:
     def __get__(self, instance: object, owner: type[BaseModel]) -> Signature:
         """Return the signature of a class of models: how an object of it is made.
 
-        It is that of the class's ``__init__``, if this names its parameters.
+        For a model with the fields ``name: str`` and ``k: int = 5`` it is
+        ``(*, name: str, k: int = 5)``. An ``__init__`` that names its parameters wins.
         """
         if instance is not None:  # this is no signature for calling an object
             raise AttributeError("__signature__")

@@ -302,7 +302,8 @@ def _spans_of_code(answer: str) -> list[Span]:
 def _blank(text: str, spans: Iterable[Span]) -> str:
     """Replace each character in some spans by a blank, except line breaks.
 
-    So the text keeps its length, and indices into it stay valid.
+    "old [1]." without (4, 7) is "old    .": the text keeps its length, and indices into
+    it stay valid.
     """
     pieces: list[str] = []
     end_of_last = 0
@@ -416,7 +417,7 @@ def _label_of_a_provider(label: str) -> tuple[str, ...]:
 def _labels_of_parts(inside: str, known: Mapping[str, object]) -> tuple[str, ...]:
     """Return the numbers and known labels that a bracket lists, each once.
 
-    A range gives its numbers. () if the bracket has other words, too.
+    "1, 3-5" lists 1, 3, 4 and 5. () for "1, red", unless "red" is a known label.
     """
     labels: list[str] = []
     for part in _parts_without_locators(inside):

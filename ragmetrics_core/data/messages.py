@@ -133,7 +133,8 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
 def _message_in(value: Mapping[str, Any]) -> SaidMessage | None:
     """Return the message that an object is.
 
-    Returns None without a known role or without content.
+    ``{"role": "user", "content": "Hi"}`` is "Hi" by the user. None without a known role
+    or without content, as for ``{"role": "user"}``.
     """
     class_name, fields = unwrap_message(value)
     speaker = fields.get("role") or class_name or fields.get("type")

@@ -51,9 +51,10 @@ class Signature(Frozen):
         """Read the fields of a signature from its one-line form, as ``str`` writes it.
 
         The line is ``METRIC|vVERSION|SETTING:VALUE|prompt:DIGEST|judge:NAME|DETAIL:VALUE``.
-        There may be several settings and details, and parts may be missing. The name of a
-        metric or judge may hold anything but a bar. A value that is no text is returned as
-        it is.
+        Example: ``context_recall|v2|polls:3|judge:gpt-4o`` has the version "2" and the
+        setting polls "3". There may be several settings and details (those stand behind
+        the judge), and parts may be missing. The name of a metric or judge may hold
+        anything but a bar. A value that is no text is returned as it is.
         """
         if not isinstance(line, str):
             return line

@@ -57,8 +57,8 @@ _NO_VALUE = FoundValue(None, "")
 def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
     """Return the samples of a row: one, or one per answer.
 
-    A row whose answer is a list of texts has several, with ids ``id#0``, ``id#1``, …,
-    and one ``row_key``.
+    ``{"id": "r7", "answer": ["Blue.", "Red."]}`` has two, "r7#0" and "r7#1", with one
+    ``row_key``.
 
     Arguments and errors are those of ``Sample.from_row``.
     """

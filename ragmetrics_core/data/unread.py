@@ -19,7 +19,8 @@ def with_unread_texts(notes: CaptureNotes, why: str) -> CaptureNotes:
 def why_texts_are_unread(sample: Sample) -> str:
     """Say which texts the run may have found that the sample lacks; "" if none are known.
 
-    The sentence says what returns them, where the capture noted it. A sample that is
+    Example: a vector store was asked by ids, so its texts were never seen. The sentence
+    says what returns them, where the capture noted it. A sample that is
     incomplete for another reason, such as a run that broke off, may lack texts as well:
     then all that the capture warns of is said. A run that only retrieved is incomplete
     because it has no answer, and lacks none.

@@ -178,7 +178,8 @@ def _make_requests(
 ) -> list[_TypedRequest]:
     """Gather the typed questions with equal state into requests; each is sent once.
 
-    A request has at most ``most_questions`` typed questions.
+    Seven typed questions about one context, with ``most_questions=3``, are requests of
+    3, 3 and 1. A question about another context (another state) gets another request.
     """
     typed_jsons_by_state: dict[str, dict[str, None]] = {}
     for form in forms:
@@ -291,8 +292,8 @@ def _answers_with_usage(
 ) -> list[Answer[Any]]:
     """Build the answer to each metric's question from those to its typed questions.
 
-    If several metrics' questions share a typed question, its cost is counted only in
-    the first answer.
+    Two metrics' questions share a typed question that cost $0.01: the first answer
+    costs $0.01, the second nothing.
 
     Args:
         forms: Each metric's question with its typed questions.

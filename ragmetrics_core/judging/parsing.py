@@ -129,7 +129,9 @@ class _ObjectSpan:
 def _spans_with_names(choice: Choice, names: Sequence[str]) -> Iterator[_ObjectSpan]:
     """Yield the outermost objects of a reply in whose text a name occurs.
 
-    An object right behind another stands as a verdict if the other does.
+    In '{"id": 7} {"useful": 1}' with the name "useful" only the second is yielded. An
+    object right behind another, even behind a skipped one, stands as it does: here both
+    stand as verdicts, at the beginning of the reply.
     """
     reply_start = _start_of_reply(choice)
     name_search = _NameSearch(choice.text, names)

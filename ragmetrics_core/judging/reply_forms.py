@@ -114,6 +114,7 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
 def _replies_in(choice: Choice, question: Question[R]) -> list[ReadReply[R]]:
     """Read each JSON object that counts as a reply to the question.
 
+    Asked for "useful", ``{"useful": 0}`` counts and ``{"note": "useful"}`` does not.
     Raises ``MalformedReply`` if there is none.
     """
     required_fields = _fields_that_identify(question.Reply)

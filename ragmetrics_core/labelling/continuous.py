@@ -280,7 +280,7 @@ def _choose_noise(
 ) -> list[Context]:
     """Choose chunks of other documents at random, with texts that this document lacks.
 
-    The documents take turns, so that the chunks are from as many of them as possible.
+    The documents take turns: three chunks from documents A and B may be of A, B and A.
     No text is chosen twice.
 
     Raises:

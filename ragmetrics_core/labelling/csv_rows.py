@@ -197,6 +197,8 @@ def _problem(
 ) -> str | None:
     """Say why a record is no row of the table; None if it is one.
 
+    Under the columns a, b: "1,2,3" has "more cells than the header has columns".
+
     ``file_quotes_cells`` says whether the file puts cells in quotation marks. Only then
     must every mark follow the rules of quoting.
     """

@@ -101,7 +101,8 @@ def _end_of_chunk(text: str, start: int, size: int) -> int:
     """Find where a chunk from ``start`` with at most ``size`` characters should end.
 
     It ends behind a paragraph, else a sentence, else a word, that ends in the second
-    half of what fits; else where it is full.
+    half of what fits; else where it is full: with ``size=100`` behind a sentence that
+    ends at 80, but not behind one that ends at 40.
     """
     full_end = start + size
     if len(text) <= full_end:

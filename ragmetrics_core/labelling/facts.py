@@ -182,8 +182,8 @@ def write_facts(path: str | Path, file: FactsFile) -> None:
 def read_facts(path: str | Path) -> FactsFile:
     """Read a file of facts, which ``write_facts`` wrote and a person may have edited.
 
-    Facts may be frozen: then the file holds a digest of them, and they may no longer be
-    edited.
+    An edited file is read as it is now. But facts may be frozen: then the file holds a
+    digest of them, and one more comma in a fact is an error.
 
     Raises:
         InputError: If the file cannot be read, is no file of facts, or holds other

@@ -386,8 +386,9 @@ def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
 def _cells_of_row(score: Score, caveat_mark: str) -> tuple[str, ...]:
     """Return the cells of a score's row in the table, in the order of the columns.
 
-    ``caveat_mark`` stands behind the judge's name; it is "" or refers to a caveat below
-    the table.
+    Example: "gpt-4o†", "context_recall", "-", the statistics, "30 (2 missing)",
+    "64 + 3 stored", "$0.0120". ``caveat_mark`` is "" or, like this "†", refers to a
+    caveat below the table.
     """
     points = str(score.points)
     if score.missing:
@@ -470,8 +471,8 @@ def _on_intervals(scores: Sequence[Score]) -> str:
 def composition(labelled_set: AnySet, reviews: Reviews | None) -> str:
     """Say in a sentence how many points a set has, and how skewed they are.
 
-    A set is skewed if most of its points are of one kind. Then a judge agrees often by
-    chance.
+    Example: "30 points: 15 positive, 15 negative; 0 left out as ambiguous." A set is
+    skewed if most of its points are of one kind: a judge then agrees often by chance.
     """
     labels = labels_of(labelled_set, reviews)
     n_ones = labels.count(1)

@@ -89,7 +89,7 @@ def _label(row: Any, place: str, column: str) -> Label:
     """Read the label on one line of a file: the votes of people on a sample.
 
     Example: ``{"id": 7, "votes": [1, 0, 1]}`` with the column "votes" is yes, no, yes
-    on sample "7". ``column`` may be a dotted path to the votes, such as "labels.adherent".
+    on sample "7". ``column`` may be a dotted path to the votes: "labels.adherent".
 
     Raises:
         RowError: If the line has no id, no vote, or a vote that says neither yes nor no,
@@ -239,10 +239,10 @@ def group_by_cluster(
     *,
     cluster: GroupBy = "auto",
 ) -> list[list[Labelled]]:
-    """Put labelled rows into groups of those that are not independent.
+    """Put labelled rows into groups: rows that are not independent share a group.
 
-    Rows of one source are in one group if their samples belong together (a cluster,
-    such as the questions about one document). Other rows are groups of one.
+    Example: rows on questions 1 and 2 about document A, and on 3 about B, are the
+    groups [1, 2] and [3]. Rows of two sources never share a group.
 
     Args:
         rows: What ``match_labels`` gave for the same runs.
@@ -672,8 +672,8 @@ def _refuse_other_than_a_draw(
 ) -> None:
     """Raise ``InputError`` unless the labels are a random sample of the scored samples.
 
-    They are, if each records that it was drawn, all with one probability, and none of
-    the drawn samples is missing or without a label.
+    Drawn with probability .1 from 300 scored samples, about 30 labels are expected: 12
+    are refused, and so is a label with another probability, or none, or an empty one.
     """
     if n_empty:
         raise InputError(

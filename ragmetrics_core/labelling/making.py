@@ -259,12 +259,15 @@ def make_header(
 ) -> Header:
     """Return the header of a labelled set, which records how the set was made.
 
+    Example: kind "discrete", source ``("faq.md",)``, seed 0, parameters ``{"top": 5,
+    "take": 2, …}``, and the model that wrote the pairs, if one did.
+
     Args:
         kind: "discrete" if a label is yes or no, "continuous" if a label is a share.
         documents: The corpus, of which the header has a digest.
         settings: The settings that the set was made with.
         source: Names of the files.
-        maker: Asked a model for texts and labels; None if no model was asked.
+        maker: The model that wrote texts and labels; None if no model was asked.
         prompts: The prompts, of which the header has a digest.
         pairs: Who wrote a discrete set's questions: "written" by the model, or "given".
     """

@@ -106,7 +106,7 @@ def asking(
     def ask(
         metric: Metric, samples: Sequence[Sample], repetition_number: int
     ) -> Sequence[MetricResult]:
-        """Score the samples with the metric, in order."""
+        """Score the samples in order; repetition 0 may use stored replies."""
         judge_of_run, store_of_run = judge, store
         if repetition_number > 0:
             judge_of_run, store_of_run = _judge_and_store_of_repetition(
@@ -633,8 +633,8 @@ def _correction_of(
 def _measure_rejection(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
     """Measure how many answers are rejected by the rule that the weakest claim decides.
 
-    The rule is tried plain, and with a correction for the number of claims: of many
-    claims, one looks weak by chance.
+    An answer with claims at .9 and .2 is rejected for its .2. The rule is tried plain,
+    and with a correction for the number of claims: of many, one looks weak by chance.
 
     Yields:
         The share of supported and of unsupported answers that each rule rejects, as the
@@ -643,6 +643,7 @@ def _measure_rejection(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
     sources = dict.fromkeys(answer.source for answer in answers)
     shares_by_measure: dict[str, list[float]] = {}
     for source in sources:
+        # the correction is fitted on the other sources, if there are any
         of_source = [answer for answer in answers if answer.source == source]
         of_others = [answer for answer in answers if answer.source != source]
         for rule, correction in _correction_by_rule(of_others or of_source).items():

@@ -259,8 +259,9 @@ def _from_aggrefact(row: Row) -> Row:
 def _from_ragtruth(row: Row, origins: Mapping[str, Row]) -> Row:
     """Rewrite a response of RAGTruth, with its source texts, into a row of our form.
 
-    Returns an empty row if the data set says that the response was cut off or wrongly
-    refused to answer. ``origins`` has the rows with the source texts, by their id.
+    A response with no marked span becomes ``{"answer": …, "labels": {"adherent": 1}}``,
+    one with spans 0. An empty row if the data set says that the response was cut off or
+    wrongly refused. ``origins`` has the rows with the source texts, by their id.
 
     Raises:
         RowError: If the row with the source texts is missing.
@@ -334,7 +335,11 @@ def _history_of(row: Row) -> list[dict[str, str]]:
 
 
 def _samples_of_row(row: Row) -> Iterator[LabelledSample]:
-    """Yield a labelled sample for each question that people answered about a row."""
+    """Yield a labelled sample for each question that people answered about a row.
+
+    ``{"labels": {"adherent": 1, "relevant": [1, 0]}, …}`` yields two: is the answer
+    based on the contexts, and which contexts are relevant?
+    """
     labels = _labels_of_row(row)
     source = str(row.get("source") or "all")
     preference = labels.get("overall") or 0  # > 0: the second answer is better

@@ -188,7 +188,8 @@ def write_set(path: str | Path, labelled_set: AnySet) -> None:
 def read_set(path: str | Path) -> AnySet:
     """Read a set from a file, which ``write_set`` wrote.
 
-    The first line is the header. Each further line holds documents, points or both.
+    The first line is the header. Each further line holds documents, points or both:
+    ``{"point": {"contexts": [0, 2], …}}`` is a point of the first and third context.
 
     Raises:
         InputError: If the file cannot be read, holds no set, or a line is broken.

@@ -106,7 +106,8 @@ def measure_weaknesses(
     """Measure the known weaknesses of a judge that answers with probabilities.
 
     Its typed questions are asked once more in other ways, as probes: negated, in
-    another order, beside other questions, and about a text that is too long.
+    another order, beside other questions, and about a text that is too long. Example:
+    p = .9 for a statement and .4 for its negation: .3 off the sum of one.
 
     Args:
         question: What people were asked: "relevant", "present", "adherent" or "other".
@@ -166,9 +167,8 @@ def _with_foreign_contexts(
 ) -> Sample | None:
     """Return the row's sample with the contexts of another sample in place of its own.
 
-    The other sample is of the same source, and its contexts share no text with those of
-    the row. The rows behind this row are tried first, then the rows before it. Returns
-    None if there is no such sample.
+    Row 3 of five tries rows 4 and 5, then 1 and 2. The other sample is of the same
+    source, and shares no context with the row. None if there is no such sample.
     """
     of_source = [other for other in rows if other.source == row.source]
     row_index = of_source.index(row)

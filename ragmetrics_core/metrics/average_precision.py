@@ -77,6 +77,8 @@ def random_order(count: int, useful: int) -> float:
 def expected_average_precision(probabilities: Sequence[float]) -> float:
     """Return the expected average precision of chunks that are useful with some chance.
 
+    Two chunks at .5 each: both useful 1, the first 1, the second .5, none 0; mean .625.
+
     ``probabilities`` has for the chunk at each rank the probability that it is useful,
     independently of the others.
 

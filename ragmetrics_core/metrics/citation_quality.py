@@ -216,7 +216,8 @@ class CitationEvidence(Evidence, extra="ignore"):
 def _faults(statement: JudgedStatement) -> list[str]:
     """Return what is wrong with a sentence and its citations, a line each.
 
-    A dangling citation is one of a context that was not shown.
+    Example: "misattributed; supported by context 3", "context 1 is irrelevant",
+    "dangling 9", where no context 9 was shown.
     """
     faults: list[str] = []
     if statement.fault == "misattributed":
@@ -503,7 +504,8 @@ class CitationQuality(Metric):
     ) -> Generator[Batch, Replies, _StatementsByIndex | NotAnswered]:
         """Judge a sentence that cites: do the cited contexts support it?
 
-        If they do not, other contexts that support it are looked for.
+        "It fell [1]." and context 1 says nothing of it: unsupported. Other contexts are
+        tried then; if context 3 says it, the fault is "misattributed", not "unsupported".
 
         Returns:
             The judged sentence, by its index; ``NotAnswered`` if the judge gave no
@@ -635,8 +637,8 @@ def _ranks_of_support(
 ) -> Generator[Batch, Replies, tuple[int, ...] | None]:
     """Find contexts that a sentence does not cite, and that each alone support it.
 
-    ``support`` asks the judge. Contexts with the cited texts have been judged, and are
-    not asked about again.
+    Cited is 1, contexts 2 and 3 are asked about, and 3 supports it: (3,). A context
+    with the text of a cited one has been judged already. ``support`` asks the judge.
 
     Returns:
         Their ranks, from 1; None if the judge did not answer.

@@ -355,7 +355,7 @@ def questions_of_coverage(
             instructions=instructions,
             Reply=CoveredList if polls is None else Covered,
             weigh=_probability_of_covered(polls),
-            # a context too long is halved; a fact in either half is covered
+            # a long context is judged in windows: a fact covered in one is covered
             split=Split("context", "covered"),
             # a user's own template asks something that our typed questions do not
             decided=None if own_template else _COVERED,
@@ -407,9 +407,9 @@ def grid_of_cells(
 def _cells(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
     """Make a cell for each fact: what the judge says of the fact in a context.
 
-    The reason is that of the first poll, the probability that of all. Where the
-    question was not answered, each cell names the error. Raises ``JudgeError`` if there
-    are more verdicts or fewer than facts.
+    Three polls say yes, yes, no of a fact: its cell has 2/3, and the first poll's
+    reason. Where the question was not answered, each cell names the error. Raises
+    ``JudgeError`` if there are more verdicts or fewer than facts.
     """
     if isinstance(reply, NotAnswered):
         return [Cell(probability=None, reason=type(reply.error).__name__)] * n_facts

@@ -114,7 +114,8 @@ def _texts_beside_contexts(
 ) -> tuple[list[str], list[str]]:
     """Return the evidence of this turn, and of earlier turns, that is no context.
 
-    A text of this turn that was hidden from the answering call is left out.
+    A tool returned a web page that is no context: evidence of this turn. It is left out
+    if the call that wrote the answer was not shown it.
 
     Args:
         ledger: The ledger, which says which turn this is.
@@ -279,8 +280,9 @@ def calls_with_contexts(
 ) -> list[CallWithContexts]:
     """List the calls that searched in this turn or returned one of the contexts.
 
-    Calls of kind "written", whose texts a model wrote, are left out. Each call is listed
-    with its index in the ledger and with the indices of the contexts that it returned.
+    Call 0, a search, returned the first and third context: ``(0, call, (0, 2))``.
+    A search without any of the contexts has (). Calls of kind "written", whose texts a
+    model wrote, are left out.
     """
     if sample.ledger is None:
         return []
@@ -339,8 +341,8 @@ def _call_verdicts(
 ) -> list[CallVerdict]:
     """Say what each call was good for, given the calls before it.
 
-    A call is useful if it returned a useful context that no call before it had returned.
-    It is repeated if calls before it had returned all its useful contexts.
+    Contexts 1 and 2 are useful. Search A returned 1: useful. Search B returned 1 and 2:
+    useful, for 2 is new. Search C returned 2 again: repeated.
 
     Args:
         calls: The calls, in order.

@@ -213,8 +213,8 @@ def poll_by_claims(
 ) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:
     """Make polls about the whole answer out of polls about each of its claims.
 
-    The judge is asked about each claim in one window of the contexts after the other,
-    until a window supports the claim. ``listing`` says how claims are listed.
+    Claims A and B, windows 1 and 2 of the contexts: window 1 supports A, so window 2 is
+    asked about B only. ``listing`` says how claims are listed.
 
     Returns:
         The polls. ``NotAnswered`` if the claims could not be listed, or if a poll
@@ -234,6 +234,7 @@ def poll_by_claims(
             window, _open_claims(polls_by_claim), question_about_answer
         )
         if isinstance(reply, NotAnswered):
+            # still too long for the judge: shorter pieces of it are asked about next
             shorter_windows = divide_texts(window) if was_too_long(reply) else ()
             if not shorter_windows:
                 return reply

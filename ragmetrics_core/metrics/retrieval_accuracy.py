@@ -183,9 +183,9 @@ class RetrievalAccuracy(Metric):
     def plan(self, sample: Sample) -> Plan:
         """Extract facts if the sample has none, judge each fact in each context, and score.
 
-        Each distinct reference has its own facts; the reference with the highest value
-        counts. A control is a context of another question: facts that the judge finds
-        in it are errors of the judge.
+        A reference states 4 facts, and the contexts cover 3: .75. Of several references
+        the one with the highest value counts. A control is a context of another
+        question: facts that the judge finds in it are errors of the judge.
         """
         fact_lists = yield from self._facts_of_sample(sample)
         if isinstance(fact_lists, JudgeError):

@@ -234,7 +234,10 @@ class ChatModelContract:
             assert schema["properties"]["useful"]["type"] == "integer"
 
     def _check_parameters(self, body: dict[str, Any]) -> None:
-        """Assert that a body has all parameters of ``REQUEST`` that the model sends."""
+        """Assert that a body has all parameters of ``REQUEST`` that the model sends.
+
+        A model with ``lacks = {"temperature"}`` must send none, any other one 1.0.
+        """
         temperature = None if "temperature" in self.lacks else 1.0
         top_logprobs = None if "logprobs" in self.lacks else 5
         n_replies = 1 if "n" in self.lacks else 2
