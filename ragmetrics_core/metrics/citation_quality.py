@@ -505,7 +505,7 @@ class CitationQuality(Metric):
         """Judge a sentence that cites: do the cited contexts support it?
 
         "It fell [1]." and context 1 says nothing of it: unsupported. Other contexts are
-        tried then; if context 3 says it, the fault is "misattributed", not "unsupported".
+        tried then; if context 3 says it, the fault is "misattributed".
 
         Returns:
             The judged sentence, by its index; ``NotAnswered`` if the judge gave no
