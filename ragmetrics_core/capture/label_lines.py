@@ -80,6 +80,7 @@ class LabelLine:
         number: The number that it gives the text; None if it gives none.
         is_heading: Whether nothing stands behind its colon, as in ``Context:``.
         is_field: Whether it is a key and its value, as in ``doc_id: 7``.
+        number_of_field: The number of such a field beside another label; None without.
         numbers_by_kind: All its numbers that stand behind a word or in brackets, each
             with its kind (see ``Labels``).
     """
@@ -89,6 +90,7 @@ class LabelLine:
     number: str | None = None
     is_heading: bool = False
     is_field: bool = False
+    number_of_field: str | None = None
     numbers_by_kind: tuple[tuple[str, str], ...] = ()
 
 

@@ -16,6 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ragmetrics_core.capture.fields_of_labels import numbers_that_fields_may_mean
 from ragmetrics_core.capture.label_lines import (
     OF_FIELD,
     LabelLine,
@@ -163,10 +164,27 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
     if indexes_by_number is None:
         all_numbers = frozenset(itertools.chain(*numbers_by_context.values()))
         return Labels(indexes_by_name, ambiguous_numbers=all_numbers)
+    indexes_by_kind = _indexes_by_kind(lines_by_context, indexes_by_number)
+    # "[1]" above "doc_id: 3" and "[3]" above "doc_id: 1": 1 and 3 may mean either text
+    numbers_of_fields = numbers_that_fields_may_mean(
+        lines_by_context, indexes_by_number, _without_texts(prompts, contexts)
+    )
+    for number in numbers_of_fields:
+        indexes_by_number.pop(number, None)
     return Labels(
         {**indexes_by_name, **indexes_by_number},
-        indexes_by_kind=_indexes_by_kind(lines_by_context, indexes_by_number),
+        ambiguous_numbers=numbers_of_fields,
+        indexes_by_kind=indexes_by_kind,
     )
+
+
+def _without_texts(prompts: Iterable[str], texts: Iterable[str]) -> str:
+    """Return what prompts say around some texts, such as their instructions."""
+    words_around = "\n".join(prompts)
+    for text in texts:
+        if text.strip():
+            words_around = words_around.replace(text.strip(), "\n")
+    return words_around
 
 
 def _lines_by_context(
@@ -303,9 +321,11 @@ def _indexes_by_number(
 def _without_number_of_field(line: LabelLine) -> LabelLine:
     """Return a line such as ``doc_id: 7`` without its number; any other as it is.
 
-    Under "[1]" it is no second number.
+    Under "[1]" it is no second number. It is kept as that of a field.
     """
-    return replace(line, number=None) if line.is_field else line
+    if not line.is_field:
+        return line
+    return replace(line, number=None, number_of_field=line.number)
 
 
 def _without_second_numbers(
@@ -331,7 +351,7 @@ def _without_second_numbers(
             if kind not in kinds_around
         ]
         line_without_number = replace(
-            line,
+            _without_number_of_field(line),
             number=None,
             is_heading=False,
             numbers_by_kind=tuple(numbers_of_other_kinds),

@@ -1,0 +1,73 @@
+"""Which numbers of an answer may mean a field beside a label, such as ``doc_id: 3``. Pure.
+
+Below "[1]" the field is no second label. But an answer may cite by it: where the
+instructions name it, or where its numbers are those of the labels in another order.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from ragmetrics_core.capture.label_lines import LabelLine
+from ragmetrics_core.capture.prompt_numbers import CHUNK
+
+# The word of a key that instructions name: "id" of "doc_id", "Source ID" and "id".
+_LAST_WORD_OF_KEY = re.compile(r"(?:^|[ _-])(id|index|number)s?$")
+
+
+def numbers_that_fields_may_mean(
+    lines_by_context: Mapping[int, Iterable[LabelLine]],
+    indexes_by_number: Mapping[str, tuple[int, ...]],
+    instructions: str,
+) -> frozenset[str]:
+    """Find the numbers that may mean one text by its label, and another by its field.
+
+    "[1]" above "doc_id: 2" and "[2]" above "doc_id: 1" give 1 and 2: an answer may cite
+    by either. A number of a field that no label has, as that of "doc_id: 7", may mean
+    the field's text. "[2]" above "doc_id: 3", with no other field of the labels'
+    numbers, stays clear unless the instructions say "cite the id".
+
+    Args:
+        lines_by_context: The lines that label each context.
+        indexes_by_number: The context indexes by the number of each label.
+        instructions: What the prompts say around the contexts.
+    """
+    numbers: set[str] = set()
+    for key, indexes_by_value in _indexes_by_field(lines_by_context).items():
+        # the chunks of a document are found in any order, and are not cited by number
+        has_same_numbers = indexes_by_value.keys() == indexes_by_number.keys()
+        may_be_cited = has_same_numbers and not key.startswith(CHUNK)
+        may_be_cited = may_be_cited or _is_named(key, instructions)
+        for number, indexes in indexes_by_value.items():
+            is_no_label = number not in indexes_by_number
+            differs = indexes != set(indexes_by_number.get(number, ()))
+            if is_no_label or (may_be_cited and differs):
+                numbers.add(number)
+    return frozenset(numbers)
+
+
+def _indexes_by_field(
+    lines_by_context: Mapping[int, Iterable[LabelLine]],
+) -> dict[str, dict[str, set[int]]]:
+    """Group the indexes of the contexts by the key of a field, then by its number.
+
+    "doc_id: 7" of the first context gives ``{"doc_id": {"7": {0}}}``.
+    """
+    indexes_by_field: dict[str, dict[str, set[int]]] = {}
+    for context_index, lines in lines_by_context.items():
+        for line in lines:
+            if line.number_of_field is not None:
+                key = line.shape.removesuffix(":")
+                indexes_by_value = indexes_by_field.setdefault(key, {})
+                indexes = indexes_by_value.setdefault(line.number_of_field, set())
+                indexes.add(context_index)
+    return indexes_by_field
+
+
+def _is_named(key: str, instructions: str) -> bool:
+    """Whether instructions name a field, as "Cite with the id in brackets" names "doc_id"."""
+    last_word = _LAST_WORD_OF_KEY.search(key)
+    if last_word is None:
+        return False
+    # behind it stands no value, as in the field "doc_id: 7" itself
+    pattern = rf"(?<![^\W_]){last_word[1]}s?(?!\w)(?![\"']?[ \t]*[:=])"
+    return re.search(pattern, instructions, re.IGNORECASE) is not None
