@@ -77,7 +77,7 @@ def demo() -> Report:
 
     The last samples of the report are written by hand. They show what the embedded
     judge, which compares words, cannot see: their scores are printed beside what a
-    person says.
+    person says. Example: "miss: swapped name   person: low   judge: … The lamp was …".
     """
     chunks = corpus()
     print(

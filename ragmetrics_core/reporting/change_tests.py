@@ -95,7 +95,7 @@ def _test_change(
     """Test whether the scores of one metric changed between two runs.
 
     The change has no verdict yet: the p-value must be corrected for all tests first.
-    Example: scores .5 and .7 in the first run, .6 and .9 in the second: difference +.15.
+    Example: scores .5 and .7 in the first run, .6 and .9 in the second: +.15.
     Without a pair of two scores it has no difference.
 
     Args:

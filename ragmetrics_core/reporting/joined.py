@@ -113,8 +113,9 @@ def _join_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
     """Join the facts of several runs to the facts of one run.
 
     Names, files, metrics, judges and notes of all runs are listed. Times add up. The
-    version of the package is left out if the runs differ in it. Example: runs of 3 and 4
-    seconds took 7; ``stopped`` is "monday.jsonl: out of budget".
+    version of the package is left out if the runs differ in it.
+    Example: runs of 3 and 4 seconds took 7; ``stopped`` is "monday.jsonl: it was
+    interrupted".
 
     Args:
         runs: The facts of each run.

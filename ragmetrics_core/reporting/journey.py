@@ -519,7 +519,7 @@ def _ranks_with_facts(sample: SampleJourney) -> tuple[set[int], set[int]]:
     """Return the ranks of passages with facts, in two sets.
 
     A fact is uncited if none of the passages that hold it is cited.
-    Example: fact A in passages 1 and 2, fact B in 3, only 1 is cited: {1, 2, 3} and {3}.
+    Example: fact A in passages 1 and 2, B in 3, only 1 is cited: {1, 2, 3} and {3}.
 
     Returns:
         The ranks of all passages that hold a fact, and of those with an uncited fact.

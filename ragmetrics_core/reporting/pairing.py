@@ -424,7 +424,7 @@ class Matched(Frozen):
         """Yield all pairs of rows, then the pairs of each slice.
 
         A slice is the samples with one value of a key, such as a language. Samples
-        without the key are a slice of their own. Example: for "language" all pairs, then
+        without the key are a slice of their own. Example: by "language" all pairs, then
         the slices "de" and "without language", each with its pairs and number of rows.
 
         Args:

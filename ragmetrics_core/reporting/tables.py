@@ -255,7 +255,7 @@ def markdown(
 ) -> str:
     """Write gates, metrics, signs and footnotes as Markdown, for a CI job's summary.
 
-    It holds no text of a sample. Example of a line: "- **passed**: context_adherence …".
+    It holds no text of a sample. Example of a line: "- **passed**: retrieval_…".
 
     Args:
         summary: The numbers of the run.

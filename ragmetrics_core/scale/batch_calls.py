@@ -141,6 +141,9 @@ async def _call_until_it_succeeds(
 ) -> object:
     """Call a service, and call it again after each fault that passes.
 
+    Example: a 503, then a 200: the second reply. Making a batch is tried again only if
+    the fault surely made none, because two batches cost twice.
+
     Args:
         model: The model that knows the address and the key.
         method: "GET" or "POST".
@@ -153,6 +156,8 @@ async def _call_until_it_succeeds(
     """
     started = time.monotonic()
     makes_batch = (method, path) == ("POST", "batches")
+    # if a batch is not there after 600 s, other runs make it: so stop trying 300 s
+    # earlier than for other calls, by a start that lies 300 s back
     if makes_batch:
         started -= _SECONDS_LESS_TO_MAKE_BATCH
     for n_failed in count(1):

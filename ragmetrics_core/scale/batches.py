@@ -98,6 +98,8 @@ class ParkingStore(SqliteStore):
     ) -> None:
         """Begin a pass over all samples, and make the tables of batches.
 
+        Example: the first pass parks 10 requests; the second takes their answers.
+
         Raises:
             SettingError: If the store is no single file, or a model takes no batches.
         """
@@ -149,7 +151,8 @@ class ParkingStore(SqliteStore):
         """Return what a batch answered to a request; else let the request wait.
 
         A request that waits gets a reply that failed with ``LimitReached``. None if the
-        caller is to ask the model itself.
+        caller is to ask the model itself. Example: the first pass parks the request,
+        the second returns "yes".
 
         Args:
             model: The model that is asked.
@@ -166,7 +169,7 @@ class ParkingStore(SqliteStore):
             usage = self._note_taken(reply, keys, request_id, entry.tries)
             # one failure stands for all replies that are asked for
             return ChatReply(reply.choices, usage, reply.failures * request.n)
-        if entry.stands_in_a_batch:
+        if entry.stands_in_a_batch:  # its answer has not come yet
             self.batches_of_pass.add(entry.token.decode())
         elif self._budget.asks_live:
             self._forget_answers_of_batches(keys[0])
@@ -196,6 +199,9 @@ class ParkingStore(SqliteStore):
     ) -> Usage:
         """Note that this pass has used a batch's answer, and count its cost.
 
+        A pass is one evaluation of all samples. Each pass in batches counts all answers
+        anew: after two passes over an answer of 1 cent, the budget has spent 1 cent.
+
         Args:
             reply: The answer.
             keys: Under which its replies are stored.
@@ -210,7 +216,9 @@ class ParkingStore(SqliteStore):
         self.write(
             partial(batch_table.note_taken, reply_ids, request_id, self._pass_token)
         )
-        if not self._budget.asks_live:  # else the pass before has charged the answer
+        # a further pass asks the last requests live: its budget goes on from the pass
+        # in batches before it, which has charged this answer
+        if not self._budget.asks_live:
             self._budget.calls += 1
             self._budget.spent += reply.usage.cost or 0.0
         if reply.choices:
@@ -289,25 +297,28 @@ class ParkingStore(SqliteStore):
         """Make a batch of the requests that no other process has claimed.
 
         The batch is entered in the file under a **token**, a random word of ours, before
-        the service is asked: it can be found again whatever happens.
+        the service is asked: it can be found again whatever happens. Example: of 10
+        requests another process has claimed 4: a batch of 6 is made.
 
         Raises:
             BatchFailed: If the service refuses it.
         """
         token = uuid4().hex
         lines = await self._claim(model, requests, token)
-        if not lines:  # the next pass takes the answers that other processes get
+        # other processes have claimed all: the next evaluation of all samples (pass)
+        # takes the answers that they get
+        if not lines:
             self.batches_of_pass.add(_NO_BATCH_OF_OURS)
             return
         self.batches_of_pass.add(token)
         file_id = await self._upload(model, lines, token)
         has_claim_expired = not await self._restart_clock(token)
-        if has_claim_expired:
+        if has_claim_expired:  # the upload was so slow that other processes took over
             return
         try:
             batch_id = await self._make_batch_of_file(model, file_id, token)
         except errors.JudgeError as error:
-            if not _may_have_made_batch(error):
+            if not _may_have_made_batch(error):  # such as a refusal: its token goes
                 raise await self._not_made(token, error) from None
             logger.warning("a batch may have been made, and is looked for: %s", error)
             return
@@ -514,7 +525,8 @@ class ParkingStore(SqliteStore):
         """Store the answers of a batch that has ended, forget it, and log its outcome.
 
         If its answers cannot be read yet, its ``status`` in ``state`` is made to say so,
-        and it is looked at again later.
+        and it is looked at again later. Example of a log: "batch_1: completed, 8
+        requests answered, 2 to be asked again".
 
         Args:
             model: The model that was asked.
@@ -532,6 +544,8 @@ class ParkingStore(SqliteStore):
         if are_answers_missing and await self._may_be_readable_later(batch):
             state["status"] = f"{status}, but its answers cannot be read yet"
             return
+        # failures were entered as answers, too: n_failed is a part of n_entered;
+        # n_unanswered are the requests without any answer
         has_no_answer = status == "completed" and n_entered == 0
         is_lost = has_no_answer and await self._is_lost(token)
         n_failed = await self._count_failures_to_ask_again(token)
@@ -732,7 +746,8 @@ def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
     """Make a reply of what a batch answered to one request.
 
     The cost is computed at the prices of a batch. If the request failed, the reply has no
-    choices, and its failure says why.
+    choices, and its failure says why. Example: [200, {"choices": …}] gives the choices;
+    [null, …] gives a failure, and no call is counted.
 
     Args:
         model: The model that was asked.
@@ -750,9 +765,10 @@ def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
         if status == 200:
             return check_reply(model, model.reply(body, model.batch_prices))
         fault = Fault.from_reply(status, json.dumps(body), None)
+        # caught below, where it becomes the failure of this reply
         raise judge_error(errors.JudgeServerError, fault, model.name, model.base_url)
     except errors.JudgeError as error:
         if isinstance(error, errors.JudgeUnavailable):
-            error.single = True  # one request failed so; the run goes on
+            error.single = True  # it concerns this request only: the run goes on
         was_executed = status is not None
         return ChatReply((), Usage(calls=int(was_executed)), (error,))

@@ -12,6 +12,8 @@ from ragmetrics_core.scale.scorer import Scorer
 def score_frame(frame: Any, scorer: Scorer, *, partitions: int | None = None) -> Any:
     """Score a Spark frame.
 
+    Example: with limits of 100 calls and ``partitions=4`` each part may make 25 calls.
+
     Args:
         frame: The frame, one sample in each row.
         scorer: Scores the rows. Its limits are divided evenly among the partitions. A

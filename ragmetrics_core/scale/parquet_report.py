@@ -128,7 +128,7 @@ def _arrow_type(kind: Any) -> Any:
 
     Numbers and truth values have types of their own, a tuple is a list, and a class with
     fields is a struct. ``X | None`` and ``Annotated[X, …]`` have the type of X. All else
-    is a text.
+    is a text. Example: ``float | None`` is a double, ``tuple[str, ...]`` a list.
     """
     pa = import_extra("pyarrow", "parquet", "a table of results")
     origin = get_origin(kind)
@@ -255,12 +255,14 @@ class ParquetRows(Sequence[SampleResult]):
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
         """Open the file or folder, and find its metrics; rows are counted, not read.
 
+        Example: columns question, answer, sample and context_adherence: one metric.
+
         Raises:
             InputError: If it is not what a ``Scorer`` wrote, or cannot be read.
         """
         dataset = import_extra("pyarrow.dataset", "parquet", "a report from Parquet")
         self._path = path
-        # columns of the file by fields of a sample, as the caller names them
+        # by field of a sample the file's column, such as {"question": "frage"}
         self._columns = columns
         self._field = dataset.field  # makes an expression that reads a column
         try:
@@ -364,6 +366,8 @@ class ParquetRows(Sequence[SampleResult]):
     def _add_batch(self, batch: Any, tally: Tally, *, clustered: bool) -> None:
         """Add the rows of a batch to the counts of a summary.
 
+        Example: 3 rows, one with a ``problem``: 3 rows, 1 bad row, 2 rows with results.
+
         Args:
             batch: The columns, by the names of ``_columns_of_summary``.
             tally: The counts, which are changed.
@@ -371,9 +375,11 @@ class ParquetRows(Sequence[SampleResult]):
         """
         from pyarrow import array, compute  # it is installed: it has read the rows
 
+        # a row with a problem is no sample
         is_sample = compute.equal(compute.fill_null(batch["problem"], ""), "")
         groups = compute.if_else(is_sample, batch["group"], None).to_pylist()
         cluster_numbers = array([_cluster_number(group, clustered) for group in groups])
+        # the cost of metrics that a limit cut off
         tally.usage += _sum_of_usages(batch["unfinished"])
         is_judged: Any = False  # of each row, whether any metric has judged it
         for metric, metric_tally in tally.metrics.items():
@@ -412,7 +418,8 @@ class ParquetRows(Sequence[SampleResult]):
         """Make the result of a row of the file, with its sample.
 
         A row that was no sample has a result without a sample, whose ``problem`` says
-        why.
+        why. Example: a row with question, answer and {"value": .9, …} of a metric gives
+        the sample and its result of .9.
 
         Raises:
             InputError: If the sample cannot be read with the columns that the caller
@@ -420,7 +427,7 @@ class ParquetRows(Sequence[SampleResult]):
         """
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
-        state_when_judged = row["sample"]
+        state_when_judged = row["sample"]  # a struct: problem and cost, not the texts
         problem = state_when_judged["problem"] or ""
         sample = None if problem else self._sample_of_row(index, row)
         results = {
@@ -559,6 +566,9 @@ def _add_results(
 ) -> None:
     """Add one metric's results, of many rows at once, to the metric's counts.
 
+    Example: "scored", "failed", "undefined", null: one score, two of unknown score (the
+    failed row and the row not judged).
+
     Args:
         tally: The counts, which are changed.
         column_by_field: The columns of the metric's results, by the name of the field.
@@ -571,6 +581,7 @@ def _add_results(
     is_scored = compute.equal(status, "scored").fill_null(False)
     is_failed = compute.equal(status, "failed").fill_null(False)
     is_undefined = compute.equal(status, "undefined").fill_null(False)
+    # the score is unknown: failed, bad, or not judged
     might_have_any_score = compute.invert(compute.or_(is_scored, is_undefined))
     tally.scores.extend(column_by_field["value"].filter(is_scored).to_pylist())
     _add_useful(tally, column_by_field["useful"].filter(is_scored))
@@ -636,6 +647,8 @@ class ParquetReport(Report):
         """Open the rows, and make the facts of the run from their signatures.
 
         A **signature** says with which settings, judge and prompt a score was made.
+        Example: rows with two signatures of a metric: the first one counts, and a note
+        says "context_adherence: rows of 2 signatures".
         """
         self.results = ParquetRows(path, columns)
         signature_by_metric: dict[str, Signature] = {}
@@ -647,6 +660,7 @@ class ParquetReport(Report):
             first_text = min(texts, default=metric)  # a name alone is a signature, too
             signature_by_metric[metric] = Signature.model_validate(first_text)
         signatures = signature_by_metric.values()
+        # metrics of one judge have the same details of it
         details_by_judge = {
             signature.judge: signature.details for signature in signatures
         }

@@ -67,13 +67,18 @@ class Scorer:
         concurrency: int = 32,
         **columns: Unpack[Columns],  # all their names: editors complete them
     ) -> None:
-        """Check the settings; nothing is opened before the first table."""
+        """Check the settings; nothing is opened before the first table.
+
+        Example: ``Scorer("context_adherence", judge, question="frage")``.
+        """
         self.metrics = tuple(choose_metrics(metrics))
         _refuse_name_of_samples(self.metrics)
         _refuse_contexts_of_other_rows(self.metrics)
         self.limits = limits
-        # Opens the one budget of all processes of a job; an engine such as Ray sets it.
+        # Opens the budget that all processes of a job share; an engine such as Ray sets
+        # it. None: each process has ``limits`` of its own.
         self.open_job_budget: Callable[[], Budget] | None = None
+        # argument names, to suggest one for a misspelt column, such as "concurency"
         other_arguments = Scorer.__init__.__annotations__
         self._columns = columns_by_field(columns, beside=other_arguments)
         self._settings = (self.metrics, judge, concurrency, store)
@@ -84,6 +89,8 @@ class Scorer:
 
     def added_schema(self, names: Iterable[str]) -> Any:
         """Return the Arrow schema of the columns that scoring adds to a table.
+
+        Example: ``sample`` and ``context_adherence``, both structs.
 
         Args:
             names: Names of the table's columns.
@@ -108,6 +115,8 @@ class Scorer:
     def __call__(self, table: Any) -> Any:
         """Score every row of a table.
 
+        Example: 3 rows of question and answer get ``sample`` and ``context_adherence``.
+
         Args:
             table: An Arrow table or record batch with one sample in each row, in
                 columns of any usual names.
@@ -127,6 +136,7 @@ class Scorer:
         rows = [self._sample_or_error(row) for row in arrow_rows(table)]
         with _one_table_at_a_time:
             judged = self._judge(rows)
+        # where a limit ended the run, the last rows have no result
         cut_off_by_limit = [
             _result_not_judged(index, rows[index])
             for index in range(len(judged), len(rows))

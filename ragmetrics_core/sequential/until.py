@@ -163,6 +163,7 @@ class Decider:
 
         A claim says, for example, that a metric's mean reaches 0.8; a gate is its
         statistical test. The rows come later, as a list or from an iterator.
+        Example: the gates "context_adherence>=0.8" and an earlier run: two claims.
         """
         self.until = _settings(until)
         means_to_reach = _means_to_reach(gates, metrics)
@@ -172,17 +173,18 @@ class Decider:
         _refuse_no_claims(self._claims)
         self.samples: list[Sample | None] | None = None
         self._is_iterator = False
-        self._listed = _ListedRows()
-        self._partners = Partners()
+        self._listed = _ListedRows()  # what a list tells before judging
+        self._partners = Partners()  # the same samples in the earlier run
         self._judged = _JudgedRows()
         self._clusters_of_iterator: set[str] = set()
-        # the scores of the unit that is being filled: for each row a score per gate
+        # of the unit (a row, or the rows of a cluster) whose rows are still coming in:
+        # for each row a score per gate
         self._unit_scores: list[list[_RowScore]] = []
         self._n_scored = [0] * len(self._claims)
         self._stop_reason = ""
         self._gates = self._new_gates()
         self._latest_decisions: tuple[SequentialDecision, ...] = ()
-        self._n_rows_at_latest = -1
+        self._n_rows_at_latest = -1  # rows judged at the latest decisions
 
     def _new_gates(
         self, *, rows: int = 1, largest_cluster: int = 1
@@ -359,7 +361,8 @@ class Decider:
     def take(self, row: SampleResult) -> None:
         """Take the result of a row, in the order in which rows were started.
 
-        Once all rows of its unit are there, each gate takes their scores. If this
+        Once all rows of its unit are there, each gate takes their scores. Example: of a
+        conversation of 2 rows the gates take nothing before the second row. If this
         decides the run, the decisions are logged.
         """
         was_done = self.done
@@ -442,10 +445,11 @@ class Decider:
         return _RowScore(value, is_defined)
 
     def _take_difference(self, row: SampleResult, claim_index: int) -> _RowScore:
-        """Pair a row with the same row of the earlier run, and return both's difference.
+        """Subtract the earlier run's score from a row's score, for one claim's gate.
 
-        The difference is scaled from [-1, 1] to [0, 1], and a range where one of the
-        scores is not known. The pair is kept, and counted if both scores are known.
+        The difference is scaled from [-1, 1] to [0, 1]: .9 after .7 is
+        (.2 + 1) / 2 = .6. It is a range where a score is not known. The pair of rows is kept, once for
+        each claim, and counted if both scores are known.
         """
         metric = self._claims[claim_index].metric
         earlier_row = self._partners.by_index.get(row.index)
@@ -477,7 +481,7 @@ class Decider:
         """Decide a claim by the evidence so far, and say the decision in a sentence.
 
         A claim about an earlier run stays undecided if the runs turn out not to be
-        comparable.
+        comparable. Example: context_adherence at least .8, "passed" after 40 rows.
         """
         claim = self._claims[claim_index]
         gate = self._gates[claim_index]
@@ -494,6 +498,7 @@ class Decider:
             bounds=_bounds(gate, is_difference=claim.is_difference),
             saved=self._calls_saved(),
         )
+        # found in the rows so far; the numbers of the decision stay as they are
         why_not_comparable = self._why_not_comparable(claim)
         if why_not_comparable:
             sentence = (

@@ -142,7 +142,10 @@ def curve(
 
 
 def _divide(rows: Sequence[_Row], n_bins: int) -> list[list[_Row]]:
-    """Divide sorted rows into bins of about the same size; equal scores stay together."""
+    """Divide sorted rows into bins of about the same size; equal scores stay together.
+
+    Example: scores .1, .2, .2, .3 in two bins: [.1, .2, .2] and [.3].
+    """
     rows_per_bin = len(rows) / n_bins
     rows_by_bin: list[list[_Row]] = []
     previous_score: float | None = None

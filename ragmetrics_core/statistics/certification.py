@@ -128,7 +128,8 @@ def certify(
 
     The precision of a threshold is the share of yes among the samples whose scores
     reach it. With a probability of 95 % no threshold is certified whose precision is
-    below the target.
+    below the target. Example with target .9: 80 labels of yes at .9 and 10 of no at .2
+    certify the threshold .9; with 60 of yes, 71 labels in all would do.
 
     Args:
         labelled: Score and label of samples drawn at random from the run.
@@ -154,6 +155,7 @@ def certify(
     if len(labelled) == 0:
         raise InputError("a threshold needs labels to be certified")
     pairs = [(float(score), bool(label)) for score, label in labelled]
+    # a step is a possible threshold with its counts of samples and labels
     steps_strictest_first = _steps(pairs, [float(score) for score in scores])
     steps_with_enough_labels = _steps_to_test(
         steps_strictest_first, len(labelled), target
@@ -161,6 +163,7 @@ def certify(
     certified_step = _lowest_certified(steps_with_enough_labels, target)
     if certified_step is not None:
         return Certified(target=target, samples=len(scores), step=certified_step)
+    # the best step needs the fewest further labels
     best_step, n_needed = _plan(steps_strictest_first, len(labelled), target)
     return Certified(
         target=target, samples=len(scores), best=best_step, needed=n_needed
@@ -246,14 +249,16 @@ def _plan(
 ) -> tuple[Step | None, int | None]:
     """Say how many labels could certify a threshold.
 
+    Example: of 70 labels 60 reach .9, all yes, too few for a precision of .9: (.9, 71).
+
     Args:
-        steps: The thresholds, of which none is certified so far.
+        steps: Possible thresholds with their counts; none is certified so far.
         n_labels: How many labels there are so far.
         target: The precision to certify.
 
     Returns:
         The threshold that needs fewest labels, None if none looks precise enough; and
-        their number, None if more labels would hardly do.
+        how many labels it needs, None if more labels would hardly do.
     """
     promising_steps = [step for step in steps if _is_promising(step, target)]
     if promising_steps:

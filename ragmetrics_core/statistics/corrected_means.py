@@ -83,7 +83,8 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
 
     The mean of the labels is corrected by how far the samples without a label score
     from those with one (prediction-powered inference). The better scores follow labels,
-    the more this correction weighs.
+    the more this correction weighs. Example: mean label .70, mean score .62 with labels
+    and .67 without, weight 1: the estimate is .70 + .05 = .75.
 
     Args:
         labels: Labels of samples that were drawn at random.
@@ -237,10 +238,11 @@ def _labels_alone(
 def _weights(
     labels: Sequence[float], scores: Scores, unlabelled: Scores
 ) -> list[float]:
-    """Estimate for each label the weight of its correction, from 0 to 1.
+    """Estimate for each label how strongly its score corrects it, from 0 to 1.
 
     The weight for a label is estimated on labels of other clusters, so that no label
-    influences its own weight. It is 0 for scores that do not vary.
+    influences its own weight. Example: scores that follow the labels closely have a
+    weight near 1, scores that do not vary 0.
     """
     variance = pvariance([*scores.values, *unlabelled.values])
     if variance < _CONSTANT:
@@ -281,16 +283,18 @@ def _weight_without(
     scores: Sequence[float],
     divisor: float,
 ) -> float:
-    """Return the covariance of labels and scores, over the divisor, without one fold.
+    """Estimate the weight of a correction by scores, from the samples outside one fold.
 
-    The result is cut to [0, 1]; 0 for fewer than two samples.
+    It is the covariance of labels and scores over the divisor, cut to [0, 1].
+    Example: a covariance of .06 and a divisor of .08 give .75. 0 for fewer than two
+    samples.
 
     Args:
         left_out_fold: The fold of the samples that are left out.
         fold_of_samples: The fold of each labelled sample.
         labels: The label of each.
         scores: The score of each.
-        divisor: What the covariance is divided by.
+        divisor: The variance of the scores, enlarged for the labelled samples.
     """
     labels_used = []
     scores_used = []

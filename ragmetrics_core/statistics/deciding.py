@@ -194,13 +194,13 @@ def reach_on_sources_left_out(
 ) -> list[Reach]:
     """Measure on each source how many rows a judge may decide alone.
 
-    The band of scores that it leaves to others is chosen on the other sources. Empty for
-    fewer than two sources.
+    The judge leaves a band of uncertain scores to people. Example with sources A, B and
+    C: for A the band is chosen on B and C, and measured on A. Empty for fewer than two.
 
     Args:
         rows: Labelled rows.
-        goal: Of which rows the share of wrong decisions is taken: "wrong" of the decided
-            rows, "lost" of all rows.
+        goal: The denominator: "wrong" is the share of wrong decisions among the decided
+            rows, "lost" their share among all rows.
         limit: The highest share of wrong decisions.
     """
     sources = dict.fromkeys(row.source for row in rows)

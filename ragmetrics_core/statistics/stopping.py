@@ -76,7 +76,9 @@ class _Evidence:
     def bet_on(self, total: float, count: int) -> float:
         """Let the gamblers bet on the next unit; return their highest mean wealth yet.
 
-        A unit is what is drawn at once: a score, or the scores of a cluster.
+        A unit is what is drawn at once: a score, or the scores of a cluster. The bet is
+        against the claim "the mean is at most ``claimed_mean``". Example: for a claimed
+        mean of .8, a score of 1.0 is a gain of 1.0 / .8 - 1 = .25 of each stake.
 
         Args:
             total: The sum of the unit's scores.
@@ -85,6 +87,8 @@ class _Evidence:
         """
         # divided by the largest unit, so that units of any size fit into [0, 1]
         excess = (total - self._claimed_mean * count) / self._largest_unit
+        # the highest mean that the claim allows for the units not drawn yet; at 0 or
+        # below the claim is false already, from 1 on no score speaks against it
         highest_mean_left = self._highest_mean_left()
         can_bet = 0 < highest_mean_left < 1
         if can_bet:
@@ -233,7 +237,8 @@ class SequentialGate:
         """Check the settings, and start without evidence for passing or failing.
 
         Evidence against "the mean is too low" lets the gate pass. Evidence against "the
-        mean is high enough" lets it fail.
+        mean is high enough" lets it fail. Example: with threshold .8 and margin .05, it
+        passes by evidence of 20 against "at most .75", and fails against "at least .8".
         """
         check_share("threshold", threshold)
         check_share("margin", margin)
@@ -268,7 +273,7 @@ class SequentialGate:
 
         A unit is one row, or the rows of one cluster. Neither test gains by a failed row:
         the test for passing takes its lowest possible score, the test for failing its
-        highest.
+        highest. Example: at a threshold of .5 seven scores of 1.0 return "passed".
 
         Args:
             scores: The unit's scores, one per row for which the metric is defined. The
@@ -291,6 +296,7 @@ class SequentialGate:
         self.rows += n_rows
         self.scored += _n_known(ranges)
         evidence_for_passing = self._for_passing.bet_on(unit.lowest_sum, unit.n_scores)
+        # the sum of 1 − score: low scores are evidence for failing
         evidence_for_failing = self._for_failing.bet_on(
             unit.lowest_mirrored_sum, unit.n_scores
         )
@@ -403,6 +409,8 @@ def draw_order(
 
     Rows are sorted by a digest of the seed and their content. Rows of one cluster stay
     together, as a unit; any other row is a unit by itself.
+    Example: ["a", "b", "c"] gives [[2], [0], [1]], and ["c", "a", "b"] gives [[0], [1],
+    [2]]: both times the order is c, a, b.
 
     Args:
         contents: What each row says.
