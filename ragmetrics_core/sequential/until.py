@@ -448,8 +448,8 @@ class Decider:
         """Subtract the earlier run's score from a row's score, for one claim's gate.
 
         The difference is scaled from [-1, 1] to [0, 1]: .9 after .7 is
-        (.2 + 1) / 2 = .6. It is a range where a score is not known. The pair of rows is kept, once for
-        each claim, and counted if both scores are known.
+        (.2 + 1) / 2 = .6. It is a range where a score is not known. The pair of rows is
+        kept, once for each claim, and counted if both scores are known.
         """
         metric = self._claims[claim_index].metric
         earlier_row = self._partners.by_index.get(row.index)
