@@ -6,7 +6,7 @@ found. The same passages are then shown in other words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -105,6 +105,16 @@ class State(TypedDict, total=False):
 
 
 def graph(how: str, *, keeps_ids: bool) -> list[Sample]:
+    def rewrite(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+        return _rewrites_langchain(documents, how, keeps_ids=keeps_ids)
+
+    return graph_with(rewrite)
+
+
+def graph_with(
+    change: Callable[[list[LangChainDocument]], list[LangChainDocument]],
+) -> list[Sample]:
+    """A graph that searches, changes the documents in a node, and answers."""
     retriever = Found()
     model = FakeListChatModel(responses=[ANSWER])
 
@@ -112,8 +122,7 @@ def graph(how: str, *, keeps_ids: bool) -> list[Sample]:
         return {"documents": retriever.invoke(state["question"])}
 
     def rewrite(state: State) -> State:
-        documents = _rewrites_langchain(state["documents"], how, keeps_ids=keeps_ids)
-        return {"documents": documents}
+        return {"documents": change(state["documents"])}
 
     def generate(state: State) -> State:
         texts = [document.page_content for document in state["documents"]]
@@ -130,6 +139,56 @@ def graph(how: str, *, keeps_ids: bool) -> list[Sample]:
     with capture_langchain() as captured:
         builder.compile().invoke({"question": QUESTION})
     return list(captured.samples)
+
+
+def as_new(
+    document: LangChainDocument, metadata: Mapping[str, Any], *, keeps_id: bool
+) -> LangChainDocument:
+    """A new document with the text of another one, and perhaps its id."""
+    text, new_id = document.page_content, document.id if keeps_id else None
+    return LangChainDocument(text, id=new_id, metadata=dict(metadata))
+
+
+@pytest.mark.parametrize("keeps_id", [True, False])
+@pytest.mark.parametrize(
+    "metadata", [{}, {"score": 0.3}, {"relevance_score": 0.3}, {"rank": "a"}], ids=str
+)
+@pytest.mark.parametrize("n_new", [1, 2])
+def test_a_node_that_hands_on_new_documents_dropped_the_others(
+    metadata: Mapping[str, Any], n_new: int, *, keeps_id: bool
+) -> None:
+    """A reranker of one's own hands on copies of the best, often with a score."""
+
+    def rerank(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+        first, second, _ = documents
+        new = [
+            as_new(document, metadata, keeps_id=keeps_id)
+            for document in (second, first)[:n_new]
+        ]
+        return new if n_new == 2 else [*new, first]
+
+    (sample,) = graph_with(rerank)
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+    notes = sample.capture.passages or ()
+    assert [note.kept for note in notes] == [True, True, False]
+    assert [note.dropped_by for note in notes] == [None, None, "rewrite"]
+    # nobody recorded in which order old and new documents stood
+    has_new_and_old = n_new == 1 and (not keeps_id or "score" in str(metadata))
+    ranks = [note.rank_kept for note in notes]
+    assert ranks == ([None] * 3 if has_new_and_old else [2, 1, None])
+    judged, unjudged = journeys(sample)
+    assert (judged.mend, unjudged.mend) == ("not_kept", "not_kept")
+
+
+def test_a_node_that_copies_one_document_beside_all_of_them_drops_none() -> None:
+    def mark_best(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+        return [as_new(documents[0], {"score": 1.0}, keeps_id=False), *documents]
+
+    (sample,) = graph_with(mark_best)
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    assert not any(note.dropped_by for note in notes)
 
 
 # LlamaIndex

@@ -400,11 +400,15 @@ class _FatesInSteps:
     def _rank_in_last_step(self, index: int) -> int | None:
         """Return a document's rank in what the last step returned, from 1.
 
-        None if there are several last steps: their results have no common order.
+        None if there are several last steps: their results have no common order. None
+        as well if it changed some documents alone: nobody recorded their common order.
         """
         if len(self._last_steps) > 1:
             return None
-        return self._last_steps[0].indexes_returned.index(index) + 1
+        last_step = self._last_steps[0]
+        if last_step.node.documents and last_step.node.documents_passed_on:
+            return None
+        return last_step.indexes_returned.index(index) + 1
 
 
 def _fate_of_dropped(step: StepEffect) -> _Fate:

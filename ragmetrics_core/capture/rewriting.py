@@ -107,7 +107,7 @@ def _change_of(node: Node, nodes: Sequence[Node]) -> DocumentChange:
     dropped, added = _dropped_and_added(node)
     is_filter = _is_filter(node, dropped, added, nodes)
     # ``documents`` of a step leaves out what it passed on, as a filter does
-    returned = node.documents_passed_on if is_filter else node.documents or ()
+    returned = _handed_on(node) if is_filter else node.documents or ()
     return DocumentChange(
         node=node,
         taken=_documents_taken(node),
@@ -148,20 +148,25 @@ def _is_filter(
     added: Sequence[Document],
     nodes: Sequence[Node],
 ) -> bool:
-    """Whether a plain step passed on some of the documents that it took, for later calls.
+    """Whether a plain step handed on some of the texts that it took, for later calls.
 
-    It must have dropped the others, and added none.
+    It must have dropped the other texts, and added none. A reranker may hand its texts
+    on in new documents, with scores or without ids.
     """
-    if step.kind != "step" or not dropped or added or not step.documents_passed_on:
+    handed_on = _handed_on(step)
+    if step.kind != "step" or not dropped or added or not handed_on:
         return False
     keys_taken_later = _keys_taken_after(step, nodes)
     dropped_keys = {document.key for document in dropped}
     if not keys_taken_later.isdisjoint(dropped_keys):
         # it only picked documents out of a state that keeps all of them
         return False
-    return any(
-        document.key in keys_taken_later for document in step.documents_passed_on
-    )
+    return any(document.key in keys_taken_later for document in handed_on)
+
+
+def _handed_on(step: Node) -> tuple[Document, ...]:
+    """The documents that a step passed on as they were, and those that it returned."""
+    return (*step.documents_passed_on, *(step.documents or ()))
 
 
 def _keys_taken_after(step: Node, nodes: Sequence[Node]) -> set[DocumentKey]:
