@@ -171,9 +171,11 @@ def _card(options: argparse.Namespace) -> int:
         work = partial(_bands, options, judge, samples)
     if options.dry_run:
         # A whole card asks each sample again, to see how often the verdict is the same.
-        note = "\nNot counted: each sample is asked once more."
-        if isinstance(judge, DecisionJudge):
-            note += " Each of its typed questions is also asked alone."
+        note = ""
+        if is_whole_card:
+            note = "\nNot counted: each sample is asked once more."
+            if isinstance(judge, DecisionJudge):
+                note += " Each of its typed questions is also asked alone."
 
         def work_with(counting_judge: Judge) -> list[str]:
             return work(asking(counting_judge))

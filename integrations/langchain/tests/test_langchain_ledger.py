@@ -931,16 +931,25 @@ SINCE_1_1 = {
 }
 
 
+# Their calls begin in threads of the framework, in any order.
+BEGUN_TOGETHER = {"branches_of_a_graph"}
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_ledger(name: str) -> None:
     if name in SINCE_1_1 and version("langchain").startswith("1.0."):
         pytest.skip("LangChain 1.0 does not record it")
     samples = played(name)
-    assert [
+    ledgers = [
         [told(call) for call in sample.ledger.calls]
         for sample in samples
         if sample.ledger
-    ] == SHAPES[name][1]
+    ]
+    expected = SHAPES[name][1]
+    if name in BEGUN_TOGETHER:
+        ledgers = [sorted(calls, key=str) for calls in ledgers]
+        expected = [sorted(calls, key=str) for calls in expected]
+    assert ledgers == expected
     assert all(sample.answer for sample in samples)
 
 
