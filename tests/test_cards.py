@@ -822,7 +822,9 @@ def test_a_dry_run_calls_nothing(
     labelled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--judge", "gpt-4o-mini", "--data", str(labelled), "--dry-run"]) == 0
-    assert "16 samples, 0 bad rows; nothing was called" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "16 samples, 0 bad rows; nothing was called" in shown
+    assert "each sample is asked once more" in shown
 
 
 def test_the_band_by_hand() -> None:
@@ -903,6 +905,9 @@ def test_a_band_of_too_few_rows_is_refused(
     assert main([*asked, "0.1"]) == 0
     shown = capsys.readouterr().out
     assert "one source by itself (it needs 29): one, two." in shown
+    # a band is chosen on one score of each sample
+    assert main([*asked, "0.1", "--dry-run"]) == 0
+    assert "each sample is asked once more" not in capsys.readouterr().out
     assert main([*asked, "0.05"]) == 2
     assert "5% needs 59 labelled rows at least, and 32" in capsys.readouterr().err
 
