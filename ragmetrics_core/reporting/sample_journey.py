@@ -43,6 +43,10 @@ Showing = Literal["whole", "cut", "not shown"]
 
 WHOLE = 1.0
 """The share of a passage that is shown whole; one that lacks a word was cut."""
+_BETWEEN_PIECES = " … "  # joins the pieces of a text in a context
+# So many characters of a passage at most may be said in other words where they lack
+# between two pieces. Where more lack, they were cut away.
+_LONGEST_GAP = 120
 
 _NOT_RETRIEVED = (
     "what was retrieved was not recorded: give the column retrieved, or capture the run"
@@ -703,9 +707,12 @@ def _are_words_cut_away(passage: Passage, fact: str, sample: Sample) -> bool:
     They do not if the passage states the fact word by word, and the part does not. Nor
     do they if the part lacks a number that fact and passage share, or half of the
     words that they share. Sharing no words, they tell nothing.
+
+    A few words that lack may be said otherwise in the prompt: "May 4, 1874" for "4 May
+    1874". They count as shown here, so that the fact is not told to be cut away.
     """
-    shown_part = _shown_part(passage, sample)
     text = _retrieved_text(passage, sample)
+    shown_part = _with_small_gaps_filled(text, _shown_part(passage, sample))
     if states_word_by_word(text, fact):
         return not states_word_by_word(shown_part, fact)
     shared_words = set(words_of(fact)).intersection(words_of(text))
@@ -713,6 +720,32 @@ def _are_words_cut_away(passage: Passage, fact: str, sample: Sample) -> bool:
     if any(word.isdigit() for word in lacking_words):
         return True
     return bool(shared_words) and len(lacking_words) >= len(shared_words) / 2
+
+
+def _with_small_gaps_filled(text: str, shown_part: str) -> str:
+    """Return the shown part of a text, with the few words that lack between its pieces.
+
+    The prompt may have other words in their place. Example: of "It was opened on 4 May
+    1874 by Holm." the part "It was opened on … by Holm." is shown: the whole text is
+    returned. What lacks at the beginning or the end stays away. A part that does not
+    consist of pieces of the text is returned as it is.
+
+    Args:
+        text: The text of the passage.
+        shown_part: What is shown of it: pieces of the text, joined by " … ".
+    """
+    filled = ""
+    end = 0
+    for piece in shown_part.split(_BETWEEN_PIECES):
+        start = text.find(piece, end)
+        if start < 0:
+            return shown_part
+        if filled:
+            is_small_gap = start - end <= _LONGEST_GAP
+            filled += text[end:start] if is_small_gap else _BETWEEN_PIECES
+        filled += piece
+        end = start + len(piece)
+    return filled
 
 
 def _shown_part(passage: Passage, sample: Sample) -> str:
