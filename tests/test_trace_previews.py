@@ -242,3 +242,22 @@ def test_chunks_that_overlap_may_be_merged() -> None:
     whole = PASSAGES[0]
     chunks = [whole[:70], whole[40:110], whole[80:]]
     assert_is_whole(*read(chunks, f"{whole}\n{QUESTION}"))
+
+
+CUT_NOTES = [" [truncated]", "... (97 more chars)", "… [+97 more words]", " <omitted>"]
+
+
+@pytest.mark.parametrize("note", CUT_NOTES)
+def test_a_note_says_that_a_text_is_in_part(note: str) -> None:
+    recorded = [text[:80] + note for text in PASSAGES]
+    assert_is_in_part(*read(recorded, numbered(PASSAGES)))
+    sample, _ = read(recorded, numbered(recorded))
+    assert "hold only a part" not in str(sample.capture)
+
+
+def test_the_end_of_a_text_is_in_part_where_the_prompt_shows_words_before_it() -> None:
+    recorded = ["..." + text[-62:].partition(" ")[2] for text in PASSAGES]
+    assert_is_in_part(*read(recorded, numbered(PASSAGES)))
+    for prompt in (numbered(recorded), numbered([text[3:] for text in recorded])):
+        sample, _ = read(recorded, prompt)
+        assert "hold only a part" not in str(sample.capture)

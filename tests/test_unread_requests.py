@@ -124,6 +124,41 @@ def test_what_a_provider_keeps_makes_a_sample_incomplete(
     assert_fact_is_unknown(journey, "names what the model's provider keeps")
 
 
+@pytest.mark.parametrize("is_earlier_turn", [True, False])
+@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize("response_id", ["resp_1", "run-1", None])
+def test_a_model_that_goes_on_from_its_last_response_names_it(
+    response_id: str | None, *, goes_on: bool, is_earlier_turn: bool
+) -> None:
+    """Only OpenAI's own ids of responses are sent, and this turn's own are recorded."""
+
+    class GoesOn(GenericFakeChatModel):
+        use_previous_response_id: bool = goes_on
+
+        @classmethod
+        def is_lc_serializable(cls) -> bool:
+            return True
+
+    model = GoesOn(messages=iter([AIMessage("On 4 May 1874.")]))
+    earlier = AIMessage("Hello.", response_metadata={"id": response_id})
+
+    def answer(question: str) -> str:
+        (document,) = Shelf().invoke(question)
+        text = f"{document.page_content}\n{question}"
+        asked = HumanMessage(text)
+        if is_earlier_turn:
+            return model.invoke([HumanMessage("Hi"), earlier, asked]).text
+        return model.invoke([asked, earlier]).text
+
+    with capture(reference=FACT) as captured:
+        RunnableLambda(answer).invoke(QUESTION)
+    journey = captured.evaluate(["accuracy"], judge="lexical").journey()
+    if goes_on and is_earlier_turn and response_id == "resp_1":
+        assert_fact_is_unknown(journey, "(previous_response_id)")
+    else:
+        assert journey.mend == "not_retrieved"
+
+
 @pytest.mark.parametrize("block", TEXTS, ids=str)
 @pytest.mark.parametrize(
     "parameters", [{}, {"prompt": {"text": "p"}}, {"temperature": 0.5}], ids=str

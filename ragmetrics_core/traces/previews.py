@@ -13,8 +13,13 @@ from ragmetrics_core.capture.tree import Document, Node
 
 _FEWEST_LETTERS = 24  # a shorter text stands in a prompt by chance
 _LONGEST_TAIL = 12  # words at the end of a document, by which a prompt is searched
-# what says that a text was cut: "...", "…", "[...]"
-_CUT_MARK = re.compile(r"\s*[\[(]?(?:\.{2,}|…)[\])]?\s*$")
+_DOTS = r"[\[(]?(?:\.{2,}|…)[\])]?"
+_NOTE = (  # "[truncated]", "(97 more chars)"
+    r"[\[(<][^\[\]()<>]{0,30}\b(?:truncated|omitted|more [a-z]{1,20})[^\[\]()<>]{0,30}[\])>]"
+)
+# what says that a text was cut: "...", "…", "[...]", "... [truncated]"
+_CUT_MARK = re.compile(rf"\s*(?:{_DOTS}\s*(?:{_NOTE})?|{_NOTE})\s*$")
+_CUT_MARK_BEFORE = re.compile(rf"\s*{_DOTS}\s*(?=\w)")  # and words follow
 _WORD = re.compile(r"\w+")
 _FEWEST_WORDS = 4  # of a sentence that goes on; fewer may be a page or a score
 _ROUND_LENGTH = 50  # somebody who cuts texts takes 100, 250 or 500 letters
@@ -36,6 +41,9 @@ def count_previews(root: Node) -> int:
     n_cut = 0
     first_words_behind_others = []
     for document in documents:
+        if _is_cut_before(document.text, shown_texts):
+            n_cut += 1
+            continue
         rest = _rest_behind(document.text, shown_texts)
         if not rest or known_texts.explain(rest):
             continue
@@ -133,10 +141,33 @@ def _rest_behind(text: str, shown_texts: Sequence[str]) -> str:
     return rests[0]
 
 
+def _is_cut_before(text: str, shown_texts: Sequence[str]) -> bool:
+    """Whether a document begins with "...", and prompts show other words in that place.
+
+    Some words must stand right before it in its line: fewer may be a label. False where
+    a prompt shows the dots.
+    """
+    mark = _CUT_MARK_BEFORE.match(text)
+    stem = _CUT_MARK.sub("", text[mark.end() :]).rstrip() if mark else ""
+    if len(stem) < _FEWEST_LETTERS:
+        return False
+    head = stem.split()[:_LONGEST_TAIL]
+    pattern = re.compile(r"\s+".join(map(re.escape, head)))
+    lines_before = []
+    for shown_text in shown_texts:
+        for match in pattern.finditer(shown_text):
+            _, _, line = shown_text[: match.start()].rpartition("\n")
+            lines_before.append(line)
+    return bool(lines_before) and all(
+        len(_WORD.findall(line)) >= _FEWEST_WORDS and line.rstrip()[-1:].isalnum()
+        for line in lines_before
+    )
+
+
 def _is_cut_at(text: str, rest: str) -> bool:
     """Whether a document was cut, by its end and by what stands behind it in a prompt."""
     if _CUT_MARK.search(text):
-        is_mark_shown = rest.lstrip()[:1] in (".", "…", "[", "(")
+        is_mark_shown = rest.lstrip()[:1] in (".", "…", "[", "(", "<")
         return not is_mark_shown
     return _is_cut_within_word(text, rest) or _is_cut_behind_word(text, rest)
 

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables.config import ensure_config
 
@@ -157,7 +157,7 @@ class Recorder(BaseCallbackHandler):
             run.extra[TEXT_ALONE] = _are_texts_alone(messages_of_batches, details)
             # such as a PDF, whose text nobody recorded
             run.extra[UNREAD] = unread_request(
-                details.get("invocation_params"),
+                _parameters_sent(serialized, messages_of_batches, details),
                 [shown.content for shown in messages_of_batches if _is_sent(shown)],
             )
             # blocks of the user's message that are documents
@@ -423,6 +423,36 @@ def _are_texts_alone(
             if isinstance(part, Mapping) and part.get("type") != "text":
                 return False
     return True
+
+
+def _parameters_sent(
+    serialized: Mapping[str, Any] | None,
+    messages: Sequence[BaseMessage],
+    details: Mapping[str, Any],
+) -> object:
+    """The parameters of a request, with the earlier response that it goes on from.
+
+    A ``ChatOpenAI`` with ``use_previous_response_id`` names the last response among its
+    messages, and sends only the messages behind it. A response behind the last question
+    does not count: it was made in this run, of messages that are recorded.
+    """
+    parameters = details.get("invocation_params")
+    settings = (serialized or {}).get("kwargs")
+    if not isinstance(settings, Mapping) or not isinstance(parameters, Mapping):
+        return parameters
+    if not settings.get("use_previous_response_id"):
+        return parameters
+    places_of_questions = [
+        index
+        for index, message in enumerate(messages)
+        if isinstance(message, HumanMessage)
+    ]
+    n_earlier = places_of_questions[-1] if places_of_questions else len(messages)
+    for message in reversed(messages[:n_earlier]):
+        response_id = message.response_metadata.get("id")
+        if isinstance(message, AIMessage) and str(response_id).startswith("resp_"):
+            return {**parameters, "previous_response_id": response_id}
+    return parameters
 
 
 def _is_sent(message: BaseMessage) -> bool:
