@@ -1400,3 +1400,30 @@ def test_long_prompts_are_searched_in_steps_that_miss_nothing() -> None:
             found.findings[index].offsets or (0,) for index in order
         )
     )
+
+
+HIGHLIGHTED = {
+    "a word behind the first words": "The Norwick <em>lighthouse</em> was opened",
+    "the first words": "The <em>Norwick</em> lighthouse was opened",
+    "each word of the question": (
+        "The <em>Norwick</em> <em>lighthouse</em> was <em>opened</em>"
+    ),
+    "a tag that begins as the word does": (
+        "The <n>Norwick</n> <l>lighthouse</l> was opened"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HIGHLIGHTED)
+def test_tags_around_words_of_a_text_lose_none_of_its_words(name: str) -> None:
+    text = "The Norwick lighthouse was opened on 4 May 1874 by the mayor Elias Holm."
+    shown = text.replace("The Norwick lighthouse was opened", HIGHLIGHTED[name])
+    (finding,) = locate([text], f"Use this:\n{shown}\nWhen?").findings
+    assert (finding.extent, finding.coverage, finding.text) == ("whole", 1.0, text)
+
+
+def test_another_word_between_tags_is_a_difference() -> None:
+    text = "The Norwick lighthouse was opened on 4 May 1874 by the mayor Elias Holm."
+    shown = text.replace("opened", "<em>closed</em>")
+    (finding,) = locate([text], f"Use this:\n{shown}\nWhen?").findings
+    assert finding.extent != "whole"

@@ -79,6 +79,11 @@ class OccurrenceSearch:
         self._stride = 3 if len(prompt.letters) > _LONG_PROMPT else 1
         self._text_letters = [sought.text.letters for sought in sought_texts]
         self._reversed_prompt = prompt.letters[::-1]  # for comparing backwards
+        prompt_size = len(prompt.letters)
+        self._reversed_tag_ends = {
+            prompt_size - end: prompt_size - start
+            for start, end in prompt.tag_ends.items()
+        }
         # finds the texts that stand in the prompt whole and in one piece
         self._whole_texts = WholeTexts(
             prompt.letters, self._text_letters, stride=self._stride
@@ -295,7 +300,11 @@ class OccurrenceSearch:
             prompt_offset = last_span.prompt_start
             text_offset = last_span.text_start
         spans_behind = collect_equal_spans(
-            self.prompt.letters, prompt_offset, text, text_offset
+            self.prompt.letters,
+            prompt_offset,
+            text,
+            text_offset,
+            tag_ends=self.prompt.tag_ends,
         )
         spans = [*spans_before, *spans_behind]
         if text.isascii():
@@ -320,6 +329,7 @@ class OccurrenceSearch:
             prompt_size - prompt_offset,
             text[::-1],
             text_size - text_offset,
+            tag_ends=self._reversed_tag_ends,
         )
         spans = []
         for span in reversed(reversed_spans):

@@ -38,6 +38,8 @@ _LAST_CHARACTER = 0x10FFFF
 BEGINNING_OF_LINE = re.compile(
     r"\n[^\w\n]*(?:[^\W\d]{1,16}[ \t#]?)?(?P<number>[0-9]{1,4})(?=\W)"
 )
+# a tag, such as "<em>" or '<span class="hit">'
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>")
 # stands between the letters of two messages; it is wider than any gap that locating
 # steps over or joins
 _BETWEEN_MESSAGES = b"\0" * 128
@@ -315,6 +317,30 @@ class Prompt:
         for message in self.messages:
             self.message_starts.append(start)
             start += len(message.letters) + len(_BETWEEN_MESSAGES)
+
+    @cached_property
+    def tag_ends(self) -> dict[int, int]:
+        """By the offset at which the letters of a tag begin: where they end.
+
+        Of tags that follow each other the first one begins, and the last one ends.
+        Example: "The <em>port</em>" has tags at 3 and at 9: ``{3: 5, 9: 11}``.
+        """
+        ends: dict[int, int] = {}
+        for message, message_start in zip(
+            self.messages, self.message_starts, strict=True
+        ):
+            offset = message_start
+            raw_end = 0
+            begins_at = -1
+            for tag in _TAG.finditer(message.raw):
+                n_letters_before = len(letters_of(message.raw[raw_end : tag.start()]))
+                offset += n_letters_before
+                if n_letters_before or begins_at < 0:
+                    begins_at = offset
+                offset += len(letters_of(tag[0]))
+                ends[begins_at] = offset
+                raw_end = tag.end()
+        return ends
 
     def message_index_at(self, prompt_offset: int) -> int:
         """Return the index of the message that holds a byte of the prompt's letters."""

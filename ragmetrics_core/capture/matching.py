@@ -7,6 +7,7 @@ the prompt has, such as a line number, or that only the text has, such as a word
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from ragmetrics_core.capture.byte_spans import LONGEST_STEP, EqualSpan
 
@@ -16,13 +17,21 @@ RESUMED_LENGTH = 12
 # number of a line, or stand inside of what was put in.
 WORD_LENGTH = 4
 LINE_NUMBER = re.compile(rb"\d{1,4}")
+# the most letters of tags that are stepped over at once
+_LONGEST_TAG = 96
+_NO_TAGS: Mapping[int, int] = {}
 _FIRST_COMPARED = 64  # bytes compared first; then twice as many, and so on
 # a letter beyond ASCII takes several bytes; all but its first byte are among these
 _NOT_FIRST_OF_LETTER = bytes(range(0x80, 0xC0))
 
 
 def collect_equal_spans(
-    prompt: bytes, prompt_offset: int, text: bytes, text_offset: int
+    prompt: bytes,
+    prompt_offset: int,
+    text: bytes,
+    text_offset: int,
+    *,
+    tag_ends: Mapping[int, int] = _NO_TAGS,
 ) -> list[EqualSpan]:
     """Collect the equal spans of a prompt and a text, and step over small differences.
 
@@ -35,14 +44,20 @@ def collect_equal_spans(
         prompt_offset: Where in the prompt the comparison begins.
         text: The letters of the text.
         text_offset: Where in the text the comparison begins.
+        tag_ends: By the offset at which a tag of the prompt begins: where it ends.
     """
     spans = []
     while True:
         n_equal = count_equal_bytes(prompt, prompt_offset, text, text_offset)
+        n_equal, n_of_tag = _before_tag(
+            prompt, prompt_offset, text, text_offset, n_equal, tag_ends
+        )
         if n_equal:
             spans.append(EqualSpan(prompt_offset, text_offset, n_equal))
-        prompt_offset += n_equal
+        prompt_offset += n_equal + n_of_tag
         text_offset += n_equal
+        if n_of_tag:
+            continue
         step = _next_step(prompt, prompt_offset, text, text_offset)
         if step is None:
             return spans
@@ -55,6 +70,70 @@ def collect_equal_spans(
             spans.append(EqualSpan(word_offset, text_offset, n_skipped_in_text))
         prompt_offset += n_skipped_in_prompt
         text_offset += n_skipped_in_text
+
+
+def _before_tag(
+    prompt: bytes,
+    prompt_offset: int,
+    text: bytes,
+    text_offset: int,
+    n_equal: int,
+    tag_ends: Mapping[int, int],
+) -> tuple[int, int]:
+    """Find a tag of the prompt, behind which the text goes on.
+
+    Example: the prompt "The <b>Brandt</b> lamp" and the text "The Brandt lamp" have
+    "theb" in common. The tag begins behind "the".
+
+    Args:
+        prompt: The letters of the prompt.
+        prompt_offset: Where the equal bytes begin in the prompt.
+        text: The letters of the text.
+        text_offset: Where the equal bytes begin in the text.
+        n_equal: The number of equal bytes.
+        tag_ends: By the offset at which a tag of the prompt begins: where it ends.
+
+    Returns:
+        The number of equal bytes before the tag, and that of the tag's bytes: 0 if there
+        is no such tag.
+    """
+    if not tag_ends or text_offset + n_equal == len(text):
+        return n_equal, 0
+    # the first letters of the tag may be equal by chance
+    for n_before in range(n_equal, max(n_equal - LONGEST_STEP, 0) - 1, -1):
+        tag_start = prompt_offset + n_before
+        if tag_start not in tag_ends:
+            continue
+        n_of_tag = tag_ends[tag_start] - tag_start
+        word_offset = text_offset + n_before
+        goes_on = _goes_on(prompt, tag_start, text, word_offset, tag_ends)
+        if 0 < n_of_tag <= _LONGEST_TAG and goes_on:
+            return n_before, n_of_tag
+    return n_equal, 0
+
+
+def _goes_on(
+    prompt: bytes,
+    prompt_offset: int,
+    text: bytes,
+    text_offset: int,
+    tag_ends: Mapping[int, int],
+) -> bool:
+    """Whether the next word of a text stands in a prompt, perhaps with tags inside.
+
+    Args:
+        prompt: The letters of the prompt.
+        prompt_offset: Where the word must stand.
+        text: The letters of the text.
+        text_offset: Where the word begins.
+        tag_ends: By the offset at which a tag of the prompt begins: where it ends.
+    """
+    for byte in text[text_offset : text_offset + WORD_LENGTH]:
+        prompt_offset = tag_ends.get(prompt_offset, prompt_offset)
+        if prompt[prompt_offset : prompt_offset + 1] != bytes([byte]):
+            return False
+        prompt_offset += 1
+    return True
 
 
 def _is_marked_word(skipped_in_text: bytes, skipped_in_prompt: bytes) -> bool:
