@@ -1427,3 +1427,26 @@ def test_another_word_between_tags_is_a_difference() -> None:
     shown = text.replace("opened", "<em>closed</em>")
     (finding,) = locate([text], f"Use this:\n{shown}\nWhen?").findings
     assert finding.extent != "whole"
+
+
+@pytest.mark.parametrize(
+    ("written", "shown", "is_whole"),
+    [
+        ("-5 degrees", "5 degrees", False),
+        ("1.5 tons", "15 tons", False),
+        ("5 % of it", "5 of it", False),
+        ("a draught < 5 m", "a draught > 5 m", False),
+        ("an area of 2*3 m", "an area of 23 m", False),
+        ("-5 degrees, 1.5 tons", "**-5** degrees, 1.5 tons", True),
+        ("1,874 crowns and 5 %", "1874 crowns and 5%", True),
+        ("on 4 May – 5 < 6", "on 4 May – 5 &lt; 6", True),
+    ],
+)
+def test_a_sign_that_changes_a_number_is_no_typography(
+    written: str, shown: str, is_whole: bool
+) -> None:
+    text = f"In the lamp room of the old tower there was {written} for the keeper."
+    prompt = f"Use this: {text.replace(written, shown)} Which?"
+    (finding,) = locate([text], prompt).findings
+    assert finding.outcome == "shown"
+    assert (finding.extent == "whole", finding.coverage == 1) == (is_whole, is_whole)

@@ -14,7 +14,7 @@ from ragmetrics_core.capture.byte_spans import (
     EqualSpan,
     subtract_spans,
 )
-from ragmetrics_core.capture.letters import Prompt, Text, letters_of
+from ragmetrics_core.capture.letters import Prompt, Text, decode_escapes, letters_of
 from ragmetrics_core.capture.matching import RESUMED_LENGTH
 from ragmetrics_core.capture.occurrences import Occurrence
 from ragmetrics_core.capture.word_differences import (
@@ -27,6 +27,17 @@ Extent = Literal["whole", "beginning", "end", "middle", "parts"]
 
 # dots that cut a text, and what stands behind them
 _CUT_BY_DOTS = re.compile(r"(?:\.\.\.|…)(?P<behind_dots>\W*\w.*)$", re.DOTALL)
+# signs that make another number of a number: "-5", "1.5", "5 %", "x < 5", "2*3"
+_SIGNS_OF_NUMBERS = (
+    re.compile(r"""(?:^|[\s(\[=:;,"'*_|])[-−–]\d"""),
+    re.compile(r"\d\.\d(?!\d\d(?!\d))"),
+    re.compile(r"\d\s*%"),
+    re.compile(r"\S[ \xa0]?[<≤]\s*\d"),
+    re.compile(r"\S[ \xa0]?[>≥]\s*\d"),
+    re.compile(r"\d\s*[*×]\s*\d"),
+)
+_AROUND = 3  # characters beside the first and last letter that may be such a sign
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>")
 # the letters at the end of some characters, if a word begins with them
 _BEGUN_WORD = re.compile(r"\W(?P<letters>\w+)$")
 
@@ -281,6 +292,8 @@ def _finding_in_prompts(
     text = shown_in_prompts[0].text
     coverage = _coverage(text, shown_in_prompts)
     extent = _extent(text, shown_in_prompts)
+    if extent == "whole" and _lacks_signs_of_numbers(text, shown_in_prompts):
+        extent = "parts"
     if extent == "whole":
         reason = "its whole text stands there"
     else:
@@ -294,6 +307,30 @@ def _finding_in_prompts(
         shown_in_prompts[0].message_index,
         reason,
         shown_in_prompts=shown_in_prompts,
+    )
+
+
+def _lacks_signs_of_numbers(
+    text: Text, shown_in_prompts: tuple[ShownInPrompt, ...]
+) -> bool:
+    """Whether a prompt shows fewer signs of numbers than a text has.
+
+    Example: the text "It was -5 degrees" and the prompt "It was 5 degrees" have equal
+    letters. Such a prompt does not show the whole text. Of several prompts that show
+    a text together this is not asked.
+    """
+    shown, *others = shown_in_prompts
+    if others or not shown.occurrence.spans[0].size:
+        return False
+    message = shown.prompt.messages[shown.message_index].raw
+    if text.raw in message:
+        return False
+    start, end = shown.offsets
+    written = decode_escapes(message[max(start - _AROUND, 0) : end + _AROUND])
+    of_text = _TAG.sub(" ", decode_escapes(text.raw))
+    return any(
+        len(sign.findall(of_text)) > len(sign.findall(written))
+        for sign in _SIGNS_OF_NUMBERS
     )
 
 
