@@ -49,6 +49,7 @@ def test_a_closing_line_cites_for_the_whole_answer(
         (FILES, "SOURCES: f2.txt, g9.txt"),
         (FILES, "Sources: the files above"),
         (NUMBERED, "Sources: [9]"),
+        (NUMBERED, "Sources: 3"),
         ("{text}", "Sources: [2]"),
         ("[{n}] Source {n}0: {text}", "Sources: see 2"),
     ],

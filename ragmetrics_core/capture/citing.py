@@ -593,6 +593,9 @@ def _by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
     closing = closing_sources_in(text)
     if closing is None:
         return None
+    is_count = len(closing.names) == 1 and closing.names[0].isdecimal()
+    if is_count:  # "Sources: 3" may say that there are three
+        return None
     body = text[: closing.start].rstrip()
     if may_cite(body) or marks_in(body, search.numbering):
         return None
