@@ -34,7 +34,7 @@ FORMS = [
 def test_numbers_that_a_field_gives_to_other_texts_are_ambiguous(
     form: str, values: list[int]
 ) -> None:
-    found = labels(form, values)
+    found = labels(form, values, "Cite with the doc_id, id or number in brackets.")
     for number, value in enumerate(values, start=1):
         if number == value:
             assert found.indexes_by_label[str(number)] == (number - 1,)

@@ -1,14 +1,13 @@
 """Which numbers of an answer may mean a field beside a label, such as ``doc_id: 3``. Pure.
 
-Below "[1]" the field is no second label. But an answer may cite by it: where the
-instructions name it, or where its numbers are those of the labels in another order.
+Below "[1]" the field is no second label. But an answer may cite by it where the
+instructions name it.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 
 from ragmetrics_core.capture.label_lines import LabelLine
-from ragmetrics_core.capture.prompt_numbers import CHUNK
 
 # The word of a key that instructions name: "id" of "doc_id", "Source ID" and "id".
 _LAST_WORD_OF_KEY = re.compile(r"(?:^|[ _-])(id|index|number)s?$")
@@ -21,10 +20,9 @@ def numbers_that_fields_may_mean(
 ) -> frozenset[str]:
     """Find the numbers that may mean one text by its label, and another by its field.
 
-    "[1]" above "doc_id: 2" and "[2]" above "doc_id: 1" give 1 and 2: an answer may cite
-    by either. A number of a field that no label has, as that of "doc_id: 7", may mean
-    the field's text. "[2]" above "doc_id: 3", with no other field of the labels'
-    numbers, stays clear unless the instructions say "cite the id".
+    "[1]" above "doc_id: 2" and "[2]" above "doc_id: 1" give 1 and 2 if the instructions
+    say "cite the id"; without that the labels decide. A number of a field that no label
+    has, as that of "doc_id: 7", may mean the field's text.
 
     Args:
         lines_by_context: The lines that label each context.
@@ -33,14 +31,11 @@ def numbers_that_fields_may_mean(
     """
     numbers: set[str] = set()
     for key, indexes_by_value in _indexes_by_field(lines_by_context).items():
-        # the chunks of a document are found in any order, and are not cited by number
-        has_same_numbers = indexes_by_value.keys() == indexes_by_number.keys()
-        may_be_cited = has_same_numbers and not key.startswith(CHUNK)
-        may_be_cited = may_be_cited or _is_named(key, instructions)
+        is_named = _is_named(key, instructions)
         for number, indexes in indexes_by_value.items():
             is_no_label = number not in indexes_by_number
             differs = indexes != set(indexes_by_number.get(number, ()))
-            if is_no_label or (may_be_cited and differs):
+            if is_no_label or (is_named and differs):
                 numbers.add(number)
     return frozenset(numbers)
 

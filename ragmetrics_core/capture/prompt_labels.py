@@ -165,7 +165,7 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         all_numbers = frozenset(itertools.chain(*numbers_by_context.values()))
         return Labels(indexes_by_name, ambiguous_numbers=all_numbers)
     indexes_by_kind = _indexes_by_kind(lines_by_context, indexes_by_number)
-    # "[1]" above "doc_id: 3" and "[3]" above "doc_id: 1": 1 and 3 may mean either text
+    # "Cite the doc_id", and "[1]" above "doc_id: 3": 1 and 3 may mean either text
     numbers_of_fields = numbers_that_fields_may_mean(
         lines_by_context, indexes_by_number, _without_texts(prompts, contexts)
     )
