@@ -98,11 +98,13 @@ class AnchorIndex:
 
         A text that repeats itself must not fill the list.
         """
-        first_position = self.first_position_by_anchor[anchor]
-        positions = self._all_positions_by_anchor.setdefault(anchor, [first_position])
-        # the texts are added one after the other, so a text's positions stand last
-        of_last_two = [text_index_of(each) for each in positions[-2:]]
-        if len(of_last_two) < 2 or of_last_two[0] != text_index_of(position):
+        positions = self._all_positions_by_anchor.get(anchor)
+        if positions is None:
+            first_position = self.first_position_by_anchor[anchor]
+            self._all_positions_by_anchor[anchor] = [first_position, position]
+        # texts are added one after the other: if the last but one is a position of this
+        # text, so is the last one
+        elif text_index_of(positions[-2]) != text_index_of(position):
             positions.append(position)
 
     def _replace_common_anchors(self) -> None:

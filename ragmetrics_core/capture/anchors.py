@@ -25,6 +25,7 @@ and goes on to ``country``: a run of two spans, which holds the whole text.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -375,9 +376,15 @@ class _SkippedPart:
 
 def _pairs(run: list[EqualSpan], prompt_offset: int, text_offset: int) -> bool:
     """Whether a run holds that a byte of the prompt is equal to one of the text."""
-    shift = prompt_offset - text_offset
-    for span in run:
-        has_same_shift = span.prompt_start - span.text_start == shift
-        if has_same_shift and span.prompt_start <= prompt_offset < span.prompt_end:
-            return True
-    return False
+    # the last span that begins at the byte or before it
+    span_index = bisect_right(run, prompt_offset, key=_prompt_start) - 1
+    if span_index < 0:
+        return False
+    span = run[span_index]
+    has_same_shift = span.prompt_start - span.text_start == prompt_offset - text_offset
+    return has_same_shift and prompt_offset < span.prompt_end
+
+
+def _prompt_start(span: EqualSpan) -> int:
+    """Return where a span begins in the prompt: spans of a run are sorted by this."""
+    return span.prompt_start

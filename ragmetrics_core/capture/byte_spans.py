@@ -5,6 +5,7 @@ Both are compared by their letters (``letters``), so offsets count bytes of lett
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -94,10 +95,43 @@ def _is_small_step(before: EqualSpan, after: EqualSpan) -> bool:
 def subtract_spans(
     spans: Iterable[EqualSpan], others: Iterable[EqualSpan]
 ) -> list[EqualSpan]:
-    """Cut out of spans the bytes of the text that other spans hold, and return the rest."""
-    rest = list(spans)
-    for other in others:
-        before = clip_spans(rest, text_end=other.text_start)
-        behind = clip_spans(rest, text_start=other.text_end)
-        rest = [*before, *behind]
+    """Cut out of spans the bytes of the text that other spans hold, and return the rest.
+
+    Examples:
+        >>> span = EqualSpan(prompt_start=10, text_start=0, size=8)
+        >>> subtract_spans([span], [EqualSpan(prompt_start=90, text_start=2, size=3)])
+        [EqualSpan(prompt_start=10, text_start=0, size=2), EqualSpan(prompt_start=15, text_start=5, size=3)]
+    """
+    ranges = text_ranges(others)
+    rest = []
+    for span in spans:
+        text_start = span.text_start
+        # the first range that ends behind the start of the span
+        index = bisect_right(ranges, text_start, key=_range_end)
+        while index < len(ranges) and ranges[index][0] < span.text_end:
+            range_start, range_end = ranges[index]
+            rest += clip_spans([span], text_start=text_start, text_end=range_start)
+            text_start = range_end
+            index += 1
+        rest += clip_spans([span], text_start=text_start)
     return rest
+
+
+def text_ranges(spans: Iterable[EqualSpan]) -> list[tuple[int, int]]:
+    """Return the ranges of the text that spans hold, in order; none touches the next.
+
+    Example: spans of the bytes 30 to 60, 0 to 40 and 80 to 90: (0, 60) and (80, 90).
+    """
+    ranges: list[tuple[int, int]] = []
+    for start, end in sorted((span.text_start, span.text_end) for span in spans):
+        if ranges and start <= ranges[-1][1]:
+            last_start, last_end = ranges[-1]
+            ranges[-1] = (last_start, max(last_end, end))
+        else:
+            ranges.append((start, end))
+    return ranges
+
+
+def _range_end(text_range: tuple[int, int]) -> int:
+    """Return where a range of the text ends: ranges are sorted by this."""
+    return text_range[1]

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import islice
 
 from ragmetrics_core.capture.letters import Prompt
 
@@ -59,10 +60,12 @@ class ChangedTexts:
 
     def _holds_half_in_order(self, raw: str) -> bool:
         """Whether half of the words of a text stand near each other, in their order."""
-        stems = _stems(raw, _WORD_IN_ORDER)[:_MOST_IN_ORDER]
+        word_numbers_by_stem = self._numbers_by_stem_in_order
+        if not word_numbers_by_stem:
+            return False
+        stems = _stems(raw, _WORD_IN_ORDER, most=_MOST_IN_ORDER)
         n_needed = max(_LEAST_IN_ORDER, _SHARE_IN_ORDER * len(stems))
         n_words_near = _WIDTH_IN_TEXTS * len(stems)
-        word_numbers_by_stem = self._numbers_by_stem_in_order
         n_there = sum(stem in word_numbers_by_stem for stem in stems)
         if n_there < n_needed:
             return False
@@ -134,14 +137,18 @@ class ChangedTexts:
                 yield message.raw[start:end]
 
 
-def _stems(text: str, word: re.Pattern[str]) -> list[str]:
+def _stems(text: str, word: re.Pattern[str], *, most: int | None = None) -> list[str]:
     """Return the first letters of each word, in lower case.
+
+    Example: "Keeper Brandt" has the stems "keepe" and "brand".
 
     Args:
         text: The text.
         word: Matches the words that count.
+        most: The most words that are looked at; None for all.
     """
-    return [found[:_STEM_LENGTH].lower() for found in word.findall(text)]
+    words = islice(word.finditer(text), most)
+    return [match[0][:_STEM_LENGTH].lower() for match in words]
 
 
 def _places_of(

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from ragmetrics_core.capture.byte_spans import (
     LONGEST_STEP,
     EqualSpan,
-    subtract_spans,
+    text_ranges,
 )
 from ragmetrics_core.capture.letters import Prompt, Text, decode_escapes, letters_of
 from ragmetrics_core.capture.matching import RESUMED_LENGTH
@@ -27,19 +27,40 @@ Extent = Literal["whole", "beginning", "end", "middle", "parts"]
 
 # dots that cut a text, and what stands behind them
 _CUT_BY_DOTS = re.compile(r"(?:\.\.\.|…)(?P<behind_dots>\W*\w.*)$", re.DOTALL)
-# signs that make another number of a number: "-5", "1.5", "5 %", "x < 5", "2*3"
-_SIGNS_OF_NUMBERS = (
-    re.compile(r"""(?:^|[\s(\[=:;,"'*_|])[-−–]\d"""),
-    re.compile(r"\d\.\d(?!\d\d(?!\d))"),
-    re.compile(r"\d\s*%"),
-    re.compile(r"\S[ \xa0]?[<≤]\s*\d"),
-    re.compile(r"\S[ \xa0]?[>≥]\s*\d"),
-    re.compile(r"\d\s*[*×]\s*\d"),
-)
 _AROUND = 3  # characters beside the first and last letter that may be such a sign
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>")
 # the letters at the end of some characters, if a word begins with them
 _BEGUN_WORD = re.compile(r"\W(?P<letters>\w+)$")
+
+
+class _NumberSign(NamedTuple):
+    """A kind of sign that makes another number of a number, such as "-" or "%".
+
+    Attributes:
+        characters: The characters for such a sign. A text without them is not searched,
+            which is faster.
+        pattern: Matches the sign beside its number. It begins with the sign where that
+            is possible, because a search for one character is fast.
+    """
+
+    characters: str
+    pattern: re.Pattern[str]
+
+
+_SIGNS_OF_NUMBERS = (
+    # "-5", but not "10-5" or "well-5"
+    _NumberSign("-−–", re.compile(r"""[-−–](?<![^\s(\[=:;,"'*_|].)\d""")),
+    # "1.5", but not "1.500", which may be a thousand and a half
+    _NumberSign(".", re.compile(r"\.(?<=\d\.)\d(?!\d\d(?!\d))")),
+    # "5 %"
+    _NumberSign("%", re.compile(r"\d\s*%")),
+    # "x < 5"
+    _NumberSign("<≤", re.compile(r"[<≤](?:(?<=\S.)|(?<=\S[ \xa0].))\s*\d")),
+    # "x > 5"
+    _NumberSign(">≥", re.compile(r"[>≥](?:(?<=\S.)|(?<=\S[ \xa0].))\s*\d")),
+    # "2*3"
+    _NumberSign("*×", re.compile(r"\d\s*[*×]\s*\d")),
+)
 
 
 @dataclass(frozen=True)
@@ -320,18 +341,35 @@ def _lacks_signs_of_numbers(
     a text together this is not asked.
     """
     shown, *others = shown_in_prompts
+    # a text without letters has no number
     if others or not shown.occurrence.spans[0].size:
         return False
-    message = shown.prompt.messages[shown.message_index].raw
-    if text.raw in message:
+    n_by_pattern = _n_signs_by_pattern(_TAG.sub(" ", decode_escapes(text.raw)))
+    if not n_by_pattern:
         return False
+    message = shown.prompt.messages[shown.message_index].raw
     start, end = shown.offsets
     written = decode_escapes(message[max(start - _AROUND, 0) : end + _AROUND])
-    of_text = _TAG.sub(" ", decode_escapes(text.raw))
-    return any(
-        len(sign.findall(of_text)) > len(sign.findall(written))
-        for sign in _SIGNS_OF_NUMBERS
+    has_all_signs = all(
+        len(pattern.findall(written)) >= n_signs
+        for pattern, n_signs in n_by_pattern.items()
     )
+    # the text may stand in the message once more, with its signs
+    return not has_all_signs and text.raw not in message
+
+
+def _n_signs_by_pattern(text: str) -> dict[re.Pattern[str], int]:
+    """Count the signs of numbers in a text, by the pattern of each kind that it has.
+
+    Example: "It was -5 degrees, then -6." has two minus signs and nothing else.
+    """
+    n_by_pattern = {}
+    for characters, pattern in _SIGNS_OF_NUMBERS:
+        if any(character in text for character in characters):
+            n_signs = len(pattern.findall(text))
+            if n_signs:
+                n_by_pattern[pattern] = n_signs
+    return n_by_pattern
 
 
 def _share_of_a_part(coverage: float, *, n_letters: int) -> float:
@@ -389,13 +427,10 @@ def _coverage(text: Text, shown_in_prompts: Iterable[ShownInPrompt]) -> float:
         return 1.0
     spans_shown: list[EqualSpan] = []
     for shown in shown_in_prompts:
-        for span in shown.occurrence.spans:
-            # the part of the span that no span before it covers
-            spans_shown += subtract_spans([span], spans_shown)
-    spans_shown.sort(key=lambda span: span.text_start)
-    bytes_shown = b""
-    for span in spans_shown:
-        bytes_shown += text.letters[span.text_start : span.text_end]
+        spans_shown += shown.occurrence.spans
+    bytes_shown = b"".join(
+        text.letters[start:end] for start, end in text_ranges(spans_shown)
+    )
     # a span may end inside a letter of several bytes, which does not count then
     n_letters_shown = len(bytes_shown.decode("utf-8", "ignore"))
     n_letters = len(text.letters.decode())
@@ -410,8 +445,9 @@ def _pieces_together(shown_in_prompts: Iterable[ShownInPrompt]) -> list[_Piece]:
     """
     together: list[_Piece] = []
     for shown in shown_in_prompts:
-        parted_at = _meetings(together) | _meetings(shown.pieces)
-        together = _merge_pieces([*together, *shown.pieces], parted_at)
+        pieces = shown.pieces
+        parted_at = _meetings(together) | _meetings(pieces)
+        together = _merge_pieces([*together, *pieces], parted_at)
     return together
 
 

@@ -15,6 +15,7 @@ import string
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 from unicodedata import normalize
 
@@ -46,6 +47,8 @@ _BETWEEN_MESSAGES = b"\0" * 128
 # the most different characters that are replaced one after the other; for more of them a
 # table is faster
 _FEW_CHARACTERS = 64
+# the most characters whose letters are kept for the next text
+_MOST_KEPT = 20_000
 _LETTERS_AND_DIGITS = (string.ascii_letters + string.digits).encode()
 _LOWER_LETTERS_AND_DIGITS = string.ascii_lowercase + string.digits
 # the parts of Korean syllables, into which the decomposed normal forms divide them
@@ -78,28 +81,21 @@ def decode_escapes(text: str) -> str:
 def _fold_beyond_ascii(text: str) -> str:
     """Put letters beyond ASCII into lower case, and drop signs beyond ASCII.
 
-    Example: "ÉTÉ… OK" becomes "éTé OK".
+    Example: "ÉTÉ… OK" becomes "eTe OK".
     """
-    folded_by_character: dict[str, str] = {}
-    for character in _characters_beyond_ascii(text):
-        folded = _fold_case(character)  # "" for a sign
-        if folded != character:
-            folded_by_character[character] = folded
-    # many different characters: one pass with a table is faster than many replacements
-    if len(folded_by_character) > _FEW_CHARACTERS:
-        folded_by_code = {ord(key): value for key, value in folded_by_character.items()}
-        return text.translate(folded_by_code)
-    for character, folded in folded_by_character.items():
-        text = text.replace(character, folded)
-    return text
-
-
-def _characters_beyond_ascii(text: str) -> set[str]:
-    """Return the different characters of a text that are not ASCII."""
     # deleting bytes is fast; half a surrogate pair needs "surrogatepass"
     text_bytes = text.encode("utf-8", "surrogatepass")
     bytes_beyond_ascii = text_bytes.translate(None, delete=_ASCII)
-    return set(bytes_beyond_ascii.decode("utf-8", "surrogatepass"))
+    # a Russian or a Chinese text: one pass with a table is faster than replacements
+    if len(bytes_beyond_ascii) > len(text_bytes) // 2:
+        return text.translate(_FOLDED_BY_CODE)
+    characters = set(bytes_beyond_ascii.decode("utf-8", "surrogatepass"))
+    if len(characters) > _FEW_CHARACTERS:
+        return text.translate(_FOLDED_BY_CODE)
+    for character in characters:
+        folded = _FOLDED_BY_CODE[ord(character)]  # "" for a sign
+        text = text.replace(character, folded)
+    return text
 
 
 def _decode_escape(escape: re.Match[str]) -> str:
@@ -136,7 +132,6 @@ def _character_of_code(code: int) -> str:
     return chr(code) if code <= _LAST_CHARACTER else ""
 
 
-@lru_cache(maxsize=4096)
 def _fold_case(character: str) -> str:
     """Return the letters of a character in lower case; empty if it is no letter.
 
@@ -157,6 +152,24 @@ def _plain_letter(letter: str) -> str:
         return letter
     sign_index = ord(letter) % len(_LOWER_LETTERS_AND_DIGITS)
     return _LOWER_LETTERS_AND_DIGITS[sign_index]
+
+
+class _FoldedByCode(dict[int, str]):
+    """The letters of characters in lower case, by the code of each character.
+
+    Example: the code of "É" has "e", that of "…" has "". A character is folded when it
+    is first looked up, and then kept, so that the next text finds it.
+    """
+
+    def __missing__(self, code: int) -> str:
+        """Fold the character of a code, and keep its letters while there is room."""
+        folded = _fold_case(chr(code))
+        if len(self) < _MOST_KEPT:
+            self[code] = folded
+        return folded
+
+
+_FOLDED_BY_CODE = _FoldedByCode()
 
 
 class Text:
@@ -265,17 +278,23 @@ class Text:
     def _byte_ends(self, piece_index: int) -> list[int]:
         """Return where in ``letters`` each character of a plain piece ends.
 
-        A character that is no letter adds no bytes.
+        A character that is no letter adds no bytes. Example: in the piece "It is", the
+        characters end at 1, 2, 2, 3 and 4, if the piece is the first one.
         """
         if piece_index not in self._byte_ends_by_piece:
             piece = self._pieces[piece_index]
-            byte_end = piece.first_byte
-            byte_ends = []
-            for character in self.raw[piece.start : piece.end]:
-                byte_end += len(_fold_case(character).encode())
-                byte_ends.append(byte_end)
+            characters = self.raw[piece.start : piece.end]
+            # an ASCII letter is one byte, and True counts as 1
+            count_bytes = str.isalnum if characters.isascii() else _count_letter_bytes
+            ends_in_piece = accumulate(map(count_bytes, characters))
+            byte_ends = [piece.first_byte + end for end in ends_in_piece]
             self._byte_ends_by_piece[piece_index] = byte_ends
         return self._byte_ends_by_piece[piece_index]
+
+
+def _count_letter_bytes(character: str) -> int:
+    """Count the bytes of a character's letters; 0 if it is no letter."""
+    return len(_FOLDED_BY_CODE[ord(character)].encode())
 
 
 class _Piece(NamedTuple):
@@ -341,6 +360,11 @@ class Prompt:
                 ends[begins_at] = offset
                 raw_end = tag.end()
         return ends
+
+    @cached_property
+    def is_blank(self) -> bool:
+        """Whether no message has any character but blanks."""
+        return not any(message.raw.strip() for message in self.messages)
 
     def message_index_at(self, prompt_offset: int) -> int:
         """Return the index of the message that holds a byte of the prompt's letters."""

@@ -377,7 +377,7 @@ class _Competition:
         sought_text = self.sought_text_of[index]
         if sought_text.is_blank:
             return Finding(index, "not shown", reason="blank")
-        if not any(message.raw.strip() for message in self.prompt.messages):
+        if self.prompt.is_blank:
             return Finding(index, "unknown", reason="no prompt")
         outcome, reason = _why_missing(sought_text, changed_texts)
         has_some_words = outcome == "unknown" or sought_text.has_trace
