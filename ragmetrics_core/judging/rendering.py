@@ -13,12 +13,10 @@ never scanned again, and only ``{names}`` of parts are replaced.
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from html import unescape
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from ragmetrics_core.data import (
@@ -60,7 +58,8 @@ def tag_digits(texts: Sequence[str]) -> str:
     first_text = texts[0] if texts else ""
     digest = hashlib.sha256(first_text.encode())
     digits = digest.hexdigest()[:_DIGITS]
-    readings = list(chain.from_iterable(map(_forms_as_read, texts)))
+    # no digits go on from one text to the next: no text holds NUL
+    readings = _forms_as_read("\0".join(texts))
     if not any(digits in reading for reading in readings):
         return digits
     digits_in_texts = _runs_of_digits(readings)  # every eight in a row, overlapping too
@@ -81,18 +80,19 @@ def _runs_of_digits(texts: Sequence[str]) -> set[str]:
     return runs
 
 
-def _forms_as_read(text: str) -> Iterator[str]:
-    """Yield a text in lower case, and as a model may read it.
+def _forms_as_read(text: str) -> list[str]:
+    """Return a text in lower case, and as a model may read it.
 
     A model may read ``&#60;`` as ``<``, full-width letters as plain ones, and skip
     invisible signs.
     """
-    yield text.lower()
+    forms = [text.lower()]
     if "&#" in text:
         text = unescape(text)
-        yield text.lower()
+        forms.append(text.lower())
     if not text.isascii():
-        yield _INVISIBLE.sub("", normalize("NFKC", text)).lower()
+        forms.append(_INVISIBLE.sub("", normalize("NFKC", text)).lower())
+    return forms
 
 
 def render(question: Question[Any]) -> tuple[Message, ...]:
@@ -107,15 +107,15 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     """
     instructions = question.instructions
     check_template(instructions, tuple(question.parts))
-    blocks_by_part = _blocks_of_shown_parts(question)
-    sample_texts = [
-        block.text for block in chain.from_iterable(blocks_by_part.values())
-    ]
+    fenced_by_part = _fenced_texts_of_shown_parts(question)
+    sample_texts: list[str] = []
+    for fenced in fenced_by_part.values():
+        sample_texts.extend(fenced.texts)
     example_digits = _digits_of_examples(instructions, sample_texts)
     fixed_words = _fixed_words(instructions, example_digits)
     sample_digits = tag_digits([*sample_texts, fixed_words["examples"]])
     text_by_placeholder = {
-        name: _in_tags(blocks, sample_digits) for name, blocks in blocks_by_part.items()
+        name: _in_tags(fenced, sample_digits) for name, fenced in fenced_by_part.items()
     }
     text_by_placeholder.update(fixed_words)
 
@@ -139,31 +139,31 @@ def _without_empty_message(
     return (Message("user", system_message.content or user_text),)
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """What stands in one tag.
+class _FencedTexts(NamedTuple):
+    """Texts that stand in one tag each.
 
-    Args:
-        label: What the text is, in our words, e.g. ``Context``.
-        text: The text.
-        id: Which of several it is; None if there is one.
+    Attributes:
+        label: What the texts are, in our words, e.g. ``Context``.
+        texts: The texts, in order.
+        ids: Which of several each text is; None for a text that stands alone.
     """
 
     label: str
-    text: str
-    id: str | None = None
+    texts: Sequence[str]
+    ids: Sequence[str] | None = None
 
 
-def _in_tags(blocks: Sequence[_Block], digits: str) -> str:
-    """Return the texts of a part, each in a tag of its own."""
-    return "".join(_in_tag(block, digits) for block in blocks)
-
-
-def _in_tag(block: _Block, digits: str) -> str:
-    """Return a text in its tag, whose name ends in these digits."""
-    name = f"{_tag_name(block.label)}-{digits}"
-    attribute = "" if block.id is None else f' id="{block.id}"'
-    return f"<{name}{attribute}>\n{block.text}\n</{name}>\n"
+def _in_tags(fenced: _FencedTexts, digits: str) -> str:
+    """Return the texts, each in a tag of its own, whose name ends in these digits."""
+    name = f"{_tag_name(fenced.label)}-{digits}"
+    if fenced.ids is None:
+        return "".join([f"<{name}>\n{text}\n</{name}>\n" for text in fenced.texts])
+    ids_and_texts = zip(fenced.ids, fenced.texts, strict=True)
+    tagged_texts = [
+        f'<{name} id="{text_id}">\n{text}\n</{name}>\n'
+        for text_id, text in ids_and_texts
+    ]
+    return "".join(tagged_texts)
 
 
 @lru_cache(maxsize=64)
@@ -253,38 +253,37 @@ def _tag_examples(instructions: Instructions, digits: str) -> str:
         return ""
     lines = [_EXAMPLES]
     for number, example in enumerate(instructions.quoted, start=1):
-        block = _Block("Example", sendable_text(example.text), id=str(number))
-        lines.append(f"{_in_tag(block, digits)}-> {example.judgement}")
+        text = sendable_text(example.text)
+        fenced = _FencedTexts("Example", [text], ids=[str(number)])
+        lines.append(f"{_in_tags(fenced, digits)}-> {example.judgement}")
     return "\n".join(lines)
 
 
-def _blocks_of_shown_parts(question: Question[Any]) -> dict[str, list[_Block]]:
-    """Return the tags' contents for each part that the template shows, by its name."""
-    blocks_by_part: dict[str, list[_Block]] = {}
+def _fenced_texts_of_shown_parts(question: Question[Any]) -> dict[str, _FencedTexts]:
+    """Return the contents of tags for each part that the template shows, by its name."""
+    fenced_by_part: dict[str, _FencedTexts] = {}
     for name in _names_of_placeholders(question.instructions.template):
         if name in question.parts:
-            blocks_by_part[name] = _blocks_of_part(question.parts[name])
-    return blocks_by_part
+            fenced_by_part[name] = _fenced_texts_of_part(question.parts[name])
+    return fenced_by_part
 
 
-def _blocks_of_part(part: Part) -> list[_Block]:
+def _fenced_texts_of_part(part: Part) -> _FencedTexts:
     """Turn a part of a question, such as the contexts, into the contents of tags.
 
-    The chunks "Blue." and "Red." are two blocks, A and B. The facts "Blue." and "Red."
+    The chunks "Blue." and "Red." are two texts, A and B. The facts "Blue." and "Red."
     (``marks="lines"``) are one: "F1: Blue.", line break, "F2: Red.".
     """
     if isinstance(part.text, str):
         # below a user's question: its rewrite and the earlier turns, if any
         text = "\n".join([part.text, *_lines_below_text(part)])
-        return [_Block(part.label, sendable_text(text))]
-    labelled_texts = zip(part.labels, part.texts, strict=True)
+        return _FencedTexts(part.label, [sendable_text(text)])
     if part.marks == "lines" and part.texts:
+        labelled_texts = zip(part.labels, part.texts, strict=True)
         lines = [f"{label}: {_SPACE.sub(' ', text)}" for label, text in labelled_texts]
-        return [_Block(part.label, sendable_text("\n".join(lines)))]
-    return [
-        _Block(part.label, sendable_text(text), id=label)
-        for label, text in labelled_texts
-    ]
+        return _FencedTexts(part.label, [sendable_text("\n".join(lines))])
+    texts = [sendable_text(text) for text in part.texts]
+    return _FencedTexts(part.label, texts, ids=part.labels)
 
 
 def _lines_below_text(part: Part) -> list[str]:

@@ -350,6 +350,8 @@ class ContextAdherence(Metric):
     def _instructions_for(self, sample: Sample, groups: Groups) -> Instructions:
         """Return the instructions, without examples that are about this very sample."""
         instructions = self.instructions()[0]
+        if not self.labelled_examples:  # comparing every context would be for nothing
+            return instructions
         others = drop_examples_about(
             self.labelled_examples,
             sample.answer or "",
