@@ -166,22 +166,38 @@ def _refuse_clusters_of_population(
         )
 
 
-def _n_known(ranges: Iterable[tuple[float, float]]) -> int:
-    """How many of these scores are known: their lowest and highest value is the same."""
-    return sum(low == high for low, high in ranges)
-
-
 class _Unit(NamedTuple):
-    """A unit of the random order: its lowest and highest sum, and how many scores."""
+    """A unit of the random order: its lowest and highest sum, and how many scores.
+
+    Attributes:
+        lowest_sum: Of the lowest possible scores.
+        highest_sum: Of the highest possible scores.
+        n_scores: How many scores it has, failed rows included.
+        n_known: How many of them are known: the lowest and highest is the same.
+    """
 
     lowest_sum: float
     highest_sum: float
     n_scores: int
+    n_known: int
 
     @property
     def lowest_mirrored_sum(self) -> float:
         """The lowest sum of 1 − score."""
         return self.n_scores - self.highest_sum
+
+
+def _unit_of(ranges: Sequence[tuple[float, float]]) -> _Unit:
+    """Add up the scores of a unit, each given by its lowest and highest value."""
+    lowest_sum = 0.0
+    highest_sum = 0.0
+    n_known = 0
+    for low, high in ranges:
+        lowest_sum += low
+        highest_sum += high
+        if low == high:
+            n_known += 1
+    return _Unit(lowest_sum, highest_sum, len(ranges), n_known)
 
 
 class SequentialGate:
@@ -287,14 +303,10 @@ class SequentialGate:
         ranges = [_ends(score) for score in scores]
         n_rows = max(1, len(ranges) + undefined)
         self._check_unit(ranges, n_rows)
-        unit = _Unit(
-            lowest_sum=sum(low for low, _ in ranges),
-            highest_sum=sum(high for _, high in ranges),
-            n_scores=len(ranges),
-        )
+        unit = _unit_of(ranges)
         self._units.append(unit)
         self.rows += n_rows
-        self.scored += _n_known(ranges)
+        self.scored += unit.n_known
         evidence_for_passing = self._for_passing.bet_on(unit.lowest_sum, unit.n_scores)
         # the sum of 1 − score: low scores are evidence for failing
         evidence_for_failing = self._for_failing.bet_on(
@@ -307,10 +319,11 @@ class SequentialGate:
                 self._decide("failed", evidence_for_failing)
         return self.decision
 
-    def _check_unit(self, ends: Sequence[tuple[float, float]], n_rows: int) -> None:
+    def _check_unit(self, ranges: Sequence[tuple[float, float]], n_rows: int) -> None:
         """Raise ``InputError`` for scores out of range, and for too many rows or units."""
-        if not all(0 <= low <= high <= 1 for low, high in ends):
-            raise InputError("scores lie in [0, 1]; at least one value does not")
+        for low, high in ranges:
+            if not 0 <= low <= high <= 1:
+                raise InputError("scores lie in [0, 1]; at least one value does not")
         if n_rows > self._largest_cluster:
             raise InputError(
                 f"a unit of {n_rows} rows; largest_cluster is {self._largest_cluster}"
