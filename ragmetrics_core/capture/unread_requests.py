@@ -6,6 +6,7 @@ messages. A name or a type that is not known here says nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -25,11 +26,42 @@ _STORED_PROMPT = "prompt"  # OpenAI's; elsewhere a parameter of this name is a t
 _FURTHER_PARAMETERS = (
     "extra_body"  # of OpenAI's client: parameters that it does not know
 )
-# types of blocks
-_FILES = frozenset(("file", "input_file", "document", "media", "container_upload"))
+# Kinds of blocks, by the types that providers and frameworks give them. Some have no
+# type, and name their kind as a field: {"image": {…}}.
+_FILES = frozenset(
+    ("file", "input_file", "document", "document_url", "media", "container_upload")
+)
 _IMAGES = frozenset(("image", "image_url", "input_image"))
-_SOUNDS = frozenset(("audio", "input_audio", "video"))
+_SOUNDS = frozenset(("audio", "input_audio", "audio_url", "video", "video_url"))
+# Blocks of any medium: a MIME type beside them tells which, as "image/png" does.
+_OF_ANY_MEDIUM = frozenset(("blob", "uri", "binary", "inline_data", "file_data"))
+_FIELDS_OF_MEDIUM = (
+    "modality",
+    "mime_type",
+    "mimeType",
+    "media_type",
+)
+# What tells an untyped block: Amazon Bedrock, Gemini, Haystack.
+_KIND_BY_FIELD = {
+    **{name: name for name in ("image", "document", "file", "audio", "video")},
+    "inline_data": "inline_data",
+    "inlineData": "inline_data",
+    "file_data": "file_data",
+    "fileData": "file_data",
+    "base64_image": "image",
+    "base64_data": "binary",
+}
+_FIELDS_OF_BASE64 = ("base64_image", "base64_data")  # Haystack's own objects
+# Blocks that hold further blocks, and the field in which these stand.
+_FIELD_OF_INNER_BLOCKS = {
+    "tool_result": "content",
+    "tool_call_response": "response",
+    "citable": "content",
+}
+_FIELDS_OF_UNTYPED_RESULTS = ("toolResult", "tool_call_result")
+_WRAPPER = "message_content"  # OpenInference puts each block into such a field
 _READ_AS_TEXT = ("text", "content")  # types of sources of Anthropic's documents
+_MEDIA_OF_LANGFUSE = re.compile(r"@@@langfuseMedia:type=([^|@]*)\|")
 
 _KEPT_BY_PROVIDER = (
     "the request names what the model's provider keeps ({}), and nobody recorded what the"
@@ -109,20 +141,85 @@ def _names_of_kept(parameters: object) -> Iterator[str]:
 
 
 def _kinds_of_blocks(content: object, depth: int = DEEPEST) -> Iterator[str]:
-    """Yield the types of blocks, but for documents whose text stands in the request.
+    """Yield the kinds of blocks, but for documents whose text stands in the request.
 
-    Results of tools hold further blocks.
+    Results of tools hold further blocks. Langfuse writes "@@@langfuseMedia:type=…" into
+    a text in place of a file. Example: ``{"type": "input_file", …}`` is "input_file".
     """
+    if isinstance(content, str):
+        for medium in _MEDIA_OF_LANGFUSE.findall(content):
+            yield _kind_by_medium(medium)
     if is_list(content) and depth:
         for block in content:
             yield from _kinds_of_blocks(block, depth - 1)
     if not isinstance(content, Mapping):
         return
-    kind = content.get("type")
-    if kind == "tool_result":
-        yield from _kinds_of_blocks(content.get("content"), depth)
-    elif isinstance(kind, str) and not _holds_text(content):
-        yield kind
+    block = content.get(_WRAPPER, content)
+    if not isinstance(block, Mapping):
+        return
+    inner_blocks = _inner_blocks(block)
+    if inner_blocks is not None:
+        yield from _kinds_of_blocks(inner_blocks, depth)
+    elif not _holds_text(block):
+        yield _kind_of(block)
+
+
+def _inner_blocks(block: Fields) -> object:
+    """Return the blocks that stand inside a block, such as the result of a tool.
+
+    None for any other block.
+    """
+    for name in _FIELDS_OF_UNTYPED_RESULTS:
+        result = block.get(name)
+        if isinstance(result, Mapping):
+            return result.get("content", result.get("result"))
+    field_name = _FIELD_OF_INNER_BLOCKS.get(_type_of(block))
+    return None if field_name is None else block.get(field_name)
+
+
+def _type_of(block: Fields) -> str:
+    """Return the type that a block names, with underscores; "" if it names none.
+
+    LlamaIndex calls it ``block_type``. Pydantic AI writes "image-url".
+    """
+    name = block.get("type", block.get("block_type"))
+    return name.replace("-", "_") if isinstance(name, str) else ""
+
+
+def _kind_of(block: Fields) -> str:
+    """Return the kind of a block; "" if nothing tells it.
+
+    Example: ``{"image": {…}}`` and ``{"type": "blob", "mime_type": "image/png"}`` are
+    both "image".
+    """
+    kind = _type_of(block)
+    described: Fields = block  # what may name the medium
+    if not kind:
+        for name, kind_of_field in _KIND_BY_FIELD.items():
+            value = block.get(name)
+            if isinstance(value, Mapping):  # Gemini: {"inline_data": {"mime_type": …}}
+                kind, described = kind_of_field, value
+            elif isinstance(value, str) and name in _FIELDS_OF_BASE64:
+                kind = kind_of_field
+    if kind != "file" and kind not in _OF_ANY_MEDIUM:
+        return kind
+    for name in _FIELDS_OF_MEDIUM:
+        medium = described.get(name)
+        if isinstance(medium, str):
+            return _kind_by_medium(medium)
+    return "file"
+
+
+def _kind_by_medium(medium: str) -> str:
+    """Return the kind of a block whose medium is known: "image", "audio" or "file".
+
+    Example: the medium "image/png" or "image" is that of an image, "application/pdf"
+    that of a file.
+    """
+    name, _, _ = medium.lower().partition("/")
+    if name == "image":
+        return "image"
+    return "audio" if name in ("audio", "video") else "file"
 
 
 def _holds_text(block: Fields) -> bool:

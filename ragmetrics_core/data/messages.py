@@ -96,7 +96,13 @@ def text_of_content(content: object) -> str:
 
 
 def _text_of_document(source: Mapping[str, Any]) -> str:
-    """Return the text of a document in a message, on lines of its own; "" for a file."""
+    """Return the text of a document in a message, on lines of its own; "" for a file.
+
+    ``{"type": "content", "content": [{"type": "text", "text": "Page one"}]}`` is a text
+    in parts.
+    """
+    if source.get("type") == "content":
+        return f"{text_of_content(source.get('content'))}\n"
     return f"{source.get('data')}\n" if source.get("type") == "text" else ""
 
 

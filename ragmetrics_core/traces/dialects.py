@@ -138,6 +138,19 @@ def dialects_of(attributes: Mapping[str, Any]) -> list[str]:
     return dialects
 
 
+def attribute_names(field_name: str) -> tuple[str, ...]:
+    """The names of the attributes that may hold a field, in any dialect, each once.
+
+    Example: the input stands in "input.value", "mlflow.spanInputs" and others. A name
+    that ends with a dot stands for all attributes that begin so.
+    """
+    names: dict[str, None] = {}
+    for dialect in DIALECTS.values():
+        for name in dialect.get(field_name, ()):
+            names[name] = None
+    return tuple(names)
+
+
 def switches_of(dialects: Collection[str]) -> dict[str, str]:
     """What makes some instrumentations record texts, by the names of their dialects.
 
@@ -237,7 +250,7 @@ class _Fields:
         """The values of the attributes that hold a field, of those that hold anything."""
         values = []
         for name in self.names.get(field_name, ()):
-            value = plain(_value(self.attributes, name))
+            value = plain(value_of(self.attributes, name))
             if value not in (None, ""):
                 values.append(value)
         return tuple(values)
@@ -281,7 +294,7 @@ def _kind(attributes: Mapping[str, Any], mark: str) -> Kind | None:
     return _KINDS.get(word, "step")
 
 
-def _value(attributes: Mapping[str, Any], name: str) -> Any:
+def value_of(attributes: Mapping[str, Any], name: str) -> Any:
     """The value of an attribute.
 
     A name that ends with a dot is written as one attribute for each leaf:
@@ -338,7 +351,7 @@ def _documents(
         nothing. A document may have an id and no text.
     """
     for name in names:
-        entries = _value(attributes, name)
+        entries = value_of(attributes, name)
         if isinstance(entries, str):
             entries = plain(entries)
         documents = []

@@ -102,8 +102,8 @@ _MENDS_SAMPLE: Mapping[Gap, str] = {
         " or name their conversation on both (session.id)"
     ),
     "sources": (
-        "texts that were retrieved were not recorded; the warnings of the samples say"
-        " what returns them"
+        "texts that were retrieved, or that the model was shown, were not recorded; the"
+        " warnings of the samples say what returns them"
     ),
     "evidence": "what the model was shown was not recorded",
 }
@@ -223,6 +223,7 @@ def _gap_of(sample: Sample) -> Gap | None:
         return "end"
     if sample.answer is None:
         return "answer"
-    if any(_WITHOUT_TEXT.fullmatch(warning) for warning in notes.warnings):
+    has_sources_without_text = any(map(_WITHOUT_TEXT.fullmatch, notes.warnings))
+    if has_sources_without_text or notes.unread_texts:
         return "sources"
     return "evidence"

@@ -24,7 +24,7 @@ from ragmetrics_core.capture.provider_calls import ProviderCall
 from ragmetrics_core.capture.provider_replies import may_tell_evidence
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.data.messages import text_of_content, unwrap_message
-from ragmetrics_core.traces.dialects import DIALECTS
+from ragmetrics_core.traces.dialects import attribute_names
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.values import decode, plain, replies_in
 
@@ -210,11 +210,7 @@ def _values(call: Call, field_name: str) -> Iterator[Any]:
     A name of the table that ends with a dot stands for all attributes that begin so.
     """
     attributes = call.span.attributes
-    names: dict[str, None] = {}
-    for dialect in DIALECTS.values():
-        for name in dialect.get(field_name, ()):
-            names[name] = None
-    for name in names:
+    for name in attribute_names(field_name):
         if name.endswith("."):
             for key, value in attributes.items():
                 if key.startswith(name):

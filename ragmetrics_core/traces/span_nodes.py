@@ -16,6 +16,10 @@ from ragmetrics_core.capture.plain_values import (
 from ragmetrics_core.capture.tree import Document, Message, Node
 from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.span_calls import Call
+from ragmetrics_core.traces.unread_prompts import (
+    documents_handed_in,
+    unread_request_of,
+)
 from ragmetrics_core.traces.values import ToolMessage, messages_in, replies_in
 
 # Tools of smolagents and of Pydantic AI by which a model gives its answer.
@@ -43,6 +47,8 @@ def node_of(call: Call, reading: Reading) -> Node:
     match node.kind:
         case "model":
             _fill_model(node, reading)
+            unread_request_of(call.span.attributes).add_to(node)
+            node.documents_in_request = documents_handed_in(call.span.attributes)
         case "retriever" | "reranker":
             _fill_retriever(node, reading)
         case "tool":

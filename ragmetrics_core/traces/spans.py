@@ -365,6 +365,7 @@ def _langsmith_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
     attributes["langsmith.span.kind"] = fields.get("run_type")
     attributes["gen_ai.prompt"] = fields.get("inputs")
     attributes["gen_ai.completion"] = fields.get("outputs")
+    attributes["langsmith.invocation_params"] = extra.get("invocation_params")
     return attributes
 
 
@@ -379,12 +380,14 @@ def _phoenix_attributes(kind: Any, nested: Mapping[str, Any]) -> dict[str, Any]:
 def _langfuse_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes of an observation of Langfuse; of a trace only its session."""
     attributes = {}
+    parameters = fields.get("modelParameters") or fields.get("model_parameters")
     if fields.get("type"):
         attributes = {
             "langfuse.observation.type": fields["type"],
             "langfuse.observation.input": fields.get("input"),
             "langfuse.observation.output": fields.get("output"),
             "langfuse.observation.model.name": fields.get("model"),
+            "langfuse.observation.model.parameters": parameters,
         }
     attributes["session.id"] = fields.get("sessionId") or fields.get("session_id")
     return attributes

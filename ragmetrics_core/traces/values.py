@@ -448,11 +448,22 @@ def _parse_object(text: str, *, any_object: bool) -> Any:
 
 
 def parse_repr(text: str) -> Any:
-    """Parse the fields of an object as Python writes it; None where it was cut."""
+    """Parse an object as Python writes it to a plain value; None where it was cut."""
+    try:
+        return plain(fields_of_repr(text))
+    except NestedTooDeeply:
+        return None
+
+
+def fields_of_repr(text: str) -> Any:
+    """Parse an object as Python writes it to mappings and lists; None where it was cut.
+
+    Example: ``ImageBlock(block_type='image', url=None)`` is
+    ``{"block_type": "image", "url": None}``.
+    """
     try:
         literals = _TEXT_OR_OBJECT.sub(_literal, text)
-        expression = ast.parse(literals, mode="eval").body
-        return plain(_fields_of(expression))
+        return _fields_of(ast.parse(literals, mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

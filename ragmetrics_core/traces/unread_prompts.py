@@ -1,0 +1,217 @@
+"""What a request held beside the prompt's texts, by the span of its model. Pure.
+
+A request may show files, images, or what the model's provider keeps: no recorded text
+holds these. It may also hand documents in. Capture knows both by their names; here they
+are looked up in the attributes of spans.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ragmetrics_core.capture import Document, UnreadRequest, unread_request
+from ragmetrics_core.data.messages import ROLES, text_of_content, unwrap_message
+from ragmetrics_core.traces.dialects import attribute_names, dialects_of, value_of
+from ragmetrics_core.traces.values import decode, fields_of_repr
+
+_DEEPEST = 8  # lists and objects in each other that are looked into
+_FIELDS_OF_MESSAGES = (
+    "messages",
+    "input",
+    "contents",
+    "prompt",
+    "prompts",
+    "system",
+    "system_instruction",
+    "instructions",
+)
+_FIELDS_OF_CONTENT = ("content", "contents", "parts", "blocks")
+# Fields in which LlamaIndex and Haystack hand parameters on to the model.
+_FIELDS_OF_PARAMETERS = ("kwargs", "generation_kwargs")
+_REPR_OF_MESSAGE = "ChatMessage("  # a message as Python writes it
+_PART_OF_OPENINFERENCE = re.compile(
+    r"llm\.input_messages\.(\d+)\.message\.contents\.(\d+)\."
+)
+_NAMES_OF_BLOCKS = frozenset(
+    ("type", "inline_data", "inlineData", "file_data", "fileData")
+)
+_HANDED_IN = ("document", "search_result", "text-plain")  # types of blocks with a text
+_FILE: Mapping[str, Any] = {"type": "file"}
+_IMAGE: Mapping[str, Any] = {"type": "image"}
+
+
+class _Sent(NamedTuple):
+    """What a message holds that a model was sent, and did not write.
+
+    Attributes:
+        role: Who wrote it; "" for a text or block that stands in no message.
+        content: A text, or blocks.
+    """
+
+    role: str
+    content: object
+
+
+def documents_handed_in(attributes: Mapping[str, Any]) -> tuple[Document, ...]:
+    """Return the texts that the user's messages hold as documents, in blocks of their own.
+
+    Example: ``{"type": "document", "source": {"type": "text", "data": "Page one"}}``.
+
+    Args:
+        attributes: The attributes of the model's span, in any dialect.
+    """
+    texts: dict[str, None] = {}  # each once: a span may hold a request twice
+    for sent in _everything_sent(attributes):
+        if sent.role != "user" or not isinstance(sent.content, (list, tuple)):
+            continue
+        for block in sent.content:
+            if isinstance(block, Mapping) and block.get("type") in _HANDED_IN:
+                texts[text_of_content(block).strip()] = None
+    return tuple(Document(text) for text in texts if text)
+
+
+def unread_request_of(attributes: Mapping[str, Any]) -> UnreadRequest:
+    """Find out what a model was shown, and no recorded text holds, by its span.
+
+    Example: ``llm.invocation_parameters`` with ``previous_response_id`` says that the
+    provider inserted earlier turns, which no span holds.
+
+    Args:
+        attributes: The attributes of the model's span, in any dialect.
+    """
+    inputs = [decode(value) for value in _values(attributes, "input")]
+    contents = [sent.content for sent in _everything_sent(attributes)]
+    if any(_values(attributes, "images")):
+        contents.append([_IMAGE])
+    is_input_read = any(isinstance(value, (Mapping, list)) for value in inputs)
+    has_gap = not is_input_read and _has_gap_in_contents(attributes)
+    if has_gap or any(_values(attributes, "files")):
+        contents.append([_FILE])
+    return unread_request(_parameters(attributes, inputs), contents)
+
+
+def _everything_sent(attributes: Mapping[str, Any]) -> list[_Sent]:
+    """Collect what a model was sent and did not write, by the attributes of its span."""
+    everything: list[_Sent] = []
+    for field_name in ("input", "prompt"):
+        for value in _values(attributes, field_name):
+            everything += _contents_sent(decode(value))
+    if "traceloop" in dialects_of(attributes):
+        everything += [
+            _Sent(sent.role, _blocks_in_texts(sent.content)) for sent in everything
+        ]
+    return everything
+
+
+def _values(attributes: Mapping[str, Any], field_name: str) -> Iterator[Any]:
+    """Yield what the attributes of a field hold, in any dialect."""
+    for name in attribute_names(field_name):
+        value = value_of(attributes, name)
+        if value:
+            yield value
+
+
+def _parameters(
+    attributes: Mapping[str, Any], inputs: list[Any]
+) -> Mapping[str, object]:
+    """Collect the parameters of a request by their names; those that are not set lack.
+
+    They stand in attributes of their own, in the recorded request, or in the reply,
+    where OpenAI repeats them.
+
+    Args:
+        attributes: The attributes of the span.
+        inputs: The inputs that it records, decoded.
+    """
+    sources: list[Any] = [decode(value) for value in _values(attributes, "parameters")]
+    for value in inputs:
+        if isinstance(value, Mapping):
+            sources += [decode(value.get(name)) for name in _FIELDS_OF_PARAMETERS]
+            # other inputs have fields of the application, such as its conversation
+            if "model" in value:
+                sources.append(value)
+    for value in _values(attributes, "output"):
+        reply = decode(value)
+        if isinstance(reply, Mapping) and reply.get("object") == "response":
+            sources.append(reply)
+    parameters: dict[str, object] = {}
+    for source in sources:
+        if isinstance(source, Mapping):
+            parameters.update(
+                (name, value) for name, value in source.items() if value is not None
+            )
+    return parameters
+
+
+def _contents_sent(value: object, depth: int = _DEEPEST) -> Iterator[_Sent]:
+    """Yield what a recorded value holds that a model was sent and did not write.
+
+    Example: ``{"messages": [{"role": "user", "content": "Who?"}]}`` yields "Who?" by
+    the user. A text that is no message is yielded itself.
+    """
+    if isinstance(value, str):
+        # LlamaIndex and Haystack under OpenInference
+        fields = fields_of_repr(value) if value.startswith(_REPR_OF_MESSAGE) else None
+        if isinstance(fields, Mapping):
+            yield from _contents_sent(fields, depth)
+        else:
+            yield _Sent("", value)
+    elif isinstance(value, (list, tuple)) and depth:
+        for element in value:
+            yield from _contents_sent(element, depth - 1)
+    elif isinstance(value, Mapping) and depth:
+        yield from _contents_of_object(value, depth)
+
+
+def _contents_of_object(value: Mapping[str, Any], depth: int) -> Iterator[_Sent]:
+    """Yield the contents sent in an object: a message, a request or a lone block."""
+    class_name, fields = unwrap_message(value)
+    speaker = fields.get("role") or class_name or fields.get("type")
+    role = ROLES.get(speaker) if isinstance(speaker, str) else None
+    if role is not None:
+        for name in _FIELDS_OF_CONTENT:
+            if role != "assistant" and fields.get(name):
+                yield _Sent(role, fields[name])
+        return
+    is_request = False
+    for name in _FIELDS_OF_MESSAGES:
+        if isinstance(fields.get(name), (str, list, tuple, Mapping)):
+            is_request = True
+            yield from _contents_sent(fields[name], depth - 1)
+    # OpenAI and Gemini take a block beside messages; other objects are an application's
+    if not is_request and not _NAMES_OF_BLOCKS.isdisjoint(fields):
+        yield _Sent("", [fields])
+
+
+def _blocks_in_texts(content: object) -> list[Any]:
+    """Return the blocks that Traceloop wrote as JSON into the texts of a message.
+
+    Example: the part ``{"type": "text", "content": '{"type": "file", …}'}``.
+    """
+    parts = content if isinstance(content, (list, tuple)) else [content]
+    blocks: list[Any] = []
+    for part in parts:
+        text = part.get("content") if isinstance(part, Mapping) else part
+        decoded = decode(text) if isinstance(text, str) else None
+        blocks += decoded if isinstance(decoded, list) else [decoded]
+    return [block for block in blocks if isinstance(block, Mapping)]
+
+
+def _has_gap_in_contents(attributes: Mapping[str, Any]) -> bool:
+    """Whether a message has more parts than OpenInference wrote attributes for.
+
+    It leaves out parts that it does not know: ``…contents.1.…`` stands there, and no
+    ``…contents.0.…``.
+    """
+    n_parts_by_message: dict[str, int] = {}
+    parts: set[tuple[str, str]] = set()
+    for name in attributes:
+        match = _PART_OF_OPENINFERENCE.match(name)
+        if match is not None:
+            message, part = match.groups()
+            parts.add((message, part))
+            n_parts = max(n_parts_by_message.get(message, 0), int(part) + 1)
+            n_parts_by_message[message] = n_parts
+    return sum(n_parts_by_message.values()) > len(parts)

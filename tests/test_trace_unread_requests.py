@@ -1,0 +1,424 @@
+"""What a recorded request shows a model and no span holds: files, images, what the provider keeps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spans_by_hand import Told, otlp, span
+
+from ragmetrics_core import Sample, evaluate
+from ragmetrics_core.capture import unread_request
+from ragmetrics_core.reporting.journey import Journey
+from ragmetrics_core.traces import samples_from_spans
+from ragmetrics_core.traces.unread_prompts import (
+    documents_handed_in,
+    unread_request_of,
+)
+
+IRON = "The lighthouse of Norwick is made of riveted iron plates."
+QUESTION = "When was the Norwick lighthouse opened?"
+FACT = "The Norwick lighthouse was opened on 4 May 1874."
+ANSWER = "On 4 May 1874."
+PROMPT = f"{IRON}\n{QUESTION}"
+TEXT = {"type": "text", "text": PROMPT}
+Block = Mapping[str, Any]
+Attributes = dict[str, Any]
+
+PDF: Block = {
+    "type": "document",
+    "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="},
+}
+IMAGE: Block = {"type": "image_url", "image_url": {"url": "https://a.org/page.png"}}
+KEPT = {"previous_response_id": "resp_1"}
+FILE_WORDS = "was shown a file, such as a PDF"
+IMAGE_WORDS = "was shown an image"
+KEPT_WORDS = "names what the model's provider keeps"
+
+
+def openinference(blocks: Sequence[Block], parameters: Block) -> Attributes:
+    """As of LangChain: parts of types that are not known have no attributes."""
+    message = {"type": "human", "content": [*blocks, TEXT]}
+    path = ["langchain", "schema", "messages", "HumanMessage"]
+    serialised = {"lc": 1, "type": "constructor", "id": path, "kwargs": message}
+    contents = f"llm.input_messages.0.message.contents.{len(blocks)}.message_content."
+    return {
+        "openinference.span.kind": "LLM",
+        "input.value": json.dumps({"messages": [[serialised]]}),
+        "llm.input_messages.0.message.role": "user",
+        f"{contents}type": "text",
+        f"{contents}text": PROMPT,
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": ANSWER,
+        "llm.invocation_parameters": json.dumps({"stop": None, **parameters}),
+    }
+
+
+def mlflow(blocks: Sequence[Block], parameters: Block) -> Attributes:
+    message = {"type": "human", "content": [*blocks, TEXT], "name": None}
+    reply = {"message": {"role": "assistant", "content": ANSWER}}
+    return {
+        "mlflow.spanType": json.dumps("CHAT_MODEL"),
+        "mlflow.spanInputs": json.dumps([[message]]),
+        "mlflow.spanOutputs": json.dumps({"choices": [reply]}),
+        "invocation_params": json.dumps(parameters),
+    }
+
+
+def provider(blocks: Sequence[Block], parameters: Block) -> Attributes:
+    """The request itself, as where the provider's client is traced by MLflow."""
+    request = {
+        "model": "small",
+        "messages": [{"role": "user", "content": [*blocks, TEXT]}],
+        **parameters,
+    }
+    return {**mlflow((), {}), "mlflow.spanInputs": json.dumps(request)}
+
+
+def langfuse(blocks: Sequence[Block], parameters: Block) -> Attributes:
+    return {
+        "langfuse.observation.type": "generation",
+        "langfuse.observation.input": json.dumps(
+            [{"role": "user", "content": [*blocks, TEXT]}]
+        ),
+        "langfuse.observation.output": json.dumps(
+            {"role": "assistant", "content": ANSWER}
+        ),
+        "langfuse.observation.model.parameters": json.dumps(parameters),
+    }
+
+
+def langsmith(blocks: Sequence[Block], parameters: Block) -> Attributes:
+    message = {"role": "user", "content": [*blocks, TEXT]}
+    reply = {"message": {"role": "assistant", "content": ANSWER}}
+    return {
+        "langsmith.span.kind": "llm",
+        "gen_ai.operation.name": "chat",
+        "gen_ai.prompt": json.dumps({"messages": [[message]]}),
+        "gen_ai.completion": json.dumps({"generations": [[reply]]}),
+        "gen_ai.request.extra_body": json.dumps(parameters),
+    }
+
+
+def traceloop(blocks: Sequence[Block], parameters: Block) -> Attributes:
+    """Parts of types that are not known stand as JSON in a text; parameters nowhere."""
+    parts = [{"type": "text", "content": json.dumps(block)} for block in blocks]
+    parts.append({"type": "text", "content": PROMPT})
+    reply = {"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}
+    return {
+        "gen_ai.operation.name": "chat",
+        "traceloop.workflow.name": "chain",
+        "gen_ai.input.messages": json.dumps([{"role": "user", "parts": parts}]),
+        "gen_ai.output.messages": json.dumps([reply]),
+        "traceloop.entity.input": json.dumps({"kwargs": parameters}),
+    }
+
+
+DIALECTS = [openinference, mlflow, provider, langfuse, langsmith, traceloop]
+Writes = Callable[[Sequence[Block], Block], Attributes]
+
+
+def sample_of(model: Attributes) -> Sample:
+    """A chain that finds one document, and calls the model."""
+    chain = {"input.value": QUESTION, "output.value": ANSWER}
+    search = {
+        "input.value": QUESTION,
+        "retrieval.documents.0.document.content": IRON,
+    }
+    read = samples_from_spans(
+        [
+            otlp(
+                span("chain", "", 1, 9, openinference__span__kind="CHAIN", **chain),
+                span(
+                    *("search", "chain", 2, 3),
+                    openinference__span__kind="RETRIEVER",
+                    **search,
+                ),
+                span("model", "chain", 4, 8, **model),
+            )
+        ]
+    )
+    (sample,) = read
+    return sample.model_copy(update={"reference": (FACT,)})
+
+
+def journey_of_run(sample: Sample) -> Journey:
+    return evaluate([sample], metrics=["accuracy"], judge="lexical").journey()
+
+
+def assert_unknown(model: Attributes, grade: str, words: str) -> None:
+    sample = sample_of(model)
+    assert sample.capture is not None
+    assert sample.capture.grade == grade, sample.capture.warnings
+    journey = journey_of_run(sample)
+    assert journey.mend is None
+    assert journey.of("not_retrieved", "facts") is None
+    assert words in str(journey)
+    assert [context.text for context in sample.contexts] == [IRON]
+
+
+def assert_known(model: Attributes) -> None:
+    sample = sample_of(model)
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact", sample.capture.warnings
+    assert sample.capture.unread_texts == ()
+    assert journey_of_run(sample).mend == "not_retrieved"
+
+
+@pytest.mark.parametrize("writes", DIALECTS)
+def test_a_plain_request_leaves_a_sample_exact(writes: Writes) -> None:
+    assert_known(writes([], {"temperature": 0.5, "previous_response_id": None}))
+
+
+@pytest.mark.parametrize("writes", DIALECTS)
+def test_a_file_makes_a_sample_incomplete(writes: Writes) -> None:
+    assert_unknown(writes([PDF], {}), "incomplete", FILE_WORDS)
+
+
+@pytest.mark.parametrize("writes", DIALECTS)
+def test_an_image_leaves_facts_unknown(writes: Writes) -> None:
+    assert_unknown(writes([IMAGE], {}), "inferred", IMAGE_WORDS)
+
+
+@pytest.mark.parametrize("writes", DIALECTS)
+def test_what_a_provider_keeps_makes_a_sample_incomplete(writes: Writes) -> None:
+    assert_unknown(writes([], KEPT), "incomplete", KEPT_WORDS)
+
+
+@pytest.mark.parametrize("writes", DIALECTS)
+def test_a_fact_in_a_document_that_was_handed_in_was_shown(writes: Writes) -> None:
+    page = [{"type": "text", "text": f"{FACT} It rained."}]
+    source = {"type": "content", "content": page}
+    sample = sample_of(writes([{"type": "document", "source": source}], {}))
+    assert sample.ledger is not None
+    assert [call.kind for call in sample.ledger.calls] == ["retrieval", "given"]
+    assert journey_of_run(sample).mend is None
+
+
+def parts(*contents: Block) -> Attributes:
+    """A prompt in parts, by OpenTelemetry's conventions."""
+    listed = [*contents, {"type": "text", "content": PROMPT}]
+    reply = {"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}
+    return {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.input.messages": json.dumps([{"role": "user", "parts": listed}]),
+        "gen_ai.output.messages": json.dumps([reply]),
+    }
+
+
+def written_by_python(blocks: str, **parameters: str) -> Attributes:
+    """A message as OpenInference writes it for LlamaIndex and Haystack."""
+    text = f"TextBlock(block_type='text', text={PROMPT!r})"
+    message = f"ChatMessage(role=<MessageRole.USER: 'user'>, blocks=[{blocks}, {text}])"
+    recorded = {"messages": [message], "kwargs": parameters}
+    return {**openinference((), {}), "input.value": json.dumps(recorded)}
+
+
+HAYSTACK = {
+    "role": "user",
+    "content": [{"image": {"mime_type": "image/png"}}, {"text": PROMPT}],
+}
+MEDIA = "@@@langfuseMedia:type={}|id=1|source=bytes@@@"
+
+
+@pytest.mark.parametrize(
+    ("model", "grade", "words"),
+    [
+        (parts({"type": "blob", "mime_type": "image/png"}), "inferred", IMAGE_WORDS),
+        (parts({"type": "uri", "modality": "image"}), "inferred", IMAGE_WORDS),
+        (parts({"type": "uri", "modality": "audio"}), "inferred", "sound or video"),
+        (parts({"type": "blob", "mime_type": "a/pdf"}), "incomplete", FILE_WORDS),
+        (parts({"type": "file", "file_id": "f"}), "incomplete", FILE_WORDS),
+        (parts({"type": "image-url", "url": "u"}), "inferred", IMAGE_WORDS),
+        (parts({"type": "binary", "media_type": "a/pdf"}), "incomplete", FILE_WORDS),
+        (
+            written_by_python("ImageBlock(block_type='image', image=b'iVB')"),
+            "inferred",
+            IMAGE_WORDS,
+        ),
+        (
+            written_by_python(
+                "DocumentBlock(block_type='document', data=b'J', url=None)"
+            ),
+            "incomplete",
+            FILE_WORDS,
+        ),
+        (
+            written_by_python("FileContent(base64_data='J', mime_type='a/pdf')"),
+            "incomplete",
+            FILE_WORDS,
+        ),
+        (
+            written_by_python("TextContent(text='')", previous_response_id="resp_1"),
+            "incomplete",
+            KEPT_WORDS,
+        ),
+        (
+            {
+                **mlflow((), {}),
+                "mlflow.spanInputs": json.dumps({"messages": [HAYSTACK]}),
+            },
+            "inferred",
+            IMAGE_WORDS,
+        ),
+        (
+            langfuse([{"type": "text", "text": "x"}, MEDIA.format("a/pdf")], {}),  # type: ignore[list-item]  # a text in place of a file
+            "incomplete",
+            FILE_WORDS,
+        ),
+        (
+            {**openinference((), {}), "input.documents.0.document.url": "u"},
+            "incomplete",
+            FILE_WORDS,
+        ),
+        (
+            {**openinference((), {}), "input.images.0.image.url": "u"},
+            "inferred",
+            IMAGE_WORDS,
+        ),
+        # the request was cut or hidden: a part has no attributes
+        ({**openinference([PDF], {}), "input.value": ""}, "incomplete", FILE_WORDS),
+    ],
+)
+def test_other_forms_of_what_no_span_holds(
+    model: Attributes, grade: str, words: str
+) -> None:
+    assert_unknown(model, grade, words)
+
+
+def test_the_reply_of_openai_repeats_what_the_request_named() -> None:
+    output = {"object": "response", **KEPT, "prompt": None}
+    model = openinference((), {}) | {"output.value": json.dumps(output)}
+    assert_unknown(model, "incomplete", KEPT_WORDS)
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        {"question": QUESTION, "document": IRON, "file": "a.txt"},
+        {"prompt": PROMPT, "conversation": "c1", "conversation_id": "c1"},
+        {"messages": [{"role": "assistant", "content": [dict(PDF)]}]},
+        {"messages": PROMPT, "tools": [{"type": "file"}]},
+    ],
+    ids=str,
+)
+def test_fields_of_an_application_are_no_request(recorded: Block) -> None:
+    """What the application names so, and what the model itself wrote."""
+    assert_known({**openinference((), {}), "input.value": json.dumps(recorded)})
+
+
+@pytest.mark.parametrize("name", ["modelParameters", "model_parameters"])
+def test_parameters_of_an_observation_of_langfuse(name: str) -> None:
+    model = {
+        "id": "m",
+        "traceId": "t",
+        "type": "GENERATION",
+        "startTime": "2026-01-01T00:00:02Z",
+        "input": PROMPT,
+        "output": ANSWER,
+        name: KEPT,
+    }
+    search = {
+        "id": "s",
+        "traceId": "t",
+        "type": "RETRIEVER",
+        "startTime": "2026-01-01T00:00:01Z",
+        "input": QUESTION,
+        "output": [{"page_content": IRON}],
+    }
+    (sample,) = samples_from_spans([search, model])
+    assert sample.capture is not None
+    assert KEPT_WORDS in " ".join(sample.capture.unread_texts or ())
+
+
+def test_parameters_of_a_run_of_langsmith() -> None:
+    model = {
+        "id": "m",
+        "trace_id": "m",
+        "run_type": "llm",
+        "inputs": {"prompts": [PROMPT]},
+        "outputs": {"generations": [[{"text": ANSWER}]]},
+        "extra": {"invocation_params": KEPT},
+    }
+    search = {
+        "id": "s",
+        "trace_id": "m",
+        "parent_run_id": "m",
+        "run_type": "retriever",
+        "inputs": {"query": QUESTION},
+        "outputs": {"documents": [{"page_content": IRON}]},
+    }
+    (sample,) = samples_from_spans([{**model, "child_runs": [search]}])
+    assert sample.capture is not None
+    assert KEPT_WORDS in " ".join(sample.capture.unread_texts or ())
+
+
+def test_the_command_says_that_shown_texts_were_not_recorded() -> None:
+    chain = span("chain", openinference__span__kind="CHAIN", input__value=QUESTION)
+    search = span(
+        *("search", "chain", 2, 3),
+        openinference__span__kind="RETRIEVER",
+        **{"retrieval.documents.0.document.content": IRON},
+    )
+    model = span("model", "chain", 4, 8, **openinference([PDF], {}))
+    samples = samples_from_spans([otlp(chain, search, model)])
+    assert len(list(samples)) == 1
+    assert "or that the model was shown" in " ".join(samples.notes.sentences)
+
+
+BLOCKS: list[Block] = [
+    PDF,
+    IMAGE,
+    TEXT,
+    {"type": "input_file", "file_id": "f"},
+    {"type": "input_audio", "input_audio": {"data": "U"}},
+    {"type": "blob", "mime_type": "image/png"},
+    {"inline_data": {"mime_type": "application/pdf"}},
+    {"image": {"format": "png"}},
+    {"type": "tool_result", "content": [IMAGE]},
+    {"toolResult": {"content": [{"document": {"format": "pdf"}}]}},
+    {"type": "tool_call_response", "response": [PDF]},
+]
+
+
+@given(
+    st.lists(st.sampled_from(BLOCKS)),
+    st.sampled_from([{}, KEPT, {"conversation": {"id": "c"}}, {"temperature": 1}]),
+    st.sampled_from([openinference, mlflow, provider, langfuse, langsmith]),
+)
+def test_a_span_tells_what_an_adapter_sees(
+    blocks: list[Block], parameters: Block, writes: Writes
+) -> None:
+    seen_by_adapter = unread_request(parameters, [[*blocks, TEXT]])
+    assert unread_request_of(writes(blocks, parameters)) == seen_by_adapter
+
+
+names = st.sampled_from(
+    [
+        *("input.value", "mlflow.spanInputs", "gen_ai.input.messages", "output.value"),
+        *("llm.invocation_parameters", "langfuse.observation.input", "gen_ai.prompt"),
+        *("llm.input_messages.0.message.contents.1.x", "traceloop.entity.input"),
+    ]
+)
+fields = st.sampled_from(
+    ["role", "type", "content", "messages", "prompt", "id", "kwargs", "parts", "image"]
+)
+values = st.recursive(
+    st.none() | st.integers() | st.sampled_from(["user", "document", "human", "x", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(fields, inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(names, values | values.map(json.dumps), max_size=5))
+def test_any_attributes_can_be_read(attributes: Told) -> None:
+    unread = unread_request_of(attributes)
+    documents = documents_handed_in(attributes)
+    assert all(isinstance(words, str) for words in (*unread.evidence, *unread.remarks))
+    assert all(document.text for document in documents)
