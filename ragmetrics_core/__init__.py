@@ -18,8 +18,12 @@ def names_of_stub(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and the names of a package with a stub.
 
-    The stub, which type checkers read, lists each name as ``from module import name as
-    name``. Each is imported at its first use.
+    The stub, which type checkers read, has lines such as ``from module import evaluate
+    as evaluate``. The package imports "evaluate" from that module at its first use.
+
+    Args:
+        package: The package's name.
+        path: The package's file, beside which the stub lies.
     """
     module_and_name_by_public_name = {}
     for statement in ast.parse(_stub_of(package, path)).body:
@@ -34,7 +38,7 @@ def names_of_stub(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, name_in_module = module_and_name_by_public_name[name]
         value = getattr(import_module(module), name_in_module)
-        setattr(import_module(package), name, value)
+        setattr(import_module(package), name, value)  # found at once from now on
         return value
 
     names = sorted(module_and_name_by_public_name)

@@ -150,8 +150,9 @@ def check_template(instructions: Instructions, parts: tuple[str, ...]) -> None:
 def _problem_of_template(instructions: Instructions, parts: tuple[str, ...]) -> str:
     """Say what is wrong with the placeholders of a template; "" for nothing.
 
-    For a question with the parts "answer" and "contexts": "has {facts}, of which this
-    question has no part"; or "never shows {contexts}", if the template lacks it.
+    Example: a question has the parts "answer" and "contexts". A template with {answer}
+    alone "never shows {contexts}". A template with {facts} "has {facts}, of which this
+    question has no part".
     """
     placeholders = list(PLACEHOLDER.finditer(instructions.template))
     on_own_line = {match["alone"] for match in placeholders if match["alone"]}
@@ -370,25 +371,27 @@ def _problem_of_reply_form(
 ) -> str:
     """Say what is wrong with the form of a question's reply; "" for nothing.
 
-    Example: the probability of a field "useful" is wanted, and ``form`` has only
-    "reason" and "verdict": "Reply has no field 'useful', which weigh names; …".
+    Example: ``weigh`` names the field "useful", and ``form`` has only "reason" and
+    "verdict": "Reply has no field 'useful', which weigh names; …".
 
     Args:
-        form: The class that reads a reply, of pydantic.
-        weigh: The fields of a verdict whose probability is wanted; None for no
-            probability. The class of a verdict must have these fields.
+        form: The pydantic class that reads a reply. The reply is one verdict, or it has
+            a list of verdicts, which have a class of their own.
+        weigh: Asks for the probability of a verdict. It names the verdict's field that
+            holds the label ("useful"), and in a list the field that tells verdicts
+            apart (its ``cell_key``, such as "id"). None if no probability is wanted.
     """
     if not isinstance(form, type) or not issubclass(form, BaseModel):
         kind = form.__name__ if isinstance(form, type) else type(form).__name__
         return f"Reply must be a pydantic model, a class of BaseModel, got {kind}"
     if weigh is None:
         return ""
-    verdict = form_of_verdict(form)
+    verdict_class = form_of_verdict(form)
     for name in (weigh.field, weigh.cell_key):
-        if name is not None and name not in verdict.model_fields:
+        if name is not None and name not in verdict_class.model_fields:
             return (
-                f"{verdict.__name__} has no field {name!r}, which weigh names; there"
-                f" are: {', '.join(verdict.model_fields)}"
+                f"{verdict_class.__name__} has no field {name!r}, which weigh names;"
+                f" there are: {', '.join(verdict_class.model_fields)}"
             )
     return ""
 
@@ -433,6 +436,9 @@ def ask_side_by_side(
     plans: Sequence[Generator[Batch, Replies, Outcome]],
 ) -> Generator[Batch, Replies, tuple[Outcome, ...]]:
     """Carry out several plans at once: what all of them ask in a step is one batch.
+
+    Example: two plans ask 2 and 3 questions first. They become one batch of 5, whose
+    replies 1 and 2 go to the first plan and 3 to 5 to the second.
 
     Args:
         plans: Generators that yield batches of questions, get the replies sent, and

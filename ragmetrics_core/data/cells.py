@@ -474,6 +474,9 @@ def _are_roles_and_texts(elements: Sequence[Any]) -> bool:
 def _read_turn(index: int, message: Any) -> Any:
     """Return the fields of a turn, read from a message.
 
+    Example: ``{"speaker": "human", "text": "Hi"}`` is "Hi" by the user. The bare text
+    "Hi" is by the user at index 0, and by the assistant at index 1.
+
     Args:
         index: The place of the message in the history. Messages that are mere texts
             take turns, and the user's comes first.

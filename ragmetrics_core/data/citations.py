@@ -350,12 +350,14 @@ def cited_statements(
 ) -> tuple[CitedStatement, ...]:
     """Split an answer into its sentences, each with what it cites.
 
-    A citation belongs to each sentence that its span overlaps. One that overlaps none
-    belongs to the sentence before it, or else to the first.
+    A citation belongs to each sentence that its span overlaps. A citation between two
+    sentences belongs to the sentence before it, or else to the first. A statement
+    ``may_cite`` if it has something like a citation that could not be read, such as
+    "as source 2 says".
 
     Args:
         answer: The answer.
-        citations: What it cites.
+        citations: The citations that were read in the answer.
 
     Returns:
         A statement for each sentence, in order, without marks.
@@ -373,12 +375,12 @@ def cited_statements(
     for citation in citations:
         for index in _sentences_cited_for(citation, sentences):
             citations_by_sentence[index].append(citation)
-    doubtful_sentences = _sentences_that_may_cite(text, marks, sentences)
+    sentences_that_may_cite = _sentences_that_may_cite(text, marks, sentences)
     return tuple(
         _cited_statement(
             sentence.text,
             citations_by_sentence[index],
-            may_cite=index in doubtful_sentences,
+            may_cite=index in sentences_that_may_cite,
         )
         for index, sentence in enumerate(sentences)
     )
@@ -387,12 +389,13 @@ def cited_statements(
 def _sentences_that_may_cite(
     answer: str, marks: Sequence[Mark], sentences: Sequence[Statement]
 ) -> frozenset[int]:
-    """Return the indices of sentences with something that may be an unknown citation.
+    """Return the indices of the sentences that may hold a citation that was not read.
 
-    "It is old. As source 2 says, it fell." has one in sentence 1, counted from 0. If a
-    list such as "Sources: [8], [9]" names other sources than the marks do, any sentence
-    may rest on them.
+    Marks such as "[1]" are the citations that were read. A doubtful form looks like a
+    citation and is no mark: "It is old. As source 2 says, it fell." has the doubtful
+    form "source 2", and the result is {1}.
     """
+    # "Sources: [8], [9]" at the end, and no mark names 9: any sentence may rest on it
     if marks and _lists_other_sources(answer, marks):
         return frozenset(range(len(sentences)))
     starts = [sentence.start for sentence in sentences]
@@ -533,11 +536,13 @@ def _strip_marks(answer: str, marks: Sequence[Mark]) -> _Stripped:
     the offsets count in the answer, marks included.
     """
     remaining = _cut_out(answer, _cuts(answer, marks))
+    # "It is old [1] ." and a line break behind "[1]": a sentence may end behind a cut
+    possible_ends = remaining.indices_behind_cuts
     # joining lines keeps the length, so that the indices stay valid
-    text = join_lines(remaining.text, remaining.indices_behind_cuts)
+    text = join_lines(remaining.text, possible_ends)
     statements_found: list[Statement] = []
     end = 0
-    for sentence in whole_sentences(text, remaining.indices_behind_cuts):
+    for sentence in whole_sentences(text, possible_ends):
         start = text.index(sentence, end)
         end = start + len(sentence)
         statements_found.append(
@@ -569,13 +574,14 @@ class _Remaining(NamedTuple):
 def _cut_out(answer: str, cuts: Sequence[Span]) -> _Remaining:
     """Cut some spans out of an answer.
 
-    Example: "old[1]and" without the span (3, 6) leaves "old and", whose characters
-    stood at 0, 1, 2, 3, 6, 7 and 8 in the answer.
+    Where words would touch, a blank takes the place of a cut; it has the index where
+    the cut begins. Example: "old[1]and" without the span (3, 6) leaves "old and". Its
+    characters stood at 0, 1, 2, 3 (the blank), 6, 7 and 8 in the answer.
     """
     pieces: list[str] = []
     index_in_answer: list[int] = []
     piece_ends: list[int] = []
-    for piece, start in _pieces_between(answer, cuts):
+    for piece, start in _pieces_between(answer, cuts):  # a blank is a piece, too
         pieces.append(piece)
         index_in_answer += range(start, start + len(piece))
         piece_ends.append(len(index_in_answer))

@@ -120,9 +120,9 @@ class FoundValue(NamedTuple):
 def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
     """Find the value that a row holds for each field of a sample.
 
-    ``{"query": "Q?", "final": "A."}`` with the columns ``{"answer": "final"}``: the
-    caller names the answer, and "query" is a usual name of the question. A field that
-    the row does not have is left out.
+    Example: ``{"query": "Q?", "final": "A."}`` and the columns ``{"answer": "final"}``.
+    The answer is "A.", as the caller says. The question is "Q?", as "query" is a usual
+    name for it. A field that the row does not have is left out.
 
     Args:
         row: The row.
@@ -139,7 +139,7 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
     for field, column in columns.items():
         if column is not None:
             found_by_field[field] = _value_named_by_caller(row, field, column)
-    is_contexts_named = "contexts" in found_by_field
+    are_contexts_named_by_caller = "contexts" in found_by_field
     cells_of_row = _Cells(row)
     for field, names in _usual_names_for_row(row).items():
         if field in found_by_field:
@@ -150,7 +150,8 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
         chosen_value = _choose_value(field, candidates)
         if chosen_value is not None:
             found_by_field[field] = chosen_value
-    if "contexts" in found_by_field and not is_contexts_named:
+    # a table of DeepEval may hold all contexts joined to one text, which is refused
+    if "contexts" in found_by_field and not are_contexts_named_by_caller:
         _refuse_joined_contexts(found_by_field["contexts"], cells_of_row)
     return found_by_field
 
@@ -177,8 +178,9 @@ def _usual_names_for_row(row: Row) -> Mapping[str, Sequence[str]]:
 def _usual_names_leading_to(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
     """Return for each field the usual column names that are worth a look in this table.
 
-    With the columns "inputs" and "output", the field "question" keeps ``inputs.query``:
-    the column "inputs" may hold an object with the key "query". ``user_input`` goes.
+    Example: the table has the columns "inputs" and "output". For the field "question"
+    the name ``inputs.query`` stays, as the column "inputs" may hold an object with the
+    key "query". The name ``user_input`` is left out, as no column is called so.
     """
     plain_columns = {plain_name(column) for column in columns}
 
@@ -573,10 +575,13 @@ def _text_under(
     for name in names:
         if name not in data:
             continue
-        value = plain_data(data[name])
-        text_inside = _text_in(data_in(value), field, depth - 1) if depth > 0 else None
+        value = plain_data(data[name])  # an array of numpy becomes a list
+        text_inside = None
+        if depth > 0:
+            parsed_value = data_in(value)  # '{"content": "Blue."}' becomes an object
+            text_inside = _text_in(parsed_value, field, depth - 1)
         if text_inside is not None:
             candidates.append(FoundValue(text_inside.value, name))
-        elif not isinstance(value, Mapping):
+        elif not isinstance(value, Mapping):  # "Blue.", or a list of texts
             candidates.append(FoundValue(value, name))
     return _choose_value(field, candidates)

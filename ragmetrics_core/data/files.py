@@ -130,7 +130,7 @@ def _parse_line(line: str | bytes) -> Any:
 
 
 def json_value(text: str | bytes) -> Any:
-    """Return the value that a JSON text holds.
+    """Return the value that a JSON text holds: ``{"a": 1}`` is a dict.
 
     Raises:
         NotJson: If it is no JSON, or JSON that Python cannot hold.
@@ -141,17 +141,16 @@ def json_value(text: str | bytes) -> Any:
     except RowError:  # is a ValueError, too
         raise
     except json.JSONDecodeError as error:
-        of_several_lines = "\n" in error.doc.rstrip()
-        place = (
-            f": line {error.lineno} column {error.colno}" if of_several_lines else ""
-        )
+        place = ""
+        has_several_lines = "\n" in error.doc.rstrip()
+        if has_several_lines:  # else the caller knows the line, as in JSON Lines
+            place = f": line {error.lineno} column {error.colno}"
         raise NotJson(f"not JSON ({error.msg}{place})") from None
     except UnicodeDecodeError:
         raise NotJson("not JSON (not UTF-8)") from None
     except RecursionError:
         raise NotJson("not JSON (nested too deeply)") from None
-    # json reads numbers with int(), which takes so many digits and no more
-    except ValueError:
+    except ValueError:  # int() refuses a number of 5,000 digits, so json does
         raise NotJson(
             f"an integer of more than {sys.get_int_max_str_digits():,} digits; write it"
             " as a text"
@@ -288,6 +287,9 @@ class AtomicFile:
     def __init__(self, path: str | Path, what: str) -> None:
         """Open the partial file, and check that the target may be replaced.
 
+        For "report.html" a file "report.html.partial" is written first. A target that
+        cannot be replaced, such as "/dev/stdout", is written directly.
+
         Args:
             path: The file to write in the end.
             what: What the file is, for messages, such as ``the report``.
@@ -295,7 +297,7 @@ class AtomicFile:
         self.path = Path(path)
         self._what = what
         check_leads_nowhere_else(self.path, shown=str(self.path))
-        self._target = _behind_link(self.path)
+        self._target = _behind_link(self.path)  # the file that a link leads to
         self._is_direct = _cannot_be_replaced(self._target)
         self.partial = self._target
         if not self._is_direct:

@@ -172,8 +172,9 @@ class Settings(Frozen):
     def _error_of(cls, error: ValidationError) -> SettingError:
         """Return the error of the first wrong setting.
 
-        Where a check of ours raised a kind of ``SettingError``, the error is of that
-        kind. For a name that is no setting, the message says the nearest setting.
+        Example: for a setting "pols" the message says "pols: no such setting (did you
+        mean 'polls'?); there are: …". Where a check of ours raised a kind of
+        ``SettingError``, the error is of that kind.
         """
         problem = error.errors(include_url=False)[0]
         # The path to the setting; "" for a check of all settings together.

@@ -111,9 +111,10 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     """List the citation marks of an answer, in order, each with its labels.
 
     Marks are numbers in brackets (``[1, 2]``, ``[1-3]``, ``【1†source】``), named sources
-    (``[Source 1]``, ``(Document 1)``), and labels of the numbering, also as the address
-    of a link. A bracket that looks like such a label counts, too: ``[b.pdf]`` beside
-    ``a.pdf``. Code, formulas, years and lists of sources hold no marks.
+    (``[Source 1]``, ``(Document 1)``), and labels of the numbering: in brackets
+    (``[a.pdf]``) or as the address of a link (``[the report](a.pdf)``). A bracket that
+    looks like such a label counts, too: ``[b.pdf]`` beside ``a.pdf``. Code, formulas,
+    years and lists of sources hold no marks.
 
     Args:
         answer: Any text.
@@ -124,12 +125,12 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     text = _blank(answer, [*_spans_of_code(answer), *source_lists_in(answer)])
     marks: list[Mark] = []
     for match in MARK.finditer(text):
-        if _is_content(match, text, known):
+        if _is_content(match, text, known):  # "[2019]", "a[1] = 2"
             continue
         mark = Mark(match.start(), match.end(), _labels_in(match, known))
-        link = _link_to_a_label(mark, answer, known)
-        if link is not None:
-            marks.append(link)
+        marked_link = _link_to_a_label(mark, answer, known)
+        if marked_link is not None:  # "[the report](a.pdf)": one mark with its address
+            marks.append(marked_link)
         elif mark.labels:
             marks.append(mark)
     return marks
@@ -264,12 +265,15 @@ def fences_around(answer: str) -> list[Span]:
 def _fence_around_all(answer: str, opening: re.Match[str]) -> list[Span]:
     """Return the spans of the two lines of a fence if it holds the whole answer.
 
-    A fence that is never closed, as in a reply that was cut off, has only its opening
-    line. [] if the answer goes on behind the fence, or has other fences inside.
+    "It is old." between two lines of three backticks gives two spans. A fence that is
+    never closed, as in a reply that was cut off, has only the span of its opening line.
+    [] if the answer goes on behind the fence, or has other fences inside.
     """
-    # in "```\n```" one line break ends the opening line and begins the closing one
+    # Found only at the very end of the answer. The search begins one early: in
+    # "```\n```" one line break ends the opening line and begins the closing one.
     closing = _CLOSING_FENCE.search(answer, opening.end() - 1)
     if closing is None:
+        # "```\nIt is old.\n```\nIt fell.": a closing line that does not end the answer
         goes_on_behind_fence = "```" in answer[opening.end() :]
         return [] if goes_on_behind_fence else [opening.span()]
     inner = answer[opening.end() : closing.start()]
@@ -308,7 +312,7 @@ def _blank(text: str, spans: Iterable[Span]) -> str:
     pieces: list[str] = []
     end_of_last = 0
     for start, end in sorted(spans):
-        start = max(start, end_of_last)
+        start = max(start, end_of_last)  # of overlapping spans the part not blanked yet
         if start < end:
             pieces.append(text[end_of_last:start])
             pieces.append(_NO_LINE_END.sub(" ", text[start:end]))

@@ -118,10 +118,11 @@ def numbering_shown(
 
 
 def without_missing_labels(value: object) -> object:
-    """Drop the labels without a value from a numbering: the context of each label.
+    """Drop from a numbering the labels that have no context.
 
-    A Parquet table gives each row the labels of all rows, and makes whole numbers
-    decimals: ``{"1": 0.0, "2": None}`` is ``{"1": 0}``. Other values stay as they are.
+    A numbering maps each label to its context. A Parquet table gives each row the
+    labels of all rows, and makes whole numbers decimals: ``{"1": 0.0, "2": None}``
+    becomes ``{"1": 0}``. What is no numbering stays as it is.
     """
     if not isinstance(value, Mapping) or is_numbering(value):
         return value
@@ -216,9 +217,15 @@ def _numbering_of_ids(
 ) -> NumberingRead:
     """Read labels that name contexts by their id.
 
-    A label whose id no context has is left out. But the numbering is unknown if that id
-    may still mean a context, or if several contexts have one id. ``are_numbers`` says
-    that all ids are numbers, which may also be indices.
+    Example: {"1": "doc-b"} and contexts with the ids "doc-a" and "doc-b": {"1": 1}. A
+    label whose id no context has is left out, unless that id may still mean a context:
+    then the numbering is unknown, as it is where several contexts have one id.
+
+    Args:
+        id_by_label: The id that each label names.
+        ids: The id of each context, None for none.
+        are_numbers: Whether the labels name numbers only, such as 2. A number that is
+            no id may be a context's index.
     """
     numbering: dict[str, int] = {}
     for label, named_id in id_by_label.items():

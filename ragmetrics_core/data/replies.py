@@ -108,12 +108,13 @@ def _sort_by_labels(
 ) -> tuple[Item, ...]:
     """Sort the items of a reply into the order of the labels that the judge was shown.
 
-    The question is the context of the validation; the field has the name of its part
-    with the labels. Without a question the items are in order.
+    Example: the judge was shown the facts F1, F2 and F3, and the reply has its verdicts
+    on F2, F1 and F3: they are sorted into F1, F2, F3. The validation's ``context`` is
+    the question. Its part with the labels has the name of the field, such as "facts".
 
     Raises ``ValueError`` if a label is missing, unknown, or there twice.
     """
-    if info.context is None:
+    if info.context is None:  # a reply read without its question
         return in_given_order
     expected_labels = info.context.parts[info.field_name or ""].labels
     item_by_label = {item.label: item for item in in_given_order}

@@ -162,9 +162,10 @@ class _Result(Frozen):
     usage: Usage = Field(default_factory=Usage, description="What it cost.")
 
     def lines_of_outcome(self) -> list[str]:
-        """Return the outcome as one would tell it, in lines.
+        """Return the outcome in lines: the score and why, each verdict, the judge.
 
-        The lines say what came out and why, each verdict, and the judge.
+        Example: "context_adherence 0.800: 4 of 5 polls say yes", then each poll, then
+        "judge: …".
         """
         if isinstance(self, Scored):
             outcome = f"{self.value:.3f}"

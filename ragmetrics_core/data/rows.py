@@ -121,6 +121,8 @@ def columns_by_field(
 ) -> dict[str, Any]:
     """Return what arguments such as ``question_column=`` say, by field of the sample.
 
+    Example: ``question_column="query"`` gives ``{"question": "query"}``.
+
     Args:
         arguments: The arguments; those that are None are left out.
         beside: Other arguments that the function takes, which a wrong name may mean.
@@ -140,8 +142,7 @@ def columns_by_field(
         if column is None:
             continue
         field = name.removesuffix("_column")
-        is_second_name_of_reference = field == "ground_truth"
-        if is_second_name_of_reference:
+        if field == "ground_truth":  # another name of the reference
             field = "reference"
         column_by_field[field] = column
     return column_by_field
@@ -254,8 +255,9 @@ def _with_citations_of_marks(
 ) -> Sample:
     """Fill a sample's citations from the marks in its answer, or note why it has none.
 
-    "Blue [1]." with the numbering ``{"1": "doc-a"}`` cites "doc-a". Without a numbering
-    nothing is noted, except for a column that is unreadable.
+    "Blue [1]." with the numbering ``{"1": "doc-a"}`` cites "doc-a". If the numbering or
+    the marks cannot be read, the reason is noted. Nothing is noted where the row has
+    no numbering.
 
     Args:
         sample: The sample, whose citations are not known.

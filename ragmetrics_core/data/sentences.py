@@ -98,7 +98,7 @@ def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
     joined_text = join_lines(text, ends)  # as long as before: ``ends`` still fit
     sentences: list[str] = []
     start = 0
-    for end_sign in _WHOLE_BREAK.finditer(joined_text):
+    for end_sign in _WHOLE_BREAK.finditer(joined_text):  # full stops and the like
         is_known_end = end_sign.start() in ends
         if is_known_end or not _stands_in_sentence(end_sign, joined_text, start):
             sentences.append(joined_text[start : end_sign.end()].strip())
@@ -122,12 +122,13 @@ def _stands_in_sentence(end_sign: re.Match[str], text: str, start: int) -> bool:
     if end_sign[0] != ".":
         return False
     end = end_sign.end()
-    # "vitamin C." ends here; the initial in "C. Darwin" is a title, below
+    # "vitamin C." ends a sentence; the initial of "C. Darwin" does not: see _TITLE
     if _LETTER_AFTER_A_NOUN.search(text, max(start, end - _LONGEST_NAME), end):
         return False
     abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
-    if _TITLE.search(text, abbreviation_start, end):
+    if _TITLE.search(text, abbreviation_start, end):  # "Dr. Smith", "C. Darwin"
         return True
+    # "approx. 5" goes on behind the stop, "etc. They" does not
     is_shortened = _SHORTENED.search(text, abbreviation_start, end) is not None
     return is_shortened and _GOES_ON.match(text, end) is not None
 

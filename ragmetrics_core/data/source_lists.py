@@ -246,7 +246,7 @@ def _numbered_entries_at_the_end(answer: str) -> Span | None:
             return None
         numbers.append(entry[1])
     are_cited = cited_numbers.issuperset(numbers)
-    do_rise = numbers == sorted(set(numbers), key=int)
+    do_rise = numbers == sorted(set(numbers), key=int)  # and none stands there twice
     return (start, len(answer)) if are_cited and do_rise else None
 
 

@@ -136,8 +136,9 @@ class DecisionJudge(ModelJudge):
         """Send the typed questions of several questions to the model.
 
         A typed question asks for the probability of each option, about some texts: its
-        *state*. Typed questions with equal state share a request. ``forms`` has for
-        each question its typed questions and their state.
+        *state*. Typed questions with equal state share a request. Example: seven of
+        them about one context, for a model that takes 3 at a time, are 3 requests.
+        ``forms`` has for each question its typed questions and their state.
 
         Returns:
             The model's answer to each typed question. The key is the pair of two JSON
@@ -244,8 +245,13 @@ def typed_form(question: Question[Any]) -> TypedForm:
 def _convert(question: Question[Any], decided: Decided[Any]) -> TypedForm:
     """Convert a question into typed questions, or settle it without asking.
 
-    Example: "which of these facts does the context cover?" becomes, for each fact, "the
-    context covers it", true or false. The functions of ``decided`` may raise anything.
+    Example: "which of these two facts does the context cover?" becomes two typed
+    questions: "the context covers fact 1" and "the context covers fact 2", true or
+    false. Their state is the texts that they are about: the context and the facts.
+
+    Args:
+        question: A metric's question.
+        decided: Functions that convert such a question; they may raise anything.
     """
     if decided.settled is not None:
         # e.g. an empty context, which holds no fact whatever the fact is
@@ -259,6 +265,7 @@ def _convert(question: Question[Any], decided: Decided[Any]) -> TypedForm:
     if problem:
         return TypedForm(question, reply=NotAnswered(_wrong_form(question, problem)))
     typed_jsons = tuple(map(question_text, typed_questions))
+    # two equal typed questions: twice in ``typed_jsons``, asked once
     typed_by_json = dict(zip(typed_jsons, typed_questions, strict=True))
     return TypedForm(question, json_text(dict(state)), typed_by_json, typed_jsons)
 
@@ -290,13 +297,15 @@ def _read_typed_form(
 def _answers_with_usage(
     forms: Sequence[TypedForm], decisions: _DecisionByTypedQuestion
 ) -> list[Answer[Any]]:
-    """Build the answer to each metric's question from those to its typed questions.
+    """Build the answers to metrics' questions from those to their typed questions.
 
-    Two metrics' questions share a typed question that cost $0.01: the first answer
-    costs $0.01, the second nothing.
+    A typed question asks for one probability, such as "the context covers fact 2". If
+    two metrics' questions share a typed question that cost $0.01, then the first answer
+    costs $0.01 and the second nothing.
 
     Args:
-        forms: Each metric's question with its typed questions.
+        forms: Each metric's question, converted into typed questions about its state
+            (the texts that they are about).
         decisions: The model's answer to each typed question, and what it cost.
     """
     counted_keys: set[tuple[str, str]] = set()
@@ -304,7 +313,7 @@ def _answers_with_usage(
     for form in forms:
         usage = Usage()
         for typed_json in form.typed_by_json:
-            key = (form.state, typed_json)
+            key = (form.state, typed_json)  # equal texts and equal question: asked once
             if key not in counted_keys:
                 usage += decisions[key].usage
             counted_keys.add(key)
@@ -324,7 +333,7 @@ def _make_reply(
         converted: The question with its typed questions.
         decisions: The model's answer to each typed question, or its error.
     """
-    if converted.reply is not None:
+    if converted.reply is not None:  # known without asking: a blank context has no fact
         return converted.reply
     chances: list[Chances] = []
     errors: list[JudgeError] = []
@@ -350,15 +359,16 @@ def _error_to_report(errors: Sequence[JudgeError]) -> JudgeError:
 def _reply_of_chances(
     question: Question[Any], chances: Sequence[Chances]
 ) -> Asked[Any] | NotAnswered:
-    """Build a question's reply from the probabilities of its typed questions.
+    """Build the reply to a metric's question from probabilities.
 
-    Example: ``[(.9,), (.1,)]`` for two facts becomes "first covered, second not". The
-    question's ``decided.reads`` builds it; an error if that raises or returns nonsense.
+    The question was converted into typed questions, and a model gave each of them its
+    probabilities: ``[(.9,), (.1,)]`` for two facts becomes "first covered, second not".
+    Returns an error if that raises or gives nonsense.
 
     Args:
-        question: The question.
-        chances: The probabilities of each typed question, in the order of the
-            questions.
+        question: A metric's question. Its ``decided`` holds the functions that convert
+            it: ``asks`` makes the typed questions, ``reads`` builds the reply.
+        chances: The probabilities of each typed question, in order.
     """
     if question.decided is None:
         return NotAnswered(_not_supported(question))
@@ -367,6 +377,7 @@ def _reply_of_chances(
     except Exception as error:  # noqa: BLE001  # a user may have written ``reads``
         return NotAnswered(_failed_form(question, error))
     reply = _check_result_of_form(question, returned, "reads")
+    # ``weigh`` is set where the metric wants the probability of each verdict
     if isinstance(reply, Asked) and question.weigh is not None and not reply.weights:
         problem = problem_of_missing_weights(reply, question)
         return NotAnswered(_wrong_form(question, f"has a reads: {problem}"))

@@ -116,7 +116,7 @@ class LLMJudge(ModelJudge):
 
         If the question wants the probability of a label (``weigh``), the reply gets it
         from log-probabilities or polls. Otherwise ``question.polls`` says how many
-        replies are asked for.
+        replies are asked for. An error of the judge is returned, not raised.
         """
         await session.prepare()
         # rendering a long question would hold up the event loop
@@ -170,11 +170,12 @@ class _Asking:
         """Ask for as many independent replies (polls) as the question wants.
 
         Returns:
-            The replies that could be read, and the errors of the others.
+            The replies that could be read, and the errors of the others. ``together``
+            says whether one request brought several replies, as with ``n=3``.
 
         Raises:
-            JudgeError: If no reply could be read: the error of the first poll, but
-                rather the one that says that the texts are too long.
+            JudgeError: If no reply could be read: the error of the first poll, or the
+                error "texts too long" if any poll ended with it.
         """
         question = self._question
         replies, errors = await self._ask(
@@ -193,7 +194,9 @@ class _Asking:
         """Ask for a reply with a weight for each verdict: the probability of a label.
 
         The token "1" with probability .9 gives the weight .9. If the tokens of one
-        reply do not settle every verdict, polls do: "1" in 2 of 3 replies gives 2/3.
+        reply do not settle every verdict, polls do: "1" in 2 of 3 replies gives 2/3. If
+        only one poll is allowed, a verdict without a usable token weighs 1 if the reply
+        gives it the label, else 0.
 
         Raises:
             TooFewPolls: If no majority of the polls was answered.
@@ -213,7 +216,7 @@ class _Asking:
             replies_read.append(first_reply)
         n_polls = label_probability.fallback_polls
         replies = await self._poll_to_majority(request, n_polls, replies_read)
-        # one reply is enough: a verdict whose token says nothing weighs 1 or 0
+        # one reply for several facts: token weights where there are any, else 1 or 0
         if n_polls == 1 and _lists_verdicts(self._question):
             weights = _weights_of_one_reply(
                 replies, label_probability, weights_of_tokens

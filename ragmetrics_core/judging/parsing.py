@@ -129,9 +129,10 @@ class _ObjectSpan:
 def _spans_with_names(choice: Choice, names: Sequence[str]) -> Iterator[_ObjectSpan]:
     """Yield the outermost objects of a reply in whose text a name occurs.
 
-    In '{"id": 7} {"useful": 1}' with the name "useful" only the second is yielded. An
-    object right behind another, even behind a skipped one, stands as it does: here both
-    stand as verdicts, at the beginning of the reply.
+    Example: in '{"id": 7} {"useful": 1}' with the name "useful" only the second object
+    is yielded. Each comes with whether it stands as a verdict, as at the beginning of
+    the reply; an object in the middle of a sentence does not. An object right behind
+    another stands as that other does, here as a verdict.
     """
     reply_start = _start_of_reply(choice)
     name_search = _NameSearch(choice.text, names)
@@ -142,7 +143,7 @@ def _spans_with_names(choice: Choice, names: Sequence[str]) -> Iterator[_ObjectS
             stands_as_verdict = _stands_as_verdict(
                 choice.text[previous_end:start], previous_does=stands_as_verdict
             )
-        previous_end = start if end is None else end
+        previous_end = start if end is None else end  # None: never closed
         if name_search.is_between(start, end):
             yield _ObjectSpan(start, end, stands_as_verdict)
 

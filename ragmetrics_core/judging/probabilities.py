@@ -54,9 +54,15 @@ def read_weights(
 ) -> tuple[Weight | None, ...]:
     """Return the weight of each verdict of a reply, from log-probabilities.
 
-    A weight is the probability of the positive label: (.9, None) for two verdicts, the
-    second not settled by its tokens. All are None if the verdicts cannot be matched
-    with those of the model's text.
+    A weight is the probability of the positive label. Example: (.9, None) for two
+    verdicts; the tokens of the second do not tell. All are None if the question wants
+    no probability, or if the verdicts cannot be matched with the model's text.
+
+    Args:
+        reply: The reply, with its tokens.
+        question: The question. Its ``weigh`` says which label's probability is wanted.
+            In a list of verdicts, ``weigh.cell_key`` names the field that tells them
+            apart.
 
     Source:
         Design note "Probabilities from tokens".
@@ -148,9 +154,11 @@ def weights_at(
         The weights in the order of the offsets. () without log-probabilities, or if the
         tokens are not those of the text.
     """
+    # the tokens may begin with a reasoning that the text lacks: its length is added
     shift = _shift_to_tokens(choice)
     if shift is None:
         return ()
+    # where each token ends in the joined text of all tokens
     token_ends = list(accumulate(len(token.token) for token in choice.tokens))
     weights: list[Weight | None] = []
     for offset in offsets:
@@ -158,8 +166,9 @@ def weights_at(
         if found is None:
             weights.append(None)
         else:
-            token, before_label = found
-            weights.append(_weight_in(token, before_label, label_probability, mode))
+            token, text_before_label = found  # the token ``": 1``: ``": `` before "1"
+            weight = _weight_in(token, text_before_label, label_probability, mode)
+            weights.append(weight)
     return tuple(weights)
 
 
@@ -336,21 +345,30 @@ def _probability_of(
 
 
 def _may_be_decided_by_unlisted(
-    positive: float,
-    negative: float,
+    probability_of_yes: float,
+    probability_of_no: float,
     probabilities: Sequence[tuple[Label | None, float]],
 ) -> bool:
-    """Tell whether a side that is not listed at all may be the more probable one.
+    """Tell whether "yes" or "no", where the token lists only the other, may still win.
 
-    What is not listed is at most as probable as the least probable alternative listed,
-    and as what is left of 1. ``positive`` and ``negative`` are 0 if not listed.
+    A token lists only its most probable alternatives. Example: "yes" has .4, "maybe"
+    has .35, and "no" is not listed. At most .25 is left for "no", which cannot win:
+    False.
+
+    Args:
+        probability_of_yes: The probability of the positive label; 0 if not listed.
+        probability_of_no: The probability of the negative labels; 0 if not listed.
+        probabilities: All listed alternatives with their probabilities.
     """
+    # the unlisted are below the least one listed, and share what is left of 1
     least_listed = min(probability for _, probability in probabilities)
     total = math.fsum(probability for _, probability in probabilities)
     most_unlisted = max(0.0, min(least_listed, 1 - total))
-    negative_may_win = not negative and most_unlisted >= positive
-    positive_may_win = not positive and most_unlisted >= negative
-    return negative_may_win or positive_may_win
+    is_yes_listed = probability_of_yes > 0
+    is_no_listed = probability_of_no > 0
+    no_may_win = not is_no_listed and most_unlisted >= probability_of_yes
+    yes_may_win = not is_yes_listed and most_unlisted >= probability_of_no
+    return no_may_win or yes_may_win
 
 
 def _is_log_probability(logprob: float) -> bool:

@@ -100,7 +100,8 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
 
     A line ``---`` in the template separates the two messages. The sample's texts stand
     in tags such as ``<context-52ae4fd5>``: no text has these digits, so none can close
-    its tag.
+    its tag. The tags around examples have digits of their own, equal for all samples:
+    so the system message is equal, too, and is cached.
 
     Raises:
         SettingError: If the template does not fit the parts; see ``check_template``.
@@ -123,7 +124,7 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     system_message = _fixed_system_message(
         system_template, instructions, example_digits
     )
-    if system_message is None:  # it shows a text of the sample
+    if system_message is None:  # the template shows the question above ``---``
         system_text = _fill_template(system_template, text_by_placeholder)
         system_message = Message("system", system_text)
     user_text = _fill_template(user_template, text_by_placeholder)

@@ -58,7 +58,8 @@ def _make_strict(
 
     References are replaced by what they stand for. All fields of an object are
     required, and it has no others. Anything else, such as bounds of numbers, is left
-    out.
+    out. Example: ``{"$ref": "#/$defs/Verdict"}`` becomes the schema of "Verdict", and
+    ``{"const": 1}`` becomes ``{"enum": [1]}``.
 
     Args:
         schema: The schema, or a part of it.
@@ -114,19 +115,21 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
 def _replies_in(choice: Choice, question: Question[R]) -> list[ReadReply[R]]:
     """Read each JSON object that counts as a reply to the question.
 
-    Asked for "useful", ``{"useful": 0}`` counts and ``{"note": "useful"}`` does not.
-    Raises ``MalformedReply`` if there is none.
+    An object counts that has one of the fields that the reply must have; the form then
+    checks the others. Asked for "useful", ``{"useful": 0}`` counts and
+    ``{"note": "useful"}`` does not. Raises ``MalformedReply`` if there is none.
     """
-    required_fields = _fields_that_identify(question.Reply)
+    identifying_fields = _fields_that_identify(question.Reply)
     replies: list[ReadReply[R]] = []
-    for fields, start, end in find_objects(choice, required_fields):
+    for fields, start, end in find_objects(choice, identifying_fields):
         # the name of a field may also stand in a text of the object
-        if any(name in fields for name in required_fields):
+        if any(name in fields for name in identifying_fields):
             value = _validate(choice, fields, question)
             replies.append(ReadReply(value, choice, start, end))
     if not replies:
+        # one name will do; the last is the verdict where the reason is asked for first
         raise MalformedReply(
-            f"it holds no JSON object with the field {required_fields[-1]!r}",
+            f"it holds no JSON object with the field {identifying_fields[-1]!r}",
             raw=choice.text,
         )
     return replies

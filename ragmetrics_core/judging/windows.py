@@ -36,8 +36,9 @@ def halve_questions(
 ) -> tuple[Question[Any], ...]:
     """Return the same question about each half, if an answer failed for its length.
 
-    ``question.split`` names the part to divide. Returns no question if the answer did
-    not fail for its length, or if dividing that part would not help.
+    Example: one context is too long for the judge: two questions, about its first and
+    its second half. ``question.split`` names the part to divide. Returns no question if
+    the answer did not fail for its length, or if another part is longer.
     """
     if question.split is None or not _was_too_long(answer):
         return ()
@@ -48,7 +49,7 @@ def halve_questions(
     halves: Iterable[str | tuple[str, ...]]
     if isinstance(part.text, str):
         halves = cut_in_halves(part.text)
-    else:
+    else:  # several contexts: some of them to each question
         halves = divide_texts(part.texts)
     half_parts = [replace(part, text=half) for half in halves]
     return tuple(

@@ -181,8 +181,8 @@ def _write_question(
     """Have a model write a question and its answer from the golden contexts.
 
     The golden contexts are the first ``n_golden`` contexts of the sample; the others
-    are noise. The tag of a sentence of the answer is the index of the golden context
-    that the model took it from.
+    are noise. Each sentence of the answer has a tag: the index of the golden context
+    that the model took it from. Example: "Chunk B" is tag 1.
     """
     golden_texts = [context.text for context in sample.contexts[:n_golden]]
     question = WriteQuestion.about(golden_texts, language)
@@ -226,8 +226,8 @@ def _draw_candidates(
 ) -> list[str]:
     """Return the ids of the documents with enough chunks, in random order.
 
-    A document has enough if it has as many as are wanted as golden contexts, from which
-    the question is written.
+    A question is written from ``settings.golden`` chunks of a document (its golden
+    contexts), such as 3: a document with 2 chunks is left out.
 
     Raises:
         InputError: If no document has enough chunks, or if the settings want noise from
@@ -330,8 +330,9 @@ def _stratify(
 ) -> list[CombinationPoint]:
     """Draw as many points with no golden context as with one, with two, and so on.
 
-    A point is a combination of contexts; a golden context is one that the question was
-    written from. The draw is without replacement, and the same at every call.
+    A point is a combination of contexts; the question was written from the golden ones.
+    Example: 1 point has no golden context, 3 points have one: 1 of each is drawn. The
+    draw is without replacement, and the same at every call.
     """
     points_by_n_golden: dict[int, list[CombinationPoint]] = {}
     for point in points:

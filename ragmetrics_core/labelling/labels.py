@@ -92,8 +92,9 @@ def _label(row: Any, place: str, column: str) -> Label:
     on sample "7". ``column`` may be a dotted path to the votes: "labels.adherent".
 
     Raises:
-        RowError: If the line has no id, no vote, or a vote that says neither yes nor no,
-            such as 0.5.
+        RowError: If the line has no id, or a vote that says neither yes nor no, such as
+            0.5; also if it has no vote, unless it has a probability: a line of a random
+            draw may still wait for its votes.
     """
     sample_id = _id_of(row, place)
     probability = _probability_of(row, place)
@@ -672,8 +673,9 @@ def _refuse_other_than_a_draw(
 ) -> None:
     """Raise ``InputError`` unless the labels are a random sample of the scored samples.
 
-    Drawn with probability .1 from 300 scored samples, about 30 labels are expected: 12
-    are refused, and so is a label with another probability, or none, or an empty one.
+    Drawn with probability .1 from 300 scored samples: 30 labels are expected, and 29
+    are refused. Labels with different probabilities, without one, or without a vote
+    are refused as well.
     """
     if n_empty:
         raise InputError(

@@ -92,14 +92,16 @@ def asking(
     concurrency: int = 32,
     progress: Show = False,
 ) -> Ask:
-    """Return a function that asks a judge; all its calls share one budget.
+    """Return a function that scores samples with a metric and a judge.
 
-    The arguments are those of ``evaluate``.
+    It measures a judge for its card, the report on how good the judge is. The arguments
+    are those of ``evaluate``.
 
     Returns:
         A function from a metric, samples and the number of the repetition to a result
-        per sample. It raises ``JudgeUnavailable`` if a limit, or a judge that answers
-        no more, ends the run early: the card of a judge needs all verdicts.
+        per sample. Its calls share one budget: with a limit of $1, the second call has
+        what the first left. It raises ``JudgeUnavailable`` if a limit, or a judge that
+        answers no more, ends the run early, as the card needs all verdicts.
     """
     budget = Budget(limits)
 
@@ -261,7 +263,11 @@ def _card(
     signature_by_question: dict[str, Signature],
     measured_by_question: Mapping[str, _MeasuredQuestion],
 ) -> Card:
-    """Assemble a judge's card from what was measured of the judge.
+    """Assemble a judge's card, which says how good the judge is on each question.
+
+    Example: on "adherent" a kappa of .7, on "relevant" one of .6. Only "adherent" (does
+    the answer rest on the contexts?) has a correction for answers with many claims, and
+    notes on that correction.
 
     Args:
         run: Knows the judge, the version of this library and the date.
@@ -282,6 +288,7 @@ def _card(
         made=run.facts.started,
         signatures=signature_by_question,
         figures=figures_by_question,
+        # what the judge may decide alone, where a dearer judge decides the rest
         decided=_measure_decided_alone(measured_by_question),
         notes=adherence.notes,
         claim_correction=adherence.correction,
@@ -738,12 +745,17 @@ def _observe_swaying(
 ) -> Iterator[Observation]:
     """Observe whether the judge's verdict changes when the sample is changed.
 
-    Rows without a verdict are passed over.
+    Example: the answer is made wrong, and the judge's yes becomes a no: a "caught"
+    measure holds. The contexts are reversed, and the yes stays: "flipped: contexts
+    reversed" does not hold. Rows without a verdict are passed over.
 
     Yields:
-        A measure, the row's source, and whether the measure holds for the row: a change
-        was "caught: …" or has "flipped: …" the verdict, there is "no verdict after a
-        change", or the judge calls itself "uncertain".
+        A measure, the row's source, and whether the measure holds for the row:
+
+        - "uncertain": the judge calls itself so; only of judges that can;
+        - "caught: …": the verdict changed, as it should;
+        - "flipped: …": the verdict changed, as it should not; no verdict counts, too;
+        - "no verdict after a change": only if that happened to any row.
     """
     changes: list[_Change] = []
     for row_index, row in enumerate(rows):
@@ -759,7 +771,8 @@ def _observe_swaying(
             continue  # a judge that gives no verdict has not caught the wrong answer
         has_changed = change.original.bool_verdicts != judged.bool_verdicts
         yield change.measure, change.original.source, has_changed
-    if not all(row.bool_verdicts for row in judged_rows):
+    are_all_answered = all(row.bool_verdicts for row in judged_rows)
+    if not are_all_answered:
         for row in judged_rows:
             yield "no verdict after a change", row.source, not row.bool_verdicts
 

@@ -105,9 +105,10 @@ def measure_weaknesses(
 ) -> list[Measured]:
     """Measure the known weaknesses of a judge that answers with probabilities.
 
-    Its typed questions are asked once more in other ways, as probes: negated, in
-    another order, beside other questions, and about a text that is too long. Example:
-    p = .9 for a statement and .4 for its negation: .3 off the sum of one.
+    The judge is asked about the contexts of another sample, which it should refuse
+    ("foreign"). Its typed questions are asked once more in other ways, as probes:
+    negated, in another order, beside other questions, and about a text that is too
+    long. Example: p = .9 for a statement and .4 for its negation: .3 off the sum of 1.
 
     Args:
         question: What people were asked: "relevant", "present", "adherent" or "other".
@@ -120,11 +121,13 @@ def measure_weaknesses(
     """
     figures: list[Measured] = []
     if question in NAME_OF_ACCEPTED:
-        accepted = _judge_on_foreign_contexts(metric, rows, ask_again)
-        figures += _shares(NAME_OF_ACCEPTED[question], accepted)
+        # 1.0 for each yes on foreign contexts, which is an error of the judge
+        acceptances = _judge_on_foreign_contexts(metric, rows, ask_again)
+        figures += _shares(NAME_OF_ACCEPTED[question], acceptances)
     probed_rows = _probe_alone_and_in_company(metric, rows, ask_again)
     figures += _figures_of_probes(probed_rows)
     figures += _shares(PADDED, _judge_padded_texts(metric, rows, ask_again))
+    # 1.0 for each row of which a probe got no answer
     lost_flags = [(row.source, float(answers is None)) for row, answers in probed_rows]
     if any(flag for _, flag in lost_flags):
         figures += _shares(LOST, lost_flags)
@@ -240,9 +243,10 @@ def _probe_alone_and_in_company(
 ) -> _ProbedRows:
     """Ask each row's typed questions again: each in its own request, then all in one.
 
-    A request alone holds one question as it is. The request with all questions ("in
-    company") holds each question as it is, negated, and as a choice in both orders: two
-    predicates are two requests alone, and one request with eight questions.
+    "Alone" a question stands in a request of its own. "In company" it stands in one
+    request with all others, in four forms: as it is, negated, and as a choice in both
+    orders. Example: two true-or-false questions are two requests alone, then one
+    request with 2 × 4 = 8 questions.
 
     Returns:
         Each row with the probabilities that its questions were answered with; with None
@@ -339,22 +343,29 @@ def _probing(
     *,
     most_probes: int | None = None,
 ) -> Metric:
-    """Return a metric that asks another metric's questions in other ways, as probes.
+    """Make a metric that asks another metric's questions in other ways, as probes.
 
-    Its evidence holds the probabilities that the judge answers with. Its score is
-    always 1.0 and says nothing. With ``most_probes=1`` only the first probe of each
-    sample is asked; None: all.
+    Args:
+        probed_metric: The other metric.
+        probes_of: Makes the probes of one question, such as a probe for each fact.
+        most_probes: How many probes of a sample are asked, the first ones; None: all.
+
+    Returns:
+        A metric whose evidence has the judge's probabilities. Its score is always 1.0
+        and says nothing.
     """
 
     def ask_probes(sample: Sample) -> Generator[Batch, Replies, Scored]:
         """Ask the questions of ``probed_metric`` in other ways (probes), one by one.
 
-        A question on two facts may become two probes, one for each fact. The evidence
-        has the judge's probabilities, such as .9 and .1; the score says nothing.
+        Example: a question on two facts becomes two probes, one for each fact; the
+        evidence has their probabilities, such as .9 and .1. The score says nothing.
         """
         probes: list[Probe] = []
         for question in _first_questions(probed_metric, sample):
-            if question.decided is not None:  # it has typed questions
+            # ``decided`` makes the typed questions ("fact 1 is covered", true or false)
+            # of which a probe consists; a question without it gives no probe
+            if question.decided is not None:
                 probes += probes_of(question, question.decided)
         chances_of_probes: list[Any] = []
         for probe in probes[:most_probes]:
@@ -427,9 +438,14 @@ def _read_answers(
 ) -> list[_ProbeAnswers] | None:
     """Group the probabilities of a sample's probes by the question that was probed.
 
-    A predicate with ``(.9,)`` alone may have ``(.8,)``, negated ``(.1,)``, as a choice
-    ``(.7, .3)`` and in reverse ``(.4, .6)`` in company: five values, one group. None if
-    either list is None, because a request was not answered.
+    Example: a true-or-false question asked alone has ``[(.9,)]``. Asked in one request
+    with others it has ``[(.8,), (.1,), (.7, .3), (.4, .6)]``: as it is, negated, as a
+    choice, and as a choice in reverse order. These five make one group.
+
+    Args:
+        chances_alone: For each question the probabilities in a request of its own; None
+            if a request was not answered.
+        chances_in_company: The same in one request with all others, form by form.
     """
     if chances_alone is None or chances_in_company is None:
         return None

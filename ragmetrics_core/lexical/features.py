@@ -261,11 +261,15 @@ def adherence(
         matches: The nearest context sentence of each sentence of the answer.
 
     Returns:
-        The share of the answer's terms in the contexts; the share of its bigrams there;
-        the mean share of a sentence's terms in the nearest context sentence; the least
-        ``Match.overlap_at_name``; and the share of its names that the contexts hold.
+        1. The share of the answer's terms that stand in the contexts.
+        2. The share of its bigrams that stand there.
+        3. The mean share of a sentence's terms in the nearest context sentence.
+        4. How much of a sentence stands beside its names in the contexts, at least.
+        5. The share of its names that the contexts hold.
+
         Example: "Carl Voss bought the old mill." over "Carl Voss lived in Kiel. Anna
-        bought the old mill.": 1.0, .75, .6, 0.0 (he stands apart), 1.0.
+        bought the old mill.": 1.0, .75, .6, 0.0 (no other term stands beside Carl
+        Voss), 1.0.
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))
     term_share = _share(answer.terms, terms)
@@ -306,7 +310,7 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
         Example: "Which city lies on the Douro?" – "Porto lies on the Douro.", chunk
         "Porto is a city in Portugal.": 1.0 (Porto), 0.0, .67 (Porto, city).
     """
-    # sought are the answer's news; for an answer without news, the question's terms
+    # sought is what the answer adds to the question; if it adds nothing, the question
     terms_of_answer_alone = answer.terms - question.terms
     sought = terms_of_answer_alone or question.terms
     sought_share = _share(sought, chunk.terms)
@@ -315,7 +319,8 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
     n_shared_bigrams = len(bigrams & chunk.bigrams)
     opening = chunk.sentences[0].terms[:_OPENING] if chunk.sentences else ()
     opening_share = _mean([term in terms for term in opening], default=0.0)
-    return sought_share, log1p(n_shared_bigrams) / 3, opening_share
+    bigram_score = log1p(n_shared_bigrams) / 3  # on this scale the judge was fitted
+    return sought_share, bigram_score, opening_share
 
 
 def presence(fact: Passage, context: Passage) -> Features:

@@ -133,8 +133,8 @@ class LexicalJudge(Judge):
 def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
     """Judge by shared words whether an answer rests on its contexts.
 
-    An answer that only declines abstains. Example: "It opened in 1901." over contexts
-    without 1901: "no", because the number is unknown.
+    Example: "It opened in 1901." over contexts without 1901: "no", because the number
+    is unknown. "I do not know." claims nothing and gets the verdict "abstain".
 
     Args:
         question: Holds the answer and the contexts.
@@ -149,12 +149,13 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     contexts = [parse(context) for context in question["contexts"]]
     context_numbers = _union(context.numbers for context in contexts)
     matches = features.align(answer, contexts)
-    values = features.adherence(answer, contexts, matches)
+    # five shares, such as the share of the answer's terms in the contexts
+    feature_values = features.adherence(answer, contexts, matches)
     sentences = _support_of_sentences(answer, contexts, matches, context_numbers)
     unknown_numbers = find_unknown_numbers(text, context_numbers)
     denied_terms = _union(match.denied_terms for match in matches)
     probability = _veto_false_claims(
-        _adherence_probability(answer, contexts, values, vectors=vectors),
+        _adherence_probability(answer, contexts, feature_values, vectors=vectors),
         has_unknown_numbers=bool(unknown_numbers),
         denies=bool(denied_terms),
     )
@@ -163,7 +164,7 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     elif denied_terms:
         reason = _explain_denied_terms(text, denied_terms)
     else:
-        reason = _explain_shared_terms(answer, text, values, sentences, matches)
+        reason = _explain_shared_terms(answer, text, feature_values, sentences, matches)
     low, high = UNCERTAIN_WITH_VECTORS if vectors else UNCERTAIN
     if low <= probability <= high:
         reason = f"uncertain: {reason}"
@@ -211,7 +212,8 @@ def _adherence_probability(
 def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:
     """Judge an answer of which no word carries a meaning, such as "No." or "It is".
 
-    It rests on the contexts if one of them holds it word for word.
+    It rests on the contexts if one of them holds it word for word: then all features of
+    the model (such as the share of found terms) are 1, else all are 0.
     """
     wording = question["answer"].strip()
     rank_of_holder = _rank_of_holder(question["contexts"], question["answer"])
@@ -223,11 +225,12 @@ def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:
         evidence=wording if is_held else "",
         coverage=coverage,
     )
-    every_feature = (coverage,) * len(ADHERENT.slopes)
-    probability = ADHERENT.probability(every_feature)
+    n_features = len(ADHERENT.slopes)
+    probability = ADHERENT.probability((coverage,) * n_features)
     verb = "stands" if is_held else "does not stand"
     reason = f"no content terms; the answer {verb} in the contexts word for word"
-    return _reply_with_poll(probability, reason, (sentence,), (Match(),))
+    no_match = Match()  # without terms no context sentence is the nearest
+    return _reply_with_poll(probability, reason, (sentence,), (no_match,))
 
 
 def _rank_of_holder(contexts: Iterable[str], wording: str) -> int | None:
@@ -350,10 +353,10 @@ def _verdict(label: str, probability: float, reason: str) -> dict[str, object]:
 def _look_at_chunk(
     question: Passage, answer: Passage, answer_text: str, chunk_text: str
 ) -> tuple[Features, str]:
-    """Return the features of a chunk, and a reason that counts the terms it holds.
+    """Return the features of a chunk, and a reason that counts the terms in the chunk.
 
-    Example of a reason, where the answer adds "Carl Voss" to the question and the chunk
-    holds "Voss": "1 of 2 terms that only the answer has found in the chunk".
+    Example: the answer says "Carl Voss", the question does not, and the chunk holds
+    "Voss". So the chunk holds 1 of the 2 terms that the answer adds to the question.
 
     Args:
         question: The user's question, taken apart into terms: stems of its words.

@@ -77,7 +77,8 @@ def random_order(count: int, useful: int) -> float:
 def expected_average_precision(probabilities: Sequence[float]) -> float:
     """Return the expected average precision of chunks that are useful with some chance.
 
-    Two chunks at .5 each: both useful 1, the first 1, the second .5, none 0; mean .625.
+    Example: two chunks are useful with a chance of .5 each. The average precision is 1
+    if both are useful, 1 if the first is, .5 if the second is, 0 if none is: mean .625.
 
     ``probabilities`` has for the chunk at each rank the probability that it is useful,
     independently of the others.
@@ -99,6 +100,7 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
     for rank, value in enumerate(probabilities, start=1):
         probability = float(value)
         precision_sum_of_n = _convolve(precision_sum_of_n, probability)
+        # the chunk is the n-th useful one if n - 1 before it are; precision n / rank
         for n, probability_of_n_before in enumerate(probability_of_n, start=1):
             precision_sum_of_n[n] += probability / rank * n * probability_of_n_before
         probability_of_n = _convolve(probability_of_n, probability)

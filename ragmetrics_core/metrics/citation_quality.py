@@ -260,7 +260,7 @@ class _Answer:
         return self.sample.contexts
 
     @property
-    def citing_sentences(self) -> list[int]:
+    def indices_of_citing_sentences(self) -> list[int]:
         """Indices of the sentences that cite, even what nobody was shown."""
         return [
             index
@@ -452,7 +452,10 @@ class CitationQuality(Metric):
         citations = self._citations_of(sample).citations or ()
         answer = _Answer(sample, cited_statements(sample.answer, citations))
         plans = [self._judge_uncited(answer)]
-        plans += [self._judge_cited(answer, index) for index in answer.citing_sentences]
+        plans += [
+            self._judge_cited(answer, index)
+            for index in answer.indices_of_citing_sentences
+        ]
         outcomes = yield from ask_side_by_side(plans)
         judged: _StatementsByIndex = {}
         for outcome in outcomes:
@@ -474,6 +477,8 @@ class CitationQuality(Metric):
     ) -> Generator[Batch, Replies, _StatementsByIndex | NotAnswered]:
         """Judge the sentences that cite nothing: which of them make a claim?
 
+        "It fell in 1755." is a claim without a source; "I hope this helps." is none.
+
         Returns:
             Each such sentence by its index, with the fault "uncited" if it makes a
             claim; ``NotAnswered`` if the judge did not answer.
@@ -482,12 +487,13 @@ class CitationQuality(Metric):
         indices = [
             index
             for index in range(len(statements))
-            if index not in answer.citing_sentences
+            if index not in answer.indices_of_citing_sentences
         ]
+        _, _, instructions_on_claims = self.instructions()
         claims = yield from ask_for_claims(
             [statements[index].text for index in indices],
             standalone_question_part(answer.sample),
-            self.instructions()[2],
+            instructions_on_claims,
         )
         if isinstance(claims, NotAnswered):
             return claims
@@ -520,11 +526,11 @@ class CitationQuality(Metric):
             return cited
         judged = JudgedStatement(
             text=statement.text,
-            claims=True,
+            claims=True,  # who cites makes a claim
             supported=cited.supported,
             citations=_judged_citations(answer, statement, cited),
-            dangling=statement.dangling,
-            together=cited.together,
+            dangling=statement.dangling,  # "[9]" where there are 3 contexts
+            together=cited.together,  # the probability that all cited texts support it
         )
         if cited.supported:
             return {index: judged}

@@ -329,10 +329,14 @@ class SupportOfStatement:
     ) -> Generator[Batch, Replies, CitedSupport | NotAnswered]:
         """Ask the judge what the cited texts do for the statement, in up to three steps.
 
-        1. Each text alone. If any supports the statement, the others are irrelevant.
-        2. Else all texts together.
-        3. If together they do, all texts but one. If the others suffice without a text,
-           it is irrelevant.
+        1. It asks about each text alone. If one supports the statement, those that do
+           not are irrelevant.
+        2. Else it asks about all texts together.
+        3. If all together support the statement, it asks once for each text about all
+           the others. If they support it without the text, the text is irrelevant.
+
+        Example: A and B support the statement only together, and C says nothing of it:
+        supported, and C is irrelevant.
 
         Returns:
             The verdicts; ``NotAnswered`` if the judge did not answer one of the
@@ -350,11 +354,13 @@ class SupportOfStatement:
         if isinstance(joint, NotAnswered):
             return joint
         (together,) = joint
+        # a single text has no others: its probability stands in ``alone``
+        p_together = together.p if len(texts) > 1 else None
         cited = CitedSupport(
             supported=together.holds,
             alone=tuple(alone),
             irrelevant=(False,) * len(texts),
-            together=together.p if len(texts) > 1 else None,
+            together=p_together,
         )
         if not together.holds:
             return cited
@@ -369,12 +375,14 @@ class SupportOfStatement:
     ) -> Generator[Batch, Replies, list[Support] | NotAnswered]:
         """Ask for each group of texts whether they together support the statement.
 
-        What was asked before is not asked again.
+        Example: ``[("A",), ("B",), ("A", "B")]`` are three questions. A group that was
+        asked about before is not asked about again.
 
         Returns:
             The support by each group, in order; ``NotAnswered`` if the judge did not
             answer one of the questions.
         """
+        # in an order that does not depend on ranks: judges may favour the first text
         passages_of_groups = [
             order_of_digest(self._statement, texts) for texts in groups
         ]

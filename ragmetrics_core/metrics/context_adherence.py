@@ -371,11 +371,11 @@ class ContextAdherence(Metric):
         return settings
 
     def plan(self, sample: Sample) -> Plan:
-        """Poll the judge, and conclude by majority.
+        """Poll the judge whether the answer rests on the contexts, and score the polls.
 
-        The judge is shown the texts of this turn, then the texts of earlier turns. If the
-        setting ``cause`` is on and the score is low, the judge is also asked why, and its
-        answer is added to the outcome's evidence.
+        Example: 4 of 5 polls say yes: .8. The judge is shown the texts of this turn,
+        then the texts of earlier turns. If the setting ``cause`` is on and the score is
+        low, the judge is also asked why, and its answer is added to the evidence.
         """
         groups = groups_of_texts(sample)
         parts = parts_of_turn(sample)
@@ -384,6 +384,7 @@ class ContextAdherence(Metric):
         if not texts_of_all_turns:
             return self.undefined("no contexts")
         parts["contexts"] = replace(parts["contexts"], text=texts_of_all_turns)
+        # ``grounds``: what the answer's claims rest on; None if that was not asked
         polls, grounds = yield from self._poll(
             groups, parts, self._instructions_for(sample, groups)
         )
@@ -394,8 +395,10 @@ class ContextAdherence(Metric):
         wants_cause = self.cause and _is_low(outcome)
         if not wants_cause or evidence is None:
             return outcome
+        # too long for one prompt, the contexts were judged in several windows
+        are_contexts_too_long = bool(polls.windows)
         fields_of_cause = yield from self._find_cause(
-            parts, are_contexts_too_long=bool(polls.windows)
+            parts, are_contexts_too_long=are_contexts_too_long
         )
         return outcome.model_copy(
             update={"evidence": evidence.model_copy(update=fields_of_cause)}
@@ -406,13 +409,13 @@ class ContextAdherence(Metric):
     ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
         """Poll the judge whether the answer is based on the texts.
 
-        If the answer may rest on earlier turns, the judge is asked what each claim
-        rests on, or for the verdict alone where that is not possible.
+        If the answer may rest on earlier turns, the judge is first asked for labels:
+        what each claim rests on, such as 2 on contexts and 1 on an earlier turn. If it
+        cannot give labels, the judge is asked for the bare verdict.
 
         Returns:
-            The polls; and what the claims rest on, such as 2 on contexts and 1 on an
-            earlier turn, or a note why that was not asked. The latter is None if it was
-            not wanted, or if the judge failed.
+            The polls; and what the claims rest on, or a note why there are no labels.
+            The latter is None if nothing but this turn counts, or if the judge failed.
         """
         question_of_verdict = self._question_of_verdict(parts, instructions)
         if not groups.go_beyond_this_turn:
@@ -424,7 +427,7 @@ class ContextAdherence(Metric):
             labelled = yield from self._poll_for_labels(question_of_verdict, groups)
             if isinstance(labelled, Asked):
                 return _drop_labels(labelled), _grounds_of_labels(labelled, groups)
-            if not _may_verdict_succeed(labelled):
+            if not _may_verdict_succeed(labelled):  # such as a refused key
                 return labelled, None
             why_unlabelled = _why_unlabelled(labelled)
         polls = yield from self._poll_in_rounds(question_of_verdict)
@@ -465,16 +468,17 @@ class ContextAdherence(Metric):
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
         """Ask for all polls: in one round, or in several if polling may stop early.
 
-        Five polls that may stop early: three are asked first. Three times yes decides;
-        after yes, yes, no one more is asked.
+        Example: five polls that may stop early. Three are asked first. Three times yes
+        decides. After two times yes and one no, a fourth poll is asked.
 
         If the first round fails, ``NotAnswered`` is returned; but texts too long for
-        the judge are asked about claim by claim. In a later round that fails, its polls
+        the judge are asked about claim by claim. If a later round fails, its polls
         count as missing.
         """
         polls_so_far: Asked[Any] = Asked(())
         n_polls = self._decisive_yes if self.early_stop else self.polls
         while n_polls > 0:
+            # a later round goes on counting: its polls are no repeats of earlier ones
             first_poll = polls_so_far.asked if self.early_stop else None
             reply: Asked[Any] | NotAnswered
             (reply,) = yield from ask(
@@ -590,6 +594,10 @@ class ContextAdherence(Metric):
     ) -> Generator[Batch, Replies, dict[str, object]]:
         """Ask for the likely cause of a low score, by one more question.
 
+        The judge is asked whether the contexts suffice to answer the question, and
+        whether the answer addresses it. Example: the contexts do not suffice, so the
+        retrieval is the likely cause.
+
         Args:
             parts: What the judge is shown.
             are_contexts_too_long: Whether the contexts are too long for the judge, so
@@ -609,14 +617,14 @@ class ContextAdherence(Metric):
                 )
             }
         _, _, instructions_on_cause = self.instructions()
-        question = Sufficient(
+        question_on_cause = Sufficient(
             parts=parts,
             instructions=instructions_on_cause,
             Reply=Sufficiency,
-            decided=_TYPED_CAUSE,
+            decided=_TYPED_CAUSE,  # how judges are asked that read no prompts
             example=_SUFFICIENCY_EXAMPLES,
         )
-        (asked,) = yield from ask([question])
+        (asked,) = yield from ask([question_on_cause])
         if isinstance(asked, NotAnswered):
             return {"cause_note": f"no cause was determined: {asked.error}"}
         cause = _likely_cause(asked.reply)
@@ -749,14 +757,15 @@ def _evidence(
 ) -> AdherenceEvidence:
     """Assemble what the polls say: counts, explanations and claims, but no score.
 
-    Yes, yes, no and a failed poll: 4 asked, 2 yes, 1 no, 1 missing; the explanation is
-    that of a yes, the dissent that of the no.
+    Example: yes, yes, no and a failed poll are 4 asked, 2 yes, 1 no and 1 missing. The
+    explanation is that of a yes, the dissent that of the no.
 
     Args:
         polls: The polls that were answered, and those that failed.
         ranks: For each text that the judge was shown, its rank among all contexts.
         grounds: What the claims rest on; None if that was not asked.
     """
+    # a single poll that says "no", where its token makes "yes" likelier, counts as yes
     polls = _with_verdict_of_token(polls)
     yes_polls = _polls_saying("yes", polls)
     no_polls = _polls_saying("no", polls)
@@ -764,6 +773,7 @@ def _evidence(
     is_majority_yes = len(yes_polls) > len(no_polls)
     majority = yes_polls if is_majority_yes else no_polls
     minority = no_polls if is_majority_yes else yes_polls
+    # verdicts claim by claim, which encoders give and language models do not
     claims: list[ClaimSupport] = []
     for poll in polls.replies:
         claims += poll.encoder_claims

@@ -280,6 +280,8 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
     def combine(self, subset: Iterable[int]) -> float:
         """Compute the metric over some of the contexts, without asking the judge again.
 
+        Example: by "or", contexts 0 and 2 cover 3 of 4 facts of equal weight: .75.
+
         Args:
             subset: The indices from 0 of the contexts that count.
 
@@ -298,8 +300,9 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
                 f"contexts are numbered 0 to {len(self.context_ids) - 1}, got"
                 f" {sorted(columns)}"
             )
-        do_equal_texts_count_once = bool(self.duplicate_of)
-        if do_equal_texts_count_once:
+        # filled for "noisy_or" only, where an equal text must not raise the value again
+        has_duplicates_to_merge = bool(self.duplicate_of)
+        if has_duplicates_to_merge:
             columns = {self._original(column) for column in columns}
         values = [
             fact.weight * self._value_of([row[column] for column in sorted(columns)])
@@ -340,9 +343,9 @@ def questions_of_coverage(
         context: The context.
         facts: The facts, at least one.
         instructions: What the judge is told.
-        polls: None: one question about all facts. A number: a question for each fact,
-            asked so many times if the judge gives no probability.
-        own_template: Whether the user wrote the template.
+        polls: None: one question about all facts. 3: a question for each fact, which
+            is asked 3 times if the judge gives no probability (see ``weigh``).
+        own_template: Whether the user wrote the prompt's template in ``instructions``.
     """
     if polls is None:
         fact_parts = [{"facts": Part("Facts", tuple(facts), "lines")}]
@@ -407,9 +410,12 @@ def grid_of_cells(
 def _cells(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
     """Make a cell for each fact: what the judge says of the fact in a context.
 
-    Three polls say yes, yes, no of a fact: its cell has 2/3, and the first poll's
-    reason. Where the question was not answered, each cell names the error. Raises
-    ``JudgeError`` if there are more verdicts or fewer than facts.
+    Example: three polls say yes, yes, no of a fact: its cell has 2/3, and the first
+    poll's reason. If the context was too long and was judged in 3 parts (windows), the
+    cell notes the 3. If the question was not answered, each cell names the error.
+
+    Raises:
+        JudgeError: If there are more verdicts or fewer than facts.
     """
     if isinstance(reply, NotAnswered):
         return [Cell(probability=None, reason=type(reply.error).__name__)] * n_facts
@@ -421,8 +427,8 @@ def _cells(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
     return [
         Cell(
             probability=weight.p,
-            mode=weight.mode,
-            mass=weight.mass,
+            mode=weight.mode,  # how it was measured, such as "logprobs" or "polls"
+            mass=weight.mass,  # the probability that the labels have together
             reason=verdict.reason,
             windows=n_windows if n_windows > 1 else None,
         )

@@ -25,12 +25,12 @@ class Groups:
     """The texts that an answer may rest on.
 
     Args:
-        evidence: Contexts, then items of the turn's calls that are not known to be
-            hidden.
-        ranks: One for each text of ``evidence`` and then of ``earlier``: the rank of a
-            context, for every other text a number behind the last rank.
-        earlier: Items of earlier turns' calls, shown or not, that are not among the
-            evidence.
+        evidence: The contexts, then the texts that calls of this turn returned beside
+            them and that were shown to the model, or may have been.
+        ranks: A number for each text of ``evidence``, then for each of ``earlier``. The
+            number of a context is its rank. The others go on counting.
+        earlier: The texts that calls of earlier turns returned, without those of
+            ``evidence``.
         user: What the user said in earlier turns, then the question.
         assistant: What the assistant said in earlier turns, and what models of the
             application wrote.
@@ -68,22 +68,23 @@ class _LedgerText:
 
 
 def groups_of_texts(sample: Sample) -> Groups:
-    """Group the texts that an answer may rest on.
+    """Group the texts that an answer may rest on: evidence, earlier texts and words.
 
-    Three contexts, and a tool's output in the ledger (what the application's calls
-    returned): four texts of evidence with the ranks 1 to 4. Without a ledger the
-    contexts are the only evidence.
+    The ledger is the record of what the application's calls returned. Example: three
+    contexts, a web page that a tool returned in this turn, and a page of an earlier
+    turn. The contexts and the first page are the evidence, ranks 1 to 4. The other page
+    is earlier and has rank 5. What models of the application wrote is no evidence.
     """
     ledger = sample.ledger
-    if ledger is None:
+    if ledger is None:  # no record of calls: the contexts are the only evidence
         context_by_rank = _context_by_rank(sample.contexts)
         return Groups(
             _texts_of_contexts(context_by_rank.values()), tuple(context_by_rank)
         )
     ledger_texts = _evidence_of_ledger(ledger)
-    context_by_rank = _context_by_rank(
-        sample.contexts, without=_texts_only_written(ledger, ledger_texts)
-    )
+    # a summary by a model may stand among the contexts: nobody retrieved it
+    texts_only_models_wrote = _texts_only_models_wrote(ledger, ledger_texts)
+    context_by_rank = _context_by_rank(sample.contexts, without=texts_only_models_wrote)
     contexts = list(context_by_rank.values())
     of_this_turn, of_earlier_turns = _texts_beside_contexts(
         ledger, ledger_texts, contexts
@@ -102,7 +103,7 @@ def groups_of_texts(sample: Sample) -> Groups:
     )
 
 
-def _texts_only_written(
+def _texts_only_models_wrote(
     ledger: Ledger, ledger_texts: Sequence[_LedgerText]
 ) -> set[str]:
     """Return what models wrote and no search or the like returned: it is no evidence."""
@@ -402,10 +403,18 @@ def curve_by_call(
 ) -> tuple[CallGain, ...]:
     """Return what each call adds to the value of the contexts, in the calls' order.
 
-    A context that no call returned counts from the start. ``value`` takes the indices
-    of some contexts, from 0, and returns the value that they have together.
+    Example: the first call's contexts have the value .5, and with the second call's
+    they have .75: the gains are .5 and .25.
+
+    Args:
+        sample: The sample, whose ledger has the calls.
+        contexts: The contexts that are valued.
+        value: Takes the indices of some contexts, from 0, and returns the value that
+            they have together.
     """
     calls = calls_with_contexts(sample, contexts)
+    # A context that no call returned counts from the start. Of contexts with equal
+    # texts only the first one, the original, counts.
     indices_so_far = set(indices_of_originals(contexts))
     for call in calls:
         indices_so_far -= set(call.context_indices)

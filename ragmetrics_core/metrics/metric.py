@@ -183,7 +183,8 @@ class Metric(SilentData, Settings, ABC):
         """Say why the metric is undefined for a sample; None if it applies.
 
         No judge is asked. By default a sample needs one field of each group in
-        ``needs``.
+        ``needs``. Example: a metric needs ("answer",), and the sample has none: "no
+        answer".
         """
         if sample.error is not None:
             return self.undefined(
@@ -197,6 +198,7 @@ class Metric(SilentData, Settings, ABC):
                 continue
             if "contexts" not in group:
                 return self.undefined(" and ".join(f"no {field}" for field in group))
+            # tools that returned all passages as one text, which nobody can divide
             tools = tools_with_undivided_text(sample)
             if tools:
                 reason = f"undivided: {how_to_name_tools(tools)}"

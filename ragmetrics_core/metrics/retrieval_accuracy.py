@@ -187,6 +187,7 @@ class RetrievalAccuracy(Metric):
         the one with the highest value counts. A control is a context of another
         question: facts that the judge finds in it are errors of the judge.
         """
+        # a list of facts for each reference
         fact_lists = yield from self._facts_of_sample(sample)
         if isinstance(fact_lists, JudgeError):
             return self.failed(fact_lists)
@@ -201,6 +202,7 @@ class RetrievalAccuracy(Metric):
 
         evidence = self._best_evidence(sample, fact_lists, grid)
         n_questions_per_text = len(replies) // len(judged_texts)
+        # the questions about the sample's own texts, without those about the control
         update = {"matrix_calls": n_questions_per_text * len(texts)}
         evidence = evidence.model_copy(update=update)
         if control is not None:
@@ -291,7 +293,13 @@ class RetrievalAccuracy(Metric):
         """Build the evidence on the facts of one reference: each fact in each context.
 
         A row is a fact, a column is a context: two facts and three contexts are six
-        cells. ``grid`` has the verdicts on all facts of all references, in each text.
+        cells. A fact's cells are combined into the fact's value: by "or" it is 1 if any
+        context covers the fact.
+
+        Args:
+            sample: The sample.
+            facts: The facts of the one reference.
+            grid: The verdicts on the facts of all references, in each text.
         """
         contexts = _contexts_to_evaluate(sample)
         rows = [_cells_of_fact(fact, contexts, grid) for fact in facts]
@@ -302,8 +310,10 @@ class RetrievalAccuracy(Metric):
             evaluated="contexts" if sample.retrieved is None else "retrieved",
             context_ids=tuple(context.id for context in contexts),
             cells=tuple(rows),
+            # all references count here: the facts of each were asked for
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
             combination=combination,
+            # 1 − Π(1 − p) would count an equal text again; "or" and "soft" do not
             duplicate_of=_duplicate_of(contexts) if combination == "noisy_or" else (),
         )
         return evidence.model_copy(update=_further_values(sample, evidence))

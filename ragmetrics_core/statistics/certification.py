@@ -249,7 +249,8 @@ def _plan(
 ) -> tuple[Step | None, int | None]:
     """Say how many labels could certify a threshold.
 
-    Example: of 70 labels 60 reach .9, all yes, too few for a precision of .9: (.9, 71).
+    Example: a precision of .95 is wanted. Of 50 labels 40 reach the threshold .8, and
+    all 40 are yes, which is too few: the step of .8, and 74 labels.
 
     Args:
         steps: Possible thresholds with their counts; none is certified so far.
@@ -265,6 +266,7 @@ def _plan(
         best_step = min(promising_steps, key=lambda step: _labels_needed(step, target))
         n_needed = _labels_needed(best_step, target)
         return best_step, max(n_needed, n_labels + 1)  # n_labels did not do
+    # 20 labels certify no precision of .9, even if all are yes: ask for enough first
     if n_labels < fewest_labels(target):
         return None, fewest_labels(target)
     return None, None

@@ -82,9 +82,9 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     """Estimate the mean label over all samples from some labels and all scores.
 
     The mean of the labels is corrected by how far the samples without a label score
-    from those with one (prediction-powered inference). The better scores follow labels,
-    the more this correction weighs. Example: mean label .70, mean score .62 with labels
-    and .67 without, weight 1: the estimate is .70 + .05 = .75.
+    from those with one (prediction-powered inference): it is the mean of ``label -
+    weight * (score - mean score without labels)``. Example: mean label .70, mean score
+    .62 with labels and .67 without, weight 1: the estimate is .70 + .05 = .75.
 
     Args:
         labels: Labels of samples that were drawn at random.
@@ -111,6 +111,7 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     if _are_rarer_labels_few(labels) or _are_clusters_few(unlabelled):
         return _labels_alone(labels, scores.cluster_numbers, n_unlabelled=n_unlabelled)
     label_values = [float(label) for label in labels]
+    # the better scores follow labels, the higher; for each label estimated on others
     weights = _weights(label_values, scores, unlabelled)
     corrected_labels = _correct_labels(
         label_values, scores.values, weights, fmean(unlabelled.values)
@@ -238,11 +239,12 @@ def _labels_alone(
 def _weights(
     labels: Sequence[float], scores: Scores, unlabelled: Scores
 ) -> list[float]:
-    """Estimate for each label how strongly its score corrects it, from 0 to 1.
+    """Estimate for each label the weight of its score in the corrected mean, 0 to 1.
 
-    The weight for a label is estimated on labels of other clusters, so that no label
-    influences its own weight. Example: scores that follow the labels closely have a
-    weight near 1, scores that do not vary 0.
+    The weight is λ of PPI++: cov(label, score) / ((1 + n / N) · var(score)), with n
+    labelled and N unlabelled samples. It is estimated on labels of other clusters, so
+    that no label influences its own weight. Example: scores that follow the labels
+    closely have a weight near 1, scores that do not vary 0.
     """
     variance = pvariance([*scores.values, *unlabelled.values])
     if variance < _CONSTANT:

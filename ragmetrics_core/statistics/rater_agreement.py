@@ -585,7 +585,7 @@ def _over_sources(
 
     Args:
         name: The measure's name.
-        group_statistic: The measure, computed on groups of rows.
+        group_statistic: Computes the measure on the groups of rows of one source.
         on_sources: Its value on each source.
         groups_by_source: The groups of rows of each source, which are resampled.
         draws: How many resamples are drawn.
@@ -603,6 +603,7 @@ def _over_sources(
         if on_source.value is not None and on_source.source is not None:
             values.append(on_source.value)
             groups_where_defined.append(groups_by_source[on_source.source])
+    # resamples each source by itself, and takes the mean over the sources
     interval = bootstrap(groups_where_defined, group_statistic, draws=draws)
     return Measured(
         name,

@@ -92,7 +92,9 @@ class _Evidence:
         highest_mean_left = self._highest_mean_left()
         can_bet = 0 < highest_mean_left < 1
         if can_bet:
-            gain = (self._claimed_mean + excess) / highest_mean_left - 1
+            # the unit's mean, drawn towards the claimed mean where the unit is small
+            value_of_unit = self._claimed_mean + excess
+            gain = value_of_unit / highest_mean_left - 1
             self._multiply_wealth(gain, self._stake_factor(highest_mean_left))
         self._n_units += 1
         self._total_excess += excess

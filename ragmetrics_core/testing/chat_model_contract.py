@@ -274,9 +274,10 @@ class ChatModelContract:
         assert options - {"model", "messages", "extra_body", "stream"} == self.adds
 
     def test_a_reply_is_read(self, loopback_server: Servers) -> None:
-        """A reply has its texts, log-probabilities, usage, and the model's own name.
+        """A client reads of a reply its texts, log-probabilities, usage and model.
 
-        A model with ``lacks = {"n"}`` gives one text where two were asked for.
+        The loopback server sends two texts. A client with ``lacks = {"n"}`` gives the
+        first one only; one that lacks "logprobs" gives no tokens.
         """
         texts = ['{"useful": 1}', '{"useful": 0}']
         server = loopback_server(lambda _: texts)
@@ -286,7 +287,7 @@ class ChatModelContract:
         tokens = reply.choices[0].tokens
         expected_text_of_tokens = "" if "logprobs" in self.lacks else texts[0]
         assert "".join(token.token for token in tokens) == expected_text_of_tokens
-        # the server lists three alternatives for a token that is 0 or 1
+        # the first text has the label 1, and the server lists three alternatives for it
         label_tokens = [token for token in tokens if token.token.strip() == "1"]
         assert all(len(token.alternatives) == 3 for token in label_tokens)
         if "model" in self.lacks:

@@ -110,8 +110,11 @@ class LoopbackServer:
     ) -> None:
         """Set what the server will do; it starts in a ``with`` statement.
 
-        With ``probability=0.9, mass=0.99`` a token "1" or "0" has .891 for "1" and .099
-        for "0". ``dict`` copies a body unchanged: the server speaks OpenAI's protocol.
+        ``mass`` is the probability that the labels "1" and "0" have together, and
+        ``probability`` is the part of "1". Example: ``mass=0.99, probability=0.9`` give
+        .99 · .9 = .891 for "1" and .099 for "0". ``n``, ``logprobs`` and the like say
+        whether the server supports that parameter, ignores it or rejects it. ``dict``
+        copies a body unchanged: the server speaks OpenAI's protocol.
         """
         self.requests: list[Recorded] = []
         self.most_in_flight = 0
@@ -186,7 +189,8 @@ class LoopbackServer:
     async def _answer(self, request: web.Request) -> web.Response:
         """Record a request, and answer it as the settings of the server say.
 
-        A body that is no JSON counts as an empty one.
+        A body that is no JSON counts as an empty one. Example: with a fault of status
+        429 for request 0, the first request gets 429 and the second the usual reply.
         """
         try:
             body = self.to_openai(json.loads(await request.read()))
@@ -204,6 +208,7 @@ class LoopbackServer:
         sends_no_reply = outcome.reset or outcome.hang
         if sends_no_reply:
             _break_connection(request)
+        # where the connection is broken, nobody gets this
         return web.Response(
             status=outcome.status,
             text=outcome.body,
@@ -346,8 +351,10 @@ def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, 
 
     Args:
         text: The reply.
-        probability: p(1) / (p(0) + p(1)). None: 0.98 for the label in the reply.
-        mass: p(0) + p(1); "maybe" has the rest.
+        probability: The share of label 1 in the probability of both labels. None: the
+            label that the reply has gets 0.98, the other 0.02.
+        mass: The probability of both labels together, such as 0.99; "maybe" has the
+            rest, 0.01.
     """
     entries = []
     for token in _TOKEN.findall(text):
