@@ -112,20 +112,25 @@ class OccurrenceSearch:
     def occurrences_found_by_anchors(self) -> Iterator[Occurrence]:
         """Search the prompt, and yield each place at which it shows a text.
 
-        A prompt holds a page, and further down a part of it: the whole page is yielded
-        first, then the part. Texts shorter than ``shortest_size`` bytes are left out.
+        The search compares prompt and text where both have the same anchor, a piece of
+        16 letters. Texts shorter than ``shortest_size`` bytes are left out.
+
+        Example: a prompt holds a page, and further down a part of it. The page is
+        yielded first, with ``is_unbroken=True``; then the part.
         """
-        self._pass_over_prompt()
+        self._pass_over_prompt()  # fills the two mappings that are read below
         for text_index, sought_text in enumerate(self.sought_texts):
             starts = self._whole_starts_by_text.get(text_index, ())
             whole_spans = [EqualSpan(start, 0, sought_text.size) for start in starts]
             for span in whole_spans:
                 yield Occurrence(sought_text, [span], is_unbroken=True)
-            # parts of the text, where the whole text does not stand
+            # runs of equal letters outside of these places: a part of the text, or all
+            # of it with something put in
             equal_runs = self._runs_by_text.get(text_index, ())
             runs_of_parts = runs_outside(whole_spans, equal_runs)
             for occurrence in occurrences_of_runs(sought_text, runs_of_parts):
-                # line numbers between the words of a whole text break nothing
+                # "1 It is old. 2 It fell.": all of the text, with only line numbers
+                # put in, counts as unbroken too
                 occurrence.is_unbroken = self._has_nothing_put_in(occurrence)
                 yield occurrence
 

@@ -457,13 +457,13 @@ def by_nobody(attribution: _Attribution) -> FoundAnswer | None:
 
 
 def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | None:
-    """The earlier reply, where the last call only judged it or asked further questions.
+    """Take the earlier reply, where the last call only judged it or asked questions.
 
-    A run that ends in a verdict on its answer, or in further questions: no public
-    application is known that does.
+    Example: one call writes "It opened in 1874."; the last call is shown this and
+    writes "yes". The answer is "It opened in 1874."
 
-    One call writes "It opened in 1874."; the last call is shown this and writes "yes":
-    the answer is "It opened in 1874."
+    None if the last reply is neither a verdict nor a list of further questions, or was
+    shown no answer. We know no public application that ends in this way.
     """
     search = attribution.search
     last_writer = attribution.last_writer
@@ -479,7 +479,7 @@ def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | Non
     answer = Answer(search.calls.replies[judged_call].answer, place)
     if _is_surely_judged(search, judged_call, reply):
         return FoundAnswer(answer, judged_call)
-    # with a doubt: the user may read "yes"
+    # the user may have read "yes": the sample gets a doubt
     return FoundAnswer(answer, judged_call, (_JUDGED,))
 
 

@@ -94,7 +94,8 @@ class AnswersReadLater:
             tree: The later run.
             calls: The calls of the later run.
             questions: Only answers to these questions, each in one line, are looked at.
-                None for all answers; then the run may also have been asked again.
+                None for answers to any question; then the last answer is also doubted
+                if the run was asked the same question again.
         """
         if not _wrote_text_to_read(calls):
             return  # the run wrote only labels, such as "relevant", or queries
@@ -144,6 +145,9 @@ class AnswersReadLater:
 
         Run 1 answers "Empty Response" to "When did it open?"; run 2, asked the same,
         writes "In 1874.": the user may read this, so the first answer is in doubt.
+
+        Nothing happens if the models of run 2 wrote no free text, but only structured
+        replies: then run 2 did not answer the user.
         """
         earlier_run, sample = self._last_of(tree.task_or_thread)
         has_free_text = FREE_TEXT in calls.reply_forms.values()
@@ -155,7 +159,8 @@ class AnswersReadLater:
             return
         have_histories = bool(earlier_run.history)
         have_same_history = have_histories and earlier_run.history == tree.history
-        # both runs answer the same turn, or no model answered in the earlier run
+        # the same history: both runs answer the same turn. No model in the earlier run:
+        # "Empty Response" is the text of a framework.
         if have_same_history or not Calls(earlier_run).models:
             self._doubt(earlier_run, sample, _ASKED_AGAIN)
 

@@ -168,17 +168,19 @@ class BackgroundEvaluator(Generic[Run]):
     ) -> None:
         """Prepare the evaluator; its thread starts with the first recorded run.
 
-        With ``linger_s=1.0`` a recorded trace is read after one second, so that spans
-        that come late are read with it.
+        The arguments are explained in the class's docstring. Example: with
+        ``linger_s=1.0`` a recorded trace is read after one second, together with spans
+        that came late.
         """
         self._settings = settings or WatchSettings()
         self.problems = Problems() if problems is None else problems
         self._build = build  # makes the samples of one recorded run
-        # makes the samples of runs that ``build`` held back; ``tuple`` if it holds none
+        # ``build`` may keep a run back, to join it with a later run of the same
+        # question: this makes the samples of such runs. ``tuple`` makes none.
         self._make_waiting_samples = make_waiting_samples
         self._on_stop = on_stop
         self._redaction = Redaction(self._settings.redact, self.problems)
-        # makes the run of judges and metrics that scores the samples of a process
+        # makes what scores the samples: one per process, made anew after a fork
         self._new_evaluation_run = partial(
             EvaluationRun,
             choose_metrics(metrics),

@@ -241,8 +241,10 @@ class CallResults:
 
         Left out are known documents, those that it rewrote, and replies of models.
         """
-        new_documents = _new_documents(step.documents, known_documents)
-        not_rewritten = self._without_rewritten(new_documents)
+        unknown_documents = _documents_by_no_model(
+            step.documents, besides=known_documents
+        )
+        not_rewritten = self._without_rewritten(unknown_documents)
         return self.calls.without_texts_of_models(not_rewritten, end_of(step))
 
     def _may_be_a_search(self, step: Node) -> bool:
@@ -250,7 +252,7 @@ class CallResults:
         if step.kind not in ("step", "reranker"):
             return False  # an agent's documents come from calls of its own
         path = self.calls.paths[step]
-        return not self._is_told_by_one_of(path)
+        return not self._has_caller_returning_documents(path)
 
     def _without_rewritten(self, documents: Iterable[Document]) -> tuple[Document, ...]:
         """Leave out the documents that a step made of documents that it took."""
@@ -285,10 +287,11 @@ class CallResults:
                 return True
         return False
 
-    def _is_told_by_one_of(self, path: Path) -> bool:
-        """Whether one of some calls stands in the ledger for all that happens inside it.
+    def _has_caller_returning_documents(self, path: Path) -> bool:
+        """Whether one of some calls returns all documents that are found inside it.
 
-        A retriever does, and so does a tool that returns the documents found inside it.
+        A retriever does, and so does a tool that only presents the documents found
+        inside it: the ledger shows this call alone.
         """
         return any(
             call.kind == "retriever" or call in self._tools_made_of_documents
@@ -306,11 +309,14 @@ class CallResults:
     def _results_of_call(self, node: Node, above: Path) -> Iterator[CallResult]:
         """Yield what one call returned as evidence: documents, a text or an error.
 
-        A search tool calls a retriever and returns its documents: only the tool yields
-        them. ``above`` are the calls around the call, the outermost first.
+        Documents that a model wrote are left out. ``above`` are the calls around the
+        call, the outermost first.
+
+        Example: a search tool calls a retriever and returns its documents. The tool
+        yields them; the retriever yields nothing.
         """
-        # inside a retriever, or a tool that returns the documents found inside it
-        if self._is_told_by_one_of(above):
+        # a retriever or a tool around the call returns what was found inside it
+        if self._has_caller_returning_documents(above):
             return
         if node.kind == "tool":
             # a hand-off brings no evidence; a resumed graph repeats its last tool
@@ -318,7 +324,7 @@ class CallResults:
                 yield from self._results_of_tool(node)
         elif node.kind == "retriever":
             if node.error or node.documents is not None:
-                documents = _new_documents(node.documents)
+                documents = _documents_by_no_model(node.documents)
                 yield CallResult("retrieval", node, documents, error=node.error)
         elif node.kind == "model":
             # a reply is no evidence; a summary of the conversation in the prompt is
@@ -353,7 +359,7 @@ class CallResults:
         retrieved: list[Document] = []
         for documents in self.calls.retrievals.values():
             retrieved += documents
-        handed_in = _new_documents(node.input_documents, retrieved)
+        handed_in = _documents_by_no_model(node.input_documents, besides=retrieved)
         if handed_in:
             yield CallResult("given", node, handed_in)
 
@@ -385,7 +391,7 @@ class CallResults:
             if node.began < step.began:
                 documents_before += documents
         introduced = self._without_rewritten(
-            _new_documents(step.documents, documents_before)
+            _documents_by_no_model(step.documents, besides=documents_before)
         )
         if introduced:
             yield CallResult("retrieval", step, introduced)
@@ -394,7 +400,8 @@ class CallResults:
         """Yield what a tool returned: an error, documents, a text, or a text and documents.
 
         A retriever's tool gives its documents; a calculator gives the text "42"; a web
-        search gives its text and its pages. A tool that never ended gives nothing.
+        search gives its text and its pages. A calculator that never ended gives
+        nothing.
         """
         if tool.error:
             kind: Kind = "retrieval" if self._has_searched(tool) else "tool"
@@ -404,12 +411,14 @@ class CallResults:
             yield CallResult("retrieval", tool, (Document(tool.text or ""),))
         elif tool in self._tools_made_of_documents:
             # its text only presents the documents that were found inside it
-            documents = _new_documents(documents_behind(tool))
+            documents = _documents_by_no_model(documents_behind(tool))
             yield CallResult("retrieval", tool, documents)
         elif tool.ended is not None:
             yield self._text_of_tool(tool)
-            # the calls inside yield the documents that they found
-            documents = _new_documents(tool.documents, before=_found_inside(tool))
+            # without documents found by calls inside the tool: those calls yield them
+            documents = _documents_by_no_model(
+                tool.documents, besides=_found_inside(tool)
+            )
             if documents:
                 yield CallResult("retrieval", tool, documents)
 
@@ -495,17 +504,17 @@ def _answer_of_sub_run(agent: Node, above: Path) -> Iterator[CallResult]:
         yield CallResult("written", agent, text=agent.text)
 
 
-def _new_documents(
-    documents: Sequence[Document] | None, before: Iterable[Document] = ()
+def _documents_by_no_model(
+    documents: Sequence[Document] | None, besides: Iterable[Document] = ()
 ) -> tuple[Document, ...]:
-    """Return the documents that were not there before and that no model call wrote.
+    """Return the documents that no model call wrote, besides those known already.
 
-    A document was there before if one of ``before`` has the same identity (its id, as a
-    rule) or the same text.
+    A document is known if one of ``besides`` has the same identity (its id, as a rule)
+    or the same text.
     """
-    before = tuple(before)
-    known_identities = {document.identity for document in before}
-    known_texts = {document.text for document in before}
+    known_documents = tuple(besides)
+    known_identities = {document.identity for document in known_documents}
+    known_texts = {document.text for document in known_documents}
     return tuple(
         document
         for document in documents or ()

@@ -163,16 +163,17 @@ class Captured(Generic[Run]):
     ) -> None:
         """Begin without any run; runs become samples when ``samples`` is first read.
 
-        ``with capture() as captured: chain.invoke("When did it open?")`` makes such an
-        object, and ``captured.samples`` then holds one sample.
+        The arguments are explained in the class's docstring. Example: ``with capture()
+        as captured: chain.invoke("When did it open?")`` makes such an object, and
+        ``captured.samples`` then holds one sample.
         """
         self.problems = Problems() if problems is None else problems
-        self.recorded = 0  # runs kept
-        self.dropped = 0  # runs behind ``max_samples``
-        self._n_samples_made = 0  # also counts samples that redact= dropped
+        self.recorded = 0  # number of runs kept
+        self.dropped = 0  # number of runs beyond ``max_samples``, which were not kept
+        self._n_samples_made = 0  # also counts samples that ``redact`` dropped
         self._samples_of_run = build
-        # makes the samples of runs that ``build`` held back, since a further run may
-        # belong to the same question; ``tuple`` if it holds none back
+        # ``build`` may keep a run back, to join it with a later run of the same
+        # question: this makes the samples of such runs. ``tuple`` makes none.
         self._samples_of_waiting_runs = samples_that_wait
         # adds a doubt to a sample whose answer a later run may have replaced
         self._revise_sample = revise_sample
@@ -180,7 +181,8 @@ class Captured(Generic[Run]):
         self._as_judge = as_judge
         self._user_values = user_values or UserValues()  # such as a reference
         self._redaction = Redaction(redact, self.problems)
-        self._max_runs = max_samples  # the limit counts runs; most give one sample
+        # in spite of its name ``max_samples`` limits runs: most runs give one sample
+        self._max_runs = max_samples
         self._runs_without_samples: list[Run] = []  # recorded since the last reading
         self._samples: list[Sample] = []
         self._lock = Lock()

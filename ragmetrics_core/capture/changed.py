@@ -59,19 +59,26 @@ class ChangedTexts:
         return self._holds_most_stems(raw) or self._holds_half_in_order(raw)
 
     def _holds_half_in_order(self, raw: str) -> bool:
-        """Whether half of the words of a text stand near each other, in their order."""
+        """Whether half of the words of a text stand near each other, in their order.
+
+        Example: the text "The keeper Brandt lit 14 lamps" has six words. A prompt with
+        "The keeper [NAME] lit [N] lamps" holds four of them in their order: True.
+        """
         word_numbers_by_stem = self._numbers_by_stem_in_order
         if not word_numbers_by_stem:
             return False
+        # first letters of the words: "the", "keepe", "brand", "lit", "14", "lamps"
         stems = _stems(raw, _WORD_IN_ORDER, most=_MOST_IN_ORDER)
         n_needed = max(_LEAST_IN_ORDER, _SHARE_IN_ORDER * len(stems))
         n_words_near = _WIDTH_IN_TEXTS * len(stems)
         n_there = sum(stem in word_numbers_by_stem for stem in stems)
         if n_there < n_needed:
             return False
+        # pairs of a word's number in the prompt and its stem, sorted
         places = _places_of(dict.fromkeys(stems), word_numbers_by_stem)
-        window = _densest_window(places, width=n_words_near)
-        return _n_in_order(stems, window) >= n_needed
+        # the stretch of the prompt, so many words wide, with most of the stems
+        stems_in_window = _densest_window(places, width=n_words_near)
+        return _n_in_order(stems, stems_in_window) >= n_needed
 
     @cached_property
     def _numbers_by_stem_in_order(self) -> dict[str, list[int]]:
@@ -101,13 +108,15 @@ class ChangedTexts:
     ) -> dict[str, list[int]]:
         """Number the words of the free passages, and list the numbers by stem.
 
-        Words are numbered through all passages. Many numbers are left out between two
-        passages, so that no words across them are near. Empty if there are too many
-        free bytes.
+        A passage of the prompt is free if no text is located in it. Empty if the prompt
+        has too many free bytes.
+
+        Example: the only free passage "The keeper kept" gives ``{"keepe": [0], "kept":
+        [1]}`` if words of four letters count.
 
         Args:
             word: Matches the words that count.
-            free_row: Matches a row of free bytes that is long enough for a passage.
+            free_row: Matches a run of free bytes that is long enough for a passage.
         """
         word_numbers_by_stem: dict[str, list[int]] = defaultdict(list)
         if self._taken.count(0) > _MOST_FREE_BYTES:
@@ -117,6 +126,7 @@ class ChangedTexts:
             for stem in _stems(passage, word):
                 word_numbers_by_stem[stem].append(word_number)
                 word_number += 1
+            # a gap in the numbers: words of two passages are not near each other
             word_number += _MOST_FREE_BYTES
         return word_numbers_by_stem
 
@@ -124,7 +134,7 @@ class ChangedTexts:
         """Yield the passages of the messages, as written, where no text is located.
 
         Args:
-            free_row: Matches a row of free bytes that is long enough for a passage.
+            free_row: Matches a run of free bytes that is long enough for a passage.
         """
         message_starts = zip(
             self._prompt.messages, self._prompt.message_starts, strict=True
@@ -191,16 +201,23 @@ def _densest_window(places: list[tuple[int, str]], *, width: float) -> list[str]
 def _n_in_order(stems: list[str], window: list[str]) -> int:
     """Count how many stems of a text stand in a window in the order of the text.
 
-    Example: of "keeper Brandt lit lamp" the window "lamp keeper lit" has two in their
-    order, "keeper" and "lit".
+    This is the length of their longest common subsequence. Example: of "keeper Brandt
+    lit lamp" the window "lamp keeper lit" has two in their order, "keeper" and "lit".
+
+    Args:
+        stems: The stems of the text, in its order.
+        window: The stems of a part of the prompt, in its order.
     """
+    # the highest index first, so that one stem of the window is counted once
     indexes_by_stem: dict[str, list[int]] = defaultdict(list)
     for index, stem in enumerate(stems):
         indexes_by_stem[stem].insert(0, index)
-    # for each number of stems in order: the lowest index of the last one of them
+    # last_indexes[n]: n + 1 stems stand in order, and the last of them has this index
+    # in the text, or a lower index than in any other choice of n + 1 stems
     last_indexes: list[int] = []
     for stem in window:
         for index in indexes_by_stem[stem]:
+            # this stem may follow ``rank`` stems that have lower indexes
             rank = bisect_left(last_indexes, index)
             last_indexes[rank : rank + 1] = [index]
     return len(last_indexes)

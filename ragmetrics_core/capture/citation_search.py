@@ -335,10 +335,12 @@ class CitationSearch:
         is_elsewhere = False
         for prompt in self.prompts:
             for line in re.finditer(r"[^\n]+", prompt):
-                pairs = numbers_by_kind_in(line[0])
-                begins_with_it = _WORD_AND_NUMBER.match(line[0]) is not None
-                if not begins_with_it or pairs[:1] != [(kind, number)]:
-                    continue
+                # [("document", "2"), ("page", "7")] for "Document 2: scan.pdf, page 7"
+                kinds_and_numbers = numbers_by_kind_in(line[0])
+                first_of_line = kinds_and_numbers[:1]
+                begins_with_number = _WORD_AND_NUMBER.match(line[0]) is not None
+                if not begins_with_number or first_of_line != [(kind, number)]:
+                    continue  # the line does not begin with "Document 2"
                 if self._labels_context(line, prompt, number, kind):
                     return False
                 is_elsewhere = True
@@ -349,8 +351,9 @@ class CitationSearch:
     ) -> bool:
         """Whether a line such as "Document 2:" labels the context with this number.
 
-        It does if the context follows, and neither another context nor "Document 3"
-        stands between. A line inside a context counts as well.
+        It does if the context with the number 2 follows, and neither another context
+        nor "Document 3" stands between. It also does if the line is a part of a
+        context's own text: then it names nothing besides the contexts.
         """
         if any(line[0].strip() in text for text in self.context_texts):
             return True
@@ -359,11 +362,16 @@ class CitationSearch:
         starts = [region.find(text.strip()[:_BEGINNING]) for text in self.context_texts]
         starts_behind = [start for start in starts if start >= 0]
         indexes = places_of(number, self.labels.indexes_by_label)
-        # the nearest context must be the one with the number
-        if not starts_behind or starts.index(min(starts_behind)) not in indexes:
+        if not starts_behind:
             return False
-        pairs = numbers_by_kind_in(region[: min(starts_behind)])
-        return [pair for pair in pairs if pair[0] == kind] == [(kind, number)]
+        nearest_start = min(starts_behind)
+        nearest_context_index = starts.index(nearest_start)
+        if nearest_context_index not in indexes:
+            return False  # "Document 2:" stands above a context with another number
+        # ("document", "2") alone, without ("document", "3") before the context
+        kinds_and_numbers = numbers_by_kind_in(region[:nearest_start])
+        pairs_of_kind = [pair for pair in kinds_and_numbers if pair[0] == kind]
+        return pairs_of_kind == [(kind, number)]
 
     # The calls and the contexts
 
@@ -597,8 +605,11 @@ class CitationSearch:
     def _labels_of_contexts(self, prompts: Sequence[str]) -> Labels:
         """Read the labels of the contexts from the lines around them: "[2] b.pdf".
 
-        Only where these lines hold no numbers, a number directly before each context
-        counts: "Source 2:", or "2." if the answer names numbers.
+        Only where these lines hold no number, each context's number is looked for:
+
+        1. directly before the context: "Source 2:", or "2." if the answer cites numbers
+        2. behind any one word that counts the contexts, such as "Kilde 1:", "Kilde 2:",
+           if the answer cites numbers
         """
         labels = labels_in(prompts, self.context_texts)
         if any(_numbers_of(labels)) or labels.ambiguous_numbers:
@@ -608,6 +619,7 @@ class CitationSearch:
         index_by_number = numbering_in(
             prompts, self.context_texts, lists=cites_by_numbers
         )
+        # "Kilde 2:": a word that is in no list of ours counts the contexts from 1 on
         if index_by_number is None and cites_by_numbers:
             index_by_number = counted_in(prompts, self.context_texts)
         if index_by_number is None:

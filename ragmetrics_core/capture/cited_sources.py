@@ -97,19 +97,22 @@ def _indexes_of_source(
     contexts: Sequence[Context],
     numbering: Numbering,
 ) -> tuple[int, ...]:
-    """Find the contexts that a source of a structured answer names; () if none.
+    """Find the indexes of the contexts that a source of a structured answer names.
 
     ``{"id": 2}`` names the context that the prompt shows as "[2]", and ``{"id": "b"}``
-    the context with the id "b". A source with a quote alone names where it stands.
+    the context with the id "b". ``{"quote": "It fell."}`` names the context that holds
+    this quote. () if the source names no context.
 
     Args:
         source: The source.
-        quoted: The contexts that the source's quote comes from.
+        quoted: Where the source's quote stands: ``cited`` are the indexes of these
+            contexts, () without a quote.
         contexts: What the model was shown.
-        numbering: For each label in the prompt, such as "2", the index of its context.
+        numbering: For each label in the prompt, such as "2", the indexes of its
+            contexts: one index, or several for the name of a file.
     """
     if source.id is None:
-        return quoted.cited
+        return quoted.cited  # a source with a quote alone
     name = str(source.id).strip()
     for label in (name, plain_label(name)):  # "Source 2", then "2"
         if label in numbering:

@@ -117,10 +117,10 @@ def cited_by(
     - ``citations`` holds citations: a rule found them.
     - ``citations`` is (): the answer cites nothing, as by an empty list of sources, and
       names no source in words.
-    - ``citations`` is None, with the first reason: an earlier rule met a mark such as
-      "[3]" whose meaning nobody knows, and no later rule found citations.
+    - ``citations`` is None: nobody knows, as of a mark "[3]" of unknown meaning.
+      ``why_unknown`` is the first reason that a rule gave.
 
-    Where no rule applies, ``_without_marks`` decides between the last two.
+    Where no rule applies, ``_without_marks`` says (), or None with a reason.
 
     Args:
         turn: The question, and the calls that were made for it.
@@ -142,6 +142,7 @@ def cited_by(
         if citations:
             return CitationsFound(citations)
         cites_nothing = citations is not None
+        # behind a mark of unknown meaning an empty list of sources is not believed
         if cites_nothing and not why_unknown:
             return _citing_nothing(search)
     if why_unknown:
@@ -221,7 +222,7 @@ def _by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
 def _with_marks_of_the_prompt(
     citations: Sequence[Citation], search: CitationSearch
 ) -> tuple[Citation, ...]:
-    """Add the answer's marks of the prompt's numbers to the provider's citations.
+    """Return the provider's citations, and those of the answer's marks such as "[2]".
 
     The prompt shows "[2] It fell.", and the provider searched the web: the answer "It
     fell [2]." cites this context beside a web page that the provider attached.
@@ -262,10 +263,11 @@ def _with_marks_of_the_prompt(
     ):
         if search.is_in_own_list(mark.start):
             continue  # "[2] b.pdf" in the answer's own list of sources
-        # under "[1] Source 3:" the marks "[3]" and "[Source 3]" differ
-        citation_of_kind = _by_kinds_of_numbers(mark, citation, labels, search)
-        if citation_of_kind.contexts:
-            citations_of_numbers.append(citation_of_kind)
+        # Under "[1] Source 3: IRON" the mark "[Source 3]" cites IRON, and "[3]" does
+        # not: the word before a number decides.
+        citation = _by_kinds_of_numbers(mark, citation, labels, search)
+        if citation.contexts:
+            citations_of_numbers.append(citation)
     return tuple(dict.fromkeys([*citations, *citations_of_numbers]))
 
 
@@ -334,8 +336,8 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
 
     Returns:
         The citations of the marks. For an answer without marks, the sources that the
-        framework names as cited, or None. None for an answer that is JSON, and where
-        the only marks are in lists of sources.
+        framework names as cited. None if there are no such sources either, if the
+        answer is JSON, or if its marks stand only in lists of sources.
 
     Raises:
         UnknownMeaning: If the application changed the marks, if a mark may mean
@@ -360,11 +362,12 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
         is_of_model = any(start <= mark.start < end for start, end in spans_of_model)
         if is_of_model and not search.is_in_own_list(mark.start):
             _refuse_unknown_labels(mark, search)
+            # under "[1] Source 3: IRON" the marks "[3]" and "[Source 3]" differ
             citation = _by_kinds_of_numbers(mark, citation, search.labels, search)
             _refuse_other_files(mark, citation, search)
-            _refuse_numbers_of_other_lists(
-                mark.labels, search.kind_of_mark(mark, search.labels), search
-            )
+            # "[Document 2]" may mean an upload, "Document 2: scan.pdf" in the prompt
+            kind = search.kind_of_mark(mark, search.labels)
+            _refuse_numbers_of_other_lists(mark.labels, kind, search)
             citations.append(_narrowed_to_page(mark, citation, search))
     if not citations:
         return None
@@ -445,9 +448,15 @@ def _by_kinds_of_numbers(
     Under "[1] Source 3: IRON" and "[3] Source 1: WOOD", the mark "[Source 1]" cites
     WOOD, and "[1]" cites IRON. With one numbering the citation is returned unchanged.
 
+    What a label of the mark means is looked up in this order:
+
+    1. in the answer's own list of sources, "Sources: [1] b.pdf", if it numbers anew
+    2. among the prompt's numbers of the same kind, as "Source"
+    3. among the prompt's first numbers, those in brackets above
+
     Args:
         mark: The mark.
-        citation: The citation as the first number of each line tells it.
+        citation: The mark's citation by the first number of each line of the prompt.
         labels: The labels of the prompt.
         search: What the rules look at.
 
@@ -456,18 +465,17 @@ def _by_kinds_of_numbers(
     """
     if not labels.indexes_by_kind and not search.own_numbers.are_new:
         return citation
-    # the word before the number: "source" of "[Source 1]"
+    # the kind of a number is the word before it: "source" of "[Source 1]"
     kind = search.kind_of_mark(mark, labels)
     indexes: list[int] = []
     dangling: list[str] = []
     for label in mark.labels:
-        # the answer ends in "Sources: [1] b.pdf": this goes before the prompt's number
         indexes_of_label = _indexes_by_own_list(label, search)
         if not indexes_of_label:
             indexes_of_label = _indexes_of_number(label, kind, labels)
         if not indexes_of_label and label in citation.dangling:
             dangling.append(label)  # names nothing that was shown
-        # a label without a meaning of its own, such as a file, keeps that of the prompt
+        # "b.pdf" is no number: the prompt's labels alone say what it means
         indexes += indexes_of_label or places_of(label, search.numbering)
     return citation.model_copy(
         update={
@@ -580,15 +588,19 @@ def _by_a_structured_reply(search: CitationSearch) -> tuple[Citation, ...] | Non
 
 
 def _by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
-    """Read the sources that an answer without marks names in its last line.
+    r"""Read the sources that an answer without marks names in its last line.
+
+    Example: "It fell.\n\nSources: b.pdf, c.pdf" gives two citations of "It fell."
 
     Returns:
-        A citation for each, for all of the answer before the line; None without such a
-        line, or if it names something that is no label of the prompt.
+        A citation for each source, for all of the answer before the line. None without
+        such a line, if the answer before it may cite by itself, or if the line names
+        something that is no label of the prompt.
 
     Raises:
         UnknownMeaning: If a number may mean one context or another.
     """
+    # the answer with blanks in place of what the application added, as a list of links
     text = search.only_of_the_model(search.text)
     closing = closing_sources_in(text)
     if closing is None:
@@ -597,6 +609,7 @@ def _by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
     if is_count:  # "Sources: 3" may say that there are three
         return None
     body = text[: closing.start].rstrip()
+    # "It fell [1].": the answer before the line may have citations of its own
     if may_cite(body) or marks_in(body, search.numbering):
         return None
     citations = []
@@ -704,10 +717,14 @@ def _indexes_of_source(
 def _indexes_by_id(
     source_id: str, search: CitationSearch, labels: Labels
 ) -> tuple[int, ...]:
-    """Find the contexts that a source's id means, by label, else by id or metadata.
+    """Find the contexts that a source's id means; () if it means none.
 
-    The id 2 means the context that the prompt shows as "[2]"; "b.pdf", which labels
-    nothing, means the contexts with ``{"source": "b.pdf"}``.
+    The id is looked up in this order, and the first meaning counts:
+
+    1. a number in the answer's own list of sources, "Sources: [2] b.pdf"
+    2. a number of the prompt's two numberings, "[2] Source 3:"
+    3. a label in the prompt: 2 means the context that is shown as "[2]"
+    4. an id or metadata of a context: "b.pdf" means those with ``{"source": "b.pdf"}``
 
     Raises:
         UnknownMeaning: If the prompt has two numberings, and a number may mean one
