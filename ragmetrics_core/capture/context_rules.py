@@ -176,14 +176,14 @@ def by_the_users_place(search: ContextSearch) -> Contexts | None:
 
 
 def by_the_prompt(search: ContextSearch) -> Contexts | None:
-    """The documents whose text stands in the prompt of the answering call.
+    """Make contexts of the documents whose text stands in the answering call's prompt.
 
-    langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was retrieved is
-    put into the prompt.
+    Example: A, B and C were retrieved, and the prompt holds A and the first half of C.
+    The contexts are A and this half of C. The prompts of earlier calls count as well,
+    if the answering call was shown their replies. None if no document is shown.
 
-    A, B and C were retrieved, and the prompt holds A and the first half of C: the
-    contexts are A and this half of C. The prompts of earlier calls count as well, if
-    the answering call was shown their replies.
+    An application that does so: langchain-ai/rag-from-scratch,
+    rag_from_scratch_1_to_4.ipynb.
     """
     call = search.found_answer.writing_call
     shown = search.shown
@@ -197,7 +197,8 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
         *_doubts_of_contexts(search, shown, contexts),
         *_doubts_of_other_passages(shown, n_from_elsewhere),
     ]
-    # one text of a tool may hold several documents
+    # each context is all that a tool wrote, "1. It is old. 2. It fell.": nobody divided
+    # this text into documents
     is_undivided = _shows_only_context_tools(shown, search.calls)
     return Contexts(
         items=contexts,
@@ -719,17 +720,18 @@ def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
 def _is_cleared(calls: Calls, call: Node) -> bool:
     """Whether a prompt holds none of the tool results that earlier prompts showed.
 
-    An agent's first prompt holds a tool's message "It fell in 1874."; in the prompt of
-    this call the message is "[cleared]".
+    Example: an agent's first prompt holds a tool's message "It fell in 1874."; in the
+    prompt of this call the message is "[cleared]": True.
     """
-    calls_in_no_tool = _calls_in_no_tool(calls)
-    if call not in calls_in_no_tool:
+    # the calls outside of any tool, and the outermost tools themselves
+    outer_calls = _calls_in_no_tool(calls)
+    if call not in outer_calls:
         return False  # an agent inside a tool has prompts of its own
-    tools = [node for node in calls_in_no_tool if node.kind == "tool"]
-    results = {as_one_line(tool.text) for tool in tools}
+    outermost_tools = [node for node in outer_calls if node.kind == "tool"]
+    results = {as_one_line(tool.text) for tool in outermost_tools}
     results_shown_before: set[str] = set()
     for earlier_call in calls.models:
-        if earlier_call in calls_in_no_tool and earlier_call.began < call.began:
+        if earlier_call in outer_calls and earlier_call.began < call.began:
             results_shown_before |= _tool_messages_of(earlier_call) & results
     messages_now = _tool_messages_of(call)
     if not results_shown_before or not messages_now:
@@ -738,7 +740,7 @@ def _is_cleared(calls: Calls, call: Node) -> bool:
 
 
 def _calls_in_no_tool(calls: Calls) -> set[Node]:
-    """Return the calls that run inside no tool: an agent there has prompts of its own."""
+    """Return the calls that run inside no tool; the outermost tools are among them."""
     return {
         node
         for node, path in calls.paths.items()

@@ -124,7 +124,8 @@ class Conversations:
                 None without one.
         """
         name = self._conversation_name(tree)
-        # ``conversation_place`` says where the run repeats the turn; "" if found by name
+        # the place: where the run repeats the turn's words, as in its messages or in a
+        # prompt; "" if the turn was found by the conversation's name
         last_turn, conversation_place = self._last_turn(tree, name, quoted)
         if last_turn is None:
             return replace(tree, conversation_id=name or _name_of_new(tree))
@@ -132,7 +133,7 @@ class Conversations:
         # a memory has cut or summed up the messages: take them as they were captured
         if _lacks_turns(last_turn, tree, is_quoted=quoted is not None):
             history = last_turn.history_after
-        # the history may hold turns that were never captured: the larger number counts
+        # 1 turn was captured, but the history has 3 questions: 3 turns came before
         n_turns_before = max(last_turn.ledger.turn, _n_questions(history))
         return replace(
             tree,
@@ -169,16 +170,17 @@ class Conversations:
             quoted: The captured turn that its prompts quote as text; None without one.
 
         Returns:
-            The turn, or None without one. Then where the run repeats the turn's words,
-            such as ``_IN_THE_PROMPT``; "" if the turn was found by name, or not found.
+            Two values. The turn; None if the run continues no captured turn. And the
+            place where the run repeats the turn's words, such as ``_IN_THE_PROMPT``; ""
+            if the turn was found by name, or not found.
         """
         if tree.turn_number == 1:  # the framework counts turns, and this is the first
             return None, ""
         if name is not None:
             last_turn = self._last_turn_of(name, tree)
             is_name_of_memory = tree.is_id_of_memory and name == tree.conversation_id
-            # A thread without captured turns is new: (None, ""). But a memory's id may be
-            # new for each message: then the words decide, below.
+            # "thread-7" without captured turns is a new thread: no turn is returned.
+            # But a memory's id may be new for each message: then the words decide.
             if last_turn is not None or not is_name_of_memory:
                 return last_turn, ""
         turn_in_history = self._turn_at_end_of_history(tree)
@@ -309,14 +311,15 @@ class Conversations:
             quoting_prompts = _prompts_that_quote(turn, prompts)
             if not quoting_prompts:
                 continue
-            # the user asks "When did it open?" again: then this question in a prompt is
-            # no sign of an earlier turn, but "Assistant: In 1874." still is
+            # The run asks "When did it open?" again, so this question in a prompt is
+            # its own. Only "Assistant: In 1874." is a sign of the earlier turn.
             is_repeated_by_run = not set(turn.lines).isdisjoint(lines_of_run)
             questions = [] if is_repeated_by_run else [turn.question]
             is_earlier_turn = any(
                 quotation(turn.answer, questions, Text(prompt)) == "earlier turn"
                 for prompt in quoting_prompts
             )
+            # words that the run does not repeat come from the turn, if only as material
             if is_earlier_turn or not is_repeated_by_run:
                 yield QuotedTurn(turn, is_earlier_turn)
 
@@ -371,17 +374,18 @@ def _place_in_history(turn: CapturedTurn, tree: Tree) -> str:
 
 
 def _captured_turn(sample: Sample, ledger: Ledger, tree: Tree) -> CapturedTurn:
-    """Keep the parts of a sample with which later runs are compared.
+    """Make the record of a turn with which later runs are compared.
 
-    Example: "When did it open?", "In 1874.", and the searches of this turn and of the
-    turns before it.
+    Example: the record holds "When did it open?", "In 1874.", and the searches of this
+    turn and of the turns before it.
 
     Args:
         sample: The sample.
         ledger: The sample's list of searches and tool calls.
         tree: The run of the sample, as ``place_turn`` returned it.
     """
-    # earlier calls come from the run: the ledger marks what this turn still shows of them
+    # The calls of earlier turns are taken from the run, as those turns recorded them.
+    # In the ledger the same calls only mark what is shown in this turn.
     calls_of_turn = [call for call in ledger.calls if call.turn == ledger.turn]
     calls = (*tree.earlier_calls, *calls_of_turn)
     question = sample.question or ""

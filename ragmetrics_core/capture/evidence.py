@@ -102,6 +102,7 @@ def evidence(
     """
     search = ContextSearch(turn, found_answer, prompt_contents, call_results)
     contexts = contexts_of(search)
+    # what the prompts show; None where the user named the contexts
     shown = _shown_besides_named(search, contexts)
     # calls whose replies the prompt of the answer repeats: partial answers, notes
     contributing_calls = _contributing_calls(found_answer.writing_call, shown)
@@ -113,7 +114,8 @@ def evidence(
     if _are_named_without_search(contexts, entries):
         entries = (entry_of_named_contexts(contexts.items, turn.tree.root),)
         contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
-    # a tool gave one text, "1. … 2. …", and no documents
+    # A tool gave the text "1. It is old. 2. It fell." and no documents. If the sample
+    # has no contexts, it says that its evidence is such a text, not divided.
     tools = tools_of_text(contexts, entries, turn.calls)
     if tools.with_text:
         contexts = _undivided_if_none(contexts)
@@ -126,7 +128,7 @@ def evidence(
         ledger_entries=entries,
         earlier_calls=earlier_calls,
         order=call_results.order,
-        unnamed_tools=tools.to_name,
+        unnamed_tools=tools.to_name,  # the user has to say whether they give contexts
         warnings=(*contexts.warnings, *retrieved.warnings, *tools.warnings),
     )
 
@@ -179,8 +181,8 @@ def _ledger_entries(
         search.found_answer.text, earlier_calls, retrieved.by_step
     )
     prompts = _messages_shown(search.found_answer.writing_call, contributing_calls)
-    # If a template forgot its contexts, "Answer: {question}", the sample has as contexts
-    # what was retrieved, and the model saw none of these.
+    # The template "Answer: {question}" has no place for the documents: the sample has
+    # them as contexts, with a warning, and none of them counts as shown.
     contexts_shown = {} if contexts.are_forgotten else contexts.by_key
     shown_to_answer = ShownToAnswer(
         contexts_shown, prompts, turn.texts_besides_documents

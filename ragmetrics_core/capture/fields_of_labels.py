@@ -20,9 +20,11 @@ def numbers_that_fields_may_mean(
 ) -> frozenset[str]:
     """Find the numbers that may mean one text by its label, and another by its field.
 
-    "[1]" above "doc_id: 2" and "[2]" above "doc_id: 1" give 1 and 2 if the instructions
-    say "cite the id"; without that the labels decide. A number of a field that no label
-    has, as that of "doc_id: 7", may mean the field's text.
+    A number of a field is such a number in two cases:
+
+    - No text has it as its label, as the 7 of "doc_id: 7".
+    - The instructions name the field, "cite the doc_id", and another text has the
+      number as its label: "[1]" above "doc_id: 2", and "[2]" above "doc_id: 1".
 
     Args:
         lines_by_context: The lines that label each context.

@@ -267,10 +267,11 @@ class ShownInPrompt:
         return pieces
 
     def _n_letters_by_chance(self, prompt_end: int) -> int:
-        """Count the last letters of a cut text that equal the prompt's next words by chance.
+        """Count the equal letters behind a cut, which begin the prompt's next word.
 
-        Example: of "the Douro in the north", a prompt shows "the Douro… In 1874" or
-        "the Douro inside": "in" is equal by chance, so 2. From twelve letters on, 0.
+        Example: the text is "the Douro in the north". A prompt cuts it behind "Douro"
+        and goes on in other words: "the Douro… In 1874", or "the Douro inside". The
+        "in" is equal only by chance: 2. Twelve equal letters are no chance: 0.
 
         Args:
             prompt_end: Where the equal letters end: an index in the prompt's letters.
@@ -283,6 +284,7 @@ class ShownInPrompt:
         end, next_letter = message.gap_at(end_in_message)
         last_characters = message.raw[max(end - LONGEST_STEP, 0) : end]
         by_chance = self._words_behind_dots(last_characters)  # "In" of "Douro… In"
+        # no blank or sign behind the last equal letter: the prompt's word goes on
         is_inside_of_word = end == next_letter < len(message.raw)
         if not by_chance and is_inside_of_word:
             by_chance = _beginning_of_word(last_characters)  # "in" of "inside"

@@ -67,16 +67,16 @@ def _may_be_shown_elsewhere(
 ) -> bool:
     """Whether documents may have reached a model although no prompt template shows them.
 
-    Example: an agent's tool searched: the model reads the tool's text, and no template
-    was to show the documents. Also if another model call was shown a document, whose
-    reply may have reached the answering call.
+    Example: an agent's tool searched. The model reads the tool's text; no template has
+    to show the documents. Or another call was shown a document: the reply of this call
+    may have reached the answering call.
 
     Args:
         calls: The calls of the run.
         answering_call: The call whose prompt shows no document.
         prompt_contents: What the prompts of the calls show.
     """
-    # a call was recorded with doubts, or the provider of the model searched itself
+    # a remark: "a file of a request was not recorded"; or the model's provider searched
     if calls.remarks or any(node.by_provider for node in calls.nodes):
         return True
     for search in calls.retrievals:
@@ -88,9 +88,10 @@ def _may_be_shown_elsewhere(
             return True
     for model_call in calls.prompted:
         shown = prompt_contents.shown_to(model_call)
+        # a document, or some words of it
         if shown.shown_documents or shown.keys_with_some_words:
             return True
-        # a short note on a document, or the first words of one
+        # a short note that a model wrote on a document, or a document's first words
         if shown.keys_behind_notes or shown.keys_perhaps_cut:
             return True
     return False

@@ -35,7 +35,8 @@ def join_trees(trees: Sequence[Tree], name: str) -> Tree:
     """Join the runs that answer one question into one run.
 
     Example: run 1 searched, and run 2 asked a model "When did it open?" with the hits.
-    The joined run has the question and answer of run 2, and the calls of both.
+    The joined run has the question and answer of run 2, and the calls of both. The
+    question may also come from another run than the answer: run 1 asks, run 2 answers.
 
     Args:
         trees: The runs, in the order in which they began. A single run is returned as
@@ -46,7 +47,7 @@ def join_trees(trees: Sequence[Tree], name: str) -> Tree:
     if len(trees) == 1:
         return trees[0]
     roots = [tree.root for tree in trees]
-    # a document that a model wrote in run 1 has no author in run 2: copy it
+    # a model wrote a document in run 1; its copy in run 2 gets the same author
     copy_authors(roots)
     # a step that contains the runs
     joined_root = Node("step", name, roots[0].began, roots[-1].ended, roots)
@@ -123,7 +124,8 @@ def _asking_run(trees: Sequence[Tree], calls: Calls) -> Tree | None:
     """Return the first run whose question is the user's; None if there is none.
 
     Example: run 1 searches for "bridge opening year", which a model wrote; run 2 asks a
-    model "When did the bridge open?": run 2 is returned.
+    model "When did the bridge open?": run 2 is returned. Left out are runs that are a
+    search alone, and questions that a model wrote or that are cut from a document.
     """
     document_lines: set[str] = set()
     for documents in calls.lists():
@@ -137,8 +139,8 @@ def _asking_run(trees: Sequence[Tree], calls: Calls) -> Tree | None:
         question = as_one_line(tree.question)
         if _was_written_by_model(tree, question, calls):
             continue
-        # a script sums up a hit: the "question" of this run is a document's text, and
-        # nobody searched for it
+        # A script asks a model to sum up a document: the "question" of this run is cut
+        # from the document's text. A question that somebody searched for is real.
         is_query = question in queries
         if is_query or not _is_cut_from_documents(question, document_lines):
             return tree

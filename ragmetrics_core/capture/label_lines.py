@@ -98,6 +98,9 @@ def label_line_of(raw: str) -> LabelLine | None:
     """Read a line that may label a text; None for any other line.
 
     Example: "[Source 2] a.pdf" gives the number 2 and the name "a.pdf"; "It fell." None.
+
+    The line is tried as each kind of label, and the first kind that fits counts. Its
+    ``numbers_by_kind`` are pairs such as ("source", "2").
     """
     line = raw.strip()
     if len(line) > _LONGEST_LINE:
@@ -113,8 +116,9 @@ def label_line_of(raw: str) -> LabelLine | None:
     for read in readers:
         label_line = read(line)
         if label_line is not None:
-            # "doc_id: 7" is a field; its 7 is told apart from that of "Document 7"
-            # "doc_id: 3" is a field; in "file: doc-3" the value itself is a name
+            # The kind of a field's number gets a suffix: the 7 of "document: 7" may be
+            # another number than that of "Document 7". In "file: doc-3" the value is a
+            # name, without a number of the field.
             is_number_of_field = label_line.is_field and label_line.number is not None
             suffix = OF_FIELD if is_number_of_field else ""
             pairs = [

@@ -35,7 +35,7 @@ def unknown_passages(
         known: All texts that were found, said, asked or written in the run. A passage
             is known if it stands in one of them.
     """
-    # only the first 48 characters and letters are compared
+    # compared are the first 48 characters of a context, the first 48 letters of a passage
     openings = [text.strip()[:_LENGTH_COMPARED] for text in contexts]
     passages: list[str] = []
     for prompt in prompts:
@@ -84,12 +84,14 @@ def _passages_with_labels_like(openings: Iterable[str], prompt: str) -> Iterator
     labels = [_label_of(opening, prompt) for opening in openings_here]
     for pattern in _patterns_of(labels):
         passages = list(_passages_under(pattern, prompt))
-        # No label stands above the first context: the labels stand below their texts,
-        # as "(page 4)" in the line below "IRON". The text below the last label has none.
+        # No label stands above the first context: so each label stands below its text,
+        # as "(page 4)" in the line below "IRON". Then the last passage, which follows
+        # the last label, has no label.
         labels_stand_behind = pattern.search(labels[0]) is None
         if labels_stand_behind:
             passages = passages[:-1]
-        # "[2]" may also number the rules: only lists with a context count
+        # "[1] Be brief. [2] Be kind." is a list of rules: only lists in which a context
+        # stands count
         if pattern is _NUMBER_IN_BRACKETS:
             passages = _passages_in_lists_with(openings_here, passages)
         for passage in passages:

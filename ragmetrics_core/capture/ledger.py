@@ -19,7 +19,14 @@ from ragmetrics_core.data import Context, EvidenceCall, Ledger
 def ledger(
     turn: Turn, answer_evidence: AnswerEvidence, call_of_answer: Node | None
 ) -> Ledger:
-    """Return the calls of earlier turns and of this one, as this answer was shown them.
+    """List the searches and tool calls of a conversation up to this answer.
+
+    Each call has the items that it returned, and the indexes of those that the model
+    was shown for this answer. Documents that the application itself put into the
+    request become one call more, of the kind "given".
+
+    Example: in turn 1 a search found A, in turn 2 another found B and C, and the prompt
+    of turn 2 shows A and C: two calls, with the indexes shown (0,) and (1,).
 
     Args:
         turn: The question, and the calls that were made for it.
@@ -54,16 +61,19 @@ def _documents_of_request(
     answer_evidence: AnswerEvidence,
     calls: Sequence[EvidenceCall],
 ) -> tuple[Context, ...]:
-    """Return the documents that the application handed to the model that answered.
+    """Return the documents that the application itself put into the answering request.
 
-    Left out are those that were found, and those that a model wrote. () for a run that
-    called nothing else, whose documents are a part of its question.
+    Left out are documents that a call found or a model wrote. () for a run without a
+    search or tool: then the documents are a part of the question.
+
+    Example: a search found A, and the application's request holds A and an uploaded
+    file B: B is returned.
 
     Args:
         turn: The question, and the calls that were made for it.
         call_of_answer: The call that wrote the answer; None if it is not known.
         answer_evidence: What the answer could rest on.
-        calls: The ledger's calls, which hold what was found.
+        calls: The calls of the ledger; their items are what was found.
     """
     if not calls or call_of_answer is None:
         return ()

@@ -125,16 +125,23 @@ class _Competition:
 
         Candidates and known texts with equal letters are one ``SoughtText``: the
         document "Iron." and the question "iron?" are searched for together.
+
+        Args:
+            candidates: The texts that may be shown, such as retrieved documents.
+            prompt: The prompt that may show them.
+            known: Texts that stand in the prompt for another reason, such as the
+                question. Their places count for no candidate.
         """
         self.prompt = prompt
         self.candidates = [Text(raw) for raw in candidates]
         known_texts = [Text(raw) for raw in known]
         self.sought_texts = _group_by_letters(self.candidates, known_texts)
-        # by the index of the candidate
+        # by the index of the candidate: the sought text with its letters
         self.sought_text_of = sought_text_by_candidate(self.sought_texts)
         self.search = OccurrenceSearch(prompt, self.sought_texts)
         # for each byte of the prompt: 1 if an accepted occurrence has taken it, else 0
         self.taken = bytearray(len(prompt.letters))
+        # places that fit several texts alike, such as the header of two pages
         self.shared_parts = SharedParts()
 
     def result(self) -> LocateResult:
@@ -190,20 +197,24 @@ class _Competition:
 
         Example: a prompt holds a page. The page wins its bytes; a chunk of this page,
         which stands at the same place, gets none and is not shown there.
+
+        An occurrence that only repeats a part shown already waits until all others have
+        their bytes.
         """
         occurrences_by_bytes = _group_by_bytes(occurrences)
         repetitions: list[Occurrence] = []
         for occurrence in best_first(occurrences, prompt_size=len(self.taken)):
             rivals = occurrences_by_bytes[_bytes_shown(occurrence)]
-            if not self._has_enough_free_bytes(occurrence):
+            if not self._has_enough_free_bytes(occurrence):  # the chunk
                 _note_taken_by_another(occurrence.sought_text)
             elif fits_several_texts(rivals):
                 # the header of two pages: which page it is of is decided later
                 take_bytes(self.taken, occurrence)
                 self.shared_parts.add_place(rivals)
             elif _repeats_longer_part(occurrence):
-                # the same words may be the beginning of the next chunk, which goes first
+                # the repeated words may begin the next chunk: this chunk goes first
                 repetitions.append(occurrence)
+            # surplus: one more place of the question than it is known to have
             elif not _is_surplus(occurrence.sought_text):
                 self._accept(occurrence)
         for occurrence in repetitions:
@@ -282,10 +293,13 @@ class _Competition:
 
         Args:
             sought_text: The text.
-            touching_words: Where it stands beside other letters.
+            touching_words: The places of the text that are left to decide about: those
+                beside other letters. A text of a few letters has none here: all of its
+                places are looked for in this method.
         """
         is_inside_another_text = False
         in_sentences: list[Occurrence] = []
+        # all places left to decide about, with what stands left and right of each
         for occurrence, borders in self._with_borders(sought_text, touching_words):
             if self._is_covered(occurrence):  # another document holds the words
                 is_inside_another_text = True
@@ -294,7 +308,8 @@ class _Competition:
             elif not is_inside_of_word(sought_text.size, borders):  # "modern art"
                 in_sentences.append(occurrence)
         self._decide_in_sentences(sought_text, in_sentences)
-        if sought_text.n_tries_left <= 0:  # "e" stands nearly everywhere
+        # "e" stands nearly everywhere: the search, which counts the tries down, gave up
+        if sought_text.n_tries_left <= 0:
             sought_text.why_not_shown = _FEW_LETTERS_EVERYWHERE
         elif is_inside_another_text and sought_text.why_not_shown is None:
             sought_text.why_not_shown = _INSIDE_ANOTHER_TEXT
@@ -381,7 +396,9 @@ class _Competition:
             return Finding(index, "unknown", reason="no prompt")
         outcome, reason = _why_missing(sought_text, changed_texts)
         has_some_words = outcome == "unknown" or sought_text.has_trace
-        # a short text that was found inside of other texts is surely not shown
+        # Where no candidate is located, all may be reworded: "not shown" is not
+        # believed. But a short text, "Douro", whose words were found only as a part of
+        # other texts, is surely not shown.
         proves_nothing = not any_is_shown and not sought_text.is_decided_as_short
         if outcome == "not shown" and proves_nothing:
             outcome = "unknown"

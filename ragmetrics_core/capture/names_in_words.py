@@ -9,7 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from ragmetrics_core.capture.own_lists import is_file, is_telling, stem_of, words_of
+from ragmetrics_core.capture.own_lists import (
+    is_file,
+    is_telling,
+    pattern_of_name,
+    stem_of,
+)
 
 _SENTENCE_ENDS = r"(?=[\"'”*`]{0,2}\s*(?:[.,;:!?)]|$))"
 # "according to", "see", "Source:"
@@ -40,7 +45,8 @@ def names_a_source(
     """Whether an answer names a source in words, or by a number such as "#2".
 
     True for "According to report.pdf, it fell." and "It fell #2.". False for "The Eiffel
-    Tower is high.": the question asks about the tower, whose name a context has too.
+    Tower is high." if a context is named "Eiffel Tower", but the question is about the
+    tower: then its name is the subject of the answer, and no source.
 
     Args:
         answer: The answer.
@@ -60,7 +66,7 @@ def names_a_source(
     # "report.pdf" anywhere in the answer, but not in the question or a context
     return any(
         _is_no_common_word(name)
-        and re.search(words_of(name), answer)
+        and re.search(pattern_of_name(name), answer)
         and not any(name.lower() in subject for subject in subjects)
         for name in names_there
     )
@@ -83,7 +89,9 @@ def _has_number_in_signs(
     for found in _NUMBER_IN_SIGNS.finditer(answer):
         number = next(filter(None, found.groupdict().values()))
         line_start = answer.rfind("\n", 0, found.start()) + 1
+        # "| Lanes |2|" is a row of a table
         is_in_table = answer[line_start:].startswith("|")
+        # "What is issue #2?" asks about "#2"
         is_of_subject = found[0].lower() in subject_words
         if str(int(number)) in numbers and not is_in_table and not is_of_subject:
             return True
@@ -101,7 +109,7 @@ def _stands_like_a_source(name: str, answer: str) -> bool:
 
     That is "according to NAME", "NAME says", "(NAME)", "… — NAME." or "… NAME, p. 3".
     """
-    quoted_name = rf"{_QUOTE_SIGNS}{words_of(name)}{_QUOTE_SIGNS}"
+    quoted_name = rf"{_QUOTE_SIGNS}{pattern_of_name(name)}{_QUOTE_SIGNS}"
     places = (
         rf"(?i:{_WORDS_BEFORE_A_SOURCE})\s*(?:the\s+)?{quoted_name}",
         rf"{quoted_name}\s+(?:also\s+)?{_SAYS}",

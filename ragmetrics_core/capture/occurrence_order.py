@@ -76,9 +76,12 @@ def _covered_by_fuller(
 
     Example: a prompt shows two chunks of a page, both whole. The same bytes are also a
     part of the page, 60 % of it. The chunks are fuller: the page's part is covered.
+
+    An occurrence is fuller if it shows a larger share of its text. Of whole texts the
+    unbroken one is fuller, in which the prompt has put nothing.
     """
     covered: set[Occurrence] = set()
-    # each text stands there whole, with nothing put in: no text is fuller than another
+    # each text stands there whole and unbroken: no text is fuller than another
     if all(occurrence.is_unbroken for occurrence in occurrences):
         return covered
     taken_by_fuller = bytearray(prompt_size)  # 1 for each byte of a fuller whole text
@@ -88,7 +91,8 @@ def _covered_by_fuller(
         # compare all of them before any takes its bytes: equals do not cover each other
         for occurrence in equals:
             n_free = count_free_bytes(taken_by_fuller, occurrence)
-            if n_free < RESUMED_LENGTH:  # so few bytes may be equal by chance
+            # fuller texts leave fewer than twelve bytes, which may be equal by chance
+            if n_free < RESUMED_LENGTH:
                 covered.add(occurrence)
         for occurrence in equals:
             if occurrence.is_whole:

@@ -48,20 +48,27 @@ class CallOrder:
 
         Example: a retriever inside the tool "research" has two keys, that of "research"
         and its own. So all calls inside "research" stay together.
+
+        The parts of a key, of which the first difference decides:
+
+        1. step: how many calls the model of the same agent had begun before
+        2. rank: the call's number among the tool calls that the model asked for
+        3. moment: when the call began. A parallel step's branches "b" and "a" begin in
+           any order: of a call in a branch this is when the parallel step began.
+        4. branches: the names of the branches, so that "a" comes before "b"
+        5. when the call itself began, which orders the calls of one branch
         """
         path = self.calls.paths[call]  # from the outermost call down to this call
         sort_keys = []
         for depth, node in enumerate(path):
             if node.kind != "tool" and node is not call:
                 continue
-            # the step: how many calls the model of the same agent had begun before
             tools_around = tools_of(path[:depth])
             models_began = self._model_beginnings_by_tools.get(tools_around, ())
             step = bisect_left(models_began, node.began)
-            # the rank: which of the tool calls that the model asked for it is
             rank = self._rank_by_tool_call.get(node.tool_call_id, _LAST)
-            began, branches = _beginning_and_branches(path[: depth + 1])
-            sort_keys.append((step, rank, began, branches, node.began))
+            moment, branches = _beginning_and_branches(path[: depth + 1])
+            sort_keys.append((step, rank, moment, branches, node.began))
         return sort_keys
 
     def step_of(self, call: Node) -> int:
@@ -128,9 +135,11 @@ class CallOrder:
         to 7.0. The first two get 1.0. The third ran alone, and gets 6.0.
         """
         calls = list(chosen)
-        # for each chosen call and each call around it: when the first chosen call began
+        # Of each chosen call and each call around a chosen call: when the first chosen
+        # call inside of it began.
         first_begin_inside = self._first_begin_inside(calls)
-        # the same of its siblings that overlap it in time, such as parallel branches
+        # Of the same calls: when the first chosen call began inside of a sibling that
+        # ran at the same time, such as a parallel branch.
         first_begin_beside: dict[Node, float] = {}
         for siblings in self._siblings_around(calls):
             first_begin_beside.update(_first_begin_beside(siblings, first_begin_inside))
@@ -142,7 +151,8 @@ class CallOrder:
             for node in self.calls.paths[call]:
                 if node in first_begin_beside:  # the outermost call has no siblings
                     begins.append(first_begin_beside[node])
-                if node in chosen_calls:  # a chosen call inside of another
+                # the call itself, or a chosen call around it, which ran meanwhile
+                if node in chosen_calls:
                     begins.append(node.began)
             earliest[call] = min(begins)
         return earliest

@@ -37,7 +37,8 @@ def context_keys_of(
     indexes_without_context = [
         index for index, key in enumerate(context_keys) if key is None
     ]
-    # neighbouring chunks overlap: a context that shows a chunk is not compared again
+    # A context that shows one chunk is left out. The chunk beside it overlaps: half of
+    # it may stand in this context too.
     keys_without_document = [key for key in contexts if key not in context_keys]
     if not indexes_without_context or not keys_without_document:
         return context_keys
@@ -99,15 +100,16 @@ def _keys_of_texts_made_from(
 ) -> list[DocumentKey | None]:
     """Find for each document the key of the text that was made from it, or None.
 
-    Example: a page of ten sentences, and the text "Summary: …" with six of them. Or the
-    text is one sentence of the page: half of either one must stand in the other.
+    A text was made from a document if one of the two holds half of the other. Example:
+    a page has ten sentences. "Summary: …" with six of them was made from the page, and
+    so was a text that is one sentence of the page.
     """
     keys = list(text_by_key)
     texts = list(text_by_key.values())
     document_texts = [document.text for document in documents]
-    # by the index of the document: the index of the text that holds half of it
+    # pairs of a document's index and the index of a text that holds half of it
     text_of_document = dict(_halves_found(document_texts, texts))
-    # or of which the document holds half
+    # pairs of a text's index and the index of a document that holds half of the text
     for text_index, document_index in _halves_found(texts, document_texts):
         text_of_document.setdefault(document_index, text_index)
     found_keys: list[DocumentKey | None] = [None] * len(documents)
@@ -189,10 +191,10 @@ def match_contexts(
     unmatched_keys = _keys_without_document(context_keys, documents, contexts)
     keys_by_id_alone: set[DocumentKey] = set()
     for document, key in zip(documents, context_keys, strict=True):
-        # no context shows the document, or a context with equal text
+        # no context shows the document, or its context has the same text
         if key is None or key == document.key:
             continue
-        # the id is equal, the words are not: the application rewrote the text
+        # the context has the document's id, and other words: the text was rewritten
         if not _has_words_of(contexts[key].text, document):
             keys_by_id_alone.add(key)
     return MatchedContexts(context_keys, unmatched_keys, frozenset(keys_by_id_alone))

@@ -323,7 +323,7 @@ def _meanings_of_names(text: str, shown: Shown) -> Iterator[frozenset[int]]:
         if name.lower() in parts:
             yield indexes
         elif is_telling(name):
-            for match in re.finditer(words_of(name), text, re.IGNORECASE):
+            for match in re.finditer(pattern_of_name(name), text, re.IGNORECASE):
                 if not _is_inside_any(match.span(), spans_of_longer):
                     spans_of_longer.append(match.span())
                     yield indexes
@@ -398,7 +398,7 @@ def is_file(name: str) -> bool:
     return _FILE_OR_ADDRESS.fullmatch(name) is not None
 
 
-def words_of(name: str) -> str:
+def pattern_of_name(name: str) -> str:
     """Return a pattern that finds a name as whole words."""
     return rf"(?<!\w){re.escape(name)}(?!\w)"
 
