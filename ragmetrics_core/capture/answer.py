@@ -457,13 +457,14 @@ def by_nobody(attribution: _Attribution) -> FoundAnswer | None:
 
 
 def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | None:
-    """Take the earlier reply, where the last call only judged it or asked questions.
+    """The earlier reply, where the last call only judged it or asked further questions.
+
+    A run that ends in a verdict on its answer, or in further questions: we know no
+    public application that ends in this way.
 
     Example: one call writes "It opened in 1874."; the last call is shown this and
-    writes "yes". The answer is "It opened in 1874."
-
-    None if the last reply is neither a verdict nor a list of further questions, or was
-    shown no answer. We know no public application that ends in this way.
+    writes "yes". The answer is "It opened in 1874." None if the last reply is neither a
+    verdict nor a list of questions, or if the last call was shown no answer.
     """
     search = attribution.search
     last_writer = attribution.last_writer

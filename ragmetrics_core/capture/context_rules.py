@@ -176,14 +176,14 @@ def by_the_users_place(search: ContextSearch) -> Contexts | None:
 
 
 def by_the_prompt(search: ContextSearch) -> Contexts | None:
-    """Make contexts of the documents whose text stands in the answering call's prompt.
+    """The documents whose text stands in the prompt of the answering call.
+
+    langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was retrieved is
+    put into the prompt.
 
     Example: A, B and C were retrieved, and the prompt holds A and the first half of C.
     The contexts are A and this half of C. The prompts of earlier calls count as well,
     if the answering call was shown their replies. None if no document is shown.
-
-    An application that does so: langchain-ai/rag-from-scratch,
-    rag_from_scratch_1_to_4.ipynb.
     """
     call = search.found_answer.writing_call
     shown = search.shown

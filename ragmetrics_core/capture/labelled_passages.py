@@ -35,7 +35,7 @@ def unknown_passages(
         known: All texts that were found, said, asked or written in the run. A passage
             is known if it stands in one of them.
     """
-    # compared are the first 48 characters of a context, the first 48 letters of a passage
+    # of a context the first 48 characters are compared, of a passage its first letters
     openings = [text.strip()[:_LENGTH_COMPARED] for text in contexts]
     passages: list[str] = []
     for prompt in prompts:

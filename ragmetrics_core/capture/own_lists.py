@@ -81,13 +81,15 @@ def entries_of_own_lists(answer: str) -> list[ListEntry]:
 def numbers_under_other_names(
     text: str, indexes_by_label: Mapping[str, tuple[int, ...]]
 ) -> set[str]:
-    """Find the numbers that a line of a text gives another name than the labels do.
+    """Find the numbers that a line of a text pairs with the name of another context.
 
-    Under the labels "1. a.pdf" and "2. b.pdf", the line "[1] b.pdf" does so.
+    Example: the prompts label two contexts "1. a.pdf" and "2. b.pdf". A line "[1]
+    b.pdf" pairs 1 with the name of the second context: ``{"1"}``.
 
     Args:
         text: A prompt.
-        indexes_by_label: The contexts by all labels of the prompts.
+        indexes_by_label: The indexes of the contexts by each label of the prompts; a
+            label is a number, "1", or a name, "a.pdf".
     """
     numbers = set()
     for line in _LINE.finditer(text):
@@ -95,9 +97,12 @@ def numbers_under_other_names(
         if entry is None:
             continue
         number = str(int(entry["in_brackets"] or entry["bare"]))
-        named = indexes_by_label.get(entry["text"].strip(_AROUND_NAME + ":"), ())
-        numbered = indexes_by_label.get(number, ())
-        if named and numbered and set(named).isdisjoint(numbered):
+        name = entry["text"].strip(_AROUND_NAME + ":")
+        indexes_of_name = indexes_by_label.get(name, ())
+        indexes_of_number = indexes_by_label.get(number, ())
+        if not indexes_of_name or not indexes_of_number:
+            continue
+        if set(indexes_of_name).isdisjoint(indexes_of_number):
             numbers.add(number)
     return numbers
 
@@ -243,6 +248,7 @@ def own_numbers(entries: Iterable[ListEntry], shown: Shown) -> OwnNumbers:
         earlier_index = index_by_number.setdefault(number, context_index)
         if earlier_index != context_index:
             unclear.add(number)
+    # one entry keeps the prompt's meaning of a number, another entry gives a new one
     unclear |= as_in_prompt & index_by_number.keys()
     return OwnNumbers(
         frozenset(as_in_prompt - unclear), index_by_number, frozenset(unclear)
@@ -314,6 +320,7 @@ def _meanings_of_names(text: str, shown: Shown) -> Iterator[frozenset[int]]:
     The entry "report.pdf, page 3" names the contexts shown as "report.pdf". A name
     inside a longer one does not count: "Bridge Report" in "Old Bridge Report".
     """
+    # "report.pdf" and "page 3"
     parts = {part.strip(_AROUND_NAME).lower() for part in _BETWEEN_PARTS.split(text)}
     parts.add(text.strip(_AROUND_NAME).lower())
     spans_of_longer: list[Span] = []
@@ -322,6 +329,7 @@ def _meanings_of_names(text: str, shown: Shown) -> Iterator[frozenset[int]]:
         indexes = frozenset(shown.indexes_by_name[name])
         if name.lower() in parts:
             yield indexes
+        # a name that is no common word may also stand inside of a part
         elif is_telling(name):
             for match in re.finditer(pattern_of_name(name), text, re.IGNORECASE):
                 if not _is_inside_any(match.span(), spans_of_longer):

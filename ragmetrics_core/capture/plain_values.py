@@ -327,7 +327,8 @@ def find_conversation(
         needs_question: Whether a list of messages without the question gives no turns.
 
     Returns:
-        The turns; else the texts of notes that do not say who speaks; else neither.
+        The turns. Without turns the texts of notes that do not say who speaks, such as
+        a memory's "They spoke about the bridge."; or neither.
     """
     messages = conversation(value)
     # ["When did it open?", "Who built it?"] may be a list of queries
@@ -379,7 +380,9 @@ def _history_before_question(
 def _read_history(value: object, question: str | None) -> EarlierConversation:
     """Read a chat history in any of its usual forms; no turns for another value.
 
-    A list of texts may end with the current question, which is dropped.
+    Example: "User: Open? Assistant: Yes." has the user's turn "Open?" and the
+    assistant's turn "Yes.". A list of texts may end with the current question, which is
+    dropped.
     """
     if isinstance(value, str):  # "User: Open? Assistant: Yes."
         return _history_of_text(value)

@@ -125,6 +125,13 @@ class PromptContents:
 
         Call 1 is shown A and B, and replies "They fell." Call 2 is shown C and this
         reply: it was shown A, B and C.
+
+        Four groups of documents are perhaps shown, and are kept beside these:
+
+        - unknown documents: the prompts do not tell whether they show them
+        - ``keys_with_some_words``: unknown documents of which some words stand there
+        - ``keys_behind_notes``: those of which a reply that the call read may be a note
+        - ``keys_perhaps_cut``: those whose first words fill a short line of a prompt
         """
         calls = self._call_and_calls_read(call)
         own_prompts = [self._shown_by_itself(read_call) for read_call in calls]
@@ -180,6 +187,7 @@ class PromptContents:
         if not unshown_documents:
             return frozenset()
         shown_documents = [document for document, _ in shown_by_key.values()]
+        # lines of the prompts that no shown document holds
         lines = self._unexplained_lines(calls, shown_documents)
         keys = set()
         for document in unshown_documents:
@@ -249,7 +257,7 @@ class PromptContents:
         A search found A and B, and another call replied "It fell in May." The prompt
         "Use A. Note: It fell in May." shows document A and that reply.
         """
-        # found before the call began; else all that the run found
+        # lists of documents found before the call began; if none, all lists of the run
         retrieved_lists = self.calls.lists(call.began) or self.calls.lists()
         documents = latest_versions(retrieved_lists)
         replies = self._earlier_replies.to_search_for(call)
@@ -258,8 +266,10 @@ class PromptContents:
         search = search_prompt_for_pieces(
             prompt, documents, reply_texts, retrieved_lists
         )
+        # how many occurrences of each text belong to earlier turns: they are left out
         n_earlier_by_text = self._n_occurrences_of_earlier_turns(prompt.message_texts)
-        shown_by_key = documents_shown(  # each a document and what is shown of it
+        # by a document's key: the document and what is shown of it
+        shown_by_key = documents_shown(
             search, keys_in_retrieved_order(retrieved_lists), n_earlier_by_text
         )
         shown_in_turn = self._without_documents_of_earlier_turns(shown_by_key, prompt)

@@ -145,9 +145,10 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         contexts: The contexts in their order.
 
     Returns:
-        The indexes of the contexts by their labels. Without labels where nobody can
-        tell which lines belong to which context. All numbers are ambiguous where a
-        context has none, or two contexts have the same.
+        The indexes of the contexts by their labels. There are no labels where nobody
+        can tell which lines belong to which context. In the second example "(a.txt)"
+        may label the context above it or the context below. All numbers are ambiguous
+        where a context has none, or two contexts have the same.
 
     Examples:
         >>> labels_in(["[a.txt]\nIt is old.\n\n[b.txt]\nIt fell."], ["It is old.", "It fell."]).indexes_by_label
@@ -194,6 +195,9 @@ def _lines_by_context(
 
     The prompt "[a.txt]\nTitle: Iron\nIt is old." shows the context "Title: Iron\nIt is
     old." with two such lines: "[a.txt]" around it, and "Title: Iron" at its beginning.
+
+    Of several numbers the one that labels the context counts: "[2]" above the context
+    is its number; a 7 in the lines "Page: 7" or "Source 7:" is not.
     """
     lines_by_context: dict[int, list[LabelLine]] = {
         index: [] for index in range(len(contexts))
@@ -203,8 +207,10 @@ def _lines_by_context(
         lines_of_blocks = _lines_of_blocks(blocks, prompt)
         for block, lines_around in zip(blocks, lines_of_blocks, strict=True):
             own_lines = _own_lines(contexts[block.context_index])  # "Title: Iron"
+            # "[2]" stands beside the field "Page: 7": the 7 is no number of the context
             if any(line.number and not line.is_field for line in lines_around):
                 lines_around = list(map(_without_number_of_field, lines_around))
+            # below "[2]" the context's own text begins with "Source 7:"
             if _numbers_of(lines_around):
                 own_lines = _without_second_numbers(own_lines, lines_around)
             lines_by_context[block.context_index] += [*lines_around, *own_lines]
@@ -333,8 +339,9 @@ def _without_second_numbers(
 ) -> list[LabelLine]:
     """Return the first lines of a text without numbers that compete with its label.
 
-    Under the label "[1]" a text begins with "Source 7:". Its number stays 1; the 7 is
-    kept as a "source" number. Under "Source 1:" the 7 is dropped altogether.
+    Under the label "[1]" a text begins with "Source 7:". Its number is 1; the 7 is kept
+    as a number of another kind, ``source``. Under the label "Source 1:" both numbers
+    are of this kind, and the 7 is dropped.
 
     Args:
         own_lines: The labels at the beginning of the text, such as "Source 7:".
@@ -351,9 +358,9 @@ def _without_second_numbers(
             if kind not in kinds_around
         ]
         line_without_number = replace(
-            _without_number_of_field(line),
+            _without_number_of_field(line),  # the 7 of "doc_id: 7" stays as a field's
             number=None,
-            is_heading=False,
+            is_heading=False,  # it stands in a text, and not above one
             numbers_by_kind=tuple(numbers_of_other_kinds),
         )
         lines_without_number.append(line_without_number)
@@ -523,17 +530,16 @@ def _divide_lines(around: _Surroundings, n_first: int) -> list[list[LabelLine]]:
         n_first: How many lines between two contexts label the context above them.
     """
     n_above_context = len(around.lines_between[0]) - n_first
-    lines_below = [lines[:n_first] for lines in around.lines_between]
-    lines_above = [lines[n_first:] for lines in around.lines_between]
-    # the lines above the first context, and those below the last one
     n_before = len(around.lines_before)
-    nearest_before = around.lines_before[n_before - n_above_context :]
-    nearest_behind = around.lines_behind[:n_first]
+    # for each context, in order: the lines above it, and the lines below it
+    lines_above = [around.lines_before[n_before - n_above_context :]]
+    lines_below = []
+    for lines in around.lines_between:
+        lines_below.append(lines[:n_first])  # of the context above these lines
+        lines_above.append(lines[n_first:])  # of the context below them
+    lines_below.append(around.lines_behind[:n_first])
     return [
-        [*above, *below]
-        for above, below in zip(
-            [nearest_before, *lines_above], [*lines_below, nearest_behind], strict=True
-        )
+        [*above, *below] for above, below in zip(lines_above, lines_below, strict=True)
     ]
 
 
@@ -541,8 +547,9 @@ def _surroundings(blocks: Sequence[_Block], prompt: str) -> _Surroundings:
     r"""Collect the lines before, between and behind the contexts of a prompt.
 
     In "Read this.\n[a]\nIt is old.\n[b]\nIt fell." the line "[a]" stands before the
-    contexts, "[b]" between them, none behind them. "Read this." labels nothing: it ends
-    the lines before. Between contexts all lines count.
+    contexts, "[b]" between them, none behind them. The lines before are collected
+    upwards, up to a line such as "Read this." that labels nothing and is left out.
+    Between contexts all lines count.
 
     Args:
         blocks: Where the contexts stand, in the prompt's order; at least one.
@@ -595,6 +602,7 @@ def _labels_like(next_labels: Sequence[LabelLine], text_before: str) -> list[Lab
     if not shapes or len(raw_lines) < len(shapes):
         return []
     first_raw, *other_raws = raw_lines[-len(shapes) :]
+    # words may stand before the first label in its line: "Context: [1]"
     label_or_none = [_label_at_the_end(first_raw, shapes[0])]
     label_or_none += [label_line_of(raw) for raw in other_raws]
     labels = [line for line in label_or_none if line is not None]
@@ -647,16 +655,18 @@ def _lines_of_a_single_text(around: _Surroundings) -> list[LabelLine]:
 def _count_first_lines(around: _Surroundings) -> int | None:
     """Count how many lines between two contexts label the context above them.
 
-    "[a.txt]" before the first context and "[b.txt]" between two contexts: 0, labels stand
-    above. "[a.txt]" between the two and "[b.txt]" behind the last: 1, they stand below.
+    The first lines between two contexts belong to the context above, the other lines to
+    the context below. Two prompts with one line between IRON and STEEL:
+
+    - "[a] IRON [b] STEEL" gives 0: "[b]" belongs to STEEL below, as "[a]" to IRON.
+    - "IRON [a] STEEL [b]" gives 1: "[a]" belongs to IRON above, as "[b]" to STEEL.
 
     Returns:
         The count. None if no count or several counts fit, or if the lines between other
         contexts have other shapes.
     """
-    shapes = [
-        line.shape for line in around.lines_between[0]
-    ]  # "[a.txt]" like "[b.txt]"
+    # "[a.txt]" and "[b.txt]" have the same shape
+    shapes = [line.shape for line in around.lines_between[0]]
     for lines in around.lines_between:
         if [line.shape for line in lines] != shapes:
             return None
@@ -664,7 +674,8 @@ def _count_first_lines(around: _Surroundings) -> int | None:
     shapes_behind = [line.shape for line in around.lines_behind]
     fitting_counts = []
     for n_first in range(len(shapes) + 1):
-        # labels below contexts stand behind the last one, labels above before the first
+        # the lines that belong to the context above must also stand behind the last
+        # context; the other lines must also stand before the first context
         fits_behind = shapes_behind[:n_first] == shapes[:n_first]
         fits_before = _ends_with(shapes_before, shapes[n_first:])
         if fits_behind and fits_before:

@@ -101,9 +101,10 @@ def texts_this_turn_first(
     """
     n_instructions = _n_instructions(prompt)  # first messages of the system
     instructions = [message.text for message in prompt[:n_instructions]]
-    # a prompt without earlier turns begins this turn with the instructions
-    index_behind_instructions = max(turn_start, n_instructions)
-    texts_of_turn = [message.text for message in prompt[index_behind_instructions:]]
+    # Without earlier turns the turn starts at 0, with the instructions: they are taken
+    # once only.
+    first_of_turn = max(turn_start, n_instructions)
+    texts_of_turn = [message.text for message in prompt[first_of_turn:]]
     texts_of_earlier_turns: list[str] = []
     for message in prompt[n_instructions:turn_start]:
         is_left_out = message.role == "assistant" and message.text in left_out
@@ -332,6 +333,10 @@ def documents_shown(
     text three times. If the first one belongs to an earlier turn, the second is A and
     the third is B. If a document has several texts, the longest shown one counts.
 
+    The search found three candidates there: A, B, and a repetition for the place that
+    is left. Each candidate has one place, and its index in ``indexes_shown``; but which
+    candidate counts for which place is decided here.
+
     Args:
         search: What was found in the prompt.
         keys_in_retrieved_order: The keys of all documents, the first retrieved first.
@@ -340,12 +345,13 @@ def documents_shown(
     candidates_left_by_text = _shown_candidates_by_text(search, keys_in_retrieved_order)
     n_to_skip_by_text = _n_to_skip_by_text(candidates_left_by_text, n_earlier_by_text)
     shown_by_key: dict[DocumentKey, ShownDocument] = {}
-    for index in search.indexes_shown:
+    for index in search.indexes_shown:  # one for each place, in the prompt's order
         text = search.candidates[index].text
         is_of_earlier_turn = n_to_skip_by_text[text] > 0
         if is_of_earlier_turn:
             n_to_skip_by_text[text] -= 1
             continue
+        # of the candidates with this text, the first retrieved that has no place yet
         candidate = candidates_left_by_text[text].pop(0)
         finding = search.result.findings[index]
         other_text_shown = shown_by_key.get(candidate.key)

@@ -65,8 +65,9 @@ def messages_up_to_question(
     """Return the messages that a step returned, up to the user's current question.
 
     An agent was given "Open?", and returned "Open?", "Let me look.", "Yes.": only "Open?"
-    is returned. So is an unanswered "Context: … Question: Open?" with what stands before
-    it. If no message asks the question, all are returned.
+    is returned. The last message may also be a prompt around the question, "Context: …
+    Question: Open?", if no reply follows this prompt. The messages before the last one
+    are returned too. If no message asks the question, all are returned.
 
     Args:
         messages: The messages that the step returned.

@@ -33,7 +33,7 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
 
     OpenAI's file_search found "It fell.": a retriever with this document is added below
     the call, and its text at the end of the prompt. Other tools become tools. When a
-    framework hands on a reply twice, only the cited sources are added again.
+    framework hands on a reply for the second time, only the cited sources are replaced.
 
     Args:
         call: The call of the model, with its prompt. It is changed.
@@ -45,6 +45,7 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     was_changed_before = any(child.by_provider for child in call.children)
     if was_changed_before:
         return
+    # searches and tools of the provider, with the passages that the reply quotes
     calls = list(_with_cited_words(call, evidence))
     call.children += [_node(provider_call, call) for provider_call in calls]
     shown_message = message_of(calls)
@@ -103,7 +104,8 @@ def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[Provid
 
     A search named https://a.test without its text, and the reply quotes "It fell." from
     it: "It fell." becomes a document of the search. Quotes from sources that no search
-    names become the documents of one further call.
+    names become the documents of one further call. The full texts of these sources are
+    unknown, so the call has a ``remedy``: advice for the user.
     """
     quoted_by_index = _quoted_documents(call, evidence)
     for index, provider_call in enumerate(evidence.calls):
@@ -117,7 +119,8 @@ def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[Provid
         yield ProviderCall(
             _CITED,
             documents=tuple(quoted_from_elsewhere),
-            n_without_text=len(quoted_from_elsewhere),  # known by their quotes alone
+            # documents without their full text, since only quotes are known
+            n_without_text=len(quoted_from_elsewhere),
             remedy=UNKNOWN_DOCUMENT,
         )
 

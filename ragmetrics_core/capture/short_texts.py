@@ -101,7 +101,7 @@ def _apart_on_left(
     long_occurrences: Iterable[Occurrence],
     prompt: Prompt,
 ) -> list[Occurrence]:
-    """Keep the short texts with no other word right before their first letter.
+    """Keep the short texts that no letter precedes, or only the end of a whole text.
 
     Example: the title "Art" stands in ``"Art`` and in "BridgeArt", where another whole
     text, "Bridge", ends right before it. "Start" is left out: "St" is no whole text.
@@ -120,6 +120,7 @@ def _apart_on_left(
         touches_word = borders_of(span, prompt).left == Border.LETTER
         if not touches_word or span.prompt_start in ends_of_texts:
             apart.append(occurrence)
+            # "ArtArt": the second "Art" follows the end of a whole text, the first
             ends_of_texts.add(span.prompt_end)
     return apart
 
@@ -270,7 +271,8 @@ def _borders_in(
         literal_offsets: For a text without letters, such as "...", the offsets in the
             message at which it begins and ends. None for a text with letters.
     """
-    # the characters that are no letters, before and behind the text: ' "' and '" '
+    # Where the characters that are no letters stand before and behind the text, ' "'
+    # and '" '. ``start`` and ``end`` count letters; these offsets count all characters.
     left_gap_start, text_start = message.gap_at(start)
     text_end, right_gap_end = message.gap_at(end)
     if literal_offsets is not None:
@@ -282,7 +284,8 @@ def _borders_in(
         left = Border.MARK
     if end == len(message.letters):
         right = Border.MARK
-    if literal_offsets is not None:  # no word can touch dots
+    # letters beside dots are no part of their word: at least a gap stands there
+    if literal_offsets is not None:
         return Borders(max(left, Border.GAP), max(right, Border.GAP))
     return Borders(left, right)
 
