@@ -421,13 +421,14 @@ def by_a_models_query(search: _QuestionSearch) -> FoundQuestion | None:
 
 
 def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
-    """The first query that no model wrote, and best one that the answering prompt shows.
+    """A query that no model wrote: one that the answering prompt shows, else the first.
 
     chziakas/Icarus, rag_openai.py: the application calls a retriever with "When did it
     open?", and a model with "… Question: When did it open?", without a chain.
 
-    The best query is the first of these: a query that is a line of the answering prompt
-    or stands there behind a label, as above; a query anywhere in this prompt; any query.
+    Three kinds are tried in this order: a query that is a line of the answering prompt
+    or stands there behind a label, as above; a query anywhere in this prompt; any
+    query.
     """
     # a query that a model wrote is not in the user's words
     queries = [query for query in search.queries if not search.calls.is_written(query)]
