@@ -393,7 +393,8 @@ def _bands(
     with the band (.2, .8) a score of .5 goes to the strong judge, and .9 is a yes.
 
     Args:
-        options: ``band`` is the share of the verdicts that may be wrong.
+        options: What was typed. ``--band`` holds no band, but the share of all verdicts
+            that may be wrong, such as 0.02.
         _: Not used; all work of this command has the same parameters.
         samples: The labelled samples, all of one question.
         ask: Asks the judge.
@@ -415,11 +416,11 @@ def _bands(
         # Again, since the judge may give no verdict on some samples.
         _refuse_too_few_rows(len(scored_samples), allowed_loss)
     band = reach_of_chosen_band(
-        goal="lost",
+        goal="lost",  # the limit is on the share of wrong verdicts among all verdicts
         limit=allowed_loss,
         chosen_on=verdicts,
         measured_on=verdicts,
-        source=None,
+        source=None,  # the samples of all sources together
     )
     n_scored_by_source = Counter(sample.source for sample in scored_samples)
     lines = [
@@ -465,8 +466,8 @@ def _samples_with_probabilities(
     """Have a judge score samples; return those that got a score from a probability.
 
     The first sample is judged alone: if the judge gives no probability for it, the other
-    samples are not paid for in vain. Example: of 100 samples 97 get a score of 0 to 1,
-    3 no verdict: 97 are returned.
+    samples are not paid for in vain. Example: for 3 of 100 samples the judge fails; the
+    other 97 are returned.
 
     Raises:
         SettingError: If the judge gives no probability, or nothing is scored.
@@ -475,12 +476,13 @@ def _samples_with_probabilities(
     scored_samples: list[LabelledSample] = []
     for part in (samples[:1], samples[1:]):
         for sample in judge_samples(ask, metric, part):
-            if not sample.verdicts:
-                continue
+            scored_rows = sample.verdicts
+            if not scored_rows:
+                continue  # the judge failed on the sample
             scored_samples.append(sample)
-            # A verdict is set only together with a probability, so None shows that the
-            # judge gave no probability.
-            lacks_probability = any(row.verdict is None for row in sample.verdicts)
+            # A row has a score in any case. ``verdict`` is the yes or no of a judge that
+            # gives a probability; None if the judge gave none.
+            lacks_probability = any(row.verdict is None for row in scored_rows)
             if lacks_probability and not options.dry_run:
                 raise _error_without_probabilities(metric.name)
     if not scored_samples:

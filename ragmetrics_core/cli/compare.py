@@ -192,7 +192,10 @@ def _title_of_run(path: Path, report: Report) -> str:
 
 
 def _push(options: argparse.Namespace) -> int:
-    """Send results over traces to an observability tool, as scores of those traces.
+    """Send the results of traced samples to an observability tool, as scores of traces.
+
+    Example: 100 rows with two results each, 3 of the rows without a sample: "194 results
+    of 97 rows: langfuse; not sent, because …: 3".
 
     Returns:
         The exit code, 0.
@@ -209,7 +212,7 @@ def _push(options: argparse.Namespace) -> int:
             f"{options.results} holds no results of samples, so nothing was sent;"
             " evaluate samples first"
         )
-    report.write_to(options.to)
+    report.write_to(options.to)  # it skips rows without a sample or results by itself
     n_results = sum(len(row.results) for row in rows_sent)
     sentence = f"{n_results} results of {len(rows_sent)} rows: {options.to}"
     n_left_out = len(report.results) - len(rows_sent)

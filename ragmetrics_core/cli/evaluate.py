@@ -405,10 +405,11 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
             batches have not answered. None if no file was asked for.
     """
     run = measured.run
-    # A run until its gates are decided takes the rows in a random order, for which it
-    # needs their number. The samples themselves are returned.
+    # A run that stops once its gates are decided (it has a decider) judges the rows in a
+    # random order. So it must count them first, even in a large file.
     rows = plan.source.count_samples(always=run.decider is not None)
-    run.why_part = plan.source.why_part  # such as a report whose run ended early
+    # Why the samples are only a part of all, such as "it was interrupted".
+    run.why_part = plan.source.why_part
     results = stream(run, rows, progress=plan.options.progress, columns={})
     try:
         for result in results:
@@ -662,11 +663,12 @@ def settle(options: argparse.Namespace) -> None:
 
     Raises:
         SettingError: If the file names code and ``--dry-run`` is typed, as a dry run
-            imports no code; if the file names an address and a key is typed for it, as
-            no such key is sent there; or if the file names the column of a field that
-            samples do not have.
+            imports no code. If the file names an address and ``--api-key-env`` is typed:
+            a key goes only to an address that was typed. If the file names the column of
+            a field that samples do not have.
     """
-    # The file's values for settings that were typed are ignored.
+    # Judge, metrics, address and store of the file are ignored if they were typed. So
+    # they need no trust, either.
     file_settings = project_settings(Path.cwd(), decided=_settings_of_options(options))
     if file_settings != ProjectSettings():
         logging.getLogger("ragmetrics_core").info(
@@ -690,10 +692,12 @@ def settle(options: argparse.Namespace) -> None:
             raise SettingError(
                 f"{PROJECT_FILE} names the column of {field_name}, which samples lack"
             )
+        # Such as --answer-column: the file's columns are read even if one was typed.
         was_typed = getattr(options, name) is not None
         if not was_typed:
             setattr(options, name, value)
     if not options.fail_under:
+        # Of the file's gates only those on metrics that were typed, if any were.
         options.fail_under = _gates_to_decide(file_settings.gates, metrics_typed)
 
 

@@ -53,7 +53,8 @@ def check_paths(options: argparse.Namespace) -> None:
             is also an input or another output; an output cannot be written, or would
             replace what a person made.
     """
-    # By the keys of a file (its real path, its number on its device): its use in words.
+    # Each file stands under two keys: its real path, and its number on its device, which
+    # another link to it shares. The value says its use, such as "the input rows.jsonl".
     use_by_key: dict[Hashable, str] = {}
     for name in READ:
         _refuse_named_twice(_paths_of(options, name))

@@ -50,9 +50,6 @@ class ColumnsRead:
     def __init__(self, columns: Mapping[str, Any] | None = None) -> None:
         """Begin with no row read.
 
-        Example: the row ``{"answer": "", "response": "Paris"}`` is later counted under
-        ``("answer", "answer", "response")``: field, empty column, filled column.
-
         Args:
             columns: The columns that the user names, by field of the sample. Nothing is
                 noted of these fields.
@@ -61,10 +58,16 @@ class ColumnsRead:
         self._fields_not_named = [
             field for field in _FIELDS if field not in self._columns
         ]
+        # {"answer": {"response": 90}}: in 90 rows "response" was read as the answer
         self._n_rows_by_column: dict[str, Counter[str]] = defaultdict(Counter)
+        # {("answer", "answer", "response"): 3}: in 3 rows the field "answer" was read
+        # from the empty column "answer", though the column "response" was filled
         self._n_rows_passed_over: Counter[tuple[str, str, str]] = Counter()
+        # columns that no field was read from, such as "id"; only the keys count
         self._unread_columns: dict[str, None] = {}
+        # fields that at least one sample has, such as {"contexts", "answer"}
         self._fields_of_any_sample: set[str] = set()
+        # whether one sample has all fields that a shipped metric needs
         self._a_metric_may_apply = False
 
     def read_samples(self, row: Any) -> Iterator[Sample | RowError]:
@@ -91,7 +94,8 @@ class ColumnsRead:
         """Note the column that each field was read from, unless the user named it.
 
         Example: ``{"user_input": "Who?"}`` notes "user_input" for the question. In
-        ``{"answer": "", "response": "Paris"}`` "response" is noted as passed over.
+        ``{"answer": "", "response": "Paris"}`` "response" is noted as passed over. Which
+        fields the sample has, and which columns no field was read from, is noted as well.
 
         Args:
             row: The row.
@@ -109,6 +113,7 @@ class ColumnsRead:
             if not sample.missing(field):
                 self._n_rows_by_column[field][column_read] += 1
                 continue
+            # The column was read, but its cell is empty. Another column may be filled.
             unread_column = _first_usual_column(field, unread_columns)
             if unread_column is not None and is_filled(row[unread_column], field):
                 self._n_rows_passed_over[field, column_read, unread_column] += 1

@@ -219,23 +219,27 @@ class CountingJudge(Judge):
     def _example_replies(self, question: Question[R]) -> tuple[R, ...]:
         """Return example replies to a question, one for each time that it is polled.
 
-        A question names two: after the one the metric asks the fewest further questions
-        (the lower bound), after the other the most (the upper bound). Returns () if it
-        names none. Example: the upper bound of 5 polls in rounds is yes, no, yes, no,
-        yes, if a yes leads to the most questions.
+        A question has two examples: the cheaper reply leads to the fewest further
+        questions, the dearer reply to the most. The lower bound takes the cheaper for
+        each poll, and the upper bound the dearer. Returns () if the question has no
+        examples. Example: the lower bound of 3 polls: no, no, no; the upper: yes, yes,
+        yes, or in rounds yes, no, yes.
         """
         examples = question.examples()
         if examples is None:
             return ()
-        reply_of_fewest, reply_of_most = examples
+        cheaper_reply, dearer_reply = examples
         if not self._is_upper_bound:
-            return (reply_of_fewest,) * question.polls
-        if question.first_poll is None:  # it is not polled in rounds
-            return (reply_of_most,) * question.polls
-        # Rounds end as soon as enough replies agree: alternating replies never do.
-        # Counted over all rounds: polls 0, 1, 2 in the first, 3 and 4 in the second.
-        polls = range(question.first_poll, question.first_poll + question.polls)
-        return tuple(reply_of_fewest if poll % 2 else reply_of_most for poll in polls)
+            return (cheaper_reply,) * question.polls
+        if question.first_poll is None:  # all polls are asked at once, not in rounds
+            return (dearer_reply,) * question.polls
+        # Rounds end as soon as enough replies agree: replies that alternate never do.
+        # The index goes on over the rounds: 0, 1, 2 in the first, 3 and 4 in the second.
+        poll_indices = range(question.first_poll, question.first_poll + question.polls)
+        return tuple(
+            cheaper_reply if poll_index % 2 else dearer_reply
+            for poll_index in poll_indices
+        )
 
     def _estimated_usage(
         self, question: Question[R], replies: tuple[R, ...], model: _CountedModel
@@ -392,14 +396,17 @@ class CountingDecisions(CountingJudge):
     def count(self, question: Question[R]) -> Answer[R]:
         """Count the typed questions that are sent for a question; answer by its example.
 
-        A question whose reply is known without asking counts nothing. Example: two
-        questions about one answer: one request as the lower bound, two as the upper.
+        A typed question asks for probabilities, such as "the context covers this fact".
+        A metric's question becomes one or more of them. A question whose reply is known
+        without asking counts nothing. Example: two questions about one answer: one
+        request as the lower bound, two as the upper.
         """
         form = typed_form(question)
         if form.reply is not None:
             return Answer(form.reply)
-        # A group shares requests. Lower bound: all questions about equal texts. Upper
-        # bound: only the typed questions of this one question.
+        # The typed questions of a group share requests. The lower bound supposes that
+        # all questions about the same texts (``form.state``) share them. The upper bound
+        # supposes that only the typed questions of this one question do.
         if self._is_upper_bound:
             group = hash((form.state, form.typed_jsons))
         else:
@@ -417,8 +424,9 @@ class CountingDecisions(CountingJudge):
     def _add(self, group: int, state: str, typed_question: str) -> None:
         """Count a typed question of a group, unless an equal one was counted before.
 
-        A group shares requests; a request holds as many questions as the model takes.
-        Example: if it takes 10, the 1st and the 11th question each begin a request.
+        The questions of a group are packed into requests, of as many questions as the
+        model takes. Example: if it takes 10, the 1st and the 11th question of a group
+        each begin a request.
 
         Args:
             group: Digest of the group.
@@ -428,10 +436,11 @@ class CountingDecisions(CountingJudge):
         questions_of_group = self._questions_by_group.setdefault(group, set())
         if hash(typed_question) in questions_of_group:
             return
-        are_requests_full = len(questions_of_group) % self._model.most_questions == 0
+        # True for the first question of a group, and whenever all requests are full.
+        begins_request = len(questions_of_group) % self._model.most_questions == 0
         questions_of_group.add(hash(typed_question))
         n_tokens = self._tokens_of_question(typed_question)
-        if are_requests_full:  # so too where the group has no request yet
+        if begins_request:
             n_tokens += self._tokens_of_state(state)
         cost = None
         prices = self._model.prices()
@@ -439,7 +448,7 @@ class CountingDecisions(CountingJudge):
             price_sent, _ = prices  # the reply is no text, and costs nothing
             cost = n_tokens * price_sent
         self._total += Usage(
-            calls=1 if are_requests_full else 0, prompt_tokens=n_tokens, cost=cost
+            calls=1 if begins_request else 0, prompt_tokens=n_tokens, cost=cost
         )
 
     def _tokens_of_question(self, typed_question: str) -> int:

@@ -181,10 +181,11 @@ def _samples_line(
 ) -> str:
     """Say how many samples it would take to decide a gate, and what they would cost.
 
-    A gate is a mean to reach. Counted are the samples that are judged, on average, until
-    it is clear on which side of the gate the mean is. The mean is supposed to be above
-    the gate by ``gap``, then below; the larger number counts. Example: for a gate of .8
-    and a gap of .05, means of .75 and .85; "120 of 1,000 samples on average".
+    A gate is a mean to reach. The run stops as soon as it is clear on which side of the
+    gate the mean is. This estimates how many samples are judged until then: once for a
+    mean that is ``gap`` above the gate, and once for a mean that is ``gap`` below. The
+    line says the larger number. Example: a gate of .8 and a gap of .05 take the means .75
+    and .85; "120 of 1,000 samples on average".
 
     Args:
         estimate_of_all: What judging all samples would cost.
@@ -300,7 +301,9 @@ def estimate(
 ) -> Estimate:
     """Estimate calls, tokens and price of a run without making a call.
 
-    The metrics are carried out with judges that count instead of asking.
+    The metrics are carried out with judges that count instead of asking. Each judge is
+    replaced by two counters, for the lower and the upper bound. Example: 2 samples with
+    one metric of one to three calls: ``low.calls`` is 2, ``high.calls`` is 6.
 
     Args:
         samples: The samples, and errors for rows that are no samples.
@@ -312,7 +315,8 @@ def estimate(
     """
     judge_by_metric = _judge_by_metric(judge, metrics)
     judges = list(judge_by_metric.values())
-    # Metrics of one judge share its counters, as they share its replies in a run.
+    # For each judge a pair of counters: lower bound, upper bound. Metrics of one judge
+    # share its pair, as they share its replies in a run.
     counters_by_judge = {
         id(metric_judge): make_counting_judges(metric_judge) for metric_judge in judges
     }
@@ -321,6 +325,7 @@ def estimate(
         for name, metric_judge in judge_by_metric.items()
     }
     rows = iter(samples)
+    # Some metrics compare a sample with others: they get the first ``POOL`` samples.
     first_rows = list(islice(rows, POOL))
     ready_metrics = _prepare_metrics(metrics, judge_by_metric, first_rows)
     rows_counted = _RowsCounted()

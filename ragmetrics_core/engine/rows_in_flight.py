@@ -54,14 +54,19 @@ class RowsInFlight:
             judging: Judges a row.
             window: Most rows that are judged at a time.
         """
+        # By the row's index in the input: results that the run's caller has not got yet.
         self.results_not_handed_on: dict[int, SampleResult] = {}
         self._judging = judging
         self._most_judged = window
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()  # each judges a row now
+        # The rows that have started and whose results the run has not looked at yet, in
+        # input order. They may be finished.
         self._futures_not_taken: deque[Future[SampleResult]] = deque()
+        # The rows among them that are still being judged.
         self._futures_unfinished: set[Future[SampleResult]] = set()
+        # Done when any row finishes; then a new future takes its place.
         self._next_end: Future[None] = _uncancellable_future()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # held while ``_next_end`` is replaced
 
     def start(
         self, index: int, row: Sample | RowError, metrics: Sequence[Metric]
@@ -102,9 +107,9 @@ class RowsInFlight:
         """Yield futures to wait for, until one more row may start.
 
         A future gives the result of the *next row*, which the caller then takes: the
-        first row in input order whose result nobody has taken. Or it gives None: another
-        row has finished. Example: of 8 rows judged at a time row 0 is slow; as soon as
-        row 3 has finished, a ninth may start.
+        first row in input order whose result nobody has taken. Or it gives None, which
+        says only that some other row has finished. Example: 8 rows are judged at a time,
+        and row 0 is slow; as soon as row 3 has finished, a ninth row may start.
 
         Args:
             one_by_one: Whether the result of the next row may end the run, so that no
@@ -113,25 +118,27 @@ class RowsInFlight:
         """
         n_results_given = 0
         while len(self._futures_not_taken) >= self._most_judged and not is_over():
-            # Read before the checks: a row that finishes during them sets this future.
+            # Read before the checks: if a row finishes during them, this future is done,
+            # and waiting for it ends at once.
             any_row_finishes = self._next_end
             next_row = self._futures_not_taken[0]
-            # ``AHEAD`` bounds the rows started and not taken, ``_most_judged`` the rows
-            # that are judged now.
+            # At most ``AHEAD`` rows may wait to be taken behind a slow row.
             may_go_ahead = not one_by_one and len(self._futures_not_taken) < AHEAD
+            # Besides, at most ``_most_judged`` rows are judged now.
             may_start = may_go_ahead and self._has_free_slot()
             if next_row.done():
-                # Two results are handed on before each new row, so that a pile shrinks.
+                # Two results are given before each new row. So the results that piled
+                # up behind a slow row become fewer.
                 if may_start and n_results_given >= _RESULTS_BEFORE_A_ROW:
                     return
                 n_results_given += 1
                 yield next_row
             elif may_start:
-                return
+                return  # the next row is slow, but a slot is free
             elif may_go_ahead:
-                yield any_row_finishes
+                yield any_row_finishes  # all slots are taken: any row may free one
             else:
-                yield next_row
+                yield next_row  # no row may start before the next row is taken
 
     def _has_free_slot(self) -> bool:
         """Whether fewer rows are judged now than may be judged at a time."""

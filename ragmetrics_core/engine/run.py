@@ -117,14 +117,19 @@ class Run:
         self.concurrency = concurrency
         self.window = 2 * concurrency  # rows that are judged at a time, at most
         self.interrupted = False
-        self.why_part = ""  # such as why only some of all samples are judged
+        # Why the samples are only a part of all, such as "it was interrupted"; else "".
+        self.why_part = ""
+        # For samples that come one by one: the latest, which some metrics look at.
         self._latest_samples_of_stream: tuple[Sample, ...] = ()
+        # Whether the caller chose the judge of each metric, instead of a default.
         self._is_judge_chosen = _is_judge_chosen_for_all(judge, self.metrics)
         judge_by_metric = judges_by_metric(self.metrics, judge)
         self.judges = _distinct_judges(judge_by_metric.values())
         # With ``batch``: the store that collects requests until a batch is submitted.
         self.parking: ParkingStore | None = None
         self.store = self._open_store(store, batch=batch)
+        # A judge that the user wrote may count no tokens and store no replies: a limit
+        # on tokens, or a store, would do nothing for it.
         refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
         self._judging = self._make_judging(judge_by_metric)
         self.rows = RowsInFlight(self._judging, self.window)
@@ -238,8 +243,8 @@ class Run:
         """Start judging the rows, and yield futures to wait for, one after the other.
 
         A future gives the ``SampleResult`` of the next row in order, which the caller
-        hands to ``take``. Or it gives None: a later row finished first, which frees a
-        place for one more row. Example: row 0 is slow and row 3 has finished: None.
+        hands to ``take``. Or it gives None: a later row finished first, so that one more
+        row may start. Example: row 0 is slow and row 3 has finished: None.
 
         Args:
             samples: What holds the samples.
@@ -248,14 +253,15 @@ class Run:
             on_further: Called for each row, with the number of its samples behind the
                 first; most rows hold one sample.
         """
-        self._note_part(samples)
-        self.rows.results_not_handed_on.clear()
+        self._note_part(samples)  # why they are only a part of all samples, if they are
+        self.rows.results_not_handed_on.clear()  # of an earlier evaluation by this run
         rows = warn_of_doubles(iterate_samples(samples, columns, on_further=on_further))
         # The rows with their index in the input, in the order of judging.
         numbered_rows: Iterator[tuple[int, Sample | RowError]] = enumerate(rows)
         if self.decider is not None:
             is_list = isinstance(samples, Sized)
             numbered_rows = self.decider.rows_in_order(rows, listed=is_list)
+        # Some metrics compare a sample with others: they get the first ``POOL`` samples.
         first_rows = list(islice(numbered_rows, POOL))
         self._prepare_metrics([row for _, row in first_rows])
         for index, row in chain(first_rows, numbered_rows):
@@ -476,7 +482,9 @@ def stream(
             for future in futures:
                 next_result: SampleResult | None = future.result()
                 if next_result is None:
-                    continue  # a row behind has ended: ``futures`` may start one more
+                    # A later row finished first; its result is given in its turn. This
+                    # only wakes the loop, so that ``futures`` can start one more row.
+                    continue
                 result = display.add(run.take(next_result))
                 # Last of all: an interrupt before this still finds the result there.
                 del run.rows.results_not_handed_on[result.index]

@@ -164,7 +164,8 @@ class ScreenTally:
         """Count one row, and return the code of its group.
 
         The group says what became of the row, such as "retrieval" where the retrieved
-        text holds too little of the answer.
+        text holds too little of the answer. The row is counted for its group, for each
+        step of the pipeline that lost something, and for each metric that scored it.
         """
         group_code = group_of_row(row)
         is_answer_good = is_good_answer(row)
@@ -173,17 +174,20 @@ class ScreenTally:
         self._good_answer_flags.append(is_answer_good)
         self._cluster_numbers.append(cluster_number)
         self._add_to_group(row, group_code, is_answer_good)
+        # The stages are the steps of the pipeline that lost a fact, such as the search.
         stage_codes = self._add_to_stages(row, group_code, is_answer_good)
         for name, result in row.results.items():
             if isinstance(result, Scored):
                 group_and_stages = (group_code, *stage_codes)
                 self._counts_by_metric[name].add(name, result, group_and_stages)
+                # The metric says whether the contexts were enough for the question. It
+                # is counted whether the application answered or declined in each case.
                 if isinstance(result.evidence, Sufficed):
-                    self._answering_of(name).add(row, cluster_number)
-        self._note_content(row.sample)
+                    self._answering_tally_of(name).add(row, cluster_number)
+        self._note_hash_of_texts(row.sample)
         return group_code
 
-    def _note_content(self, sample: Sample | None) -> None:
+    def _note_hash_of_texts(self, sample: Sample | None) -> None:
         """Keep a hash of a row's texts, by which copies are found."""
         content = _content_of(sample)
         if any(content):  # rows without any text are no copies of each other
@@ -311,8 +315,8 @@ class ScreenTally:
             for tally in self._answering_by_metric.values()
         )
 
-    def _answering_of(self, metric: str) -> AnsweringTally:
-        """What is counted of a metric that says whether contexts were enough."""
+    def _answering_tally_of(self, metric: str) -> AnsweringTally:
+        """Return the counts of a metric that says whether the contexts were enough."""
         if metric not in self._answering_by_metric:
             self._answering_by_metric[metric] = AnsweringTally(metric, "context_recall")
         return self._answering_by_metric[metric]

@@ -115,7 +115,12 @@ class TurnTally:
             self._n_earlier_documents += n_earlier_documents
 
     def summary(self, threshold: float) -> Conversations | None:
-        """Sum up the scores of conversations so far; None if no sample had a ledger.
+        """Sum up the scores of conversations so far.
+
+        Returns None if no sample had a ledger: a record of what was said and shown in
+        the turns of a conversation. Example: the turns of conversation "a" scored 1 and
+        .9, those of "b" 1 and .2, threshold .5: ``by_turn`` is {1: 1, 2: .55}, and
+        ``sound`` is .5.
 
         Args:
             threshold: A score below this makes a turn a low one.
@@ -129,6 +134,7 @@ class TurnTally:
         has_no_low_turn = [
             lowest >= threshold for lowest in self._lowest_by_conversation.values()
         ]
+        # Of the documents of earlier turns: the share that later prompts still showed.
         share_still_shown = None
         if self._n_earlier_documents:
             share_still_shown = self._n_still_shown / self._n_earlier_documents
@@ -136,7 +142,10 @@ class TurnTally:
             by_turn=mean_by_turn,
             count=len(has_no_low_turn),
             threshold=threshold,
+            # the share of conversations without a low turn
             sound=mean(has_no_low_turn),
+            # the mean share of an answer's claims that rest only on what the assistant
+            # itself said in earlier turns
             own=mean(self._own_words_shares),
             kept=share_still_shown,
         )
