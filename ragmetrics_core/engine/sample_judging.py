@@ -154,20 +154,22 @@ class SampleJudging:
     async def _start_metrics(
         self, group: asyncio.TaskGroup, sample: Sample, metrics: Sequence[Metric]
     ) -> dict[str, asyncio.Task[MetricResult]]:
-        """Start each metric in a task, once one more question may be open.
+        """Start each metric in a task, as soon as a slot for a question is free.
 
-        Metrics that may ask their judge together share rounds; all of them have joined
-        before any task runs. Example: two metrics that ask about one answer send their
-        first questions in one request.
+        Metrics that may ask their judge together share rounds: the questions of a round
+        go out in one request. All metrics have joined their rounds before any task runs.
+        Example: two metrics that ask about one answer send their first questions in one
+        request.
 
         Returns:
             The tasks, by the metric's name.
         """
         rounds_by_metric = make_rounds(metrics, self._run_judge_by_metric)
         tasks: dict[str, asyncio.Task[MetricResult]] = {}
-        async with (
-            self._question_slots
-        ):  # given back below: each question takes its own
+        # Wait for a free slot, so that a sample does not start before one of its
+        # questions can be asked. The slot is given back when the tasks are started; each
+        # question then takes a slot of its own.
+        async with self._question_slots:
             for metric in metrics:
                 judging = carry_out(
                     metric,

@@ -602,7 +602,8 @@ async def _ask_questions(
         return await gather_all(
             _ask_question(judge, question, usages) for question in questions
         )
-    # These two write to `usages` only where they raise. So nothing is counted twice.
+    # ``rounds.ask`` and ``_ask_together`` note costs only if they raise. The costs of
+    # the answers that they return are noted below, so nothing is counted twice.
     if rounds is not None:
         answers = await rounds.ask(questions, usages)
     else:
@@ -699,11 +700,12 @@ async def _checked_answers(
     The errors are those of ``_ask_in_slot``. Example: a judge that raises
     ``SystemExit`` gives a ``RuntimeError``, "the judge raised SystemExit".
     """
-    # The judge's code may call ``score``, whose calls count toward the run's limits
-    # (``judge.budget``). Their costs are not read here: the judge's answers hold them.
+    # A judge that a user wrote may call ``score`` itself. Those nested calls draw on the
+    # budget of this run. What they cost is not added here: the judge's answers say it.
     token = _spending_around.set(_Spending(judge.budget))
     try:
-        # A judge that ends at the deadline by itself may still say what it spent.
+        # ``grace`` is the time behind the run's deadline in which a judge that ends by
+        # itself may still report what it spent.
         answers = await judge.in_time(send(), grace=_SECONDS_TO_REPORT)
         for question, answer in zip(questions, answers, strict=True):
             check_answer(judge.session, answer, question)

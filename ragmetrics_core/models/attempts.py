@@ -127,13 +127,15 @@ class Availability:
     ) -> None:
         """Learn from the end of a call whether the endpoint answers at all.
 
+        Once the endpoint is open, calls go out side by side; until then one by one.
+
         - An answer opens the endpoint, and ends an outage.
         - A refusal that would meet every call, such as a wrong key, begins an outage.
-        - Any other error changes nothing during an outage: its call had left before.
-          Otherwise it opens an endpoint that could be reached or has answered before.
+        - Any other error opens the endpoint if it could be reached now, or has answered
+          before. During an outage such an error is ignored: its call was sent before.
 
-        Calls go out side by side to an open endpoint. Example: a first "429 Too Many
-        Requests" opens it, as somebody answered; a first failed connection does not.
+        Example: a first "429 Too Many Requests" opens the endpoint, as somebody
+        answered; a first failed connection does not.
 
         Args:
             ticket: Not used; limiters have a method of the same form.
@@ -320,6 +322,7 @@ class Attempts:
             def tell_outcome_at_the_end(
                 limiter: Limiter | Availability, ticket: Any
             ) -> None:
+                # ``outcome`` is read when the callback runs: then the call has ended.
                 at_the_end.callback(lambda: limiter.observe(ticket, outcome))
 
             try:
@@ -331,6 +334,7 @@ class Attempts:
                 await self.store.settled()
                 ticket = await self.budget.acquire(n_tokens)
                 tell_outcome_at_the_end(self.budget, ticket)
+                # The endpoint gives no ticket: it counts nothing in advance.
                 tell_outcome_at_the_end(self.endpoint, None)
                 outcome = await self._call(request, n_tokens, sent_at)
             except errors.JudgeError as error:

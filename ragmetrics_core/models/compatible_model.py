@@ -182,10 +182,13 @@ class OpenAICompatibleModel(ChatModel):
             api_base: Another address than OpenAI's; None for that in
                 ``OPENAI_BASE_URL``, or else OpenAI's own.
             api_key: The key.
-            api_key_env: The variable of the environment that holds the key. Without it
-                and ``api_key``, that is ``OPENAI_API_KEY`` at OpenAI's own address,
-                ``RAGMETRICS_API_KEY`` at the one in ``OPENAI_BASE_URL``; and no key is
-                sent to ``api_base``.
+            api_key_env: The variable of the environment that holds the key.
+
+        Without ``api_key`` and ``api_key_env`` the key depends on the address:
+
+        - OpenAI's own address: the key in ``OPENAI_API_KEY``;
+        - the address in ``OPENAI_BASE_URL``: the key in ``RAGMETRICS_API_KEY``;
+        - ``api_base``: no key is sent.
 
         Raises:
             SettingError: If a key is given here, and the address comes from

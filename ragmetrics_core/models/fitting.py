@@ -140,6 +140,9 @@ class _Progress:
     async def call(self, request: ChatRequest, first_index: int) -> None:
         """Send one call, and note its replies, or why there is none.
 
+        Example: 0, 1, 2 are missing, and a call with ``n=3`` from index 0 brings two
+        replies: 2 is still missing.
+
         Args:
             request: What is sent; its ``n`` says how many replies are asked for.
             first_index: Index of the first of these replies among all.
@@ -148,7 +151,7 @@ class _Progress:
         if self.usage.calls:
             self.usage += reply.usage
         else:
-            self.usage = reply.usage  # of the first call, usually the only one
+            self.usage = reply.usage  # saves the time of adding to an empty usage
         if not reply.choices:
             self.failures += reply.failures
             return

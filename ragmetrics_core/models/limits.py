@@ -575,6 +575,13 @@ class RateLimiter:
 
         A bucket counts what a minute allows: a call fills it, time empties it. Example:
         with 60 calls a minute, time empties the bucket by one call each second.
+
+        Args:
+            budget: What the run may spend, with the limits per minute.
+            model: Names that tell the model from others, such as its address and name.
+                In a shared file only limiters of equal names share buckets.
+            clock: The time in seconds. None for that of the budget, or with a file the
+                time of day, as all processes have it.
         """
         path = budget.limits.rate_file
         self._budget = budget
@@ -583,10 +590,12 @@ class RateLimiter:
         if clock is None:
             clock = budget.clock if path is None else time.time
         self._clock = clock
-        self._levels: _Levels = {}  # how full the buckets are
+        self._levels: _Levels = {}  # how full the buckets in memory are
         # Held while a call checks whether it may be sent now.
         self._checking_call = asyncio.Lock()
         self._estimated_reply_tokens = _FIRST_REPLY_TOKENS
+        # What earlier calls took beyond their estimates, and no bucket counts yet: the
+        # next call counts it. Negative if they took less.
         self._uncounted_tokens = 0.0
 
     async def acquire(self, tokens: float) -> float:

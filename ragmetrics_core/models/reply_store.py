@@ -376,11 +376,12 @@ def _choice_of_row(
 ) -> Choice | None:
     """Return the reply in a row of the table; None if it is to be asked for again.
 
-    - A run could not use this reply, and no run had such trouble with the request
-      before: None.
-    - A run could not use this reply, and that was the second time for the request: the
-      reply, marked as unusable.
-    - A row that holds no reply, e.g. on a damaged page of the file, gives None.
+    - Usable reply: the reply.
+    - Unusable reply, first time for its request (``rejections`` 1): None. The request is
+      sent once more.
+    - Unusable reply, second time for its request: the reply, marked as unusable. It is
+      paid for no third time.
+    - No reply in the row, e.g. on a damaged page of the file: None.
 
     Args:
         text: JSON of the reply's text, of why it ended, of how many replies came

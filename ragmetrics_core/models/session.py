@@ -484,6 +484,7 @@ class Session:
         await self.prepare()
         self._refuse_batches()
         question_by_key = self._keys_of_typed(state, questions)
+        # This run pays for these questions. Calls of other runs answer further ones.
         sent_by_key = self._not_stored_nor_in_flight(question_by_key)
         outcomes, usage = await self._replies(
             partial(_request_typed, state, question_by_key),
@@ -491,8 +492,9 @@ class Session:
             fitted=False,  # typed questions have no features to leave out
         )
         if usage.calls and not sent_by_key:
-            # This run waited for calls of other runs, which were cancelled. So it sent
-            # all questions itself, and bears the cost.
+            # There was nothing to send, and still a call was made: this run waited for
+            # the call of another run, which was cancelled. So this run sent the
+            # questions after all, and bears the cost.
             sent_by_key = question_by_key
         cost_by_key = _cost_of_each(usage, sent_by_key)
         cost_of_stored = Usage(stored=1, models=usage.models)
@@ -670,12 +672,15 @@ class Session:
 
         async def send(request: ChatRequest, first_index: int) -> ChatReply:
             """Send one call for ``request.n`` replies; the first has the given index."""
-            keys_wanted = keys[first_index:]  # the first ``n`` are answered
+            # The first ``request.n`` of these keys get replies. Later ones stay open,
+            # for another call.
+            keys_wanted = keys[first_index:]
             return await self._send_call(request, keys_wanted, outcomes, keep=keep)
 
+        # A flight is a call that is under way. It is noted under each key.
         self._announce_flights(shared, keys)
         try:
-            # ``complete`` remembers by the first key that a request was rejected.
+            # The first key stands for the request, if the endpoint rejects it.
             reply = await complete(keys[0], request, send)
             missing = [key for key in keys if outcomes[key] is None]
             outcomes.update(_reasons_of_missing(missing, reply))

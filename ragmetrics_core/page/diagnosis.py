@@ -145,9 +145,9 @@ def _findings_of_row(row: SampleResult) -> tuple[dict[str, Finding], dict[str, s
         score = result.status if result.value is None else format(result.value, ".2f")
         for subject in findings_of_result:
             score_words_by_subject[subject] = f"{name} {score}"
-        # the metric judged what was retrieved, not what the prompt held of it: the
-        # recorded steps know better whether facts were lost between the two
-        if _leaves_prompt_open(result):
+        # The metric looked for the facts in the retrieved texts, so it cannot tell
+        # whether they reached the prompt. The recorded steps can: their finding counts.
+        if _cannot_tell_of_prompt(result):
             findings.update(_findings_of_journey(row))
     return findings, score_words_by_subject
 
@@ -255,8 +255,8 @@ def _share_of_facts(evidence: FactMatrix, *, above: float) -> float:
     return weight_found / weight_of_all
 
 
-def _leaves_prompt_open(result: MetricResult) -> bool:
-    """Whether a metric sought facts, and not in what the model was shown alone."""
+def _cannot_tell_of_prompt(result: MetricResult) -> bool:
+    """Whether a metric sought facts, but not only in what the prompt held."""
     evidence = result.evidence
     return isinstance(evidence, FactMatrix) and evidence.contexts_value is None
 

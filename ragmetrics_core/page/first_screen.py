@@ -390,17 +390,18 @@ class ScreenTally:
         if do_faults_come_first:
             loss = loss_in_words(losses, scored_rows, n_scored, summary)
             more_rows = count_in_words(n_not_scored, "more row")
-            return f"{loss}; {more_rows} {self._why_not_scored()}"
+            return f"{loss}; {more_rows} {self._were_not_scored_and_why()}"
         all_rows = count_in_words(self._n_rows, "row") + drawn
-        not_scored = f"{n_not_scored:,} of {all_rows} {self._why_not_scored()}"
+        # a whole sentence with its full stop
+        not_scored = f"{n_not_scored:,} of {all_rows} {self._were_not_scored_and_why()}"
         if not n_scored:  # nothing is known of any fault
             return not_scored
         other_rows = _other_rows_in_words(n_scored)
         loss = loss_in_words(losses, other_rows, n_scored, summary)
         return f"{not_scored} {loss}."
 
-    def _why_not_scored(self) -> str:
-        """For example "were not scored: 2 failed, 1 declined."."""
+    def _were_not_scored_and_why(self) -> str:
+        """Return the end of a sentence: "were not scored: 2 failed, 1 declined."."""
         verb = "was" if self._n_not_scored == 1 else "were"
         return f"{verb} not scored: {self._reasons_of_no_score()}."
 
@@ -430,6 +431,11 @@ class ScreenTally:
 
         Example: "How sure: with 95 % confidence, 5 to 36 % of rows like these have …".
         "" if no row was scored, and no range of declining rows is known.
+
+        Args:
+            losses: The groups of rows with a fault; none if no row has one.
+            summary: The numbers of all rows.
+            run: The facts of the run.
         """
         declined_range = ""
         fault_ranges = ""
@@ -439,8 +445,10 @@ class ScreenTally:
         if not self._n_scored and not declined_range:
             return ""
         are_few_scored = self._n_scored < n_rows_wanted(summary)
+        # "0 to 97 % have a fault", from one scored row without a fault, says nothing. It
+        # is left out if the range of declining rows can stand instead.
         if declined_range and are_few_scored and not losses:
-            fault_ranges = ""  # "0 to 97 % have a fault" of one scored row says nothing
+            fault_ranges = ""
         parts = []
         if losses and are_few_scored:
             parts.append(too_few_in_words(self._n_scored, summary))

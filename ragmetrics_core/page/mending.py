@@ -63,14 +63,16 @@ def groups_to_mend(
     Args:
         groups: All groups of rows, in the order of the pipeline.
         measured_stage: The rows in which a recorded step, such as the search, lost
-            something. None if nothing was recorded.
+            something. This group replaces the groups of faults of the search, which are
+            only guessed from scores. None if nothing was recorded.
         gate: The gate that did not pass; None if all did.
     """
     candidates = [group for group in groups if group.mending is not None]
     if measured_stage is not None:
         candidates = _with_measured_stage(candidates, measured_stage)
     to_mend = largest_first(candidates)
-    # if the largest group has no score, it stays first: no gate counts its rows
+    # The largest group may consist of rows without a score. It stays first, as no gate
+    # counts its rows.
     if gate is None or gate.n_rows_against == 0 or _must_be_scored_first(to_mend):
         return to_mend
     n_against_by_group = gate.n_rows_against_by_group

@@ -172,6 +172,7 @@ def _sentences_on_origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterat
     ] = defaultdict(Counter)
     for row in rows:
         for metric, result in row.results.items():
+            # The embedded judges compare words, without a model: no probabilities.
             may_have_probabilities = result.judge not in EMBEDDED
             if result.evidence is not None and may_have_probabilities:
                 counts_by_metric_and_judge[metric, result.judge].update(
@@ -179,7 +180,7 @@ def _sentences_on_origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterat
                 )
     for (metric, judge), counts in counts_by_metric_and_judge.items():
         if metric == "context_adherence" and _is_adherence_polled(counts, run):
-            continue  # the definition of adherence by polls names the origin
+            continue  # the page's definition of polled adherence has said the origin
         parts = [
             f"{counts[origin]} from {words}"
             for origin, words in _ORIGINS.items()

@@ -293,7 +293,8 @@ def _short(value: Any, path: str, n_cut: Counter[str]) -> Any:
             for number, item in enumerate(value, start=1)
         ]
     if isinstance(value, dict):
-        # metadata of the sample or of a context: the caller's own, so kept whole
+        # Metadata of the sample or of a context are the caller's own. So their empty
+        # fields stay; their long texts are cut all the same.
         is_metadata = path.startswith("sample.") and ".metadata" in path
         short_fields = {}
         for key, item in value.items():

@@ -58,8 +58,9 @@ def changes_without_tests(
         cluster: Which samples belong together.
 
     Returns:
-        A change for each part and metric. Without a pair of two scores, it has p-values
-        of how many rows declined, and how many failed: no score has chosen these rows.
+        A change for each part and metric. If no pair has two scores, the change tests
+        instead whether more rows declined, and whether more rows failed: there were no
+        scores that could choose the rows.
     """
     changes = []
     for part in parts:
@@ -103,16 +104,16 @@ def _test_change(
         part: The pairs of rows, all or those of a slice.
         cluster: Which samples belong together.
         margin: The least difference that matters. Above 0, the change also says how many
-            pairs would show such a difference.
+            pairs are needed to detect a difference of this size.
     """
     results = _results(part.pairs, metric)
     cluster_numbers = _cluster_numbers(part.pairs, cluster)
     change = _change_of_outcomes(metric, part, results)
-    # p-values of how many more rows declined, and failed
+    # p-values of two other changes: in how many rows declined, and in how many failed
     change = change.model_copy(update=p_of_shifts(results))
     differences = _differences(results, cluster_numbers)
     if not differences.values:
-        return change
+        return change  # no pair has two scores
     tests = {
         **_mean_change(differences),
         **_test_of_difference(differences, margin),

@@ -286,8 +286,8 @@ class Comparison(Frozen):
         - what a run decided that stopped early;
         - what is not compared;
         - a paragraph for each metric, and a line for each slice;
-        - why differences are left undecided where many were tested, since chance alone
-          moves some of many;
+        - if many differences were tested: why some stay undecided that are significant
+          alone. Of 20 tests, about one is significant by chance;
         - the rule by which the verdicts are given.
         """
         lines = [str(self.matched), self.judged]

@@ -362,10 +362,19 @@ def _decide(
 def _decide_by_mean(
     gate: Gate, summary: Summary, mean: float, on: On
 ) -> tuple[Outcome, str]:
-    """Decide a gate by the mean of enough rows, and say why: the rest of a sentence.
+    """Decide a gate by the mean of its scores, and say why.
 
     Example: a mean of .85 with an interval of .79 to .90 is undecided for a gate at .8.
     Without an interval, the mean itself is compared: .85 passes.
+
+    Args:
+        gate: The gate, such as "adherence at least .8".
+        summary: The numbers of the run.
+        mean: The mean of enough rows.
+        on: Whether the "interval" or the "mean" itself is compared with the gate.
+
+    Returns:
+        The outcome, and the end of a sentence that begins with the gate.
     """
     numbers = summary[gate.metric]
     # a run that stopped early is always decided by its bounds, a kind of interval
@@ -551,17 +560,20 @@ def _bounds(
 ) -> tuple[float, float]:
     """Return the lowest and the highest that the mean may be, with all rows scored.
 
-    Rows that failed would each score 0 in the worst case, and 1 in the best case.
+    Rows of unknown score, which failed, would each score 0 in the worst case, and 1 in
+    the best case. Example: 8 scores with a mean of .9, and 2 failed rows: .72 to .92.
 
     Args:
-        numbers: What was measured of the metric.
+        numbers: What was measured of the metric. ``worst`` is the interval of the mean
+            with all failed rows scored 0, ``best`` the interval with them scored 1.
         mean: The mean of the known scores.
-        interval: Its interval; None if the mean itself is held against the threshold.
+        interval: Its interval; None if the mean itself is compared with the threshold.
     """
     if interval is not None and numbers.worst is not None and numbers.best is not None:
         low = min(interval.low, numbers.worst.low)
         high = max(interval.high, numbers.best.high)
         return low, high
+    # There is no interval: the worst and the best mean themselves are compared.
     sum_of_scores = numbers.count * mean
     n_rows = numbers.count + numbers.unknown
     worst_mean = sum_of_scores / n_rows

@@ -22,8 +22,8 @@ def join_reports(reports: Sequence[Report], names: Sequence[str]) -> Report:
 
     Raises:
         SettingError: If a metric was not measured in the same way in all of them. Or if
-            a run stopped when its gates were decided, because its bounds are true of its
-            own rows only.
+            a run stopped early, as soon as it was clear whether its mean scores reach
+            their gates: the bounds of such a mean hold for the rows of that run alone.
     """
     if len(reports) == 1:
         return reports[0]
