@@ -456,7 +456,8 @@ def _add_passage(
         tallies["not_kept"].add(passage.kept is False, number, passage.dropped_by)
     if passage.kept is False:  # a dropped passage reached no later stage
         return
-    # else it is a context of a sample whose retrieval was not recorded
+    # A passage without a rank is a context of a sample whose retrieval was not recorded:
+    # nothing is known of whether it was left out of the prompt.
     was_retrieved = passage.rank is not None
     if was_retrieved and passage.shown is not None:
         tallies["not_shown"].add(passage.shown == "not shown", number)
@@ -466,7 +467,7 @@ def _add_passage(
         tallies["cut"].add(passage.shown == "cut", number)
     if passage.useful is not None:
         tallies["not_useful"].add(not passage.useful, number)
-    # noise needs no citation; where usefulness is not known, a citation counts
+    # A useless passage needs no citation. If its usefulness is not known, it is counted.
     if passage.useful is not False and passage.cited is not None:
         tallies["not_cited"].add(not passage.cited, number)
 
@@ -490,23 +491,26 @@ def _drop_doubtful_verdicts(sample: SampleJourney) -> SampleJourney:
 
 
 def _forgive_needless_citations(sample: SampleJourney) -> SampleJourney:
-    """Do not count a passage as uncited where it needs no citation.
+    """Set ``cited`` of passages to None that are not cited, and need not be.
 
-    It may be noise, or say what a cited passage says, or the answer may leave it out.
-    Then its ``cited`` is None. Example: passages 1 and 2 hold one fact, and 1 is cited:
+    A passage needs no citation if it is useless, if the answer leaves it out, or if a
+    cited passage says the same. Example: passages 1 and 2 hold one fact, and 1 is cited:
     2 needs no citation.
     """
     ranks_with_facts, ranks_with_uncited_facts = _ranks_with_facts(sample)
     passages = []
     for number, passage in enumerate(sample.passages, start=1):
-        # where what was retrieved is not known, the passages are the contexts
+        # Without a record of the retrieval a passage has no rank: it is a context, and
+        # facts name it by its number.
         rank = passage.rank or number
-        if not sample.knows_every_fact:  # then words and usefulness must tell
+        # ``holds_uncited_words``: a sentence of the answer stands in this passage, and
+        # in no cited one.
+        if not sample.knows_every_fact:
             needs_citation = bool(passage.useful) or passage.holds_uncited_words
         elif rank in ranks_with_facts:
             holds_uncited_fact = rank in ranks_with_uncited_facts
             needs_citation = holds_uncited_fact and passage.holds_uncited_words
-        else:
+        else:  # it holds none of the facts
             needs_citation = bool(passage.useful)
         if passage.cited is False and not needs_citation:
             passages.append(replace(passage, cited=None))

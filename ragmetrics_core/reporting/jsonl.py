@@ -319,14 +319,15 @@ def plain(value: object, holder_ids: frozenset[int] = frozenset()) -> object:
     """Turn any object into data that JSON can hold.
 
     Models and dataclasses become objects of their fields. NaN and infinity become null.
-    Anything else that JSON cannot hold becomes its text.
+    Anything else that JSON cannot hold becomes its text. Example: ``(1, nan, Path("a"))``
+    becomes ``[1, None, "a"]``.
 
     Args:
         value: The object.
         holder_ids: The ``id()`` of each object that holds this one, directly or not. An
             object that holds itself, or is held by too many, becomes its class's name.
     """
-    value = plain_data(value)
+    value = plain_data(value)  # numbers and arrays of numpy become numbers and lists
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):

@@ -98,14 +98,16 @@ class Card(Frozen):
             ) from error
 
     def bands(self, loss: float) -> dict[str, tuple[float, float]]:
-        """The bands of scores in which this judge should ask a stronger one.
+        """Return the bands of scores in which a stronger judge should be asked.
 
-        A cascade asks a cheap judge first. Where its score lies in a band around one
-        half, it asks a strong judge. This card is that of the cheap one.
+        A card says how good a judge was on labelled data. A cascade asks this judge
+        first. Where its score lies in a band around one half, the cascade asks a
+        stronger judge. Example: with ``{"Adherent": (.2, .8)}`` a score of .5 is passed
+        on, and .9 is not.
 
         Args:
-            loss: The share of all rows that the judge may decide wrongly, on each
-                source of the card: 0.02, 0.05 or 0.1.
+            loss: The share of all rows that this judge may decide wrongly, in each of
+                the data sets on which it was measured: 0.02, 0.05 or 0.1.
 
         Returns:
             Lower and upper end of a band, for each type of question that was measured
@@ -117,6 +119,7 @@ class Card(Frozen):
         """
         band_by_question = self._bands_over_all_sources(loss)
         if not band_by_question:
+            # ``decided`` is empty for a judge that gives no probabilities: no bands.
             measured_losses = ", ".join(map(str, LOSSES)) if self.decided else "none"
             raise SettingError(
                 f"the card of {self.judge} has no band for a loss of {loss}; it has"

@@ -300,7 +300,9 @@ def group_pairs(
 
     A pair is the same sample in two runs. Two pairs are in one group if their keys are
     equal in the first run or in the second, or if a chain of such pairs joins them.
-    Example: pairs with the conversations (b, x), (a, x) and (c, y): "a", "a" and "c".
+    Example: the conversations of three pairs are b and x (first run, second run), a and
+    x, c and y. The first two pairs share x, so their group is "a", the lesser of a and
+    b: the result is "a", "a", "c".
 
     Args:
         pairs: The samples in the first and in the second run.
@@ -319,7 +321,8 @@ def group_pairs(
         if key is None:
             key_of_pairs.append(None)
             continue
-        # a sample without a key in the first run gets there the key of the second
+        # Without a key in the first run, the key of the second run is taken as if it
+        # were the first run's.
         key_of_pairs.append(("first", key))
         if second_key is not None:
             groups.join(("first", key), ("second", second_key))
@@ -359,14 +362,14 @@ def _names_of_groups(
 ) -> list[str | None]:
     """Name each pair's group after its least key; None for a pair without a key.
 
-    A pair is the same sample in two runs.
-    Example: pairs with the keys "b", "a" and None, where "a" and "b" were joined: "a",
-    "a" and None.
+    A pair is the same sample in two runs. Its key, such as a conversation's name, is
+    that of its first run: ``("first", "b")``. Example: pairs with the keys "b", "a" and
+    None, where "a" and "b" were joined: "a", "a" and None.
 
     Args:
-        key_of_pairs: The run key of each pair: "first" or "second", and a key of that
-            run.
-        groups: The joined run keys. A group has one of them as its representative.
+        key_of_pairs: For each pair its run, always "first", and its key.
+        groups: Says which keys are in one group: keys of two pairs that have the same
+            key in the second run. One key of each group is its representative.
     """
     representatives = [
         None if run_key is None else groups.representative(run_key)
@@ -630,9 +633,11 @@ def _rows_by_key(
 
 
 def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
-    """List how the settings of a metric differ between two runs, a phrase for each.
+    """List how the measuring of a metric differs between two runs, a phrase for each.
 
-    Example: "context_adherence: temperature 0 against 1".
+    The settings may differ: "context_adherence: temperature 0 against 1". Or the judge
+    found different facts in the same answers: "context_recall: other facts in 3 of 20
+    samples; give the samples their facts".
 
     Args:
         pairs: Each row as the first run has it, and as the second has it.

@@ -141,12 +141,14 @@ def _find_part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -
     """Find the context that shows a part of a passage, and how large the part is.
 
     A context with the passage's id is preferred; else the context that shows most.
-    Example: contexts 0 and 1 with a third and a half of the passage: (1, .5).
+    Example: contexts 0 and 1 with a third and a half of the passage: (1, .5). If no
+    context shows a part, a context with the passage's id, or with a few words of it in a
+    row, gives its index and None: it is not known how much it shows.
 
     Args:
         passage: The passage.
         text: Its text, with single blanks.
-        contexts: The contexts whose text is that of no passage.
+        contexts: The contexts that do not show another passage as a whole.
     """
     best_index: int | None = None
     best_rank = (False, 0.0)

@@ -560,6 +560,8 @@ def _fact(
         sample: The sample.
         passages: The passages of the sample, with what became of each.
         other_texts: Texts that the run may have found, and no metric asked about.
+
+    Example: passage 2 holds the fact, and a filter dropped it: lost is "not_kept".
     """
     ranks_of_holders = tuple(
         rank for rank, cell in enumerate(cells, start=1) if cell.covered
@@ -571,8 +573,11 @@ def _fact(
     else:
         holders = [passage for passage in passages if passage.rank in ranks_of_holders]
         fate = _fate_of_retrieved(text, holders, sample, is_judged_on_all)
+    # A text that no metric asked about holds the fact word for word: it is not lost.
     if fate.lost is not None and other_texts.show(text):
         fate = _SHOWN
+    # The fact counts as lost because no text that was asked about holds it. A text that
+    # was not asked about may hold it: then nothing is known.
     elif fate.lost in _LOSSES_BY_ABSENCE and _why_it_may_be_found(
         text, sample, passages, other_texts
     ):
@@ -685,6 +690,8 @@ def _fate_of_retrieved(
         return _UNKNOWN_FATE
     cut_holders = [passage for passage in holders if passage.shown == "cut"]
     if cut_holders:
+        # The shown part of a cut passage may still say the fact in other words. Only if
+        # the words of the fact are gone from all shown parts is the fact lost there.
         are_words_cut = all(
             _are_words_cut_away(passage, fact, sample) for passage in cut_holders
         )

@@ -409,13 +409,21 @@ class Tally:
         """Begin to count, with a tally for the whole and tallies for its slices.
 
         Example: ``slices=["language"]`` gets a tally of "en" when its first row comes.
+
+        Args:
+            metrics: Names of the metrics.
+            cluster: Which samples belong together.
+            slices: Keys of the metadata; each value of a key makes a slice.
+            is_slice: Whether this is the tally of one slice.
         """
-        # by key and by value of the key; under None a tally of bad rows alone, which
-        # count in each slice
+        # {"language": {"en": …, None: …}}. A bad row has no language, and counts in all
+        # slices: the tally under None holds the bad rows, with which a new slice begins.
         self._tallies_by_key: dict[str, dict[str | None, Tally]] = {
             key: {None: Tally(metrics, cluster=cluster, is_slice=True)}
             for key in slices
         }
+        # Notes whether any sample has the keys of slices and cluster: a key that none
+        # has was mistyped. The whole tally looks for them; that of a slice need not.
         self._keys_sought = KeysSought()
         if not is_slice:
             self._keys_sought = KeysSought(self._tallies_by_key, cluster)
@@ -430,11 +438,13 @@ class Tally:
         """Count one row: its usage, its result of each metric, and its sample's traits.
 
         Example: a row in English counts in the whole, and in the slice "en" of
-        "language". A bad row (no sample, or with a problem) counts in every slice.
+        "language". A bad row (no sample, or with a problem) has an unknown slice, so it
+        counts in every slice.
         """
         self.usage += result.usage
         sample = result.sample
         if sample is not None:
+            # which keys it has of those that make slices: a mistyped key is found so
             self._keys_sought.look(sample)
         self.rows["rows"] += 1
         if sample is None or result.problem:
@@ -649,8 +659,9 @@ class MetricTally:
         interval = mean_interval(scores, self.clusters_of_scored, bootstrap=bootstrap)
         worst, best = interval, interval
         are_some_unknown = len(self.clusters_of_unknown) > 0
-        # worst and best are t intervals, as if each row of unknown score had 0, or 1;
-        # beside a bootstrap interval they differ from it even if all scores are known
+        # ``worst`` counts each row of unknown score as 0, ``best`` as 1. Both are t
+        # intervals, never bootstrapped. So they are computed with ``bootstrap`` even if
+        # all scores are known.
         if scores and (are_some_unknown or bootstrap):
             worst = self._interval_if_unknown_scored(0.0)
             best = self._interval_if_unknown_scored(1.0)

@@ -120,10 +120,12 @@ def states_word_by_word(text: str, fact: str) -> bool:
 def _unasked_texts(
     sample: Sample, ranks_in_retrieved: set[int]
 ) -> Iterator[UnaskedText]:
-    """Yield the texts of a sample that no metric asked about: contexts, then the ledger's.
+    """Yield the texts of a sample that no metric asked about.
 
-    Example: metrics asked about the retrieved passages a and b. A context c that is
-    neither is yielded; one that joins a and b is yielded as asked in parts.
+    First come contexts, then texts of the ledger: the record of what was found and shown
+    in this conversation. Example: metrics asked about the retrieved passages a and b. A
+    context c that is neither is yielded. A context that joins a and b is yielded, too,
+    marked as made of texts that were asked about.
 
     Args:
         sample: The sample.
@@ -133,24 +135,23 @@ def _unasked_texts(
     if sample.retrieved is not None:
         asked_texts = _AskedTexts(sample.retrieved)
         for rank, context in enumerate(sample.contexts, start=1):
-            if rank not in ranks_in_retrieved and not asked_texts.cover(context):
-                yield UnaskedText(
-                    context.text, True, _NOT_RETRIEVED, asked_texts.make_up(context)
-                )
+            if rank not in ranks_in_retrieved and not asked_texts.holds_whole(context):
+                is_made_of_asked = asked_texts.are_joined_to(context)
+                yield UnaskedText(context.text, True, _NOT_RETRIEVED, is_made_of_asked)
     if sample.ledger is None:
         return
     for call in sample.ledger.calls:
         for index, item in enumerate(call.items):
             was_shown = None if call.shown is None else index in call.shown
-            # a document that the search of this turn found was asked about by its id,
-            # though the ledger may have other words of it: the words that were shown
+            # A document that the search of this turn found was asked about: it is known
+            # by its id, since its text in the ledger may be a shortened one.
             is_of_this_turn = call.turn == sample.ledger.turn
             is_asked_by_id = is_of_this_turn and item.id in asked_texts.ids
             why_unasked = _why_item_counts(sample, call, item, was_shown)
-            if why_unasked and not is_asked_by_id and not asked_texts.cover(item):
-                yield UnaskedText(
-                    item.text, was_shown, why_unasked, asked_texts.make_up(item)
-                )
+            # "" if the item could not have brought a fact to this answer
+            if why_unasked and not is_asked_by_id and not asked_texts.holds_whole(item):
+                is_made_of_asked = asked_texts.are_joined_to(item)
+                yield UnaskedText(item.text, was_shown, why_unasked, is_made_of_asked)
 
 
 def _why_item_counts(
@@ -208,14 +209,14 @@ class _AskedTexts:
         self._texts = [_letters(context.text) for context in contexts]
         self.ids = {context.id for context in contexts if context.id is not None}
 
-    def cover(self, context: Context) -> bool:
+    def holds_whole(self, context: Context) -> bool:
         """Whether all parts of a text stand in texts that were asked about."""
         return all(
             any(letters in text for text in self._texts)
             for letters in _letters_of_parts(context.text)
         )
 
-    def make_up(self, context: Context) -> bool:
+    def are_joined_to(self, context: Context) -> bool:
         """Whether a step joined texts that were asked about to this one, and no others."""
         return all(
             _are_joined_to(letters, self._texts)
