@@ -43,8 +43,8 @@ class Record(NamedTuple):
 def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError]]:
     """Yield the rows of a CSV or TSV file, each with its place, such as "a.csv, row 3".
 
-    A row is a mapping from column to cell, or the error that says why it cannot be
-    used.
+    A row is a mapping from column to cell, such as ``{"question": "Why?"}``, or the
+    error that says why it cannot be used. The header line names the columns.
 
     Raises:
         InputError: If a quotation mark is not closed, two columns have one name, or the

@@ -76,10 +76,11 @@ class DiscreteSettings(Settings):
 def write_pairs(
     documents: Sequence[Document], settings: DiscreteSettings, maker: Maker
 ) -> tuple[Pair, ...]:
-    """Have a model write questions with golden answers, each from one chunk of a document.
+    """Have a model write questions with golden answers, each from one chunk.
 
-    The documents take turns: one question about each, then a second about each. A
-    question that the model wrote before is left out, and another chunk is tried.
+    The documents take turns: 3 questions from documents A and B are from A, B and A
+    again. A question that the model wrote before is left out, and another chunk is
+    tried.
 
     Raises:
         InputError: If the model gave no usable question.
@@ -101,6 +102,7 @@ def write_pairs(
     def question_of(pair: Pair) -> str:
         return normalise_question(pair.question)
 
+    # until there are so many pairs, no two with the same question
     pairs = maker.until(settings.questions, candidates, write_pair, question_of)
     return tuple(pairs)
 
@@ -110,8 +112,9 @@ def _chunks_in_turn(
 ) -> Iterator[Sample]:
     """Yield samples of one chunk each: one chunk of each document, then another of each.
 
-    The order of the documents and of the chunks in them is random, and the same for
-    each call with the same seed. A sample's metadata name its document.
+    Example: A with the chunks a1 and a2, and B with b1: b1, a2, a1. The order of the
+    documents and of the chunks in them is random, and the same for each call with the
+    same seed. A sample's metadata name its document.
     """
     random_source = random.Random(f"{settings.seed}|questions")  # noqa: S311 - a reproducible choice, no cryptography
     samples_by_document: list[list[Sample]] = []
@@ -267,11 +270,12 @@ class BM25:
     """
 
     def __init__(self, chunks: Sequence[Context]) -> None:
-        """Index the words of the chunks that are searched."""
+        """Index the words of the chunks that are searched, such as "lit" and "lamp"."""
         bm25s = import_extra("bm25s", "datasets", "BM25")
         # bm25s would log each index that it makes.
         logging.getLogger("bm25s").setLevel(logging.WARNING)
         self._chunks = chunks
+        # the values that Lucene searches with
         self._index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
         words_by_chunk = [list(content_terms(chunk.text)) for chunk in chunks]
         self._vocabulary: set[str] = set()

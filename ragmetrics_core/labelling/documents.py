@@ -302,7 +302,8 @@ def _rows(
     """Yield the rows of a file, each with its place.
 
     An article of SQuAD gives a row for each paragraph, and ``with_questions`` for each
-    question. ``where`` has the fields that a row must have, with their values.
+    question: "a.json, line 2, part 3". Any other object is a row by itself. ``where``
+    has the fields that a row must have, with their values, such as ``{"lang": "en"}``.
     """
     if path.suffix.casefold() in _TEXT_SUFFIXES:
         raise InputError(

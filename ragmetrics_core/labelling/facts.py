@@ -198,6 +198,7 @@ def read_facts(path: str | Path) -> FactsFile:
             f"{path} is no file of facts; make one with: ragmetrics facts extract"
         )
     facts_file = validate_data(FactsFile, data, str(path))
+    # ``frozen`` is the digest that was stored, ``digest`` that of the facts read
     is_frozen = facts_file.frozen != ""
     if is_frozen and facts_file.frozen != facts_file.digest:
         raise InputError(

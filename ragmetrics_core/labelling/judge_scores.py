@@ -272,9 +272,9 @@ def _measure(
 def _statistics(labelled_set: AnySet, threshold: float) -> dict[str, Statistic]:
     """Return the statistics that suit a set, by name.
 
-    Each is a function of rows, which are pairs of a score and a label. Labels of a
-    continuous set are shares, and are compared with the scores as they are. Labels of a
-    discrete set are 0 or 1: a score is a yes from the threshold on.
+    Each is a function of rows, which are pairs of a score and a label, such as (.7, 1).
+    Labels of a continuous set are shares, and are compared with the scores as they are.
+    Labels of a discrete set are 0 or 1: with a threshold of .5 a score of .7 is a yes.
     """
     if isinstance(labelled_set, ContinuousSet):
         return {

@@ -290,7 +290,8 @@ def _refuse_labels_of_others(
 
     A label may record the metric that it was drawn for, and the texts that the person
     was shown. The metric must be the one asked for, and the texts those that the sample
-    of the label's id has now. What a label does not record is not checked.
+    of the label's id has now. Example: sample "7" got a new answer since it was
+    labelled: its label is refused. What a label does not record is not checked.
     """
     recorded_metrics = {label.metric for label in labels if label.metric is not None}
     other_metrics = sorted(
@@ -494,7 +495,7 @@ def draw(
     """Draw scored samples at random, for people to label.
 
     Each row records the probability of the draw, so that ``calibrate`` can tell later
-    that the labels are a random sample.
+    that the labels are a random sample. Example: 30 of 300 have the probability .1.
 
     Args:
         report: A run; its samples need ids of their own.

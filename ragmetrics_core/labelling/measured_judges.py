@@ -205,7 +205,8 @@ def measure_judge(
 ) -> Card:
     """Measure a judge on labelled samples and return its card.
 
-    Each question that people answered is measured by itself.
+    The card says how good the judge is. Each question that people answered, such as
+    "adherent" (does the answer rest on the contexts?), is measured by itself.
 
     Args:
         judge: The judge, for its name, version and settings.
@@ -834,7 +835,8 @@ def _with_swaying_contexts(
 def _shares(observations: Iterable[Observation]) -> list[Measured]:
     """Compute how often each measure holds, over all sources and for each.
 
-    A ``Measured`` with source None is that over all sources. Intervals are Wilson's.
+    Example: a measure holds for 3 of 4 rows: .75. A ``Measured`` without a source is
+    that over all sources. Intervals are Wilson's.
     """
     flags_by_measure: dict[tuple[str, str | None], list[bool]] = {}
     for measure, source, holds in observations:

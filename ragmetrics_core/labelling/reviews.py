@@ -102,8 +102,9 @@ class Reviews:
     def add(self, review: Review) -> None:
         """Append a decision to the reviews' file; it is on disk when this returns.
 
-        It takes the place of an earlier decision of the same reviewer on the same item.
-        A last line that a crash cut off is removed; a new file gets its header first.
+        The decision takes the place of an earlier one of the same reviewer on the same
+        item. A last line that a crash cut off ('{"item": "7", "la') is removed first. A
+        new file gets its header first.
 
         Raises:
             InputError: If the file cannot be written.
@@ -304,7 +305,8 @@ def review(
 ) -> bool:
     """Ask a person about every item that has no decision yet.
 
-    Each decision is kept at once, so that the person may stop at any time.
+    Each decision is kept at once, so that the person may stop at any time. Example: of
+    three items the first has a decision: the person is asked about the other two.
 
     Args:
         items: The items, in the order in which they are asked.

@@ -291,7 +291,8 @@ def _fold(text: str) -> str:
 def _stem_english(word: str) -> str:
     """Strip the endings of plural, tense and adverb from an English word.
 
-    A numeral becomes its digits: "3" for "three".
+    Examples: "cities" becomes "city", "walked" "walk", "quickly" "quick". A numeral
+    becomes its digits: "3" for "three".
     """
     if word in _NUMERALS:
         return _NUMERALS[word]

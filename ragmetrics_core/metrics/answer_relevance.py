@@ -186,7 +186,8 @@ class AnswerRelevance(Metric):
     def plan(self, sample: Sample) -> Plan:
         """Ask whether the answer declines and how far it addresses the question.
 
-        An answer that declines has no grade: the metric is undefined for it.
+        Example: "I cannot say." declines: the metric is undefined. Else the grade of
+        how far the answer addresses the question becomes the score.
         """
         questions: list[Question[Any]] = [
             question_on_declining(sample, self.language),

@@ -413,8 +413,9 @@ class SupportOfStatement:
     ) -> Generator[Batch, Replies, frozenset[str] | NotAnswered]:
         """Ask in one question which of some texts each alone support the statement.
 
-        On "It is old." of the texts "It is old. It fell." and "Its age is 90." only the
-        first is returned: it quotes the statement, and the judge is not asked.
+        If a text quotes the statement, the quoting texts are returned, and the judge is
+        not asked. Example: for "It is old." and the texts "It is old. It fell." and
+        "Its age is 90." only the first text is returned.
 
         Returns:
             The texts that support it; ``NotAnswered`` if the judge did not answer.
@@ -497,7 +498,8 @@ def ask_for_claims(
 ) -> Generator[Batch, Replies, frozenset[str] | NotAnswered]:
     """Ask in one question which of some sentences make a claim.
 
-    A sentence without a letter or digit makes none, and is not asked about.
+    Example: of "It is old." and "I hope this helps." the first makes a claim. A
+    sentence without a letter or digit makes none, and is not asked about.
 
     Returns:
         The sentences that make a claim; ``NotAnswered`` if the judge did not answer.

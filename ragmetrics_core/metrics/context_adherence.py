@@ -835,11 +835,13 @@ def _with_verdict_of_token(polls: Asked[Poll]) -> Asked[Poll]:
     """Replace the verdict of a single poll by the one that its token makes likelier.
 
     A model draws its reply at random, so that a reply may hold the less likely verdict.
+    Example: the reply says "no", and its token gives "yes" a probability of .7: "yes".
     Any other polls are returned as they are.
     """
     if polls.asked != 1 or not polls.weights:
         return polls
-    if polls.weights[0].mode not in _BY_TOKEN:
+    is_chance_of_a_token = polls.weights[0].mode in _BY_TOKEN
+    if not is_chance_of_a_token:
         return polls
     (poll,) = polls.replies
     is_made_of_verdicts_on_claims = bool(poll.encoder_claims)

@@ -356,10 +356,12 @@ class ContextUtilization(Metric):
         return settings
 
     def plan(self, sample: Sample) -> Plan:
-        """Ask for one verdict per distinct chunk and combine them over the ranks.
+        """Ask which chunks are useful, and combine the verdicts over the ranks.
 
-        Listwise judging is one question about all chunks, in an order that does not
-        tell their ranks. Pointwise judging is a question for each chunk.
+        Example: of three chunks the first and the third are useful: (1 + 2/3) / 2, or
+        .83. Chunks with equal texts are asked about once. Listwise judging is one
+        question about all chunks, in an order that does not tell their ranks. Pointwise
+        judging is a question for each chunk.
         """
         contexts = sample.contexts[: self.k]
         texts = tuple(
@@ -386,8 +388,9 @@ class ContextUtilization(Metric):
     def _question(self, sample: Sample, chunks: tuple[str, ...]) -> Useful:
         """Build the question which chunks are useful to arrive at the answer.
 
-        Listwise, chunks A to C are shown at once, and the reply has a verdict on each.
-        Else one chunk is shown, and the reply is its verdict.
+        If ``judging`` is "listwise", three chunks are shown at once with the letters A
+        to C, and the reply has a verdict on each. Else one chunk is shown, and the
+        reply is the verdict on it.
 
         Args:
             sample: The sample.

@@ -113,10 +113,11 @@ def _texts_only_models_wrote(
 def _texts_beside_contexts(
     ledger: Ledger, ledger_texts: Sequence[_LedgerText], contexts: Sequence[Context]
 ) -> tuple[list[str], list[str]]:
-    """Return the evidence of this turn, and of earlier turns, that is no context.
+    """Return the evidence of this turn, and that of earlier turns, beside the contexts.
 
-    A tool returned a web page that is no context: evidence of this turn. It is left out
-    if the call that wrote the answer was not shown it.
+    Example: a tool returned a web page, which is no context: it is evidence of this
+    turn. It is left out if the call that wrote the answer was not shown it. Pages of
+    earlier turns stay, shown or not.
 
     Args:
         ledger: The ledger, which says which turn this is.

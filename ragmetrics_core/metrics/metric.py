@@ -226,7 +226,7 @@ class Metric(SilentData, Settings, ABC):
     def settings(self) -> dict[str, str]:
         """Return the settings that change scores, for the signature.
 
-        By default they are the metric's own fields.
+        By default they are the metric's own fields: ``{"polls": "5"}``.
         """
         settings: dict[str, str] = {}
         for field in type(self).model_fields:
@@ -479,9 +479,12 @@ class FunctionMetric(Metric):
     def plan(self, sample: Sample) -> Plan:
         """Call the user's function; what it returns becomes the outcome.
 
-        A number is the score, a truth value is 0 or 1, None is undefined, and an
-        outcome stays one. The metric fails where a judge's error is raised, or where
-        anything else is returned. A generator function may ask questions on the way.
+        - A number is the score, and True is 1.
+        - None is undefined.
+        - An outcome (``Scored``, ``Undefined``, ``Failed``) stays as it is.
+        - Anything else, and a judge's error that is raised, is a failure.
+
+        A generator function may ask questions on the way.
         """
         try:
             returned = type(self).function(sample)

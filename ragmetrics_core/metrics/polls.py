@@ -213,8 +213,13 @@ def poll_by_claims(
 ) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:
     """Make polls about the whole answer out of polls about each of its claims.
 
-    Claims A and B, windows 1 and 2 of the contexts: window 1 supports A, so window 2 is
-    asked about B only. ``listing`` says how claims are listed.
+    This is for contexts that are too long for the judge: they are divided into windows,
+    and each claim is looked for in one window after the other. Example: window 1
+    supports claim A, so window 2 is asked about claim B only.
+
+    Args:
+        question_about_answer: The question that was too long.
+        listing: What the judge is told to list the claims.
 
     Returns:
         The polls. ``NotAnswered`` if the claims could not be listed, or if a poll
@@ -386,7 +391,7 @@ def _combine_polls(
         replies=tuple(answered),
         failures=failures,
         windows=(n_windows,),
-        together=True,
+        together=True,  # all polls were asked: none is saved by stopping early
     )
 
 

@@ -127,8 +127,9 @@ def _short_name(name: str) -> str:
 def _full_names_by_alias() -> dict[str, str]:
     """Return the full name of a metric of ours, by each name that people may write.
 
-    "faithfulness" of another library, "contextadherence" and the short "adherence" are
-    ``context_adherence``. The keys have no underscores; callers take theirs out, too.
+    Example: "faithfulness" (its name in another library), "contextadherence" and the
+    short "adherence" all have the value "context_adherence". The keys have no
+    underscores, and callers look up names without them.
     """
     resource = files("ragmetrics_core.metrics").joinpath("aliases.toml")
     aliases_by_name: dict[str, list[str]] = tomllib.loads(resource.read_text("utf-8"))
@@ -211,6 +212,8 @@ def choose_metrics(
     metrics: Iterable[Metric | str] | Metric | str | None,
 ) -> Sequence[Metric]:
     """Return the metrics of a run from objects and names.
+
+    Example: ``["context_adherence", my_metric]`` gives two metric objects.
 
     Args:
         metrics: One metric or name, or several; None for ``METRICS``.

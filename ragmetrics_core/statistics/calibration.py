@@ -82,6 +82,8 @@ def _logistic_weights(
 ) -> tuple[float, float] | None:
     """Fit a logistic regression of two weights by Newton's method.
 
+    Example: slope 1 and intercept 0 say that the scores are right as they are.
+
     Args:
         numpy: The module, which is imported only when it is needed.
         design: A row for each label: the log-odds of its score, and 1.

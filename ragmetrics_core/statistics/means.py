@@ -59,9 +59,9 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def median(values: Sequence[float]) -> float | None:
-    """Middle value, the mean of the two middle ones for an even number.
+    """Return the middle value: 2 of [1, 2, 4]. None without values.
 
-    None without values.
+    Of an even number of values it is the mean of the two middle ones: 3 of [1, 2, 4, 5].
     """
     if len(values) == 0:
         return None

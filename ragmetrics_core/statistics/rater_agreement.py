@@ -32,6 +32,7 @@ def auroc(pairs: Sequence[tuple[float, bool]]) -> float | None:
 
     It is the probability that a positive row has a higher score than a negative one,
     where ties count one half; 0.5 is chance, 1 is best. None without both labels.
+    Example: yes at .9 and .6, no at .7 and .4: 3 of 4 pairs are in order, .75.
 
     Args:
         pairs: Score and label of each row.
@@ -175,8 +176,9 @@ def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
     """Cohen's kappa of two raters: how far they agree beyond chance.
 
     1 is full agreement. 0 is chance: two raters who choose at random, but each category
-    as often as these, would reach it. None without items, or if both raters chose the
-    same category for all items.
+    as often as these, would reach it. Example: they agree on .75 of the items, and by
+    chance would on .5: (.75 - .5) / (1 - .5) = .5. None without items, or if both
+    raters chose the same category for all items.
 
     Args:
         pairs: For each item, what the first and what the second rater chose.
@@ -290,6 +292,7 @@ def _values_of_resamples(
 def _bounds(values_by_source: Sequence[Sequence[float]]) -> Bounds | None:
     """The 95 % percentile interval of a mean over sources, from resampled values.
 
+    Example: source A has the values .5 and .7, B .7 and .9: the means are .6 and .8.
     None without any values, if the values of a source are all equal, or if the interval
     has no width: then the rows do not show how much other rows would differ.
     """
@@ -400,7 +403,8 @@ def _intercept(rows: Sequence[Labelled]) -> float | None:
 def measures(threshold: float) -> dict[str, Statistic]:
     """The measures of agreement between a judge and people, by name.
 
-    Each is a function from labelled rows to a number, or None where it is undefined.
+    Each is a function from labelled rows to a number, or None where it is undefined:
+    ``measures(0.5)["kappa"](rows)`` may be .7.
 
     Args:
         threshold: A score from here on is a yes, where the judge gives no verdict of

@@ -355,9 +355,9 @@ class AdapterContract:
     async def _request(self, tenant: str, turn: GoldenTurn) -> None:
         """Play a turn as the request of a tenant, and assert that the sample is theirs.
 
-        The tenant's name is given as metadata, as the conversation and by ``redact``,
-        which puts the name before the question and in place of the answer. All three
-        must arrive in the sample, and the contexts must be those of the turn.
+        For a tenant "a" the name is given as metadata, as the conversation and by
+        ``redact``, which makes the question "a: Who lit the lamp?" and the answer "a".
+        All three must arrive in the sample, with the contexts of the turn.
         """
         with self.door().capture(
             metadata={"tenant": tenant},

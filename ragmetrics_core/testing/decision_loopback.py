@@ -157,8 +157,9 @@ def _check_chances(chance: float | Sequence[float]) -> list[float]:
 def _systemone_answer(question: Body, chance: Chance) -> Body | None:
     """Make the server's answer to one question, in the form of System One.
 
-    A statement ("noul") is answered with one probability, a choice or a score with one
-    for each option. None for a refusal: the service leaves such an answer out.
+    A statement ("noul") is answered with one probability, such as .9. A choice or a
+    score is answered with a probability for each option, such as (.7, .3). Returns None
+    for a refusal: the service leaves such an answer out.
 
     Args:
         question: The question as it was sent.
@@ -177,6 +178,7 @@ def _systemone_answer(question: Body, chance: Chance) -> Body | None:
         answer["choice"] = criteria[index_of_likeliest]
         answer["probabilities"] = dict(zip(criteria, chances, strict=True))
         return answer
+    # a score: its options are the levels "0", "1" and so on
     levels = [str(index) for index in range(len(criteria))]
     answer["score"] = _expected_level(chances)
     answer["legend"] = dict(zip(levels, criteria, strict=True))

@@ -86,8 +86,9 @@ def make_measure(request: pytest.FixtureRequest) -> Measure:
 def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
     """Return the arguments of ``evaluate`` that the nearest settings file gives.
 
-    Where it gives no judge or store, there is no such argument. The path of a store is
-    relative to the folder of the file.
+    Example: ``judge = "lexical"`` becomes the argument ``judge``, and a column for the
+    question the argument ``question_column``. Where the file gives no judge or store,
+    there is no such argument. The path of a store is relative to the file's folder.
     """
     from ragmetrics_core.data import project_settings
     from ragmetrics_core.engine.resolve import resolve_judge
@@ -111,6 +112,7 @@ def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
 def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> Report:
     """Evaluate samples, and fail the test unless its gates pass; return the report.
 
+    Example: with the gate "context_adherence >= 0.8" and a mean of .7 the test fails.
     What was measured is noted for the summary at the end of the session.
 
     Args:
