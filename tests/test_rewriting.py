@@ -181,6 +181,96 @@ def test_a_node_that_hands_on_new_documents_dropped_the_others(
     assert (judged.mend, unjudged.mend) == ("not_kept", "not_kept")
 
 
+CLEANINGS: dict[str, Callable[[str], str]] = {
+    "white space": lambda text: "  ".join(text.split()),
+    "lower case": str.lower,
+    "a heading": lambda text: f"Source: shelf\n{text}",
+    "capitals": str.upper,
+}
+
+
+@given(
+    st.sampled_from(sorted(CLEANINGS)),
+    st.lists(st.sampled_from([0, 1, 2]), min_size=1, max_size=2, unique=True),
+    st.booleans(),
+)
+def test_a_node_that_cleans_what_it_keeps_dropped_the_others(
+    name: str, kept: list[int], keeps_ids: bool
+) -> None:
+    """Other white space or case, or a heading before each text, are no new texts."""
+
+    def clean(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+        return [
+            LangChainDocument(
+                CLEANINGS[name](documents[index].page_content),
+                id=documents[index].id if keeps_ids else None,
+            )
+            for index in kept
+        ]
+
+    (sample,) = graph_with(clean)
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    assert [note.kept for note in notes] == [index in kept for index in range(3)]
+    assert {note.dropped_by for note in notes} == {None, "rewrite"}
+
+
+def adds(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+    """Drops the last document, and adds one that comes from nowhere."""
+    return [*documents[:2], LangChainDocument("The weather is fine this week.")]
+
+
+def test_a_dropped_document_may_be_an_added_one_in_other_words() -> None:
+    (sample,) = graph_with(adds)
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    assert [note.share for note in notes] == [1.0, 1.0, None, 1.0]
+    assert notes[2].written_anew_by == "rewrite"
+    judged, _ = journeys(sample)
+    for loss in ("not_kept", "not_shown", "not_retrieved"):
+        stage = judged.of(loss, "facts")
+        assert stage is None or not stage.lost
+
+
+def test_a_node_that_searches_for_what_it_adds_dropped_the_others() -> None:
+    """The search that was recorded inside it tells where the added document comes from."""
+
+    class FindsWeather(Found):
+        def _get_relevant_documents(self, *_: Any, **__: Any) -> Any:
+            return adds([])
+
+    def grade(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+        return [*documents[:2], *FindsWeather().invoke("weather")]
+
+    (sample,) = graph_with(grade)
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    assert [note.kept for note in notes[:3]] == [True, True, False]
+    assert notes[2].dropped_by == "rewrite"
+    judged, _ = journeys(sample)
+    assert judged.mend == "not_kept"
+
+
+def test_a_node_that_counts_its_documents_anew_shows_no_other_text() -> None:
+    """The id of the dropped document now stands beside another document's text."""
+
+    def rerank(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+        ids = [document.id for document in documents]
+        kept = documents[:2]
+        return [
+            LangChainDocument(document.page_content, id=id_of_another)
+            for document, id_of_another in zip(kept, reversed(ids), strict=False)
+        ]
+
+    (sample,) = graph_with(rerank)
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    assert [note.share for note in notes] == [1.0, 1.0, 0.0]
+    assert [note.kept for note in notes] == [True, True, False]
+    judged, _ = journeys(sample)
+    assert judged.mend == "not_kept"
+
+
 def test_a_node_that_copies_one_document_beside_all_of_them_drops_none() -> None:
     def mark_best(documents: list[LangChainDocument]) -> list[LangChainDocument]:
         return [as_new(documents[0], {"score": 1.0}, keeps_id=False), *documents]

@@ -63,9 +63,16 @@ def _context_keys_by_name_or_text(
     # several contexts may have one id or one text: the first counts
     first_key_by_id: dict[str, DocumentKey] = {}
     first_key_by_text: dict[str, DocumentKey] = {}
+    ids_by_text: dict[str, set[str]] = {}
+    for document in documents:
+        if document.own_id:
+            ids_by_text.setdefault(document.text, set()).add(document.own_id)
     for key, context in contexts.items():
         first_key_by_text.setdefault(context.text, key)
-        if context.id:
+        # a step that counts documents anew gives the id of one to the text of another
+        ids_of_text = ids_by_text.get(context.text, ())
+        is_id_of_text = not ids_of_text or context.id in ids_of_text
+        if context.id and is_id_of_text:
             first_key_by_id.setdefault(context.id, key)
 
     def context_key(document: Document) -> DocumentKey | None:

@@ -296,9 +296,12 @@ class _NoteWriter:
         One of the other documents must be a context. Else no rewritten document was
         shown to the model.
         """
-        if not self.traces.rewriting_steps:
+        effects = self.traces.effects
+        if self.traces.rewriting_steps:
+            return effects.writer_by_index.get(index)
+        if effects.keys_of_unknown_origin.isdisjoint(self.traces.contexts.keys):
             return None
-        return self.traces.effects.writer_by_index.get(index)
+        return effects.possible_writer_by_index.get(index)
 
     def _may_be_shown_in_other_words(self, index: int) -> bool:
         """Whether words of the prompt may come from a document that no context shows.

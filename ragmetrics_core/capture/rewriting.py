@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from itertools import chain
 
 from ragmetrics_core.capture.calls import end_of
-from ragmetrics_core.capture.passages import shares_a_passage_with_any
+from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.passages import (
+    is_contained_in,
+    shares_a_passage_with_any,
+)
 from ragmetrics_core.capture.tree import SCORE_KEYS, Document, DocumentKey, Node
 
 _WORD = re.compile(r"[^\W_]{4,}|[0-9]{2,}")  # shorter words stand everywhere
@@ -68,7 +72,7 @@ class DocumentChange:
         dropped: The documents that it was given and did not return.
         added: The documents that it returned and was not given.
         is_filter: Whether it is a plain step that dropped some documents and added
-            none.
+            none. Texts that it only cleaned or gave headings count as handed on.
     """
 
     node: Node
@@ -82,6 +86,19 @@ class DocumentChange:
     def replaces_documents(self) -> bool:
         """Whether it dropped documents and added others."""
         return bool(self.dropped and self.added)
+
+    @property
+    def texts_of_unknown_origin(self) -> list[Document]:
+        """The documents that it added, if they may be others of which it dropped some.
+
+        It may have translated a dropped document, or searched for another. Empty where
+        a search was recorded inside the step, or it dropped none.
+        """
+        if _has_searched(self.node) or not _without_relatives(
+            self.dropped, self.returned
+        ):
+            return []
+        return _without_relatives(self.added, self.taken)
 
 
 def changes_of(nodes: Sequence[Node]) -> list[DocumentChange]:
@@ -150,18 +167,53 @@ def _is_filter(
 ) -> bool:
     """Whether a plain step handed on some of the texts that it took, for later calls.
 
-    It must have dropped the other texts, and added none. A reranker may hand its texts
-    on in new documents, with scores or without ids.
+    It must have dropped the other texts, and added none but those that a search inside
+    it found. A reranker may hand its texts
+    on in new documents, with scores or without ids, and a step that cleans texts may
+    change their letters' case, or put a heading before each.
     """
     handed_on = _handed_on(step)
-    if step.kind != "step" or not dropped or added or not handed_on:
+    if step.kind != "step" or not handed_on:
+        return False
+    lost = _without_relatives(dropped, handed_on)
+    new = _without_relatives(added, _documents_taken(step))
+    if not lost or (new and not _has_searched(step)):
         return False
     keys_taken_later = _keys_taken_after(step, nodes)
-    dropped_keys = {document.key for document in dropped}
-    if not keys_taken_later.isdisjoint(dropped_keys):
+    lost_keys = {document.key for document in lost}
+    if not keys_taken_later.isdisjoint(lost_keys):
         # it only picked documents out of a state that keeps all of them
         return False
     return any(document.key in keys_taken_later for document in handed_on)
+
+
+def _has_searched(step: Node) -> bool:
+    """Whether a search was recorded inside a step: a retriever or a tool."""
+    _, *inner_calls = step.walk()
+    return any(inner.kind in ("retriever", "tool") for inner in inner_calls)
+
+
+def _without_relatives(
+    documents: Sequence[Document], others: Sequence[Document]
+) -> list[Document]:
+    """Leave out the documents whose letters hold those of one of some others, or stand in it.
+
+    Example: beside "Source: a.txt, The bridge fell." the document "The bridge fell." is
+    left out.
+    """
+    letters_of_others = [letters_of(other.text) for other in others]
+    unrelated = []
+    for document in documents:
+        letters = letters_of(document.text)
+        is_related = any(
+            letters == other
+            or is_contained_in(letters, other)
+            or is_contained_in(other, letters)
+            for other in letters_of_others
+        )
+        if not is_related:
+            unrelated.append(document)
+    return unrelated
 
 
 def _handed_on(step: Node) -> tuple[Document, ...]:

@@ -65,6 +65,9 @@ class StepEffects:
         retrievers: The retrievers that hand on what searches inside them found.
         writer_by_index: For the index of a document that a rewriting step took and did
             not return, the name of the first such step.
+        possible_writer_by_index: The same of steps that perhaps rewrote documents:
+            they added one of which nobody recorded where it comes from.
+        keys_of_unknown_origin: The keys of the documents that these steps added.
         copy_by_index: For the index of a document that a step left out as a duplicate,
             the index of the document of the same text that it handed on.
     """
@@ -72,6 +75,8 @@ class StepEffects:
     steps: tuple[StepEffect, ...]
     retrievers: tuple[RetrieverEffect, ...]
     writer_by_index: Mapping[int, str]
+    possible_writer_by_index: Mapping[int, str]
+    keys_of_unknown_origin: frozenset[DocumentKey]
     copy_by_index: Mapping[int, int]
 
 
@@ -109,10 +114,20 @@ def effects_of(
         for change in changes
         if change.replaces_documents and change.node in steps_with_documents
     ]
+    # steps that perhaps translated documents, and perhaps searched for others
+    doubtful_changes = [
+        change for change in rewriting_changes if change.texts_of_unknown_origin
+    ]
     return StepEffects(
         steps=tuple(step_effects),
         retrievers=tuple(retriever_effects),
         writer_by_index=_writer_by_index(retrieved, rewriting_changes),
+        possible_writer_by_index=_writer_by_index(retrieved, doubtful_changes),
+        keys_of_unknown_origin=frozenset(
+            document.key
+            for change in doubtful_changes
+            for document in change.texts_of_unknown_origin
+        ),
         copy_by_index=_copy_by_index(retrieved, changes, calls.nodes),
     )
 
@@ -138,7 +153,7 @@ def _copy_by_index(
     index_by_identity = _index_by_identity(retrieved)  # id, else text and metadata
     copy_by_index: dict[int, int] = {}
     for change in changes:
-        index_by_kept_text = _index_by_kept_text(change.node, index_by_identity)
+        index_by_kept_text = _index_by_kept_text(change.node, retrieved)
         # what the step took, and neither it nor a later call used any more
         removed = _identities_of(change.taken) - _identities_of(_handed_on(change.node))
         removed -= _identities_taken_after(change.node, nodes)
@@ -150,17 +165,18 @@ def _copy_by_index(
     return copy_by_index
 
 
-def _index_by_kept_text(
-    step: Node, index_by_identity: Mapping[DocumentKey, int]
-) -> dict[str, int]:
+def _index_by_kept_text(step: Node, retrieved: Sequence[Document]) -> dict[str, int]:
     """Return, by its text, the index of each retrieved document that a step handed on.
 
-    Of several documents with one text the first counts.
+    Of several documents with one text the first counts. A step that counts its
+    documents anew gives the id of one to the text of another: such a document is left
+    out.
     """
+    index_by_identity = _index_by_identity(retrieved)
     index_by_text: dict[str, int] = {}
     for document in _handed_on(step):
-        if document.identity in index_by_identity:
-            index = index_by_identity[document.identity]
+        index = index_by_identity.get(document.identity)
+        if index is not None and retrieved[index].text == document.text:
             index_by_text.setdefault(document.text, index)
     return index_by_text
 
@@ -284,16 +300,21 @@ def _indexes_of(
 ) -> list[int]:
     """Find the indexes that documents of a step have among the retrieved documents.
 
-    The identity tells, as long as the step kept all ids; else the words.
+    The identity tells, as long as the step kept all ids; else the words. A step that
+    counts its documents anew gives the id of one to the text of another.
 
     Returns:
         The indexes, in the order of ``documents``.
     """
     index_by_identity = _index_by_identity(retrieved)
-    identities = [document.identity for document in documents]
-    if not all(identity in index_by_identity for identity in identities):
-        return _indexes_by_words(documents, retrieved)
-    indexes = [index_by_identity[identity] for identity in identities]
+    texts_by_identity = {other.identity: other.texts for other in retrieved}
+    retrieved_texts = {other.text for other in retrieved}
+    for document in documents:
+        texts = texts_by_identity.get(document.identity)
+        is_text_of_another = texts is not None and document.text not in texts
+        if texts is None or (is_text_of_another and document.text in retrieved_texts):
+            return _indexes_by_words(documents, retrieved)
+    indexes = [index_by_identity[document.identity] for document in documents]
     return list(dict.fromkeys(indexes))
 
 
