@@ -84,6 +84,38 @@ def test_results_of_an_agent_inside_a_tool_are_no_results_of_the_one_around_it()
     assert not is_told(sample, CLEARED)
 
 
+def test_an_agent_that_answers_inside_a_tool_has_prompts_of_its_own() -> None:
+    """What the outer agent was shown need not stand in the inner agent's prompt."""
+    c = Clock()
+    inner = [
+        shown(c, [], TOOL_CALL),
+        tool(c, OTHER_TEXT, name="search"),
+        shown(c, [OTHER_TEXT], ANSWER),
+    ]
+    sample = only_sample(
+        c,
+        shown(c, [], TOOL_CALL),
+        tool(c, PLAIN_TEXT, name="search"),
+        shown(c, [PLAIN_TEXT], TOOL_CALL),
+        tool(c, ANSWER, *inner, name="researcher"),
+    )
+    assert not is_told(sample, CLEARED)
+
+
+def test_a_result_shown_only_after_the_answer_was_not_taken_out_before_it() -> None:
+    """A judge behind the answer reads the whole result; the answer's prompt a short one."""
+    c = Clock()
+    sample = only_sample(
+        c,
+        shown(c, [], TOOL_CALL),
+        tool(c, PLAIN_TEXT, name="search"),
+        shown(c, ["[shortened]"], ANSWER),
+        shown(c, [PLAIN_TEXT], "yes"),
+    )
+    assert sample.answer == ANSWER
+    assert not is_told(sample, CLEARED)
+
+
 def provider_search(clock: Clock, text: str) -> Callable[[], Node]:
     return lambda: clock.node(
         "retriever",
@@ -159,6 +191,13 @@ def test_a_tool_whose_text_equals_the_answer_is_evidence() -> None:
     assert ANSWER in texts_of_ledger(sample)
 
 
+def test_a_tools_text_that_is_handed_out_as_the_answer_is_evidence() -> None:
+    c = Clock()
+    sample = only_sample(c, shown(c, [], TOOL_CALL), tool(c, ANSWER, name="search"))
+    assert sample.answer == ANSWER
+    assert ANSWER in texts_of_ledger(sample)
+
+
 @pytest.mark.parametrize("is_read_by_a_model", [True, False])
 def test_an_agents_reply_that_is_the_answer_again_is_evidence_if_a_model_read_it(
     is_read_by_a_model: bool,
@@ -205,6 +244,18 @@ def test_a_step_that_found_no_context_is_no_search() -> None:
         model(c, asked(f"{PORTO}\n{EVORA}")),
     )
     assert [document.id for document in sample.retrieved or ()] == ["p"]
+
+
+def test_of_two_steps_the_one_whose_text_was_shown_is_a_search() -> None:
+    c = Clock()
+    sample = only_sample(
+        c,
+        retriever(c, DOCS[0]),
+        step(c, DOCS[1], name="notes"),
+        step(c, DOCS[2], name="search"),
+        model(c, asked(f"{PORTO}\n{EVORA}")),
+    )
+    assert [document.id for document in sample.retrieved or ()] == ["p", "e"]
 
 
 @pytest.mark.parametrize(
