@@ -107,7 +107,8 @@ def effects_of(
         _retriever_effect(retriever, found_inside)
         for retriever, found_inside in _found_inside_retrievers(calls).items()
     ]
-    # steps that translated, shortened or merged documents
+    # Steps that translated, shortened or merged documents: they dropped documents and
+    # returned others in their place.
     steps_with_documents = set(calls.steps_with_documents)
     rewriting_changes = [
         change
@@ -128,6 +129,7 @@ def effects_of(
             for change in doubtful_changes
             for document in change.texts_of_unknown_origin
         ),
+        # {3: 0}: a step removed document 3, a duplicate of document 0
         copy_by_index=_copy_by_index(retrieved, changes, calls.nodes),
     )
 
@@ -154,7 +156,7 @@ def _copy_by_index(
     copy_by_index: dict[int, int] = {}
     for change in changes:
         index_by_kept_text = _index_by_kept_text(change.node, retrieved)
-        # what the step took, and neither it nor a later call used any more
+        # taken by the step, but neither returned by it nor taken by a later call
         removed = _identities_of(change.taken) - _identities_of(_handed_on(change.node))
         removed -= _identities_taken_after(change.node, nodes)
         for identity in removed.intersection(index_by_identity):

@@ -287,7 +287,8 @@ class Turns(Generic[Run]):
         # a graph asked a person
         if resumption_key is not None and tree.is_paused:
             return self._let_wait(resumption_key, runs_of_turn)
-        # with the runs that it resumes, or with the model call that wrote its question
+        # one run made of the runs that it resumes and this run; or of an earlier model
+        # call that rewrote the user's question, and this run
         joined_tree = self._join_with_writers(runs_of_turn)
         calls = Calls(joined_tree, self._overrides.context_tools or ())
         # a graph stopped at a breakpoint before its search
@@ -297,8 +298,10 @@ class Turns(Generic[Run]):
         resumes_none = len(runs_of_turn) == 1
         # a single search or model call of plain functions waits for the calls after it
         if resumes_none and not has_failed:
+            # If the run is kept, this returns the samples of other questions, which are
+            # over since this run began; else None.
             samples_of_others = self._keep_for_other_runs(tree, calls)
-            if samples_of_others is not None:  # the run was kept
+            if samples_of_others is not None:
                 return samples_of_others
         return self._end_turn(runs_of_turn, joined_tree, calls)
 
@@ -518,10 +521,13 @@ class Turns(Generic[Run]):
         # auxiliary runs: model calls that gave no sample
         auxiliary_runs = self._auxiliary_runs.runs_near(tree.task_or_thread)
         writers = [run for run in auxiliary_runs if writes_query(run, first_query)]
+        # the writers were noted as runs whose question gives no sample: now it will
         self._unsampled_questions.remove_questions_of(writers)
         self._waiting_groups.add_retrieval(tree, first_query, writers)
         self._documents_found_before.add_of(tree)
-        return samples + self._samples_of_groups(self._waiting_groups.take_too_many())
+        # where too many questions wait, the oldest give their samples as they are
+        groups_given_up = self._waiting_groups.take_too_many()
+        return samples + self._samples_of_groups(groups_given_up)
 
     def _samples_due(
         self, task_or_thread: str | None = None, query: str = ""
@@ -604,10 +610,10 @@ class Turns(Generic[Run]):
     def _place_by_quotations(self, tree: Tree) -> Tree:
         r"""Give a run its history, from earlier turns that its prompts quote as text.
 
-        Example: "User: When did it open?\nAssistant: In 1874.\nUser: And the ferry?"
-        quotes an earlier turn. "Question: When did it open? Draft: In 1874." may quote
-        a draft: then the run gets no history, and a doubt, which is a warning of its
-        sample.
+        Only a quotation that names the speakers gives a history: "User: When did it
+        open?\nAssistant: In 1874.\nUser: And the ferry?" quotes an earlier turn. But
+        "Question: When did it open? Draft: In 1874." may quote a draft: the run gets no
+        history, and its sample gets a warning.
         """
         quoted_turns = self._find_quoted_turns(tree)
         last_turn = self._last_quoted_turn_of_user(quoted_turns, tree.task_or_thread)

@@ -100,7 +100,8 @@ def _refuse_number_if_perhaps_shown(
         raise UnknownMeaning(SEVERAL.format(mark))
     has_numbers = any(label.isdigit() for label in labels.indexes_by_label)
     if not has_numbers:
-        # contexts without numbers: "[2]" may count them in any order
+        # The prompt gives the contexts no numbers: "[2]" may be the model's own count
+        # of them. A framework's numbering, as that of an answer builder, would tell.
         if search.context_texts and not search.framework_numbering:
             raise UnknownMeaning(NO_MEANING.format(mark))
         # "[2] Our office opens at nine": a note of the application itself

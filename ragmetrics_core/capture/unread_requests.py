@@ -83,7 +83,7 @@ _SOUNDS_SHOWN = (
 
 @dataclass(frozen=True)
 class UnreadRequest:
-    """What a model was shown by a request, and no recorded text holds.
+    """What a request showed to a model, but no recorded text holds.
 
     Attributes:
         evidence: Why evidence was not recorded, in words, with the remedy: files, and
@@ -101,10 +101,12 @@ class UnreadRequest:
 
 
 def unread_request(parameters: object, contents: object) -> UnreadRequest:
-    """Find out what a request showed to its model, and no recorded text holds.
+    """Find what a request showed to its model although no recorded text holds it.
 
     Example: a block ``{"type": "input_file", …}`` shows a PDF, and the parameter
-    ``previous_response_id`` lets the provider insert earlier turns.
+    ``previous_response_id`` lets the provider insert earlier turns. Both are evidence
+    that was not recorded. An image or a sound may be a part of the question: it gives
+    only a remark.
 
     Args:
         parameters: The parameters of the request by their names. Anything but a mapping

@@ -390,15 +390,16 @@ class WaitingGroups:
             owner_by_sibling: The siblings that belong to a group, with that group.
 
         Returns:
-            A copy with the runs of its siblings. It has a doubt, a warning of its
-            sample, if a further sibling may be another question. The group itself if it
-            has no sibling.
+            A copy with the runs of its siblings; the group itself if it has no sibling.
+            The copy's sample gets a warning if a further sibling belongs to no group:
+            this search may be of the same question, or of another.
         """
         own_siblings: list[RunGroup] = []
         for sibling, owner in owner_by_sibling.items():
             if owner is group:
                 own_siblings.append(sibling)
-        # searched before the group, and for another query: perhaps another question
+        # a search before the group for another query, such as "bridge opening year": it
+        # may be of another question, so it belongs to no group
         has_sibling_without_owner = any(
             sibling not in owner_by_sibling for sibling in self._unread_siblings(group)
         )
@@ -654,12 +655,14 @@ def _groups_not_continued(
 ) -> list[RunGroup]:
     r"""Return the groups whose question is over, because a run asks something new.
 
-    Example: the prompt "User: When did it open?\nAssistant: In 1874.\nUser: And the
-    ferry?" goes on from the group of "When did it open?" to a new question.
+    A group holds the runs for one question. Example: the prompt "User: When did it
+    open?\nAssistant: In 1874.\nUser: And the ferry?" asks a new question, so the group
+    of "When did it open?" is returned.
 
     Args:
         quotation_by_group: For each group how the prompts of the run quote its last
-            answer: as an "earlier turn", …, or "absent".
+            answer: as an "earlier turn", as "assistant's last words", "after its
+            question", "among other words", or not at all, "absent".
         run: The run.
         calls: Its calls.
     """
@@ -674,7 +677,8 @@ def _groups_not_continued(
         is_earlier_turn = _is_answer_an_earlier_turn(
             group, quotation_of_answer, assistant_lines, run.question
         )
-        # the application hands in the documents of an earlier search once more
+        # The answer is not quoted: the run asks anew only if the application hands it
+        # documents which the group found.
         asks_anew = False
         if quotation_of_answer == "absent":
             asks_anew = _asks_of_kept_documents(run, group, messages)

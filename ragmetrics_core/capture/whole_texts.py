@@ -60,6 +60,12 @@ class WholeTexts:
 
         Example: ``portoliesonthenorthbank`` and ``portoliesonthenortherncoast`` begin
         with the same 16 bytes: they are one family, under ``portoliesontheno``.
+
+        Args:
+            prompt: The letters and digits of the prompt.
+            texts: The letters and digits of each text.
+            stride: In which steps the prompt is looked at: 3 for every third byte. Each
+                family has as many anchors, so that one of them stands at such a step.
         """
         self._prompt = prompt
         self._stride = stride  # the prompt is looked at in steps of so many bytes
@@ -70,8 +76,8 @@ class WholeTexts:
         for family in _families_of(texts):
             for text_index in family.wanted_indexes:
                 self._family_by_text_index[text_index] = family
-            # with a stride of 3, every third byte of the prompt is looked at: it begins
-            # "portoliesontheno", "ortoliesonthenor" or "rtoliesonthenort"
+            # with a stride of 3 the anchors at the offsets 0, 1 and 2 of the texts:
+            # "portoliesontheno", "ortoliesonthenor" and "rtoliesonthenort"
             for offset_in_text, anchor in family.first_anchors(n_anchors=stride):
                 families = self.families_by_anchor.setdefault(anchor, [])
                 families.append((offset_in_text, family))
@@ -213,8 +219,9 @@ class TextFamily:
             The index and the number of bytes of each text; at most four texts.
         """
         fitting: list[tuple[int, int]] = []  # index and size
-        # in sorted order, the text just before the part: it is the longest text that
-        # fits, or goes on differently; every text that fits is a prefix of it
+        # The text just before the part in sorted order. Each text with which the part
+        # begins is this text, or a prefix of this text, since only texts with the same
+        # prefix are sorted between a prefix and the part.
         rank_before = bisect_right(self._sorted_texts, part_of_prompt) - 1
         for rank in self._rank_and_its_prefixes(rank_before):
             text = self._sorted_texts[rank]
@@ -262,8 +269,8 @@ class TextFamily:
             How many bytes are in common, and the ranks of the texts: their indexes in
             sorted order.
         """
-        # texts that begin alike are neighbours in sorted order: eight before the part
-        # and eight behind it are enough
+        # Texts that begin like the part stand right before and behind its place in
+        # sorted order. At most eight texts are used, so eight on each side are enough.
         rank_of_part = bisect_right(self._sorted_texts, part_of_prompt)
         first_rank = max(rank_of_part - MOST_TEXTS_OF_ANCHOR, 0)
         end_rank = min(rank_of_part + MOST_TEXTS_OF_ANCHOR, self.n_texts)

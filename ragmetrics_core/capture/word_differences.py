@@ -132,8 +132,9 @@ def _puts_words_in(
 ) -> bool:
     """Whether the letters that a prompt puts into a text are words in a sentence.
 
-    What stands between two sentences of the text changes neither. Nor does a repetition
-    of the words before, as where two chunks overlap.
+    Example: the text is "It fell in 1874.", and the prompt shows "It never fell in
+    1874.": True. False for words between two sentences of the text, which change
+    neither, and for a repetition of the words before, as where two chunks overlap.
 
     Args:
         text: The text.
