@@ -301,7 +301,8 @@ class OccurrenceSearch:
         """
         spans_before = self._spans_before(prompt_offset, text, text_offset)
         if spans_before and spans_before[-1].prompt_end == prompt_offset:
-            # the last span goes on behind the offset: compare from its start
+            # the last span before ends at the offset: compare forwards from the start
+            # of this span, so that both sides become one span
             last_span = spans_before.pop()
             prompt_offset = last_span.prompt_start
             text_offset = last_span.text_start

@@ -166,10 +166,10 @@ def name_authors(root: Node) -> None:
     answer_by_call = _answers_of_nested_calls(nodes)
     if not answer_by_call:
         return
-    found_documents = _originals_of(nodes)  # these have no author
+    found_documents = _originals_of(nodes)  # found by searches: these have no author
     for node in nodes:
         if node.kind == "tool" and node.text:
-            # a tool that returns an engine's answer: its text becomes a document
+            # a tool returns an engine's answer as its text: this becomes a document
             node.input_documents = _answers_in_text_of(node, answer_by_call)
             continue
         earlier_answers = _answers_before(node, answer_by_call)

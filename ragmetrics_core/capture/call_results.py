@@ -126,7 +126,9 @@ class CallResults:
         with one id the first counts. None if no call retrieved anything.
 
         Args:
-            shown_keys: The keys of the documents shown, in the order of the prompt.
+            shown_keys: The keys of the documents shown, in the order of the prompt. Of
+                two searches that ran in parallel, the one that found the document shown
+                first goes first.
             documents_of_steps: The documents of steps that searched by themselves, such
                 as a graph's node that calls ``store.similarity_search``; None for none.
         """
@@ -138,7 +140,7 @@ class CallResults:
         for call in self._sort_retrievals(documents_by_call, shown_keys):
             documents = documents_by_call[call]
             if call.kind != "retriever":
-                # a tool or step may only pass on documents that were found before
+                # perhaps the tool or step only repeats documents that were found before
                 documents = self._not_handed_on(documents, known_texts)
             for document in documents:
                 document_by_identity.setdefault(document.identity, document)

@@ -583,6 +583,7 @@ class CitationSearch:
         number 1 is ambiguous, and labels nothing.
         """
         labels = self._labels_of_contexts(prompts)
+        # the labels of texts that the prompts repeat from earlier turns
         earlier_labels = labels_in(prompts, self._texts_of_earlier_turns(prompts))
         earlier_numbers = {
             *_numbers_of(earlier_labels),
@@ -590,6 +591,7 @@ class CitationSearch:
             *_numbers_by_kind(earlier_labels),
         }
         labels_now = {*labels.indexes_by_label, *_numbers_by_kind(labels)}
+        # numbers that label a context of this turn, and a text of an earlier turn
         used_twice = earlier_numbers & labels_now
         indexes_by_label = {
             label: indexes

@@ -555,10 +555,11 @@ def _with_inferred_doubts(contexts: Contexts, warnings: Sequence[str]) -> Contex
 
 
 def _with_doubt_of_imagined_documents(calls: Calls, contexts: Contexts) -> Contexts:
-    """Add a doubt where a model inside a retriever wrote one of the contexts.
+    """Add a warning where a model inside a retriever wrote one of the contexts.
 
-    A model inside a retriever makes up "It fell in 1874.", and the retriever returns
-    this as a document. The context is kept: the model may have searched unseen.
+    Example: a model inside a retriever makes up "It fell in 1874.", and the retriever
+    returns this as a document. The context stays, and the sample gets a warning: the
+    model may have made the text up, or have searched without being recorded.
     """
     if contexts.evidence_from == "named":
         return contexts  # the user named the contexts
@@ -610,8 +611,8 @@ def _contexts_of_list(
 ) -> Contexts:
     """Make contexts of documents that no prompt surely shows, with a warning.
 
-    No prompt was recorded, and a reranker returned [A, B] last: A and B are the
-    contexts, and the sample is only *inferred*.
+    Example: no prompt was recorded, and a reranker returned [A, B] last. A and B are
+    the contexts, and the sample gets the grade *inferred*: its contexts are a guess.
 
     Args:
         search: What the rules look at.

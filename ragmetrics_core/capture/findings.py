@@ -311,10 +311,15 @@ def _beginning_of_word(last_characters: str) -> str:
 def _finding_in_prompts(
     candidate_index: int, shown_in_prompts: tuple[ShownInPrompt, ...]
 ) -> Finding:
-    """Return the finding of a candidate, from what some prompts show of it together."""
+    """Return the finding of a candidate, from what some prompts show of it together.
+
+    Example: one prompt shows the first half of a text, another the second half: the
+    text is shown whole.
+    """
     text = shown_in_prompts[0].text
     coverage = _coverage(text, shown_in_prompts)
     extent = _extent(text, shown_in_prompts)
+    # the text has "-5" or "1.5", and the prompt only "5" or "15"
     if extent == "whole" and _lacks_signs_of_numbers(text, shown_in_prompts):
         extent = "parts"
     if extent == "whole":

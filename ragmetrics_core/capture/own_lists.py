@@ -373,11 +373,11 @@ def _meanings_of_quotes(text: str, shown: Shown) -> Iterator[frozenset[int]]:
 def _names_an_unknown_file(text: str, in_prompt: frozenset[int], shown: Shown) -> bool:
     """Whether an entry names files, and the prompt shows none of them.
 
-    The entry "[1] z.pdf" does where the prompt shows "[1] a.pdf". False if the prompt
-    shows no file under the entry's number: "z.pdf" may then be the name of its source.
+    True for the entry "[1] z.pdf" if the prompt shows "[1] a.pdf". False if the prompt
+    shows "[1]" without a file: then "z.pdf" may be the file of this context.
 
     Args:
-        text: The entry without its number.
+        text: The entry without its number, such as "z.pdf".
         in_prompt: The indexes of the contexts that the prompt shows under the number.
         shown: What the prompt showed.
     """

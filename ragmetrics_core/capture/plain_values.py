@@ -543,7 +543,7 @@ def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
     for message in messages:
         if message.role not in _SPEAKERS or not message.text.strip():
             continue
-        words_of_user_just_before = ""
+        words_of_user_just_before = ""  # "" if the last turn is not the user's
         if turns and turns[-1].role == message.role == "user":
             words_of_user_just_before = turns[-1].content
         if not _is_prompt_around(words_of_user_just_before, message.text):

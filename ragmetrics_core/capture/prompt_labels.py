@@ -83,19 +83,22 @@ class Labels:
             kind: ``IN_BRACKETS``, or a word such as ``source``; "" if nobody can tell.
 
         Returns:
-            The indexes; () if no line has the number, or if it is ambiguous; None if it
-            may mean one context or another.
+            The indexes. () if no line has the number, or if it is one of
+            ``ambiguous_numbers``. None if nobody can tell which context is meant: with
+            A and B as above "1" alone, without a kind, may mean A or B.
         """
+        # the indexes by each numbering that has the number: {(0,), (1,)} for A and B
         meanings = self._meanings_of_number(number)
         if number in self.ambiguous_numbers or not meanings:
             return ()
         if kind in self.indexes_by_kind:
             indexes = self.indexes_by_kind[kind].get(number, ())
+            # "[Source 7]" where no source, or more than one, has the number 7: None
             return indexes if len(indexes) == 1 else None
         if kind + OF_FIELD in self.indexes_by_kind:
             # "[Document 3]" may mean "[3]" or the text with the field "doc_id: 3"
             meanings.add(self.indexes_by_kind[kind + OF_FIELD].get(number, ()))
-        # no line has a number of this kind: all numberings must agree
+        # no line has numbers of this kind: all numberings must mean the same context
         indexes_of_label = self.indexes_by_label.get(number, ())
         return indexes_of_label if meanings == {indexes_of_label} else None
 

@@ -263,7 +263,7 @@ def keys_of_divided(
 
     A retriever found "It is old. It fell.", a splitter made "It is old." and "It fell.",
     and the prompt shows both pieces. Together they read like the whole document. So the
-    search took the document for shown, and its pieces for not shown.
+    search says that the whole document is shown, and that its pieces are not.
 
     Args:
         search: What was found in the prompt.
@@ -280,7 +280,8 @@ def keys_of_divided(
     keys = set()
     for document in whole_documents:
         n_later_lists = n_later_lists_by_key[document.key]
-        later_documents = [  # such as the pieces that a splitter returned
+        # unshown documents that a later step returned, such as the pieces
+        later_documents = [
             unshown
             for unshown in unshown_documents
             if n_later_lists_by_key[unshown.key] < n_later_lists

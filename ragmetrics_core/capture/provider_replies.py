@@ -420,7 +420,7 @@ class _ReplyBeingRead:
         is_of_files = any(field_of(chunk, "retrieved_context") for chunk in chunks)
         name = "file_search" if is_of_files else "google_search"
         call = self.call_of("grounding of Gemini", name, remedies.GEMINI_WEB)
-        if call.is_answered:  # the same metadata was read in another place
+        if call.is_answered:  # the same metadata was read in another part of the reply
             return
         call.queries += queries
         sources = [_source_of_chunk(chunk) for chunk in chunks]

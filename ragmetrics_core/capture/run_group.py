@@ -392,18 +392,18 @@ def _shown_groups_of_run(
     """
     groups_of_task = [group for group in groups if group.has_run_of(task_or_thread)]
     groups_of_others = [group for group in groups if group not in groups_of_task]
-    # in the run's own thread, the query of an open question in the prompt is enough; in
-    # another thread, another user may have asked the same
+    # by_question: the query of a question without an answer, "bridge", in a prompt is
+    # enough. Not so in another thread: there another user may have asked the same.
     shown_of_task = _shown_groups(groups_of_task, prompts, by_question=True)
-    # a question of this thread waits for its answer: the run is about that question
+    # Case 1: a question of this thread has no answer yet. The run is about it.
     if any(shown.group.answered_at is None for shown in shown_of_task):
         return shown_of_task
     shown_of_others = _shown_groups(groups_of_others, prompts)
-    # a worker thread searched, and the main thread answers
+    # Case 2: no question of this thread. A worker thread searched, and the run answers.
     if not shown_of_task:
         return shown_of_others
-    # all questions of this thread were answered: the run may go on with a later search
-    # that a worker thread made
+    # Case 3: all questions of this thread have an answer. The run may go on with a
+    # search that a worker thread made for another question.
     continued = [other for other in shown_of_others if other.continues(shown_of_task)]
     return [*shown_of_task, *continued]
 
