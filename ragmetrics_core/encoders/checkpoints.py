@@ -334,7 +334,8 @@ def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
         )
     first_text: str = tokenizer.decode(token_ids[:1]).strip()
     # T5 splits "0" into ["▁", "0"]: a mark of a word's beginning, without text, and
-    # the digit. The mark is taken: the caller refuses two words with one first token.
+    # the digit. A first token without text is accepted here. If "0" and "1" share it,
+    # the caller refuses both.
     if len(token_ids) > 1 and first_text:
         advice = "give the words that the model replies"
         if word.startswith(first_text):

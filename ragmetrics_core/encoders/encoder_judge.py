@@ -135,7 +135,8 @@ class EncoderJudge(Judge):
         Raises:
             MissingDependency: If the extra ``local`` is not installed.
             SettingError: If a setting is invalid, the labels do not tell which one
-                means support, or the correction is that of another judge.
+                means support, or ``correction`` was fitted for another judge or for
+                other settings of this one.
         """
         check_number("EncoderJudge(batch=)", self.batch, least=1)
         if self.window is not None:
@@ -159,18 +160,20 @@ class EncoderJudge(Judge):
         )
         self.name = name_of(self.model)
         self.free = True  # no call costs anything
-        # Its scores can be corrected for the number of claims (``correction``).
+        # ``correction`` may adjust its scores: the weakest of 10 claims is weaker by
+        # chance than the weakest of two.
         self.takes_correction = True
         self.commit = checkpoint.commit
         self._tokenizer = checkpoint.tokenizer
         self._logits_of = checkpoint.logits
         self._support_index = checkpoint.support_index
-        self._most_tokens = checkpoint.window
+        self._most_tokens = checkpoint.window  # of one input of the model
         self._tensors = checkpoint.tensors
         self._special_tokens_pattern = _any_of(self._tokenizer.all_special_tokens)
         # A tokenizer stores the settings of a call in itself: one call at a time.
         self._tokenizer_lock = Lock()
         self._model_lock = Lock()  # held by the thread that runs the model for all
+        # pairs of texts that threads want judged: the next run of the model takes all
         self._waiting_calls: list[_WaitingCall] = []
         if self.correction is not None:
             judge = describe_judge(self.name, self._details_of_claims())
@@ -253,9 +256,10 @@ class EncoderJudge(Judge):
     def _adherent(self, question: Adherent) -> Asked[Poll]:
         """Judge each claim of an answer against the contexts; the weakest claim counts.
 
-        The score of the answer is the probability of its weakest claim, corrected for
-        the number of claims where the judge has a correction. The answer is adherent
-        from one half on. An answer without a claim abstains.
+        The score of the answer is the probability of its weakest claim. A judge with a
+        ``correction`` adjusts it by the number of claims. Example: claims of 0.9 and
+        0.3 give 0.3, and the verdict "no"; from 0.5 on the verdict is "yes". An answer
+        without a claim abstains.
         """
         answer = question["answer"]
         parts = parts_of(answer, user_question_of(question))
@@ -291,7 +295,7 @@ class EncoderJudge(Judge):
             unsupported=self._unsupported_claims(claims, score),
             encoder_claims=claims + unjudged,
         )
-        weight = Weight(round(score, 4), "encoder")
+        weight = Weight(round(score, 4), "encoder")  # the score that the metric takes
         return Asked((poll,), weights=(weight,), windows=_windows_if_several(n_windows))
 
     def _score(self, weakest: float, n_claims: int) -> float:

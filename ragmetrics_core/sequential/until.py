@@ -164,6 +164,12 @@ class Decider:
         A claim says, for example, that a metric's mean reaches 0.8; a gate is its
         statistical test. The rows come later, as a list or from an iterator.
         Example: the gates "context_adherence>=0.8" and an earlier run: two claims.
+
+        Args:
+            until: The settings, or "decided" for the usual ones.
+            gates: The means to reach, as the user wrote them.
+            metrics: The metrics of the evaluation.
+            judges: The names of the judges of each metric, by its name.
         """
         self.until = _settings(until)
         means_to_reach = _means_to_reach(gates, metrics)
@@ -177,8 +183,8 @@ class Decider:
         self._partners = Partners()  # the same samples in the earlier run
         self._judged = _JudgedRows()
         self._clusters_of_iterator: set[str] = set()
-        # of the unit (a row, or the rows of a cluster) whose rows are still coming in:
-        # for each row a score per gate
+        # scores of the unfinished unit (a row, or the rows of a cluster) that is still
+        # coming in: row by row, and for each row a score per gate
         self._unit_scores: list[list[_RowScore]] = []
         self._n_scored = [0] * len(self._claims)
         self._stop_reason = ""
@@ -448,8 +454,10 @@ class Decider:
         """Subtract the earlier run's score from a row's score, for one claim's gate.
 
         The difference is scaled from [-1, 1] to [0, 1]: .9 after .7 is
-        (.2 + 1) / 2 = .6. It is a range where a score is not known. The pair of rows is
-        kept, once for each claim, and counted if both scores are known.
+        (.2 + 1) / 2 = .6. A score is None if the row failed, is missing or is
+        undefined: it may be anything from 0 to 1, so the difference is a range. If one
+        of the scores is undefined, the result says so (``is_defined``). The pair of
+        rows is kept, and counted if both scores are known.
         """
         metric = self._claims[claim_index].metric
         earlier_row = self._partners.by_index.get(row.index)

@@ -90,7 +90,9 @@ def reading_of(
     """Read what a span says of its call; None if the span bears no known mark.
 
     A **dialect** is the set of names that an instrumentation has for things. A **mark**
-    is an attribute that tells the dialect. A span may bear the marks of several.
+    is an attribute that tells the dialect. Example: ``openinference.span.kind`` is the
+    mark of OpenInference. A span may bear the marks of several: the first dialect is
+    read, and the others fill in what it leaves open.
 
     Args:
         attributes: The attributes of the span.
@@ -104,6 +106,7 @@ def reading_of(
     for names in marked_dialects[1:]:
         _fill_gaps(reading, _read(attributes, names))
     if reading.kind != "model":
+        # messages on an agent's span are the agent's input and output, and no prompt
         _take_messages_as_values(reading)
     return reading
 

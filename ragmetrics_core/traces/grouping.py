@@ -213,10 +213,12 @@ def _n_bytes_once_read(text: bytes) -> int:
 def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
     """Yield where the JSON values of a file stand: offset and length of each.
 
-    Usually each line is a value. In an indented file a value is several lines. The
-    caller may read other parts of the file between two values.
+    Usually each line is a value. In an indented file a value is several lines, and its
+    last line begins with "}". Example: the lines ``{"a": 1}`` and ``{"b": 2}`` yield
+    (0, 9) and (9, 9). The caller may read other parts of the file between two values.
     """
-    # b"}" in an indented file. b"", with which any line begins, if each line is a value.
+    # What the last line of a value begins with: b"}" in an indented file. It is b"" if
+    # each line is a value: any line begins with b"", so each line closes one.
     closing_start = _start_of_closing_line(file)
     file.seek(0)
     length = 0  # bytes of the value so far
@@ -290,7 +292,8 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
 def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
     """Read all lines, and write into an index which of them hold spans of which trace.
 
-    Lines without a span are noted in ``lines.unreadable``, which is emptied first.
+    Lines without a span are noted in ``lines.unreadable``, which is emptied first. A
+    second table holds the traces to which spans of other traces link.
 
     Args:
         index: An empty database.
@@ -309,6 +312,7 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
         except TooLarge as error:
             lines.unreadable.append(RowError(f"line {number} {error}"))
         except (UnknownForm, *WRONG) as error:
+            # an ``UnknownForm`` names the line's keys; an error at the end shows them
             if isinstance(error, UnknownForm) and not keys_of_first_unknown_form:
                 keys_of_first_unknown_form = str(error)
             lines.unreadable.append(

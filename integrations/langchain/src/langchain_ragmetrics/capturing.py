@@ -172,7 +172,8 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             every_turn=every_turn,
         )
         turns = _ADAPTER.turns(sources, Problems())
-        # a conversation may go on from a ``capture()`` block to this object
+        # A conversation that began in a ``capture()`` block may go on here: its earlier
+        # turns become the history, if the block hides texts by the same function.
         turns.share_with_conversation(redact=redact)
         settings = WatchSettings(
             sample_rate=sample_rate,

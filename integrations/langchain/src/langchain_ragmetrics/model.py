@@ -227,6 +227,10 @@ class LangChainModel(FrameworkModel):
     ) -> tuple[Runnable[Any, Any], dict[str, Any]]:
         """Set a request's settings, such as its temperature, in a copy of the model.
 
+        Example: a model with the field "temperature" is copied with 0.0 in the field;
+        "n" becomes an argument of the call if the model has no field "n". A reply's
+        limit of length is never an argument: without a field for it, it is left out.
+
         Returns:
             The model or its copy, and the settings for which it has no field, as
             arguments of the call. A runnable that is no chat model takes none.
@@ -234,6 +238,8 @@ class LangChainModel(FrameworkModel):
         if not isinstance(self._model, BaseChatModel):
             return self._model, {}
         fields = type(self._model).model_fields
+        # The model is bound to the schema elsewhere. Each class of models has its own
+        # name for the limit, such as "num_predict" of ``ChatOllama``.
         settings = parameters(replace(request, schema=None, max_tokens=None))
         limit_fields = [name for name in _LIMIT_FIELDS if name in fields]
         if request.max_tokens is not None and limit_fields:
@@ -474,7 +480,8 @@ def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
     may refuse it.
     """
     if not isinstance(model, BaseChatModel):
-        # any other runnable takes messages, and no settings
+        # Any other runnable, such as ``model.with_retry()``, takes messages and no
+        # settings. But a model in it may be set to reply with log-probabilities.
         return Capabilities(
             n=False, logprobs=None, json_schema=False, temperature=False
         )

@@ -80,8 +80,9 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
     """Turn a value of LangChain into plain values, which the rules of the core read.
 
     Plain values are texts, numbers, documents, messages, and mappings and tuples of
-    these. Example: ``{"tags": ["a"]}`` becomes ``{"tags": ("a",)}``. An object becomes
-    a mapping of its fields, or of its ``answer``; else None.
+    these. Example: ``{"tags": ["a"]}`` becomes ``{"tags": ("a",)}``. A dataclass or a
+    Pydantic object becomes a mapping of its fields. Any other object becomes
+    ``{"answer": …}`` if it has a text ``answer``, else None.
 
     Args:
         value: The value.

@@ -153,9 +153,9 @@ class Recorder(BaseCallbackHandler):
                     for shown in messages_shown(message)
                 ]
             }
-            # False if an image, or a text that the provider keeps, may stand beside
+            # True if the model surely saw nothing but these texts; False for an image
             run.extra[TEXT_ALONE] = _are_texts_alone(messages_of_batches, details)
-            # such as a PDF, whose text nobody recorded
+            # what the model saw and no recorded text holds, such as a PDF
             run.extra[UNREAD] = unread_request(
                 _parameters_sent(serialized, messages_of_batches, details),
                 [shown.content for shown in messages_of_batches if _is_sent(shown)],

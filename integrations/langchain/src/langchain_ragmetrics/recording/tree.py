@@ -150,16 +150,18 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     tree = _tree_of_calls(root, run)
     tree.output = output
     tree.continues = _resumes_a_graph(run)
+    # where the question was found, such as "metadata['ragmetrics']['question']"
     tree.question, tree.question_place = _question(
         run, inputs, output, resumes=tree.continues
     )
     earlier = _earlier_conversation(run, inputs, output, tree.question)
     tree.history = earlier.turns
+    # a handed-in history in which no turns could be read: no evidence in a prompt
     tree.instructions = earlier.texts
-    tree.doubts = earlier.doubts
+    tree.doubts = earlier.doubts  # what is uncertain about the earlier turns
     tree.answers = _answers(root, output)
-    # A model that only chatted makes no sample. A run that answered and called a tool
-    # makes one even where nothing was retrieved.
+    # An agent that called a calculator and answered is a sample although it retrieved
+    # nothing. A model that only chatted is none, unless the user wants every turn.
     answers_from_tools = bool(tree.answers) and root.called_a_tool
     tree.is_always_a_sample = calls_models and (every_turn or answers_from_tools)
     tree.gives_only_documents = _gives_documents(
@@ -221,8 +223,8 @@ def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
     # a model inside never ended: the application left the stream before its end
     if tree.error is None and gave_nothing and _is_abandoned(run):
         tree.error = _ABANDONED
-    # Without a model no call inside shows whether a stream was left: a run that gave
-    # nothing may be either, and does not count as complete.
+    # Only a model's call shows whether the application left a stream. A run without one
+    # that gave nothing was left, or ended with nothing: it does not count as complete.
     may_be_abandoned = gave_nothing and not calls_models
     tree.is_complete = tree.error is None and not may_be_abandoned
     thread = metadata_of(run).get("thread_id")
@@ -431,8 +433,9 @@ def children(run: AnyRun) -> list[AnyRun]:
     """List the runs directly inside a run by their start, each piece of work once.
 
     Example: ``search("Rome")`` failed, and a second ``search("Rome")`` succeeded: the
-    first is left out. A model or step is repeated by a later sibling of its name. A
-    search that the application made and reported by ``add_documents()`` counts once.
+    first is left out. A failed run is left out if a later run has its name; for a tool
+    or a retriever, the inputs must be equal, too. A search that the application made
+    and reported by ``add_documents()`` counts once.
     """
     if not isinstance(run, (Run, schemas.Run, RunTree)):
         return []
@@ -440,7 +443,7 @@ def children(run: AnyRun) -> list[AnyRun]:
         run.child_runs or (), key=lambda child: child.start_time
     )
     later_attempts: set[tuple[str, str]] = set()
-    counting: list[AnyRun] = []
+    runs_last_first: list[AnyRun] = []
     # from the last to the first, so that later attempts are known
     for child in reversed(in_order):
         takes_arguments = child.run_type in ("tool", "retriever")
@@ -448,10 +451,10 @@ def children(run: AnyRun) -> list[AnyRun]:
         attempt = (child.name, arguments)
         is_repeated = attempt in later_attempts
         if not (child.error and is_repeated):
-            counting.append(child)
+            runs_last_first.append(child)
         later_attempts.add(attempt)
-    counting.reverse()
-    return _without_repeated_searches(counting)
+    without_failed_attempts = runs_last_first[::-1]
+    return _without_repeated_searches(without_failed_attempts)
 
 
 def _without_repeated_searches(runs: list[AnyRun]) -> list[AnyRun]:
@@ -646,13 +649,23 @@ def _documents_beside(output: object) -> tuple[Document, ...] | None:
 
 
 def _fill_model(node: Node, run: AnyRun) -> None:
-    """Write into a call what its model was shown and what it replied first."""
+    """Write into a call what its model was shown and what it replied.
+
+    Of several replies the first is taken. Our recorder has left notes on the run under
+    keys of its own (``TEXT_ALONE``, ``HANDED_IN``, ``UNREAD``); a run of LangSmith has
+    none of them. Example: ``ChatOpenAI`` was shown "Who?" and replied "Anna": the
+    node's prompt and reply.
+    """
     name = metadata_of(run).get("ls_model_name")
     node.kind = "model"
     node.prompt = _prompt(run)
-    node.is_prompt_text_alone = bool((run.extra or {}).get(TEXT_ALONE))
-    node.documents_in_request = tuple((run.extra or {}).get(HANDED_IN) or ())
-    unread = (run.extra or {}).get(UNREAD)
+    notes = run.extra or {}
+    # whether the model surely saw nothing but the recorded texts
+    node.is_prompt_text_alone = bool(notes.get(TEXT_ALONE))
+    # documents that stood in its messages as blocks
+    node.documents_in_request = tuple(notes.get(HANDED_IN) or ())
+    # what it saw and no recorded text holds, such as a PDF
+    unread = notes.get(UNREAD)
     if isinstance(unread, capture.UnreadRequest):
         unread.add_to(node)
     node.model = name if isinstance(name, str) else None

@@ -35,9 +35,16 @@ _QUESTION_SOCKETS = ("query", "queries", "question", "questions", "prompt")
 def answers(calls: Calls) -> list[Answer]:
     """Find the answers of a run, each with the call that wrote it.
 
-    Answer objects, such as an ``AnswerBuilder`` makes, go before texts. Passages that a
-    reader (an extractive model) cut out of documents are answer objects, too, but yield
-    to texts. An answer that a second component handed on counts once.
+    The first of these that the run has are its answers:
+
+    1. Answer objects in its output, such as an ``AnswerBuilder`` makes.
+    2. The answer objects of the last component that made some.
+    3. Texts in its output, such as a model's replies; if several sockets hold texts,
+       those whose model was shown documents.
+
+    If all objects are passages that a reader (an extractive model) cut out of
+    documents, the texts go first. An answer that a second component handed on counts
+    once.
 
     Returns:
         The answers; empty if there is none: the core's rules look for one then.
@@ -51,6 +58,7 @@ def answers(calls: Calls) -> list[Answer]:
         objects = _objects_of_last_component(calls, texts)
     are_all_extracted = all(answer.is_extracted for answer in objects)
     if objects and texts and are_all_extracted:
+        # a reader cut out "1874", and a model wrote "It opened in 1874.": the model's
         found = [_with_doubt_of_reader(answer) for answer in texts]
     elif objects:
         found = [_with_call(calls, answer) for answer in objects]

@@ -173,10 +173,11 @@ class Tee(Tracer):
         tags: dict[str, Any] | None = None,
         parent_span: Span | None = None,
     ) -> Iterator[Span]:
-        """Trace a block of code with the tracer that was active before, and record it.
+        """Trace a block of code with the tracer around which this tracer was put.
 
-        Example: with OpenTelemetry's tracer active before, each component gets its span
-        there, and a node in our run. What a judge does is neither traced nor recorded.
+        The block is recorded as well. Example: ``inner`` is OpenTelemetry's tracer: a
+        component gets a span there, and a node in our run. What a judge does is neither
+        traced nor recorded.
 
         Args:
             operation_name: What the block does, by Haystack's name.
@@ -197,14 +198,14 @@ class Tee(Tracer):
             operation_name, tags=tags, parent_span=inner_parent
         ) as inner_span:
             span = None
-            # False once another tracer was enabled over ours
-            has_our_place = _tracer_slot.tee is self
-            if has_our_place:
+            # False once the application enabled another tracer instead of this one
+            is_enabled = _tracer_slot.tee is self
+            if is_enabled:
                 span = self._begin_span(
                     operation_name, tags or {}, parent_span, inner_span
                 )
             if span is None:
-                # also where nobody listens, and for our own evaluator
+                # not enabled, or nobody listens, or the block is our own evaluator
                 yield inner_span
                 return
             with self._recorded_block(span):

@@ -115,6 +115,7 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
 
     Example: ``answer_from="llm"`` with two replies of "llm" gives two trees. A run
     without an answer gives one tree; a run that only fills a document store gives none.
+    With ``build``, the user's function, one tree is made, from which it makes samples.
 
     Args:
         run: The run.
@@ -126,19 +127,21 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     named_answers: list[Answer] = []
     if isinstance(where.answer_from, str):
         named_answers = replies_of(calls, where.answer_from)
-    run_answers = named_answers
-    # a run that failed has no other answer than those that the user named
-    if not named_answers and not run.error:
+    if named_answers:
+        run_answers = named_answers
+    elif run.error:
+        run_answers = []  # it broke off: a text in its output is no answer
+    else:
         run_answers = answers(calls)
     if where.build is not None:
-        # ``build``, the user's function, makes all samples of the run from one tree
         run_answers = run_answers[:1]
     if not run_answers:
         return [_tree(calls, None, where)]
     answer_trees = [_tree(calls, answer, where) for answer in run_answers]
     if named_answers:
         for tree in answer_trees:
-            # else the core looks up "llm" again, and finds both replies
+            # The tree has its answer. The core would look up "llm" once more, and
+            # find the replies of all trees.
             _drop_lookup(tree, where.answer_from)
     return answer_trees
 
@@ -184,9 +187,11 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     _add_question(tree, user_text, answer)
     _add_history(tree, calls, call, user_text)
     if user_text is not None:
-        # a router sent "Hi" to a plain model, and the retriever never ran
+        # A router sent "Hi" to a plain model, and the retriever never ran. Without a
+        # question there was nothing to be routed.
         tree.was_routed_away = _skipped_a_branch(calls.run)
     is_asked_of_a_model = bool(calls.models) and user_text is not None
+    # kept as a sample even if nothing was retrieved
     tree.is_always_a_sample = answer is not None or is_asked_of_a_model
     if answer is None:
         _add_documents_without_answer(tree, calls)
@@ -376,11 +381,13 @@ def _warnings(
     warning says so; the answer is then found by the rules, as if no name were given.
     """
     warnings: list[str] = []
+    # outputs and inputs by component and socket, and of the whole run
+    mappings = _values_by_place(run)
     for name in ("question", "contexts", "answer"):
         # ``question_from="builder.query"`` names a value; a function is not checked
         source = getattr(where, f"{name}_from")
         if isinstance(source, str):
-            is_in_run, _ = where.find(name, run, *_values_by_place(run))
+            is_in_run, _ = where.find(name, run, *mappings)
             if not is_in_run:
                 warnings.append(
                     f"{name}_from={source!r} is not in this run; the rules were used"
@@ -520,8 +527,8 @@ def _user_texts(calls: Calls) -> list[_UserText]:
     """Collect each text that the user handed in, once, with all inputs that got it.
 
     Example: ``run({"retriever": {"query": "Who?"}, "builder": {"question": "Who?"}})``
-    gives one text, "Who?", with two places. If the run searched for one text of a list,
-    as with ["Hi", "Who?"] and a search for "Who?", the list gives "Who?" alone.
+    gives one text, "Who?", with two places. The list ["Hi", "Who?"] gives both texts,
+    marked as one of several; if the run searched for "Who?", it gives "Who?" alone.
     """
     lines_asked_inside = _lines_asked_inside(calls)  # queries of the run's own calls
     text_by_line: dict[str, _UserText] = {}
@@ -531,7 +538,7 @@ def _user_texts(calls: Calls) -> list[_UserText]:
         for text in _texts_in_input(value, lines_asked_inside):
             user_text = text_by_line.setdefault(as_one_line(text.text), text)
             user_text.add_input(place, name)
-            # ["Who?", "When?"] in one input, "Who?" alone in another: it was asked
+            # ["Who?", "When?"] in one input, "Who?" alone in another: "Who?" was asked
             is_handed_in_alone = not text.is_one_of_several
             if is_handed_in_alone:
                 user_text.is_one_of_several = False
@@ -573,17 +580,19 @@ def _text_or_last_message(value: object) -> str | None:
 def _texts_in_list(
     texts: Sequence[str], lines_asked_inside: Collection[str]
 ) -> list[_UserText]:
-    """Return the texts of a list that were asked inside the run; all, if none was.
+    """Return the texts of a list that the run sent to its calls; all, if it sent none.
 
-    Example: of ["Hi", "Who?"] the run searched for "Who?" alone, the last text: it is
-    returned, and "Hi" is an earlier turn.
+    Example: the user handed in ["Hi", "Who?"], and the run searched for "Who?". "Who?"
+    is returned, with "Hi" as an earlier turn (``before``), because "Who?" is the last
+    text. If the run searched for both or for neither, both are returned, and each is
+    marked as ``is_one_of_several``.
 
     Args:
         texts: The list.
-        lines_asked_inside: What the run itself asked with, each text in one line.
+        lines_asked_inside: What the run sent to its own calls, each text in one line.
     """
     lines_asked = {as_one_line(text) for text in texts} & set(lines_asked_inside)
-    is_one_asked = len(lines_asked) == 1
+    is_one_asked = len(lines_asked) == 1  # then this one is surely the question
     user_texts = []
     for index, text in enumerate(texts):
         if lines_asked and as_one_line(text) not in lines_asked:
@@ -659,18 +668,20 @@ def _rendered_question(run: Run, messages_shown: Sequence[Message]) -> _UserText
     """Return the rendered prompt as the question, if the user handed in its template.
 
     Example: ``run({"builder": {"template": "Translate {{word}}", "word": "iron"}})``
-    asks "Translate iron". None without a template, or if the builder got documents.
+    asks "Translate iron". None without a template. None if the builder got documents:
+    a prompt with documents is more than the question.
 
     Args:
         run: The run.
         messages_shown: The prompt of the answering call.
     """
-    template_inputs = [
+    # such as ["builder.template"]
+    template_places = [
         place for place, name, value in _inputs(run) if name == "template" and value
     ]
     # the components that got such a template
     prompt_builders = [
-        node for node in run.components() if f"{node.path}.template" in template_inputs
+        node for node in run.components() if f"{node.path}.template" in template_places
     ]
     if not prompt_builders:
         return None
@@ -678,7 +689,7 @@ def _rendered_question(run: Run, messages_shown: Sequence[Message]) -> _UserText
         if any(documents_in(builder.input)):
             return None
     text = capture.question_in(tuple(messages_shown))
-    return None if text is None else _UserText(text, template_inputs)
+    return None if text is None else _UserText(text, template_places)
 
 
 @dataclass(frozen=True)

@@ -338,8 +338,9 @@ class RagMetricsEvaluator:
     ) -> dict[str, Any]:
         """The results of one metric, in the form that ``EvaluationRunResult`` takes.
 
-        A score that there is none of is NaN; ``status`` and ``reasons`` say why. The
-        mean is that of the scores, NaN if there is none.
+        A missing score is NaN; ``status`` and ``reasons`` say why it is missing.
+        Example: of the scores 1, 0.5 and NaN the mean is 0.75. The mean of no score is
+        NaN.
 
         Raises:
             RagMetricsError: If a result failed, and the user wants that to raise.

@@ -214,7 +214,8 @@ class Recorder:
 
         Example: the span of ``engine.query`` begins a run if somebody listens, and the
         span of ``retriever.retrieve`` inside it becomes a call of the run. A span that
-        stands in no run, and begins none, gets no record.
+        stands in no run, and begins none, gets no record. A span inside an ignored span
+        (a judge's, for example) is ignored, too.
 
         Args:
             id_: The span's id, which ends in class, method and a UUID.
@@ -234,6 +235,7 @@ class Recorder:
         new_listeners = self._listeners_of_new_run(parent_id, outer)
         if outer is None:
             outer = NOT_RECORDED  # an empty record, which stands in no run
+        # inside a run, or where somebody listens who gets a run of this span
         if outer.calls_of_runs or new_listeners:
             record = self._record_unless_ignored(span, outer, new_listeners)
             self._keep_record(id_, record)
@@ -274,13 +276,15 @@ class Recorder:
         outer: SpanRecord,
         new_listeners: tuple[Listener, ...],
     ) -> SpanRecord:
-        """Make the record of a span, or return ``IGNORED`` if it does not work for a user.
+        """Make the record of a span, or return ``IGNORED`` if it answers no user.
 
-        Examples: a judge's model call, and a query that a generator of test data makes,
-        are ignored. If a memory calls a model to shorten a conversation, the call is
-        recorded, and marked as "ignored".
+        ``IGNORED``: neither the span nor what is inside it is recorded. Examples: a
+        judge's model call, and a query that a generator of test data makes. The kind
+        "ignored": the call is recorded, but does not count. Example: a memory calls a
+        model to shorten a conversation.
         """
-        # the preparing or memory class up the call stack, such as ``DatasetGenerator``
+        # The class up the call stack that prepares or remembers, such as
+        # ``DatasetGenerator``. It is looked for where a run could begin.
         caller_class = preparing_caller() if span.kind in ROOTS else None
         is_judge = bool(outer.calls_of_runs) and capture.is_judge_work()
         is_memory = caller_class in MEMORY
@@ -320,8 +324,13 @@ class Recorder:
     ) -> SpanRecord:
         """Make the record of a span, and record its call in the runs around it.
 
-        Example: ``retriever.retrieve("Who?")`` inside a query becomes a call below the
-        query's. ``llm.chat`` that the framework reports as two spans is recorded once.
+        There are three cases:
+
+        - The span is a part of a call that is recorded: no new call. Example: the
+          framework reports one ``llm.chat`` as two spans.
+        - The span stands in no run, and begins none: no call.
+        - Any other span is a new call. Example: ``retriever.retrieve("Who?")`` inside a
+          query becomes a call below the query's.
 
         Args:
             span: The span.
@@ -332,12 +341,14 @@ class Recorder:
         if span.kind == "model":
             prompt = snapshot.prompt_of(span.arguments)
             call_reported_before = call_of_same_model(outer, prompt)
-        # no call of its own: such as a synthesizer's method that it calls on itself
+        # such as the second span of one ``llm.chat``, or a synthesizer's method that it
+        # calls on itself
         if call_reported_before is not None or is_no_call_of_its_own(span.kind, outer):
             self._note_history_of_prompt(outer, span.arguments)
             return record_inside_call(outer, span, call_reported_before)
         begins_run = bool(new_listeners) and span.kind in ROOTS
-        if span.kind is None or not (outer.calls_of_runs or begins_run):
+        is_in_run = bool(outer.calls_of_runs) or begins_run
+        if span.kind is None or not is_in_run:
             # such as a tool that the application calls by itself
             return SpanRecord(kind=span.kind)
         node = self._make_call(span.kind, span, outer)
@@ -428,8 +439,9 @@ class Recorder:
         if end_watcher is not None:
             end_watcher.detach()  # it would report the end a second time
         record = self._records.get(id_, NOT_RECORDED)
-        # False for a span that only repeats the call around it, or stands in no run
+        # no kind: it is a part of the call around it; no node: it stands in no run
         is_recorded_as_call = record.kind is not None and record.node is not None
+        # the record of a call is dropped later, with its run
         if not is_recorded_as_call:
             self._records.pop(id_, None)
         self._note_written_answer(id_, record, instance, error)
@@ -670,16 +682,17 @@ class Recorder:
         response: object,
         error: BaseException | None,
     ) -> None:
-        """Keep the answer that a chat's engine has written, if the span wrote one.
+        """Keep the answer that a chat's engine has streamed, if the span wrote one.
 
-        Example: a thread wrote "Rome is old" before ``stream_chat`` returned. The run
-        finds the answer later, by the identity of its response. A run that waits for
-        the answer already may end now.
+        Example: a thread writes "Rome is old" while ``stream_chat`` returns a response.
+        If the thread ends first, the run looks the answer up later, by the response's
+        ``id()``. If ``stream_chat`` returned first, the run waits, and may end now.
 
         Args:
             id_: The id of the span.
             record: The record of the span.
-            response: The response with the answer.
+            response: The response with the answer. A span that returned anything else
+                wrote no answer.
             error: What broke the writing off; None if it came to its end.
         """
         pieces = self._pieces_written.pop(id_, None)

@@ -90,7 +90,9 @@ def copy_arguments(
 ) -> None:
     """Copy what a method was given into the recorded call of it.
 
-    Of a workflow and of a program (a structured output) nothing is copied here.
+    Example: of ``retriever.retrieve("Who?")`` the node gets the query "Who?", and of
+    ``llm.chat(messages)`` the prompt. Of a workflow and of a program (a structured
+    output) nothing is copied here.
 
     Args:
         kind: What the call does.
@@ -106,6 +108,7 @@ def copy_arguments(
         node.prompt = prompt_of(arguments)
         node.is_prompt_text_alone = _are_texts_alone(arguments)
         blocks = list(_blocks_sent(_prompt_among(arguments)))
+        # note what the model was shown and cannot be read, such as a PDF
         unread_request(arguments.get("kwargs"), blocks).add_to(node)
         model_name = instance.metadata.model_name
         # the framework's word for no name
@@ -338,8 +341,9 @@ def _are_texts_alone(arguments: Mapping[str, Any]) -> bool:
     prompt = _prompt_among(arguments)
     if isinstance(prompt, str):
         return True
-    # (None,) stands for a prompt of another type: False
-    for message in prompt if isinstance(prompt, (list, tuple)) else (None,):
+    if not isinstance(prompt, (list, tuple)):
+        return False
+    for message in prompt:
         if not isinstance(message, ChatMessage):
             return False
         if any(block.block_type != "text" for block in message.blocks):

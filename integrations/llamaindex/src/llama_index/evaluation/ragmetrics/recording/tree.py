@@ -85,10 +85,11 @@ def _is_found(node: Document) -> bool:
 
 
 def trees_of(run: Run, where: Overrides) -> list[Tree]:
-    """Make the tree of a run, the form in which the core reads runs of any framework.
+    """Make the tree of a run: its copy, with the question and the answer filled in.
 
-    Example: the run of ``engine.query("Who?")`` gives one tree, with the question, the
-    answer, and the documents that its retriever found.
+    A tree is the form in which the core reads runs of any framework; ``Run`` is a kind
+    of ``Tree``. Example: the run of ``engine.query("Who?")`` gives one tree, with the
+    question, the answer, and the documents that its retriever found.
 
     Args:
         run: The run. Blank documents and the like are taken out of its calls.
@@ -100,12 +101,13 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     _settle(run)  # drops what is no evidence from the run's calls
     models = [node for node in run.root.walk() if node.kind == "model"]
     _note_streamed_reply(run, models)
-    tree = replace(run)
+    tree = replace(run)  # a copy; a ``Run`` is a ``Tree``
     tree.question, tree.question_place = question(run)
     _add_history(tree, models)
     _add_answer(tree)
     tree.is_always_a_sample = _answers_a_question(run, models, where)
-    # functions of the user get ``native_run``; keys and paths lead into ``lookup_inputs``
+    # ``question_from`` as a function gets ``native_run``: what the framework returned,
+    # or the run itself if that is nothing. As a key it leads into ``lookup_inputs``.
     tree.native_run = run.result or run
     tree.lookup_inputs = (run.outputs, run.inputs)
     tree.to_plain_value = snapshot.plain
@@ -115,24 +117,28 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
 def _add_history(tree: Run, models: Sequence[Node]) -> None:
     """Write the earlier conversation into a tree whose question is known.
 
-    Example: ``engine.chat("And when?", chat_history=[…])`` handed it in. Otherwise the
-    prompts of the models may hold it. The history of a model that the application
-    called alone is found by the core, from the runs before.
+    Example: ``engine.chat("And when?", chat_history=[…])`` handed in its earlier turns.
+    If a call was handed none, the turns in the prompts of its models are taken. For a
+    model that the application called alone, the core finds the turns in earlier runs.
 
     Args:
         tree: The tree; it is changed.
         models: The calls of models in it.
     """
     conversation = _conversation_handed_in(tree)
-    if not conversation.turns and tree.kind not in ("model", "program"):
+    is_model_alone = tree.kind in ("model", "program")
+    if not conversation.turns and not is_model_alone:
         turns = _history_of_prompts(models, tree)
         conversation = replace(conversation, turns=turns)
-        # ``predict_and_call`` is handed the chat history itself: no examples stand in it
+        # The turns of a prompt may be written examples ("Q: 2+2?", "A: 4"). Not those
+        # of ``predict_and_call``: its prompt is the chat history that it was handed.
         tree.is_history_of_prompt = bool(turns) and tree.kind != "predict"
     tree.history = _without_the_question(conversation.turns, tree.question)
+    # a history in which no turns could be read: its text is no evidence in a prompt
     tree.instructions = conversation.texts
     tree.doubts = (*tree.doubts, *conversation.doubts)
-    # a name of the conversation that the user gives goes before the memory's identity
+    # LlamaIndex has no id of a conversation. ``conversation_id`` is always the identity
+    # of a memory object, and a conversation's name that the user gave is preferred.
     tree.is_id_of_memory = True
 
 
@@ -426,10 +432,12 @@ def question(run: Run) -> tuple[str | None, str]:
 
 
 def _question_of_workflow(run: Run) -> tuple[str | None, str]:
-    """Find the question of a workflow in its start event, and say where it was found.
+    """Find the question of a workflow, and say where it was found.
 
-    Example: ``workflow.run(user_msg="Who?")`` gives ("Who?", "user_msg"). If the start
-    event does not tell, the question is the first query in the workflow.
+    Example: ``workflow.run(user_msg="Who?")`` gives ("Who?", "user_msg"). The places
+    are tried in this order: the field ``user_msg`` of the start event, the field beside
+    a ``chat_history``, the history's last message of the user, the field that repeats
+    the first query inside the workflow or has a usual name, and that query itself.
     """
     fields = run.fields
     if fields.get("user_msg"):  # the framework's own name for the question
@@ -443,6 +451,7 @@ def _question_of_workflow(run: Run) -> tuple[str | None, str]:
         return user_messages[-1], "last user message of chat_history"
     # what a retriever or another call inside was asked first
     first_query = next((node.query for node in run.root.walk() if node.query), None)
+    # ``run(topic="Who?")``, and a retriever inside was asked "Who?": the field "topic"
     field = _likely_question_field(fields, first_query)
     if field is not None:
         return fields[field], f"start event: {field}"
