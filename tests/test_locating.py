@@ -17,7 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from lanes import examples
 
-from ragmetrics_core.capture.findings import LocateResult
+from ragmetrics_core.capture.findings import LocateResult, unite_findings
 from ragmetrics_core.capture.letters import Text, letters_of
 from ragmetrics_core.capture.locating import locate
 
@@ -1441,6 +1441,13 @@ def test_another_word_between_tags_is_a_difference() -> None:
         ("-5 degrees, 1.5 tons", "**-5** degrees, 1.5 tons", True),
         ("1,874 crowns and 5 %", "1874 crowns and 5%", True),
         ("on 4 May – 5 < 6", "on 4 May – 5 &lt; 6", True),
+        ("10-15 lamps", "1015 lamps", False),
+        ("10–15 lamps of 1,874", "10 – 15 lamps of 1874", True),
+        ("10-15 lamps", "10 to 15 lamps", False),
+        ("1874-05-04", "1874/05/04", True),
+        ("5 % of it", "5\n    % of it", True),
+        ("−5 to −3 degrees", "-5 to -3 degrees", True),
+        ("−5 to -3 degrees", "5 to -3 degrees", False),
     ],
 )
 def test_a_sign_that_changes_a_number_is_no_typography(
@@ -1451,3 +1458,14 @@ def test_a_sign_that_changes_a_number_is_no_typography(
     (finding,) = locate([text], prompt).findings
     assert finding.outcome == "shown"
     assert (finding.extent == "whole", finding.coverage == 1) == (is_whole, is_whole)
+
+
+def test_prompts_that_all_lack_a_sign_show_no_whole_text_together() -> None:
+    text = "In the lamp room of the old tower there was -5 degrees for the keeper."
+    lacking = f"Use this: {text.replace('-5', '5')} Which?"
+    (without,), (with_sign,) = (
+        locate([text], lacking).findings,
+        locate([text], text).findings,
+    )
+    assert unite_findings([without, without]).extent == "parts"
+    assert unite_findings([without, with_sign]).extent == "whole"

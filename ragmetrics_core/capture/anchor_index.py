@@ -86,10 +86,12 @@ class AnchorIndex:
     def _add_anchors_at(self, offsets: Iterable[int], text_index: int) -> None:
         """Add the anchors that begin at some offsets of a text."""
         text = self._texts[text_index]
+        first_position_by_anchor = self.first_position_by_anchor
+        start_of_text = text_index << _OFFSET_BITS  # the position of the offset 0
         for offset in offsets:
             anchor = text[offset : offset + ANCHOR_LENGTH]
-            position = text_index << _OFFSET_BITS | offset
-            first_position = self.first_position_by_anchor.setdefault(anchor, position)
+            position = start_of_text | offset
+            first_position = first_position_by_anchor.setdefault(anchor, position)
             if first_position != position:
                 self._add_further_position(anchor, position)
 

@@ -10,17 +10,19 @@ list.
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 
 from ragmetrics_core.capture.letters import Prompt
 
-_WORD = re.compile(r"[^\W_]{4,}")  # shorter words stand everywhere
+# the stems of longer words, that is their first letters, which cleaners seldom change;
+# shorter words stand everywhere
+_STEM_LENGTH = 5
+_LONG_STEM = re.compile(r"([^\W_]{4,5})[^\W_]*")
 # a row of bytes that no located text has taken; a shorter one holds no word that counts
 _FREE_BYTES = re.compile(rb"\0{16,}")
 _ANY_FREE = re.compile(rb"\0{8,}")  # a shorter row does not hold four words
-_STEM_LENGTH = 5  # the first letters of a word, which cleaners seldom change
 _LEAST_STEMS = 5  # fewer may be near each other by chance
 _MOST_STEMS = 60  # the most stems of a text that are looked for
 _MOST_PLACES = 50  # the most places of a stem that are looked at
@@ -68,7 +70,7 @@ class ChangedTexts:
         if not word_numbers_by_stem:
             return False
         # first letters of the words: "the", "keepe", "brand", "lit", "14", "lamps"
-        stems = _stems(raw, _WORD_IN_ORDER, most=_MOST_IN_ORDER)
+        stems = list(islice(_stems_in_order(raw), _MOST_IN_ORDER))
         n_needed = max(_LEAST_IN_ORDER, _SHARE_IN_ORDER * len(stems))
         n_words_near = _WIDTH_IN_TEXTS * len(stems)
         n_there = sum(stem in word_numbers_by_stem for stem in stems)
@@ -83,13 +85,13 @@ class ChangedTexts:
     @cached_property
     def _numbers_by_stem_in_order(self) -> dict[str, list[int]]:
         """By a stem the numbers of its words, for words that are compared in order."""
-        return self._index_words(_WORD_IN_ORDER, _ANY_FREE)
+        return self._index_words(_stems_in_order, _ANY_FREE)
 
     def _holds_most_stems(self, raw: str) -> bool:
         """Whether most longer words of a text stand near each other."""
         if not self._word_numbers_by_stem:
             return False
-        stems_of_text = _stems(raw, _WORD)
+        stems_of_text = _stems_of_long_words(raw)
         different_stems = list(dict.fromkeys(stems_of_text))[:_MOST_STEMS]
         if len(different_stems) < _LEAST_STEMS:
             return False
@@ -101,10 +103,12 @@ class ChangedTexts:
     @cached_property
     def _word_numbers_by_stem(self) -> dict[str, list[int]]:
         """By a stem the numbers of its words, for the longer words."""
-        return self._index_words(_WORD, _FREE_BYTES)
+        return self._index_words(_stems_of_long_words, _FREE_BYTES)
 
     def _index_words(
-        self, word: re.Pattern[str], free_row: re.Pattern[bytes]
+        self,
+        stems_of: Callable[[str], Iterable[str]],
+        free_row: re.Pattern[bytes],
     ) -> dict[str, list[int]]:
         """Number the words of the free passages, and list the numbers by stem.
 
@@ -115,7 +119,7 @@ class ChangedTexts:
         [1]}`` if words of four letters count.
 
         Args:
-            word: Matches the words that count.
+            stems_of: Returns the stems of the words that count.
             free_row: Matches a run of free bytes that is long enough for a passage.
         """
         word_numbers_by_stem: dict[str, list[int]] = defaultdict(list)
@@ -123,7 +127,7 @@ class ChangedTexts:
             return word_numbers_by_stem
         word_number = 0
         for passage in self._free_passages(free_row):
-            for stem in _stems(passage, word):
+            for stem in stems_of(passage):
                 word_numbers_by_stem[stem].append(word_number)
                 word_number += 1
             # a gap in the numbers: words of two passages are not near each other
@@ -147,18 +151,23 @@ class ChangedTexts:
                 yield message.raw[start:end]
 
 
-def _stems(text: str, word: re.Pattern[str], *, most: int | None = None) -> list[str]:
-    """Return the first letters of each word, in lower case.
+def _stems_of_long_words(text: str) -> list[str]:
+    """Return the first five letters of each longer word, in lower case.
 
-    Example: "Keeper Brandt" has the stems "keepe" and "brand".
-
-    Args:
-        text: The text.
-        word: Matches the words that count.
-        most: The most words that are looked at; None for all.
+    Example: "Keeper Brandt lit it" has the stems "keepe" and "brand".
     """
-    words = islice(word.finditer(text), most)
-    return [match[0][:_STEM_LENGTH].lower() for match in words]
+    stems: list[str] = _LONG_STEM.findall(text.lower())
+    return stems
+
+
+def _stems_in_order(text: str) -> Iterator[str]:
+    """Yield the first letters of each word, in lower case, and of each number.
+
+    Example: "Keeper Brandt lit it in 1874" has the stems "keepe", "brand", "lit" and
+    "1874".
+    """
+    for match in _WORD_IN_ORDER.finditer(text.lower()):
+        yield match[0][:_STEM_LENGTH]
 
 
 def _places_of(

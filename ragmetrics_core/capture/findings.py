@@ -16,6 +16,10 @@ from ragmetrics_core.capture.byte_spans import (
 )
 from ragmetrics_core.capture.letters import Prompt, Text, decode_escapes, letters_of
 from ragmetrics_core.capture.matching import RESUMED_LENGTH
+from ragmetrics_core.capture.number_signs import (
+    count_number_signs,
+    lacks_number_signs,
+)
 from ragmetrics_core.capture.occurrences import Occurrence
 from ragmetrics_core.capture.word_differences import (
     intact_ranges,
@@ -31,36 +35,6 @@ _AROUND = 3  # characters beside the first and last letter that may be such a si
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>")
 # the letters at the end of some characters, if a word begins with them
 _BEGUN_WORD = re.compile(r"\W(?P<letters>\w+)$")
-
-
-class _NumberSign(NamedTuple):
-    """A kind of sign that makes another number of a number, such as "-" or "%".
-
-    Attributes:
-        characters: The characters for such a sign. A text without them is not searched,
-            which is faster.
-        pattern: Matches the sign beside its number. It begins with the sign where that
-            is possible, because a search for one character is fast.
-    """
-
-    characters: str
-    pattern: re.Pattern[str]
-
-
-_SIGNS_OF_NUMBERS = (
-    # "-5", but not "10-5" or "well-5"
-    _NumberSign("-−–", re.compile(r"""[-−–](?<![^\s(\[=:;,"'*_|].)\d""")),
-    # "1.5", but not "1.500", which may be a thousand and a half
-    _NumberSign(".", re.compile(r"\.(?<=\d\.)\d(?!\d\d(?!\d))")),
-    # "5 %"
-    _NumberSign("%", re.compile(r"\d\s*%")),
-    # "x < 5"
-    _NumberSign("<≤", re.compile(r"[<≤](?:(?<=\S.)|(?<=\S[ \xa0].))\s*\d")),
-    # "x > 5"
-    _NumberSign(">≥", re.compile(r"[>≥](?:(?<=\S.)|(?<=\S[ \xa0].))\s*\d")),
-    # "2*3"
-    _NumberSign("*×", re.compile(r"\d\s*[*×]\s*\d")),
-)
 
 
 @dataclass(frozen=True)
@@ -246,6 +220,32 @@ class ShownInPrompt:
         return self.prompt.offsets_in_message(spans[0].prompt_start, end)
 
     @property
+    def is_in_one_piece(self) -> bool:
+        """Whether all letters of the text stand there, with no letter between them."""
+        spans = self.occurrence.spans
+        return len(spans) == 1 and spans[0].size == len(self.text.letters)
+
+    @property
+    def extent(self) -> Extent:
+        """Which part of the text this prompt shows by itself."""
+        return _extent(self.text, (self,))
+
+    @property
+    def lacks_number_signs(self) -> bool:
+        """Whether the prompt has fewer signs of numbers, such as "-", than the text."""
+        if not self.text.letters:  # "...": such a text has no number
+            return False
+        written_text = _TAG.sub(" ", decode_escapes(self.text.raw))
+        n_by_kind = count_number_signs(written_text)
+        message = self.prompt.messages[self.message_index].raw
+        # nearly always; also where it stands once more, with its signs
+        if not n_by_kind or self.text.raw in message:
+            return False
+        start, end = self.offsets
+        passage = decode_escapes(message[max(start - _AROUND, 0) : end + _AROUND])
+        return lacks_number_signs(passage, n_by_kind)
+
+    @property
     def pieces(self) -> list[_Piece]:
         """The pieces of the text that the prompt shows, without other words in them.
 
@@ -254,13 +254,13 @@ class ShownInPrompt:
         are certain: the "In" of the prompt is equal by chance.
         """
         spans = self.occurrence.spans
+        prompt_end_by_text_end = {span.text_end: span.prompt_end for span in spans}
         pieces = []
         for start, end in intact_ranges(self.text, self.prompt, spans):
             certain_end = end
             is_cut = end < len(self.text.letters)
             if is_cut:
-                last_span = next(span for span in spans if span.text_end == end)
-                n_by_chance = self._n_letters_by_chance(last_span.prompt_end)
+                n_by_chance = self._n_letters_by_chance(prompt_end_by_text_end[end])
                 # a piece keeps one letter at least
                 certain_end = max(end - n_by_chance, start + 1)
             pieces.append(_Piece(start, end, certain_end))
@@ -320,7 +320,7 @@ def _finding_in_prompts(
     coverage = _coverage(text, shown_in_prompts)
     extent = _extent(text, shown_in_prompts)
     # the text has "-5" or "1.5", and the prompt only "5" or "15"
-    if extent == "whole" and _lacks_signs_of_numbers(text, shown_in_prompts):
+    if extent == "whole" and _lacks_signs_of_numbers(shown_in_prompts):
         extent = "parts"
     if extent == "whole":
         reason = "its whole text stands there"
@@ -338,45 +338,17 @@ def _finding_in_prompts(
     )
 
 
-def _lacks_signs_of_numbers(
-    text: Text, shown_in_prompts: tuple[ShownInPrompt, ...]
-) -> bool:
-    """Whether a prompt shows fewer signs of numbers than a text has.
+def _lacks_signs_of_numbers(shown_in_prompts: Sequence[ShownInPrompt]) -> bool:
+    """Whether every prompt that shows the whole text lacks a sign of a number in it.
 
     Example: the text "It was -5 degrees" and the prompt "It was 5 degrees" have equal
-    letters. Such a prompt does not show the whole text. Of several prompts that show
-    a text together this is not asked.
+    letters. Such a prompt does not show the whole text. Prompts that show only parts of
+    the text are not asked.
     """
-    shown, *others = shown_in_prompts
-    # a text without letters has no number
-    if others or not shown.occurrence.spans[0].size:
-        return False
-    n_by_pattern = _n_signs_by_pattern(_TAG.sub(" ", decode_escapes(text.raw)))
-    if not n_by_pattern:
-        return False
-    message = shown.prompt.messages[shown.message_index].raw
-    start, end = shown.offsets
-    written = decode_escapes(message[max(start - _AROUND, 0) : end + _AROUND])
-    has_all_signs = all(
-        len(pattern.findall(written)) >= n_signs
-        for pattern, n_signs in n_by_pattern.items()
-    )
-    # the text may stand in the message once more, with its signs
-    return not has_all_signs and text.raw not in message
-
-
-def _n_signs_by_pattern(text: str) -> dict[re.Pattern[str], int]:
-    """Count the signs of numbers in a text, by the pattern of each kind that it has.
-
-    Example: "It was -5 degrees, then -6." has two minus signs and nothing else.
-    """
-    n_by_pattern = {}
-    for characters, pattern in _SIGNS_OF_NUMBERS:
-        if any(character in text for character in characters):
-            n_signs = len(pattern.findall(text))
-            if n_signs:
-                n_by_pattern[pattern] = n_signs
-    return n_by_pattern
+    showing_all = shown_in_prompts
+    if len(shown_in_prompts) > 1:
+        showing_all = [each for each in shown_in_prompts if each.extent == "whole"]
+    return bool(showing_all) and all(each.lacks_number_signs for each in showing_all)
 
 
 def _share_of_a_part(coverage: float, *, n_letters: int) -> float:
@@ -394,6 +366,8 @@ def _extent(text: Text, shown_in_prompts: tuple[ShownInPrompt, ...]) -> Extent:
     Example: one prompt shows letters 0 to 40 of a text of 100 letters, another 30 to
     60: together they show its beginning.
     """
+    if any(shown.is_in_one_piece for shown in shown_in_prompts):
+        return "whole"
     pieces = _pieces_together(shown_in_prompts)
     n_letters = len(text.letters)
     first = pieces[0]
@@ -430,7 +404,8 @@ def _coverage(text: Text, shown_in_prompts: Iterable[ShownInPrompt]) -> float:
     Example: one prompt shows letters 0 to 40 of a text of 100 letters, another 30 to
     60: 0.6, since each letter counts once.
     """
-    if not text.letters:  # "...": such a text counts as shown
+    # this includes a text without letters, such as "..."
+    if any(shown.is_in_one_piece for shown in shown_in_prompts):
         return 1.0
     spans_shown: list[EqualSpan] = []
     for shown in shown_in_prompts:

@@ -44,8 +44,8 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>")
 # stands between the letters of two messages; it is wider than any gap that locating
 # steps over or joins
 _BETWEEN_MESSAGES = b"\0" * 128
-# the most different characters that are replaced one after the other; for more of them a
-# table is faster
+# the most different characters that are replaced one after the other; for more of them
+# one pass with a table is faster
 _FEW_CHARACTERS = 64
 # the most characters whose letters are kept for the next text
 _MOST_KEPT = 20_000
@@ -83,18 +83,19 @@ def _fold_beyond_ascii(text: str) -> str:
 
     Example: "ÉTÉ… OK" becomes "eTe OK".
     """
-    # deleting bytes is fast; half a surrogate pair needs "surrogatepass"
+    # half a surrogate pair needs "surrogatepass"
     text_bytes = text.encode("utf-8", "surrogatepass")
-    bytes_beyond_ascii = text_bytes.translate(None, delete=_ASCII)
-    # a Russian or a Chinese text: one pass with a table is faster than replacements
-    if len(bytes_beyond_ascii) > len(text_bytes) // 2:
+    # a Chinese or a Korean text: it has many different characters
+    if len(text_bytes) > 2 * len(text):
         return text.translate(_FOLDED_BY_CODE)
+    bytes_beyond_ascii = text_bytes.translate(None, delete=_ASCII)  # fast
     characters = set(bytes_beyond_ascii.decode("utf-8", "surrogatepass"))
     if len(characters) > _FEW_CHARACTERS:
         return text.translate(_FOLDED_BY_CODE)
     for character in characters:
         folded = _FOLDED_BY_CODE[ord(character)]  # "" for a sign
-        text = text.replace(character, folded)
+        if folded != character:
+            text = text.replace(character, folded)
     return text
 
 
@@ -236,6 +237,9 @@ class Text:
         pieces = []
         first_byte = 0
         for match in _PIECE.finditer(self.raw):
+            # a bare "&" and the escape of a line's end; many, so this must be fast
+            if match.lastgroup is None and match[0][0] in "\\&":
+                continue
             n_bytes = len(letters_of(match[0]))
             if n_bytes:
                 pieces.append(_Piece(first_byte, *match.span()))
