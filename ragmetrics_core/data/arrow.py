@@ -33,9 +33,9 @@ def arrow_rows(
 def _row_or_error(table_of_one_row: Any, maps: Maps) -> dict[str, Any] | RowError:
     """Read the only row of a table.
 
-    Where Python cannot hold a value of the row, an error is returned that names the
-    columns of such values. ``maps`` says whether a map that has one key twice is such a
-    value.
+    Where Python cannot hold a value of the row, such as a date in the year 20000, an
+    error is returned that names the columns of such values. ``maps`` says whether a map
+    that has one key twice is such a value.
     """
     try:
         return dict(table_of_one_row.to_pylist(maps_as_pydicts=maps)[0])

@@ -540,8 +540,8 @@ def cut_in_halves(text: str) -> tuple[str, ...]:
 def divide_texts(texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """Divide texts into two groups of about the same length, in order.
 
-    A single text is cut in halves, one in each group. Returns () if nothing can be
-    divided.
+    Texts of 50, 30 and 20 characters become (50) and (30, 20). A single text is cut in
+    halves, one in each group. Returns () if nothing can be divided.
     """
     if len(texts) < 2:
         return tuple((half,) for text in texts for half in cut_in_halves(text))

@@ -214,8 +214,8 @@ def _keys_in_words(cell: Mapping[str, Any]) -> str:
     """Return the keys of an object that has no text, for a message about it.
 
     A message shows no texts of samples. So a key that does not look like a name is
-    counted and not shown. If all values are numbers, the keys are taken for texts with
-    scores.
+    counted and not shown: "title, 2 keys that may be texts". If all values are numbers,
+    the keys are taken for texts with scores.
     """
     if not cell:
         return "nothing"
@@ -435,7 +435,8 @@ def read_turns(value: Any) -> list[Any]:
     """Return the earlier turns of a conversation.
 
     The value is a list, or the JSON of a list: of messages, of pairs of question and
-    answer, or of texts, alternately of the user and of the assistant.
+    answer (``[["Hi", "Hello"]]``), of pairs of role and text (``[["user", "Hi"]]``), or
+    of texts, alternately of the user and of the assistant (``["Hi", "Hello"]``).
 
     Raises:
         RowError: For a single text, which is no history, and for a list that cannot be

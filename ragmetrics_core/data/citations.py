@@ -700,6 +700,8 @@ def _lines_with_leading_marks(answer: str, marks: Sequence[Mark]) -> frozenset[i
 def _each_leads(answer: str, line_start: int, marks: Sequence[Mark]) -> bool:
     """Tell whether each mark of a line stands before the sentence that it belongs to.
 
+    True for "[1] It is old. [2][3] It fell."; false for "It is old [1]."
+
     Args:
         answer: The answer.
         line_start: Where the line begins.
@@ -708,6 +710,7 @@ def _each_leads(answer: str, line_start: int, marks: Sequence[Mark]) -> bool:
     line_end = answer.find("\n", marks[-1].end)
     behind_last = answer[marks[-1].end : None if line_end < 0 else line_end]
     before_first = answer[line_start : marks[0].start]
+    # "It is old [1]." has words before the first mark and none behind the last
     if re.search(r"\w", before_first) or not re.search(r"\w", behind_last):
         return False
     for mark, next_mark in pairwise(marks):

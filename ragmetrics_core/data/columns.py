@@ -397,6 +397,8 @@ def _refuse_rivals(
 ) -> None:
     """Raise ``AmbiguousColumns`` if another value may be the field's and differs.
 
+    Example: the columns "answer" and "response" hold "Blue." and "Red.".
+
     Args:
         field: The field.
         chosen: The value that was chosen for the field.

@@ -357,6 +357,9 @@ class AtomicFile:
     def _open(self) -> TextIO:
         """Open the file to write to, and lock it against other runs.
 
+        For the target "report.html" that is "report.html.partial", which gets the
+        target's permissions.
+
         Raises:
             InputError: If the partial file is a link, or if another run holds its lock.
         """

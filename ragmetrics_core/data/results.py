@@ -258,6 +258,7 @@ class SampleResult(Frozen):
     )
 
     def __repr__(self) -> str:
+        """Return e.g. "SampleResult(0 (q-1): context_adherence 0.800)"."""
         outcomes: list[str] = []
         for name, result in self.results.items():
             is_scored = result.value is not None

@@ -169,15 +169,21 @@ def _answers(found_value: FoundValue) -> list[Any]:
 def _sample(row: Row, found_by_field: _Found, replaced: Mapping[str, Any]) -> Sample:
     """Build the sample of a row from the values that were found for its fields.
 
-    ``replaced`` has values that replace those of the row, by field: for the first of
-    several answers ``{"answer": "Blue.", "id": "row-7#1"}``.
+    The cell ``citations`` is a list of citations, or a numbering such as
+    ``{"1": "doc-a"}``, which says what marks such as [1] in the answer mean. If the
+    cell can be read as neither, the sample has no citations, and a note says why.
+
+    Args:
+        row: The row.
+        found_by_field: The value that was found for each field.
+        replaced: Values that replace those of the row, by field: for the first of
+            several answers ``{"answer": "Blue.", "id": "row-7#1"}``.
 
     Raises:
         RowError: If a value has a wrong type.
     """
     values = _values_by_field(found_by_field, replaced)
     numbering_cell = None
-    # {"1": "doc-a"} is a numbering of the marks; a list is the citations themselves
     if isinstance(values.get("citations"), Mapping):
         numbering_cell = values.pop("citations")
     metadata = _metadata(row, found_by_field, values.get("metadata", {}))
@@ -185,7 +191,7 @@ def _sample(row: Row, found_by_field: _Found, replaced: Mapping[str, Any]) -> Sa
         sample = Sample(**{**values, "metadata": metadata})
     except ValidationError as error:
         raise RowError(_explain(error, found_by_field)) from None
-    if sample.citations is not None:
+    if sample.citations is not None:  # the cell had a list
         return sample
     return _with_citations_of_marks(
         sample,
@@ -210,6 +216,7 @@ def _values_by_field(
 ) -> dict[str, Any]:
     """Read the cells of a row into the values that a sample takes.
 
+    Example: the cell '["a", "b"]' of the field "contexts" becomes a list of two texts.
     Fields with an empty cell are left out.
 
     Args:
@@ -388,7 +395,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 def _explain(error: ValidationError, found_by_field: _Found) -> str:
     """Describe the first problem: which field needs what, and the type that it has.
 
-    The text of a value is never shown.
+    Example: "answer (column 'final'): needs a text, found int". The text of a value is
+    never shown.
     """
     problem = error.errors(include_url=False)[0]
     location = problem["loc"]  # the field, then keys and indices within it

@@ -394,12 +394,16 @@ class Sample(Frozen):
     def _citations_point_into_the_sample(
         cls, citations: tuple[Citation, ...] | None, fields: ValidationInfo
     ) -> tuple[Citation, ...] | None:
-        """Refuse citations that lie outside the answer, or name no context."""
+        """Refuse citations that lie outside the answer, or name no context.
+
+        With an answer of 10 characters and 3 contexts, an end of 11 is refused, and so
+        is the context 3, counted from 0.
+        """
         n_characters = len(fields.data.get("answer") or "")
         n_contexts = len(fields.data.get("contexts") or ())
         for citation in citations or ():
             end = citation.end
-            if citation.mark is not None:
+            if citation.mark is not None:  # the span of "[1]" itself
                 _, end_of_mark = citation.mark
                 end = max(end, end_of_mark)
             if end > n_characters:

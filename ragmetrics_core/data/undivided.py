@@ -13,7 +13,8 @@ from ragmetrics_core.data.sample import Sample
 def tools_with_undivided_text(sample: Sample) -> tuple[str, ...]:
     """Return the names of the tools whose texts are all the evidence that a sample has.
 
-    Such a tool returned a text that nobody divided into contexts.
+    Such a tool, for example "search", returned three passages as one text, which nobody
+    divided into contexts.
 
     Returns:
         The names, each once, in the order of the calls; none for a sample that has

@@ -95,7 +95,9 @@ class CascadeJudge(Judge):
     ) -> None:
         """Check both judges and the band, and keep them; nothing is asked.
 
-        The band is the range of probabilities in which the cheap judge is unsure.
+        The band is the range of probabilities in which the cheap judge is unsure: with
+        (.2, .8) the strong judge is asked at .5, and not at .9. A mapping has a band
+        for each type of question.
 
         Raises:
             SettingError: If one of the two is no judge; if the band is missing, or is
@@ -172,8 +174,8 @@ class CascadeJudge(Judge):
     async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
         """Answer several questions by the cheap judge, and where it is unsure by both.
 
-        All questions of which the cheap judge is unsure go to the strong judge
-        together. If the cheap judge is not available, its answer stands: it is the
+        Example: of 5 questions the cheap judge is unsure of 2: these go to the strong
+        judge together. If the cheap judge is not available, its answer stands: the
         error that says so.
         """
         answers = await self.cheap.answer_all(questions)

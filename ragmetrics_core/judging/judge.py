@@ -266,8 +266,9 @@ class ScriptedJudge(Judge):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer from the script, and note the question in ``asked``.
 
-        A type of question that is not in the script is not supported. Each answer from
-        it counts as one call.
+        Example: the script ``{Useful: reply}`` answers each question of that type with
+        the same reply. A type of question that is not in the script is not supported.
+        Each answer from the script counts as one call.
 
         Raises:
             SettingError: If the question's template does not fit its parts.

@@ -244,6 +244,9 @@ class _Asking:
     ) -> tuple[BaseModel, ...]:
         """Poll until ``n_polls`` replies were asked for; return those that were read.
 
+        Example: 5 polls are wanted, and 1 was read before. 4 are asked, and 3 of them
+        are readable: 4 replies of 5 polls are a majority.
+
         Args:
             request: The request for one reply.
             n_polls: How many replies are wanted in all.

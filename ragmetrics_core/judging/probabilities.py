@@ -141,8 +141,9 @@ def weights_at(
 ) -> tuple[Weight | None, ...]:
     """Return the weights of the labels in a reply's text, from its tokens.
 
-    A weight is the probability of the positive label. It is None where the token does
-    not tell the labels apart.
+    A weight is the probability of the positive label: .9 where the token at an offset
+    gives 1 a probability of .9 and 0 one of .1. It is None where the token does not
+    tell the labels apart.
 
     Args:
         choice: The reply, with its tokens.

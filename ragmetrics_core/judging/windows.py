@@ -86,9 +86,9 @@ def join_verdicts(
 ) -> Answer[Any]:
     """Combine the answers to the halves of a question that was too long for the judge.
 
-    If a group of texts was divided, the verdicts on its texts are put in one list. If a
-    single text was, each verdict is taken from the window with the clearest yes.
-    ``failed`` is the answer to the whole question.
+    Several texts were divided into two groups: the verdicts on all texts are put in one
+    list. A single text was cut in halves: a fact that one half covers with .2 and the
+    other with .9 has .9. ``failed`` is the answer to the whole question.
     """
     assert question.split is not None  # noqa: S101  # a question without is not halved
     usage = failed.usage + Usage(fallbacks=(_FALLBACK,))

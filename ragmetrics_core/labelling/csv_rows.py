@@ -80,8 +80,9 @@ def _records(
 ) -> Iterator[Record]:
     """Yield the records of a file, each with the lines that it was read from.
 
-    A cell in quotes may hold line breaks, so a record may take several lines. Records
-    with nothing but empty cells are passed over. ``line_number`` is that of the header.
+    A record is a row of cells. A cell in quotes may hold line breaks, so the record may
+    take several lines, such as 2 to 4. Records with nothing but empty cells are passed
+    over. ``line_number`` is that of the header.
 
     Raises:
         InputError: If the quoting of a record is broken.

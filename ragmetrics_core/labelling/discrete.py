@@ -231,8 +231,9 @@ def _point(
 ) -> DiscretePoint:
     """Return the point of a question with some of the contexts retrieved for it.
 
-    A positive point holds the first ``n_taken`` contexts, a negative one the last. The
-    id is a digest of the texts, so that it does not give the label away.
+    A positive point holds the first ``n_taken`` contexts, a negative one the last: with
+    3 of 10 the ranks are 1 to 3, or 8 to 10. The id is a digest of the texts, so that
+    it does not give the label away.
     """
     first_rank = 1 if label == "positive" else len(contexts) - n_taken + 1
     ranks = range(first_rank, first_rank + n_taken)

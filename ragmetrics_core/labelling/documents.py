@@ -138,6 +138,8 @@ def load_documents(
 ) -> tuple[Document, ...]:
     """Read documents from files; a text that comes again, or is blank, is left out.
 
+    Documents of one name are numbered: "guide.md", "guide.md~2".
+
     Args:
         paths: Text and Markdown files (one document each), JSONL and JSON (one per row:
             its text, or its contexts joined; SQuAD: one per paragraph), and folders of
@@ -168,7 +170,9 @@ def load_documents(
 def load_pairs(
     paths: Iterable[str | Path], *, where: Mapping[str, str] | None = None
 ) -> tuple[Pair, ...]:
-    """Read questions with golden answers.
+    """Read questions with golden answers, the answers that are known to be right.
+
+    Such as ``{"question": "Who lit the lamp?", "reference": "Anna."}``.
 
     Args:
         paths: JSONL or JSON files with rows in the usual column names, a
@@ -195,6 +199,8 @@ def load_pairs(
 
 def check_pairs(pairs: Sequence[Pair], places: Sequence[str] | None = None) -> None:
     """Check questions with golden answers, which the caller gave.
+
+    "Who lit it?" and "who lit it?" count as the same question.
 
     Args:
         pairs: The questions with their answers.

@@ -76,7 +76,8 @@ def metrics_with_prompts(
     """Return the metrics to score a judge with, each with the name of its prompt.
 
     Retrieval accuracy comes once for each prompt that extracts facts, if the judge is
-    an LLM. Other metrics and judges read no such prompt: they come once, with "".
+    an LLM: for "io" and "cot" twice. Other metrics and judges read no such prompt: they
+    come once, with "".
     """
     metrics_and_prompts: list[tuple[Metric, str]] = []
     for metric in metrics:
@@ -212,7 +213,8 @@ def _pairs_by_document(
     """Group the pairs of score and label by document; count points without a score.
 
     Scores and labels stand in the order of the set's points. A point whose label is
-    None is ambiguous: it is left out and not counted.
+    None is ambiguous: it is left out and not counted. Example: the scores .9, None and
+    .4 with the labels 1, 1 and None give the pair (.9, 1), and 1 point without a score.
 
     Returns:
         A list of pairs for each document, and the number of points without a score.
@@ -235,9 +237,9 @@ def _scores_by_documents(
 ) -> list[float | None]:
     """Return retrieval accuracy of each point, from the outcomes on whole documents.
 
-    A point holds some contexts of a document. The evidence says of each context which
-    facts it holds, so that no selection of contexts is asked about again. A score is
-    None if its document has none.
+    A point holds some contexts of a document, such as the first and the third. The
+    evidence says of each context which facts it holds, so that no selection of contexts
+    is asked about again. A score is None if its document has none.
     """
     verdicts_by_document: dict[str, AccuracyEvidence] = {}
     for document, outcome in zip(labelled_set.documents, outcomes, strict=True):
@@ -362,7 +364,8 @@ def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
     """Return the heading of a table of scores: with whose labels a judge was compared.
 
     Agreement with the labels is accuracy only if people reviewed all of them. Until
-    then the heading names who made the labels, and how many were reviewed.
+    then the heading names who made the labels, and how many were reviewed: "(only 3 of
+    10 points reviewed)".
     """
     if isinstance(labelled_set, DiscreteSet):
         kind = "discrete"

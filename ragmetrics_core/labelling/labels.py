@@ -186,7 +186,8 @@ def match_labels(
 ) -> list[Labelled]:
     """Pair the scores of a judge with the labels of people, by the id of the sample.
 
-    A label is left out if its sample has no score, or none in the rival's run.
+    Sample "7" has the score .8, and two people voted yes and no: one row with both. A
+    label is left out if its sample has no score, or none in the rival's run.
 
     Args:
         report: The judge's run.
@@ -407,7 +408,8 @@ def describe_left_over(
 ) -> list[str]:
     """Say in sentences which labels cannot be compared with a score.
 
-    Either no sample of the run has the label's id, or the sample has no score.
+    Either no sample of the run has the label's id, or the sample has no score: "labels
+    that match no sample (2): a, b".
     """
     sample_by_id = _samples_by_id(report)
     scored_by_id = _scores_by_id(report, metric)
@@ -450,6 +452,8 @@ def _labels_with_votes(labels: Sequence[Label]) -> dict[str, Label]:
 
 def _scores_by_id(report: Report, metric: str) -> dict[str, _ScoredSample]:
     """Return the samples of a run that a metric scored, with their scores, by their id.
+
+    Of samples "a" with .8 and "b" without a score only "a" is returned.
 
     Raises:
         InputError: If a scored sample has no id, or two samples of the run, scored or

@@ -167,6 +167,9 @@ def judge_samples(
 ) -> list[LabelledSample]:
     """Have a judge score labelled samples.
 
+    Example: people said yes of a sample, and the judge scores it .3: the sample's row
+    now has both.
+
     Args:
         ask: The judge, from ``asking``.
         metric: The metric whose question the labels answer.
@@ -691,8 +694,9 @@ def _name_of_rejection(label: str, rule: str) -> str:
 def _both_sides_of_the_correction(rejections: Sequence[Measured]) -> Iterator[str]:
     """Yield a sentence on both effects of the correction for the number of claims.
 
-    It rejects fewer supported answers, and it may let more unsupported ones pass. No
-    sentence if one of these was not measured.
+    Such as "of supported answers from 0.30 to 0.10 and of unsupported answers from 0.90
+    to 0.80": it rejects fewer good answers, and lets more false ones pass. No sentence
+    if one of these was not measured.
 
     Args:
         rejections: Shares of answers that are rejected, from ``_measure_rejection``.

@@ -156,8 +156,8 @@ def _without_missing(row: Row) -> Row:
 def _in_our_form(row: Row, ragtruth_origins: Mapping[str, Row]) -> list[Row]:
     """Rewrite a row of a published data set into rows of our form; any other row stays.
 
-    The data set is known by the row's columns. ``ragtruth_origins`` has the texts that
-    RAGTruth's responses were written from.
+    The data set is known by the row's columns: "claim" and "doc" are AggreFact's.
+    ``ragtruth_origins`` has the texts that RAGTruth's responses were written from.
     """
     if "attribution_label" in row and "references" in row:
         return [_from_attribution_bench(row)]
@@ -208,9 +208,9 @@ def _answers_of_alce(row: Row) -> Iterator[tuple[str, Row]]:
 def _from_alce(answers: Sequence[tuple[str, Row]]) -> list[Row]:
     """Make a row of each sentence that cites, of answers that people judged for ALCE.
 
-    The label says whether all that the sentence cites supports it. Sentences that cite
-    nothing, or hold nothing but citation marks, are left out: nobody judges what
-    supports them.
+    The label says whether all that the sentence cites supports it: "It is old [1][2]."
+    is the answer "It is old." with two contexts. Sentences that cite nothing, or hold
+    nothing but citation marks, are left out: nobody judges what supports them.
 
     Args:
         answers: Pairs of the data set's name and an answer with its ``sentences``.

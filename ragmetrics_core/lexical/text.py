@@ -122,7 +122,8 @@ def _parse(text: str) -> Passage:
     """Take a text apart into sentences, terms, bigrams and numbers.
 
     A **term** is the stem of a word that carries a meaning; a **bigram** is two terms
-    one after the other in a sentence. A sentence without terms is left out.
+    one after the other in a sentence. "Anna lit lamps." has the terms "anna", "lit" and
+    "lamp", and two bigrams. A sentence without terms is left out.
     """
     sentences: list[Sentence] = []
     all_terms: set[str] = set()
@@ -186,8 +187,8 @@ def _terms_of(token: str) -> tuple[str, ...]:
 def _terms_of_word(token: str) -> tuple[str, ...]:
     """Return the terms of a word: its stem, or none if it is a function word.
 
-    A single letter has none. A word of a script without spaces, such as Chinese, has
-    one term for each pair of neighbouring signs.
+    "lamps" has the term "lamp", "the" and a single letter have none. A word of a script
+    without spaces, such as Chinese, has one term for each pair of neighbouring signs.
     """
     word = token.lower() if token.isascii() else _fold(token)
     for ending in ("'s", "’s"):

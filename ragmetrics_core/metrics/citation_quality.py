@@ -187,7 +187,10 @@ class CitationEvidence(Evidence, extra="ignore"):
     )
 
     def verdicts(self) -> list[str]:
-        """Return lines with recall and precision as fractions, then each fault."""
+        """Return lines with recall and precision as fractions, then each fault.
+
+        Such as "recall 3/4 = 0.75: …", "precision 4/5 = 0.80: …", "sentence 2: …".
+        """
         lines = [
             f"recall {self.supported}/{self.claims} = {self.recall:.2f}: supported"
             " sentences / sentences with a claim"
@@ -677,6 +680,9 @@ def _judged_citations(
     answer: _Answer, statement: CitedStatement, cited: CitedSupport
 ) -> tuple[JudgedCitation, ...]:
     """Return a record for each context that a sentence cites.
+
+    Example: the sentence cites contexts 0 and 2, context 0 supports it, and context 2
+    is irrelevant: records for the ranks 1 and 3, the first one precise.
 
     Args:
         answer: The answer with its contexts.

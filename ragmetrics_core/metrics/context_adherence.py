@@ -547,9 +547,10 @@ class ContextAdherence(Metric):
     ) -> Outcome:
         """Return the outcome of all polls.
 
-        - failed: no majority of the polls was answered;
+        - failed: no majority of the polls was answered, such as 2 of 5;
         - undefined: most polls say that the answer makes no claim;
-        - else a score: the share of polls that say yes, or the probability of yes.
+        - else a score: the share of polls that say yes, such as .75 for 3 of 4, or the
+          probability of yes.
         """
         n_answered = len(polls.replies)
         if n_answered == 0 and polls.failures:

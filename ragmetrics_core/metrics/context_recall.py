@@ -95,7 +95,8 @@ class Rating(SilentData, extra="ignore"):
     def _check_score_within_band(self, info: ValidationInfo) -> Self:
         """Refuse a score outside of the band that the judge named.
 
-        A band is a range of scores that has a name. The question says which bands there
+        A band is a range of scores that has a name. Example: "mostly" is .65 to 1, and
+        the judge says "mostly" with a score of .5. The question says which bands there
         are; it is the validation context of the judge's reply.
         """
         question = info.context
@@ -163,8 +164,9 @@ def _rating_of_probabilities(
     """Make a rating from the probabilities of the bands.
 
     The band of the rating is the likeliest one. The score is the mean of the bands'
-    middles, weighed by the probabilities. A mean outside of the likeliest band is moved
-    to the nearest end of that band.
+    middles, weighed by the probabilities: with .8 for a band around .9 and .2 for one
+    around .4 it is .8. A mean outside of the likeliest band is moved to the nearest end
+    of that band.
     """
     (chances,) = answers
     band, lowest, highest = question.bands[most_likely(chances)]
@@ -272,8 +274,8 @@ class ContextRecall(Metric):
     def plan(self, sample: Sample) -> Plan:
         """Ask once about each distinct reference.
 
-        Every reference has its rating, and the best one counts. The metric fails where
-        the judge did not rate one of the references.
+        Every reference has its rating, and the best one counts: .9 of .4 and .9. The
+        metric fails where the judge did not rate one of the references.
         """
         parts = parts_of_turn(sample)
         distinct_references = tuple(dict.fromkeys(sample.reference))

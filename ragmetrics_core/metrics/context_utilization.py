@@ -447,6 +447,9 @@ class ContextUtilization(Metric):
     ) -> UtilizationEvidence:
         """Build the evidence: the verdict on each text, at each rank that the text has.
 
+        Example: the texts A, B and A again are 3 chunks; the third has the verdict on
+        A and is a duplicate of rank 1.
+
         Args:
             contexts: The contexts in their order; several may have one text.
             verdicts: What the judge said, by text. If a text is missing, no precision
@@ -480,7 +483,8 @@ class ContextUtilization(Metric):
     def _outcome(self, sample: Sample, evidence: UtilizationEvidence) -> Outcome:
         """Score complete verdicts, and add further counts to the evidence.
 
-        The metric fails where probabilities are wanted and a chunk has none.
+        Example: 2 of 3 chunks are useful: a noise share of 1/3. The metric fails where
+        probabilities are wanted and a chunk has none.
         """
         chunks = evidence.chunks
         useful = [bool(chunk.useful) for chunk in chunks]
@@ -519,7 +523,8 @@ class ContextUtilization(Metric):
 def _verdicts(asked: Asked[Any], chunks: Sequence[str]) -> dict[str, JudgedChunk]:
     """Return the verdict on each chunk, by the chunk's text.
 
-    Of chunks with equal texts the verdict on the last one counts.
+    Two polls about chunks A and B say (yes, no) and (yes, yes): A has yes and yes, B
+    has no and yes. Of chunks with equal texts the verdict on the last one counts.
 
     Args:
         asked: What the judge replied, once for each time that it was asked (a poll).

@@ -410,7 +410,8 @@ def _as_json(metric: Metric, field: str) -> Any:
 def _sort_sets(as_json: Any, value: object) -> Any:
     """Sort, in the JSON of a value, each list that was made of a set.
 
-    A set has no order, and equal values must have equal JSON.
+    A set has no order, and equal values must have equal JSON: ``{"b", "a"}`` is always
+    ``["a", "b"]``.
 
     Args:
         as_json: The JSON of the value.
@@ -598,7 +599,7 @@ def metric(
 def _check_function(function: object) -> None:
     """Refuse, by ``SettingError``, what cannot be the function of a metric.
 
-    It is called before a row is looked at.
+    It can be a function such as ``def length(sample)``, which takes one argument.
     """
     if isinstance(function, str):
         raise SettingError(

@@ -294,7 +294,7 @@ def _judge_claims_in_window(
     """Ask for each claim whether a window (a piece) of the contexts supports it.
 
     The longest claim is asked about first: its reply shows whether the window is short
-    enough for the judge.
+    enough for the judge. Example: for 3 claims 1 question is asked, then 2.
 
     Returns:
         The polls by claim; ``NotAnswered`` if any of the claims was not answered.
@@ -377,10 +377,16 @@ def _combine_polls(
 
     Claim A got yes and yes, claim B yes and no: the answer gets yes and no. A poll that
     failed on B makes the answer's poll missing, unless A already says no.
+
+    Args:
+        polls_by_claim: For each claim its polls about each window (piece) of the
+            contexts; one window that supports the claim is enough.
+        n_windows: How many windows were judged.
     """
     verdicts_of_claims = [
         _combine_over_windows(polls) for polls in polls_by_claim.values()
     ]
+    # the first verdicts of all claims make the first poll, and so on
     polls = [
         _combine_claims(dict(zip(polls_by_claim, verdicts, strict=True)))
         for verdicts in zip_longest(*verdicts_of_claims)

@@ -222,8 +222,9 @@ class RetrievalAccuracy(Metric):
         """Return the facts to look for, as a list for each distinct reference.
 
         The sample's own facts are one list. Else the judge extracts the facts of each
-        reference; a reference that states none has no list. Returns the error where the
-        judge did not answer for a reference.
+        reference: "Anna lit the lamp in 1856." may give 2 facts. A reference that
+        states none has no list. Returns the error where the judge did not answer for a
+        reference.
         """
         if sample.facts:
             return [_distinct_facts(sample.facts)]

@@ -82,8 +82,8 @@ def _poll_of_probabilities(
 ) -> Asked[Poll]:
     """Make a poll on the answer from the probabilities of its sentences.
 
-    The answer is as well supported as its weakest sentence. The poll abstains if the
-    answer claims nothing.
+    The answer is as well supported as its weakest sentence: sentences with .9 and .3
+    give "no" with a weight of .3. The poll abstains if the answer claims nothing.
 
     Args:
         question: The question about the whole answer.
@@ -191,7 +191,7 @@ def _labelled_poll_of_probabilities(
     """Label each sentence of an answer with what it rests on, from probabilities.
 
     Sentences that probably claim nothing are left out. The weight of the poll is the
-    probability that its weakest sentence is supported.
+    probability that its weakest sentence is supported: .3 of .9 and .3.
 
     Args:
         question: The question about the whole answer.

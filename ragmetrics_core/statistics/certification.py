@@ -202,6 +202,9 @@ def _steps(
 ) -> list[Step]:
     """Count for every score of the run, as a threshold, the samples that reach it.
 
+    Example: samples score .9, .8 and .8, and one of those at .8 has the label yes: at
+    .9 no label and 1/3 of the samples; at .8 one label, a yes, and all samples.
+
     Args:
         labelled: Score and label of the labelled samples.
         scores: Scores of all scored samples.

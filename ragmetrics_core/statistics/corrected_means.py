@@ -219,9 +219,10 @@ def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> f
 def _labels_alone(
     labels: Sequence[bool], cluster_numbers: Sequence[int], *, n_unlabelled: int
 ) -> CorrectedMean:
-    """Return the labels' own mean, without the judge's scores.
+    """Return the labels' own mean, without the judge's scores: .75 for 3 yes and 1 no.
 
-    The interval is Wilson's; where labels share a cluster, one over clusters.
+    The interval is Wilson's. If several labels are of one cluster (samples that are not
+    independent), the interval is one over clusters.
     """
     n_positive = sum(bool(label) for label in labels)
     interval = None
@@ -288,18 +289,19 @@ def _weight_without(
     scores: Sequence[float],
     divisor: float,
 ) -> float:
-    """Estimate the weight of a correction by scores, from the samples outside one fold.
+    """Estimate the weight of scores in a corrected mean, from samples outside one fold.
 
-    It is the covariance of labels and scores over the divisor, cut to [0, 1].
-    Example: a covariance of .06 and a divisor of .08 give .75. 0 for fewer than two
-    samples.
+    The corrected mean is that of ``label - weight * (score - mean score)``. The weight
+    is the covariance of labels and scores over the divisor, cut to [0, 1]. Example: a
+    covariance of .06 and a divisor of .08 give .75. 0 for fewer than two samples.
 
     Args:
         left_out_fold: The fold of the samples that are left out.
         fold_of_samples: The fold of each labelled sample.
         labels: The label of each.
         scores: The score of each.
-        divisor: The variance of the scores, enlarged for the labelled samples.
+        divisor: The variance of the scores times 1 + n / N, with n labelled and N
+            unlabelled samples.
     """
     labels_used = []
     scores_used = []

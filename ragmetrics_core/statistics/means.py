@@ -61,7 +61,7 @@ def mean(values: Sequence[float]) -> float | None:
 def median(values: Sequence[float]) -> float | None:
     """Return the middle value: 2 of [1, 2, 4]. None without values.
 
-    Of an even number of values it is the mean of the two middle ones: 3 of [1, 2, 4, 5].
+    Of an even number of values it is the mean of the two middle ones: 3 of [2, 4].
     """
     if len(values) == 0:
         return None
@@ -239,7 +239,8 @@ def sum_clusters(
     """Return the sum and the size of each cluster, as two arrays in the same order.
 
     Values of one cluster have the same number; a value with a negative number is a
-    cluster of its own.
+    cluster of its own. Example: 1, 2 and 5 with the numbers 7, 7 and -1 have the sums 3
+    and 5, and the sizes 2 and 1.
     """
     if max(cluster_numbers, default=-1) < 0:  # each value stands alone
         return array("d", values), _ones(len(values))

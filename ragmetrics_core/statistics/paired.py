@@ -98,8 +98,12 @@ def permutation(
     changes = [change for change in sum_by_cluster if abs(change) > _ROUNDING]
     if not changes:
         return Permuted(1.0, exact=True)
-    # less what rounding may add: a pattern with the same sum must count as reaching it
-    observed = abs(fsum(changes)) - _ROUNDING * len(changes)
+    # a little less than observed, as a pattern with the same sum must count in spite of
+    # rounding
+    tolerance = _ROUNDING * len(changes)
+    observed = abs(fsum(changes)) - tolerance
+    # for each eight changes the sums under all patterns of signs: [.3, .1, -.1, -.3] of
+    # the two changes .2 and .1
     tables = _tables_of_sums(changes)
     if len(changes) <= EXACT:
         p = _share_of_patterns(tables, observed)

@@ -474,7 +474,7 @@ def _difference_to_rival(measure: Statistic, rows: Sequence[Labelled]) -> float 
 
 
 def human_kappa(rows: Sequence[Labelled]) -> float | None:
-    """Return the mean of Cohen's kappa over all pairs of annotators.
+    """Return the mean of Cohen's kappa over all pairs of annotators: .6 of .5 and .7.
 
     None with one annotator, or if kappa is undefined for all pairs.
 

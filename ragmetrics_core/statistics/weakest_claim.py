@@ -79,9 +79,11 @@ def describe_judge(judge: str, settings: Mapping[str, str]) -> str:
 def fit_correction(answers: Sequence[WeakestClaim]) -> ClaimCorrection | None:
     """Fit a correction of the weakest claim's probability by the number of claims.
 
-    A logistic regression predicts whether all of an answer is supported, from the
-    log-odds of its weakest claim and the logarithm of its number of claims. Each source
-    of answers counts the same. None with fewer than five answers of either label.
+    Of ten claims, one is likelier to look weak by accident than of two, so that answers
+    with many claims would be rejected too often. A logistic regression predicts whether
+    all of an answer is supported, from the log-odds of its weakest claim and the
+    logarithm of its number of claims. Each source of answers counts the same. None with
+    fewer than five answers of either label.
     """
     labels = [answer.supported for answer in answers]
     n_rarer = min(labels.count(True), labels.count(False))

@@ -221,7 +221,8 @@ class AdapterContract:
         """A captured sample has the scores and reasons of the sample written by hand.
 
         Each lacks a field that only the other can have. So the captured sample gets the
-        reference, and the sample written by hand gets the documents as retrieved.
+        reference, and the sample written by hand gets ``retrieved``, all documents that
+        a retriever returned.
         """
         for turn in GOLDEN_TURNS:
             samples, _ = self.play(turn)

@@ -142,7 +142,7 @@ def _decide_rows(
 
     Args:
         rows: The rows.
-        at_least: The threshold of each mean.
+        at_least: The threshold of each mean, such as 0.8.
         metric: The metric; None for all that apply to at least one row.
         until: How the run stops.
         settings: Further arguments of ``evaluate``.

@@ -308,6 +308,8 @@ class ChatModelContract:
     ) -> None:
         """A choice says why it ended: cut off, refused, empty, or as it should.
 
+        The server's reason "length" must become the finish "length" (cut off).
+
         Args:
             message: What the server sends as the message of the reply.
             reason: What it sends as the reason of its end, in OpenAI's words.
@@ -353,7 +355,8 @@ class ChatModelContract:
     def test_retry_after_is_read(self, status: int, loopback_server: Servers) -> None:
         """An error says how long the endpoint asks to wait.
 
-        The header gives a number of seconds, or a date until which to wait.
+        The header "Retry-After" gives a number of seconds ("17"), or a date until which
+        to wait.
         """
         fault = Fault(status, {"Retry-After": "17"})
         error = self.raised(loopback_server(faults=lambda _: fault))

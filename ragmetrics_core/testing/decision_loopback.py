@@ -115,8 +115,8 @@ def _n_options(question: Body) -> int:
 def _openai_answer(question: Body, chance: Chance) -> Body:
     """Make the server's answer to one question, in the form of OpenAI.
 
-    A predicate is answered with one probability, a choice or a score with one for each
-    option.
+    A predicate is answered with one probability, such as .9, a choice or a score with a
+    probability for each option, such as (.7, .3).
 
     Args:
         question: The question as it was sent.
@@ -139,6 +139,7 @@ def _openai_answer(question: Body, chance: Chance) -> Body:
             for value, probability in zip(values, chances, strict=True)
         ]
         return answer
+    # a score: its options are levels, such as 0 "poor", 1 "fair", 2 "good"
     answer["score"] = _expected_level(chances)
     answer["probabilities"] = [
         {"value": index, "label": level["label"], "probability": chances[index]}

@@ -254,7 +254,8 @@ class LoopbackServer:
     def completion(self, body: Body) -> Body:
         """Return the body of the reply to a request, in OpenAI's form.
 
-        It has as many choices as were asked for, if the server supports that, else one.
+        It has as many choices as were asked for (``{"n": 3}``), if the server supports
+        that, else one.
         """
         n_choices = 1
         gives_several = self.supports["n"] is True
@@ -292,7 +293,8 @@ class LoopbackServer:
     def _choice(self, index: int, reply: str | Body, body: Body) -> Body:
         """Make one choice of a reply, in OpenAI's form.
 
-        It has log-probabilities if they were asked for and the server supports them.
+        It has log-probabilities if they were asked for and the server supports them:
+        ``{"index": 0, "message": …, "finish_reason": "stop", "logprobs": …}``.
 
         Args:
             index: The choice's place among all.

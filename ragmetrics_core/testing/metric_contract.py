@@ -63,8 +63,9 @@ class MetricContract:
     def test_each_missing_field_is_undefined_without_a_call(self) -> None:
         """Without what it requires the metric is undefined, and asks nothing.
 
-        ``needs`` lists groups of fields. A sample must have at least one field of each
-        group. So the test empties all fields of one group at a time.
+        ``needs`` lists groups of fields, such as ``(("contexts", "retrieved"),)``. A
+        sample must have at least one field of each group. So the test empties all
+        fields of one group at a time.
         """
         sample, _ = self.good()
         assert self._the_metric().needs
