@@ -130,6 +130,9 @@ def _add_draw(label_commands: Any) -> None:
 def _draw(options: argparse.Namespace) -> int:
     """Draw samples to be labelled by people, and write them to a new file.
 
+    Example: with ``--n 50`` the file gets 50 lines, each with a null where a person
+    puts 1 or 0.
+
     Returns:
         The exit code, 0.
 

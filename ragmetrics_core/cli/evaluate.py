@@ -319,6 +319,9 @@ def _make_plan(options: argparse.Namespace) -> _Plan:
 def _dry_run(plan: _Plan) -> int:
     """Print how many calls a run would take; nothing is asked and no gate is decided.
 
+    Example: 100 samples, one call each, and the gate "adherence=0.8": "100 calls", how
+    many samples would decide the gate, and that the gate is undecided.
+
     Returns:
         The exit code of undecided gates. If there is no sample, or no metric applies to
         any sample, the reason is printed, and the exit code is 2.
@@ -560,8 +563,9 @@ def _closing_lines(
 ) -> list[str]:
     """Return what is printed at the end of a run, line by line.
 
-    First come the numbers, the metrics that were left out, and the cost; then the files
-    that were written; then the rows to look at and the command to run next.
+    First come the numbers, the metrics that were left out, and the cost, such as "Spent:
+    40 calls, $0.02; 12.1 s". Then come the files that were written; then the rows to look
+    at and the command to run next. Without numbers only the files are listed.
 
     Args:
         plan: What the run needs.

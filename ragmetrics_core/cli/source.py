@@ -263,6 +263,9 @@ class Source:
     def say_why_idle(self, reasons: Mapping[str, str]) -> None:
         """Print for each file why no metric applies to its rows, and what to do.
 
+        Example: "ragmetrics: no metric applies to rows.csv (rows: 9, bad: 0;
+        context_recall: no reference)".
+
         Args:
             reasons: Why each metric is undefined, such as "no answer", by its name.
         """

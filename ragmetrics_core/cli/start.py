@@ -66,7 +66,8 @@ def _trust(options: argparse.Namespace) -> int:
     """Trust a settings file: from now on it may choose addresses, code and paths.
 
     The trust holds for the file's content as it is now; after a change it is asked for
-    again. What the file chooses is printed.
+    again. What the file chooses is printed, with the digest of the content: a CI job
+    trusts the file if its environment holds that digest.
 
     Returns:
         The exit code, 0.

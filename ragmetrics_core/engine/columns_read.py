@@ -156,8 +156,8 @@ class ColumnsRead:
         arguments = ", ".join(f"{field}_column=" for field in absent_fields)
         return [
             "none of the four metrics applies: no row has"
-            f" {' or '.join(absent_fields)}; columns that were not recognised: {columns}; name the right ones with"
-            f" {options} (in Python {arguments})"
+            f" {' or '.join(absent_fields)}; columns that were not recognised:"
+            f" {columns}; name the right ones with {options} (in Python {arguments})"
         ]
 
     @property
@@ -170,6 +170,9 @@ class ColumnsRead:
         - a field was read from different columns in different rows;
         - a field was read from an empty column, while another column with a usual name
           for the field is filled.
+
+        Example of the second: "the answer was read from different columns: 'answer' in
+        90 rows, 'response' in 10 rows; put it into one column, or name it: …".
         """
         sentences = self._why_no_metric_applies()
         for field, n_rows_by_column in self._n_rows_by_column.items():

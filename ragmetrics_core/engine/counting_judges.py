@@ -523,8 +523,10 @@ class CountingGuards(CountingJudge):
     def _add(self, request: GuardRequest) -> None:
         """Count a request to a guard, unless an equal request was counted before.
 
-        The guard replies with one word. A request that may be rejected for its
-        log-probabilities counts as two calls.
+        A guard is a model that judges a text by one word. Some endpoints reject a request
+        for log-probabilities, which is then sent again without them. So at the upper
+        bound the request may count as two calls. Example: a body of 400 characters is
+        100 tokens at the lower bound, 133 at the upper.
         """
         if request in self._requests:
             return
@@ -568,6 +570,8 @@ def _characters(question: Question[Any]) -> int:
     """Estimate how many characters the prompt of a question has.
 
     They are counted from its parts. Rendering thousands of prompts would take seconds.
+    Example: a template of 300 characters without examples, and two texts of 100, each
+    with 45 for the tags around it: 590.
     """
     instructions = question.instructions
     check_template(instructions, tuple(question.parts))

@@ -138,6 +138,9 @@ class Estimate:
     def _price(self, n_live: int) -> str:
         """Say the price of a run: in calls, in batches, and of requests asked live.
 
+        Example: "$0.1000 to $0.2000, in batches $0.0500 to $0.1000". "unknown" if a
+        model has no known price.
+
         Args:
             n_live: How many requests a run in batches asks live beside its batches; 0
                 for none.

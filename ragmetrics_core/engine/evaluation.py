@@ -201,6 +201,8 @@ def _report_without_metrics(
 ) -> Report:
     """Return the report without some metrics, with a note on why each is left out.
 
+    Example of a note: "context_recall left out: no reference on every row".
+
     Args:
         results: The results of all samples, compressed in memory or not.
         facts: What is known of the run, to which the notes are added.

@@ -636,7 +636,7 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
     """List how the measuring of a metric differs between two runs, a phrase for each.
 
     The settings may differ: "context_adherence: temperature 0 against 1". Or the judge
-    found different facts in the same answers: "context_recall: other facts in 3 of 20
+    took different facts from the same texts: "context_recall: other facts in 3 of 20
     samples; give the samples their facts".
 
     Args:

@@ -156,8 +156,8 @@ async def _call_until_it_succeeds(
     """
     started = time.monotonic()
     makes_batch = (method, path) == ("POST", "batches")
-    # if a batch is not there after 600 s, other runs make it: so stop trying 300 s
-    # earlier than for other calls, by a start that lies 300 s back
+    # 600 s after a batch was claimed other runs may take it over and make it. So give
+    # up making it 300 s earlier than other calls: as if this had started 300 s ago.
     if makes_batch:
         started -= _SECONDS_LESS_TO_MAKE_BATCH
     for n_failed in count(1):

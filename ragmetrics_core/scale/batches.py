@@ -106,18 +106,25 @@ class ParkingStore(SqliteStore):
         file = _check_store(store)
         batch_models = _check_models(models)
         super().__init__(file.path, fresh=file.fresh)
+        # whether the next pass sends the requests that are left without a batch
         self.asks_live_next = False
+        # tokens (random names) of the batches that hold requests of this pass
         self.batches_of_pass: set[str] = set()
+        # by token: the address of a batch at a service that none of the models asks
         self.address_by_foreign_batch: dict[str, str] = {}
         self._model_by_address = {model.base_url: model for model in batch_models}
-        self._pass_token = uuid4().hex
+        self._pass_token = uuid4().hex  # names this pass in the file
         self._budget = budget or Budget()
+        # A pass takes all answers of earlier batches again, and counts the cost of each
+        # anew. So the budget begins at 0. Only the last pass, which sends its requests
+        # without a batch (live), goes on from the pass before it.
         if not self._budget.asks_live:
-            # this pass takes all answers of earlier batches again, and counts their cost
             self._budget.calls = 0
             self._budget.spent = 0.0
         self._waiting = WaitingRequests(self.path.resolve().parent)
+        # ids of failed requests whose calls were counted: each is counted once
         self._ids_of_counted_failures: set[str] = set()
+        # tokens of batches of which the log has said that they have another API key
         self._batches_with_logged_key: set[str] = set()
         self.write(batch_table.create_tables)
         super().flush()  # the tables are there before anything is asked
@@ -305,20 +312,21 @@ class ParkingStore(SqliteStore):
         """
         token = uuid4().hex
         lines = await self._claim(model, requests, token)
-        # other processes have claimed all: the next evaluation of all samples (pass)
-        # takes the answers that they get
+        # Other processes have claimed all requests. The next evaluation of all samples
+        # (a pass) takes the answers that their batches get; the mark says so.
         if not lines:
             self.batches_of_pass.add(_NO_BATCH_OF_OURS)
             return
         self.batches_of_pass.add(token)
         file_id = await self._upload(model, lines, token)
-        has_claim_expired = not await self._restart_clock(token)
+        has_claim_expired = not await self._renew_claim(token)
         if has_claim_expired:  # the upload was so slow that other processes took over
             return
         try:
             batch_id = await self._make_batch_of_file(model, file_id, token)
         except errors.JudgeError as error:
-            if not _may_have_made_batch(error):  # such as a refusal: its token goes
+            # Refused, so surely not made: the token is removed from the file again.
+            if not _may_have_made_batch(error):
                 raise await self._not_made(token, error) from None
             logger.warning("a batch may have been made, and is looked for: %s", error)
             return
@@ -361,10 +369,11 @@ class ParkingStore(SqliteStore):
         except errors.JudgeError as error:
             raise await self._not_made(token, error) from None
 
-    async def _restart_clock(self, token: str) -> bool:
-        """Give the batch ten minutes from now; False if other processes took it over.
+    async def _renew_claim(self, token: str) -> bool:
+        """Claim the requests of a batch for ten minutes from now.
 
-        They do so if the upload alone has taken more than ten minutes.
+        Returns False if other processes have taken them over, because the upload alone
+        took more than ten minutes.
         """
         return await self._run_and_commit(partial(batch_table.restart_clock, token))
 
@@ -489,15 +498,16 @@ class ParkingStore(SqliteStore):
     async def wait(self) -> bool:
         """Wait until the batches of this pass have ended.
 
-        ``look_at_batches``, which is called again and again, stores their answers.
-        ``batches_of_pass`` stays as it is: it names batches that have ended, too.
+        ``look_at_batches`` is called again and again, and stores their answers. Example:
+        of two batches one ends after an hour, the other after three: three hours, True.
 
         Returns:
             True if the pass had batches and all have ended, so that a further pass
             finds answers. False if it had none, or if the deadline of the run came
             first: the batches go on then.
         """
-        # tokens of the batches that have not ended
+        # Tokens of the batches that have not ended. ``batches_of_pass`` keeps also those
+        # that have.
         going_on = self.batches_of_pass
         try:
             async with asyncio.timeout(self._budget.remaining) as deadline:
@@ -512,6 +522,7 @@ class ParkingStore(SqliteStore):
                         }
                     # the file of replies may hold batches of other runs, too
                     going_on = going_on & self.batches_of_pass
+                    # 0 at the end: only lets other tasks, and the deadline, have a turn
                     await asyncio.sleep(LOOK_SECONDS if going_on else 0)
         except TimeoutError:
             if not deadline.expired():
@@ -544,17 +555,18 @@ class ParkingStore(SqliteStore):
         if are_answers_missing and await self._may_be_readable_later(batch):
             state["status"] = f"{status}, but its answers cannot be read yet"
             return
-        # failures were entered as answers, too: n_failed is a part of n_entered;
-        # n_unanswered are the requests without any answer
         has_no_answer = status == "completed" and n_entered == 0
         is_lost = has_no_answer and await self._is_lost(token)
+        # Of 10 requests 9 have an answer (n_entered). One of these answers says that the
+        # request failed (n_failed); the tenth request has none (n_unanswered).
         n_failed = await self._count_failures_to_ask_again(token)
         n_unanswered, n_to_ask_again = await self._forget(token, status, n_failed)
         summary = _summary(state, n_entered - n_failed, n_to_ask_again)
         if status in ("failed", "cancelled") or is_lost:
             reason = reason_for_failure(model, state)
-            # the summary ends with how many are "to be asked again"
-            raise errors.BatchFailed(f"{summary} by the next run {reason}".rstrip())
+            # "batch_1: failed, 0 requests answered, 10 to be asked again by the next run"
+            sentence = f"{summary} by the next run {reason}".rstrip()
+            raise errors.BatchFailed(sentence)
         is_complete = n_unanswered + n_failed == 0
         logger.log(logging.INFO if is_complete else logging.WARNING, "%s", summary)
 

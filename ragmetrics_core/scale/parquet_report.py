@@ -262,7 +262,7 @@ class ParquetRows(Sequence[SampleResult]):
         """
         dataset = import_extra("pyarrow.dataset", "parquet", "a report from Parquet")
         self._path = path
-        # by field of a sample the file's column, such as {"question": "frage"}
+        # {"question": "frage"}: the question of a sample is in the file's column "frage"
         self._columns = columns
         self._field = dataset.field  # makes an expression that reads a column
         try:
@@ -271,8 +271,7 @@ class ParquetRows(Sequence[SampleResult]):
             self.metrics = _metrics_in(schema)
             self._data = data.replace_schema(schema)
             self._summary_columns = self._columns_of_summary(schema)
-            # a scan of the columns that summaries read fails here, not in a summary, if
-            # the files lack one
+            # This reads what summaries read later: a missing column is found now.
             scanner = self._data.scanner(columns=self._summary_columns)
             self._count: int = scanner.count_rows()
         except (OSError, ValueError, TypeError) as error:
@@ -647,8 +646,8 @@ class ParquetReport(Report):
         """Open the rows, and make the facts of the run from their signatures.
 
         A **signature** says with which settings, judge and prompt a score was made.
-        Example: rows with two signatures of a metric: the first one counts, and a note
-        says "context_adherence: rows of 2 signatures".
+        Example: if rows have two signatures of a metric, the alphabetically first counts,
+        and a note says "context_adherence: rows of 2 signatures".
         """
         self.results = ParquetRows(path, columns)
         signature_by_metric: dict[str, Signature] = {}
@@ -657,7 +656,8 @@ class ParquetReport(Report):
             texts = self._texts_of_signatures(metric)
             if len(texts) > 1:
                 notes.append(f"{metric}: rows of {len(texts)} signatures")
-            first_text = min(texts, default=metric)  # a name alone is a signature, too
+            # Without any signature, one is made of the metric's name alone.
+            first_text = min(texts, default=metric)
             signature_by_metric[metric] = Signature.model_validate(first_text)
         signatures = signature_by_metric.values()
         # metrics of one judge have the same details of it
@@ -669,6 +669,7 @@ class ParquetReport(Report):
                 metric: signature.without_judge()
                 for metric, signature in signature_by_metric.items()
             },
+            # The judge is "" for a metric that asks none.
             judges=tuple(sorted(judge for judge in details_by_judge if judge)),
             details=details_by_judge,
             notes=tuple(notes),
