@@ -90,6 +90,9 @@ class SampleJudging:
     ) -> None:
         """Make a session of each judge for this run.
 
+        Example: with 100 calls in flight up to 132 questions may be open: 100 are asked,
+        and 32 wait, so that a free place is taken at once.
+
         Args:
             judge_by_metric: The judge of each metric, by the metric's name. One judge
                 may stand for several metrics; it gets one session.
@@ -106,6 +109,7 @@ class SampleJudging:
         self._question_slots = asyncio.Semaphore(concurrency + n_questions_ahead)
         # Held while the metrics of a sample start, so that samples start one by one.
         self._start_of_sample = asyncio.Lock()
+        # By the ``id()`` of a judge: the judge with its session and the run's limits.
         run_judge_by_identity: dict[int, RunJudge] = {}
         # The judge of each metric in this run, by the metric's name.
         self._run_judge_by_metric: dict[str, RunJudge] = {}
@@ -189,7 +193,8 @@ class SampleJudging:
 
         The outcome of a metric that an interrupt or a limit cut off is left out; what
         the metric has spent is added to ``unfinished``. This also notes, in ``models``,
-        which models answered.
+        which models answered. Example: of two metrics the second was cut off after 3
+        calls: ``results`` has one entry, and ``unfinished.calls`` is 3.
 
         Args:
             index: The row's place in the input.

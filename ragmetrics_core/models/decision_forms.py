@@ -224,6 +224,9 @@ def _choices(
 ) -> tuple[Choice, ...]:
     """Return one choice for each question: its probabilities, or why there are none.
 
+    Example: two questions, the second refused: ``Choice("[0.9]")`` and
+    ``Choice("refused", "refused")``.
+
     Args:
         request: The request, as JSON.
         body: The body of the reply, which may say that the request was truncated.
@@ -234,7 +237,7 @@ def _choices(
     choices: list[Choice] = []
     for index, question in enumerate(json.loads(request)["questions"]):
         kind, _words, options = question
-        answer = answer_by_name.get(_name(index))
+        answer = answer_by_name.get(_name(index))  # questions are named by their index
         labels = [label for label, _ in options]
         if is_truncated or _is_truncated(answer):
             choices.append(Choice("the request was truncated", "length"))

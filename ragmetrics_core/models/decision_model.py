@@ -128,7 +128,8 @@ class ServedDecisionModel(DecisionModel):
     ) -> None:
         """Check the settings that the class describes, and make the HTTP client.
 
-        Nothing is sent.
+        Nothing is sent. Example: "systemone/typesafe/jev-1.13.0" without an address gets
+        the address and the prices of Typesafe, and the model "jev-1.13.0".
 
         Raises:
             SettingError: As the class says.

@@ -462,7 +462,8 @@ def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
     """Return the error codes and names of parameters in an error reply, without repeats.
 
     Only documented codes and names are returned: any other text may echo a key or a
-    sample.
+    sample. Example: ``{"error": {"code": "unsupported_parameter", "param": "logprobs"}}``
+    gives "unsupported_parameter" and "logprobs".
 
     Args:
         body: The body of the reply; empty if it is unknown.

@@ -53,6 +53,9 @@ class GuardModel(OpenAICompatibleModel):
     ) -> None:
         """Check the form, and keep the settings; nothing is sent.
 
+        A guard is a model trained to judge a text by one word. The form is that of its
+        family's prompts and replies.
+
         Raises:
             SettingError: If no family of guards has that form, or as for
                 ``OpenAICompatibleModel``.

@@ -655,13 +655,18 @@ class RateLimiter:
     async def _count_in_file(
         self, file: OwnFile, count: Callable[[_Levels], float]
     ) -> float | None:
-        """Count a call in the buckets that a file holds, and return the result.
+        """Count a call in the buckets that a file holds, if there is room in them.
 
-        Returns None if the file cannot be written.
+        Example: two processes share 60 calls a minute. After 60 calls of the first the
+        second gets 1.0: ask again in a second.
 
         Args:
             file: The file that processes share.
             count: Counts the call in the levels that it is given, and changes them.
+                Returns 0 if the call was counted, else the seconds to wait.
+
+        Returns:
+            What ``count`` returned; None if the file cannot be written.
         """
         results: list[float] = []  # gets the one result, from the file's thread
 

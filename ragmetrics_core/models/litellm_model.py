@@ -313,6 +313,8 @@ class LiteLLMModel(ChatModel):
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send one request through LiteLLM, and return the reply.
 
+        Example: no reply within 60 s: ``JudgeTimeout``, "gpt sent no reply within 60 s".
+
         Raises:
             JudgeError: As ``EXCEPTIONS`` lists for what LiteLLM raises; if no reply
                 comes in time; or if our hooks in LiteLLM's clients refused to send the
@@ -454,7 +456,8 @@ def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capab
     """Return what LiteLLM's tables say a model can do.
 
     Nothing is known of an endpoint of the user's own, of a provider that serves any
-    model, and of a model that is not listed: each feature is then tried once.
+    model (such as "ollama"), and of a model that is not listed. All features are then
+    None, which means that each is tried once.
 
     Args:
         litellm: The module.

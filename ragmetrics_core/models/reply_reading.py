@@ -98,7 +98,8 @@ def _advice_on_limit(model: ChatModel, limit: int) -> str:
     """Say what the token limit of a judge is, how to raise it, and what that costs.
 
     The advice is for a reply that was cut off twice: at the limit, and at the higher
-    limit of the retry.
+    limit of the retry. Example: the limit 1,000 was tried, then 4,000; the advice is
+    ``LLMJudge(model, max_tokens=16000)``, and what such a reply costs.
 
     Args:
         model: The judge's model, whose prices are shown if they are known.
@@ -114,7 +115,8 @@ def _advice_on_limit(model: ChatModel, limit: int) -> str:
     prices = model.prices()
     if prices is None:
         return f"{advice}; the price of {model.name} is not known"
-    _, price_received = prices  # in dollars, for each token of a prompt and of a reply
+    # dollars for each token of a prompt, and for each token of a reply
+    _, price_received = prices
     return (
         f"{advice}: a reply of {limit_advised:,} tokens costs"
         f" ${limit_advised * price_received:.4f},"

@@ -320,6 +320,9 @@ class Session:
     ) -> Usage:
         """Ask again for all replies that cannot be used, at once; return the cost.
 
+        Example: of 5 replies the third is no valid JSON. One call asks for it again, and
+        ``results[2]`` becomes what was read of the new reply.
+
         Args:
             request: The request that brought the replies.
             keys: The key of each reply in the store.
@@ -328,6 +331,7 @@ class Session:
                 one of its reply here.
             read_all: Reads several replies; returns an error for an unusable reply.
         """
+        # by the index of a reply: the coroutine that asks for it again
         repair_by_index = {}
         for index, (outcome, result) in enumerate(zip(outcomes, results, strict=True)):
             if isinstance(result, errors.UnusableReply) and may_be_repaired(outcome):
@@ -616,7 +620,8 @@ class Session:
         """Wait for the replies that other runs are calling for, and fill them in.
 
         Such a reply costs this run nothing, like a stored one. It stays missing (None)
-        if the other run gave up its call.
+        if the other run gave up its call. Example: two replies come, a third call is
+        given up: two usages with ``stored=1``, and the third outcome is None.
 
         Args:
             flights: The calls in flight of other runs, by the key of the reply.
@@ -628,8 +633,8 @@ class Session:
         """
         usages: list[Usage] = []
         for key, flight in flights.items():
-            # Others wait for the same future: if this run is cancelled, the future is
-            # not.
+            # Shielded: if this run is cancelled, the future is not, as others wait for
+            # it.
             outcome = await asyncio.shield(flight.future)
             outcomes[key] = outcome
             if isinstance(outcome, Choice):

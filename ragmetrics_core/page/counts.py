@@ -238,7 +238,8 @@ class MetricCounts:
         """Say what the metric found, and what its mean leaves out or cannot reach.
 
         A judge may be unable to give some samples a score of 1; then the highest mean
-        that it can give is named.
+        that it can give is named. Example: "80 of 100 answers are supported. Not scored:
+        2 failed. Highest mean this judge can give: 0.950."
         """
         # ``verdicts`` counts the rows whose verdict is a yes, and those where it is a no
         rows = Counted(holds=self.verdicts[True], of=self.verdicts.total())

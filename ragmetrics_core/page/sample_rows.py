@@ -101,7 +101,9 @@ def _outcome_of(result: MetricResult | None) -> float | str | None:
 def journey_cells(rows: Iterable[SampleResult]) -> dict[str, Any]:
     """The journey of each row, in the form that the page's tables and filters read.
 
-    A journey is what became of a sample's facts from retrieval to the answer.
+    A journey is what became of a sample's facts from retrieval to the answer. Example:
+    ``{"names": ["passages_retrieved", …], "of": [[5, …], None], "lost": [[0], []], …}``:
+    the first row lost something at the first stage, of the second nothing is known.
 
     Returns:
         A mapping with these keys:

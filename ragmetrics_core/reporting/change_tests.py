@@ -227,6 +227,9 @@ def _differences(
 ) -> Differences:
     """Subtract the first run's score from the second run's, for each pair with both.
 
+    Example: scores .5 and .7 in two pairs, then .6 and a failure: only +.1. With
+    ``second_failed=0.0`` the failure counts as 0: +.1 and -.7.
+
     Args:
         results: What a metric gave for each pair of rows, in the first run and in the
             second.

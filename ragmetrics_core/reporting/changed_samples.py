@@ -26,7 +26,7 @@ def most_changed(pairs: Sequence[Pair], metric: str) -> list[Changed]:
     """Return the ten samples whose score fell most, then the ten whose score rose most.
 
     Samples without a score in one of the runs are left out. So are samples whose score
-    did not change.
+    did not change. Example: changes of +.4, -.2, 0 and +.1: -.2, then +.4, +.1.
     """
     changes = []
     for before, after in pairs:

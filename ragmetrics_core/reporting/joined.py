@@ -83,8 +83,9 @@ def _refuse_what_cannot_be_joined(
 ) -> None:
     """Raise ``SettingError`` for reports that one page cannot show together.
 
-    There are two kinds: a run stopped when its gates were decided, or two runs measured
-    a metric in different ways.
+    There are two kinds. A run stopped early, as soon as its gates (means to reach) were
+    decided. Or two runs measured a metric in different ways, such as with a prompt of
+    another version.
 
     Args:
         reports: The reports.
@@ -150,7 +151,9 @@ def _join_judges(runs: Sequence[RunFacts]) -> dict[str, object]:
     """Join the fields of ``RunFacts`` that say who judged, over several runs.
 
     The judges, their models, addresses and settings of all runs are listed. Whether the
-    caller chose the judge is None where the runs differ in it.
+    caller chose the judge is None where the runs differ in it. Example: runs judged by
+    "gpt" and "lexical", the first chosen, the second a default: ``judges`` has both, and
+    ``judge_chosen`` is None.
     """
     addresses_by_judge: dict[str, tuple[str, ...]] = {}
     settings_by_judge: dict[str, dict[str, str]] = {}

@@ -229,11 +229,12 @@ def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
 
     Rows name the judges, the models and the signature of each metric, which says how the
     metric was measured. They do not say when the run began or how long it took. If a
-    metric has several signatures, the first one counts, and a note says so.
+    metric has several signatures, that of the earliest row counts, and a note says
+    "context_recall was measured in 2 ways in these rows: …".
     """
     judges: dict[str, None] = {}  # dictionaries of None: sets that keep the order
     models: dict[str, None] = {}
-    # by metric its different signatures, each by its text
+    # by metric: its different signatures in the order of the rows, each by its text
     signatures_by_metric: dict[str, dict[str, Signature]] = {}
     for row in rows:
         models.update(dict.fromkeys(row.usage.models))

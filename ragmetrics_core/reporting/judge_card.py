@@ -217,7 +217,8 @@ def figures_of_cards(judge: str, run: RunFacts) -> dict[Signature, CardFigures]:
 
     Returns:
         What the first card that fits says of each metric, by the metric's signature.
-        Metrics without such a card are left out.
+        Metrics without such a card are left out. Example: a run of adherence and recall,
+        and a card of the same judge on adherence alone: one entry.
     """
     signatures_of_run = set(run.metrics.values())
     figures_by_signature: dict[Signature, CardFigures] = {}

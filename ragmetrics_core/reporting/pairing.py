@@ -579,7 +579,11 @@ def _content_and_outcomes(
 
 
 def _content(sample: Sample) -> tuple[object, ...]:
-    """Return the texts of a sample that metrics read, to compare it with another run's."""
+    """Return the texts of a sample that metrics read, to compare it with another run's.
+
+    Two samples with equal results are the same to all metrics; their ids and metadata may
+    differ. Example: the same question with another answer gives another result.
+    """
     history = tuple((turn.role, turn.content) for turn in sample.history)
     retrieved = None if sample.retrieved is None else _texts_of(sample.retrieved)
     facts = tuple((fact.text, fact.weight) for fact in sample.facts or ())

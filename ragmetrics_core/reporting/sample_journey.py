@@ -393,9 +393,11 @@ def _with_passages_dropped_by_retrievers(
     """Add the passages that a retriever found inside itself and did not return.
 
     Only their number is known. The passages that such a retriever returned are marked as
-    kept.
+    kept. Example: "bm25" returned 3 passages and dropped 2 inside: 3 with ``kept`` True,
+    then 2 without a text, with ``dropped_by`` "bm25".
     """
     notes = sample.capture
+    # how many passages each retriever dropped, by the retriever's name
     n_dropped_by_retriever: Mapping[str, int] = {}
     if notes is not None and notes.dropped_inside:
         n_dropped_by_retriever = notes.dropped_inside

@@ -308,7 +308,8 @@ class Summary(Frozen):
     def signs(self) -> tuple[str, ...]:
         """Signs of high risk that concern the run as a whole, a sentence each.
 
-        Each metric has its own signs beside them.
+        Each metric has its own signs beside them. Example: "answered without any
+        context: 3 of 20 rows."
         """
         n_samples = self.judged + self.not_judged
         sentences = []
@@ -343,8 +344,9 @@ class Summary(Frozen):
     def folded_signs(self) -> tuple[str, ...]:
         """Return the warning signs of the run, then those of metrics, a line for each kind.
 
-        A metric's sign is a text such as "adherence: few clusters: 3, under 20". If
-        several metrics show a kind of sign, their details stand in one line.
+        A metric's sign is a text such as "adherence: few clusters: 3, under 20": metric,
+        kind, detail. If several metrics show the same kind of sign, their details stand
+        in one line.
         """
         metrics_by_kind: dict[str, list[tuple[str, str]]] = {}
         for numbers in self.metrics:
@@ -496,6 +498,9 @@ class Tally:
     ) -> Summary:
         """Sum up everything counted so far, as ``Report.summary`` does.
 
+        Example: 10 rows with one metric and slices "en" and "de": the numbers of the
+        metric over 10 rows, and a summary of each slice.
+
         Args:
             thresholds: When a number counts as a sign of high risk; None for the
                 defaults.
@@ -511,6 +516,8 @@ class Tally:
         metric_summaries = []
         for name, metric_tally in self.metrics.items():
             numbers = metric_tally.summary(name, limits, bootstrap)
+            # A run that stopped once its gates were decided has bounds in place of
+            # intervals.
             if run.decisions:
                 numbers = _with_bounds(numbers, run.decisions)
             metric_summaries.append(numbers)
@@ -607,6 +614,9 @@ class MetricTally:
         self, result: MetricResult | None, cluster_number: int, ledger: Ledger | None
     ) -> None:
         """Count one sample's result of this metric.
+
+        A score counts in the mean. An undefined result is only counted. A row that failed
+        or was not judged has an unknown score: intervals may count it as 0 or as 1.
 
         Args:
             result: The result; None if the sample was not judged.

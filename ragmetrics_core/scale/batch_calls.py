@@ -90,7 +90,9 @@ async def file_content(model: OpenAICompatibleModel, file_id: object) -> bytes:
 async def batch_by_token(model: OpenAICompatibleModel, token: str) -> dict[str, Any]:
     """Look through all batches of a service for the one that bears our token.
 
-    A **token** is a word that we drew and wrote into the metadata of the batch.
+    A **token** is a random name that we wrote into the metadata of the batch. The service
+    lists its batches in pages of 100; each page is asked for by the last batch of the
+    page before it.
 
     Returns:
         The service's description of the batch. If none bears the token, its ``id`` is
@@ -208,7 +210,7 @@ def reason_for_failure(model: OpenAICompatibleModel, batch: dict[str, Any]) -> s
 
     The reason has the service's error codes. Its message is added only if the service is
     OpenAI: the message of another service may quote a line of the file, and so the text
-    of a sample.
+    of a sample. Example: "(token_limit_exceeded); give fewer rows at a time".
     """
     first_error = _first_error(batch)
     fault = Fault.from_reply(None, json.dumps({"error": first_error}), None)

@@ -211,9 +211,9 @@ class ParkingStore(SqliteStore):
 
         Args:
             reply: The answer.
-            keys: Under which its replies are stored.
+            keys: The keys under which its replies are stored.
             request_id: The id of the request.
-            tries: How often it was asked.
+            tries: How often the request was asked.
 
         Returns:
             The usage that counts for the answer in the results of the run.
@@ -223,8 +223,8 @@ class ParkingStore(SqliteStore):
         self.write(
             partial(batch_table.note_taken, reply_ids, request_id, self._pass_token)
         )
-        # a further pass asks the last requests live: its budget goes on from the pass
-        # in batches before it, which has charged this answer
+        # The last pass sends the requests that are left without a batch (live). Its
+        # budget goes on from the pass before it, which has charged this answer.
         if not self._budget.asks_live:
             self._budget.calls += 1
             self._budget.spent += reply.usage.cost or 0.0
@@ -612,10 +612,12 @@ class ParkingStore(SqliteStore):
         """Fetch the answers of a batch from the service, and enter them into our file.
 
         The service has two files: one of failed requests, and an output file of the
-        requests that were answered.
+        requests that were answered. Both kinds are entered. A file that the service has
+        deleted is passed over.
 
         Returns:
             How many of the answers are new, and how many lines the output file has.
+            Example: 8 answers and 2 failures, entered for the first time: (10, 8).
         """
         n_entered = 0
         n_output_lines = 0

@@ -169,7 +169,8 @@ def _evidence_fields(shape: type[BaseModel]) -> dict[str, Any]:
 def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
     """Return what a summary needs of a row beside its metrics: ``_SAMPLE_COLUMNS``.
 
-    With these columns a summary reads no text of a sample.
+    With these columns a summary reads no text of a sample. Example: {"problem": None,
+    "without_context": False, "error": False, "grade": "exact", …}.
     """
     facts: dict[str, Any] = {
         "problem": row.problem or None,
@@ -293,11 +294,13 @@ class ParquetRows(Sequence[SampleResult]):
         """Return the columns that a summary reads, as Arrow expressions.
 
         They are fields of the struct ``sample``, by their names, and fields of the
-        metrics' structs, as METRIC/FIELD.
+        metrics' structs, as METRIC/FIELD. Example: {"problem": …,
+        "context_adherence/value": …}.
         """
         names_in_file = {field.name for field in schema.field("sample").type}
         columns: dict[str, Any] = {}
         for name in _SAMPLE_COLUMNS:
+            # A file that an earlier version wrote lacks columns that came later.
             is_of_later_version = name in _LATER_COLUMNS and name not in names_in_file
             if not is_of_later_version:
                 columns[name] = self._field("sample", name)
@@ -600,6 +603,9 @@ def _add_reasons(
     is_undefined: Any,
 ) -> None:
     """Count why rows have no score, and keep the first reason of each kind.
+
+    Example: 3 rows undefined with the code "no_answer", and 1 that failed by a
+    "JudgeTimeout": these counts, and the reason of the first row of either kind.
 
     Args:
         tally: The counts, which are changed.
