@@ -49,9 +49,11 @@ def is_traced_by_haystack(span: Span) -> bool:
 
 
 def read(calls: Sequence[Call]) -> None:
-    """Write into the readings of a trace what Haystack's spans say of question and answer.
+    """Fill the readings of a trace by the rules for Haystack's components.
 
-    A **reading** is what one span says, in the form that all frameworks share.
+    A **reading** is what one span says, in the form that all frameworks share. Each
+    gets its kind, such as "retriever". Haystack's documents and messages in it become
+    objects of the core. The reading of a run gets its question, documents and answer.
 
     Args:
         calls: The outermost calls of the trace.
@@ -92,8 +94,14 @@ class _Trace:
         calls: Sequence[Call],
         calls_with_readings: Sequence[tuple[Call, Reading]],
     ) -> None:
+        """Collect from all readings of the trace what the reading of a run needs.
+
+        Example: a pipeline of retriever and generator: one model, the answers of an
+        ``AnswerBuilder``, and the retrieved documents by their ids.
+        """
         self._outermost = calls
         readings = [reading for _, reading in calls_with_readings]
+        # earlier turns of the conversation, which a component that keeps them returned
         self._messages_of_memory = _messages_of_memory(calls_with_readings)
         self._models = [reading for reading in readings if reading.kind == "model"]
         self._answers = _last_answers(readings)
@@ -101,6 +109,7 @@ class _Trace:
         outputs = [mapping(reading.output) for reading in readings]
         # a writer's output says how many documents it put into a store
         self._builds_index = any("documents_written" in output for output in outputs)
+        # (): the last list of documents is empty; None: no component returned a list
         self._ends_without_documents = _last_documents(outputs) == ()
 
     def read(self, call: Call, reading: Reading) -> None:
@@ -153,7 +162,9 @@ class _Trace:
         """Read an outermost call, a pipeline or an agent.
 
         Its input becomes the user's question, and its output the answer. Without a
-        model the run only searched, and its output is what it found.
+        model the run only searched, and its output is what it found. Example: the
+        inputs {"query": "Who?"} and outputs {"replies": ["Anna"]} become the question
+        "Who?" and the answer "Anna".
 
         Args:
             reading: What the call's span says; it is changed.
@@ -171,6 +182,8 @@ class _Trace:
             reading.output = self._documents(reading.output) or None
             return
         if reading.input is not None:
+            # The kind of all runs that answer a user, pipelines as well: such a run
+            # makes a sample even if it retrieved nothing.
             reading.kind = "agent"
         reading.output = self._answer(outputs)
         if reading.output is None:

@@ -331,14 +331,20 @@ class _Trace:
         """Tell what a call does, e.g. "retriever" for the method ``retrieve``.
 
         Returns None for a call that is not read: a step of a workflow, or a call whose
-        result the call around it returns as well.
+        result the call around it returns as well. Returns "ignored" for work that
+        answers no user, such as the building of an index.
+
+        Args:
+            call: The call.
+            reading: What its span says.
+            around: The calls around it, the outermost first.
         """
         method = self._methods[call]
         inputs = self._inputs[call]
         is_step_of_workflow = _has(inputs, "ev")  # steps are given events
         if is_step_of_workflow or self._is_part_of_synthesizer(method, around):
             return None
-        # an ingestion pipeline is run on documents; a workflow is run on a question
+        # ``pipeline.run(documents=[…])`` fills an index; a workflow's ``run()`` answers
         builds_index = method == "run" and _has(inputs, "documents")
         if reading.kind == "ignored" or builds_index:
             return "ignored"
@@ -351,6 +357,7 @@ class _Trace:
             return "ignored"  # an evaluator asks, to judge an answer
         kind = _KINDS.get(method)
         if kind == "tool":
+            # ``tool.call()`` has the method of many objects: it may be no tool
             return self._kind_of_called_object(call, reading, around)
         return kind
 
@@ -514,6 +521,7 @@ class _Trace:
         inputs = self._inputs[call]
         reading.query = _query(inputs)
         reading.output = _answer(self._outputs[call])
+        # engines and workflows have the kind "agent" here; "step" is a synthesizer
         is_synthesizer = reading.kind == "step"
         if is_synthesizer:
             reading.input_documents = self._nodes_given(call, sources)

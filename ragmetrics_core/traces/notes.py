@@ -205,25 +205,29 @@ class Notes:
 
 
 def _gap_of(sample: Sample) -> Gap | None:
-    """What an incomplete sample lacks; None for a sample that is not incomplete."""
+    """Say what an incomplete sample lacks; None for a sample that is not incomplete.
+
+    The first gap that is found counts. Example: a sample with the warning that spans
+    are missing lacks "spans", even if it has no answer either.
+    """
     notes = sample.capture
     if notes is None or notes.grade != "incomplete":
         return None
     if notes.other:
-        return "texts"
+        return "texts"  # of documents that were recorded by their ids alone
     if SPANS_ARE_MISSING in notes.warnings:
         return "spans"
     if any(_ATTRIBUTES_WERE_DROPPED in warning for warning in notes.warnings):
-        return "attributes"
+        return "attributes"  # dropped at the limit of the SDK
     if any(VALUES_WERE_CUT in warning for warning in notes.warnings):
-        return "lengths"
+        return "lengths"  # values were cut at a limit
     if any(DOCUMENTS_ARE_IN_PART in warning for warning in notes.warnings):
-        return "parts"
+        return "parts"  # of documents, such as their first letters
     if sample.error is not None:
-        return "end"
+        return "end"  # the run failed or was abandoned
     if sample.answer is None:
         return "answer"
     has_sources_without_text = any(map(_WITHOUT_TEXT.fullmatch, notes.warnings))
     if has_sources_without_text or notes.unread_texts:
-        return "sources"
-    return "evidence"
+        return "sources"  # texts of what was retrieved
+    return "evidence"  # what the model was shown

@@ -122,8 +122,10 @@ def _first_words(text: str) -> bytes:
 def _rest_behind(text: str, shown_texts: Sequence[str]) -> str:
     """Return what stands behind a document in its line of a prompt.
 
-    Returns "" if the document stands in no prompt, or if one of them shows it as it was
-    recorded.
+    Example: a retriever's span holds "Anna founded the company in ...", and a prompt
+    shows "Anna founded the company in 1874.": " 1874." was cut off. Returns "" if the
+    document stands in no prompt, or if a prompt shows it with no word behind it: then
+    nothing was cut off.
     """
     stem = _CUT_MARK.sub("", text).rstrip()
     if len(stem) < _FEWEST_LETTERS:

@@ -111,19 +111,27 @@ class TraceReader:
         resolve: Resolve | None = None,
         context_tools: Collection[str] | None = None,
     ) -> None:
+        """Check the dialect, and begin without any trace; see the class."""
         if dialect is not None and dialect not in DIALECTS:
             raise InputError(
                 f"no dialect {dialect!r}; there are: {', '.join(DIALECTS)}"
             )
         self._dialect = dialect
         self._resolve = resolve
+        # what evaluators ask looks like a user's question: it makes no sample
         self._evaluator_questions = EvaluatorQuestions()
+        # which traces each sample is made of
         self._traces_of_samples = _TracesOfSamples(context_tools=context_tools)
+        # makes samples of calls, and knows the conversations so far
         self._turns: Turns[Call] = Turns(trees_of, self._traces_of_samples)
         self._retrievals = WaitingRetrievals()
+        # why a trace gave no sample, such as "no_retrieval"
         self.code_by_trace_without_sample: dict[str, Code] = {}
+        # names of tools that returned text and may have retrieved, with how often
         self.tools: Counter[str] = Counter()
-        self.dialects: set[str] = set()
+        self.dialects: set[str] = set()  # those that the spans so far are in
+        # A mark is an attribute that tells a span's dialect. If no span has one, the
+        # error names the attributes that the spans have.
         self.has_marked_spans = False
         self.attributes_without_mark: set[str] = set()
 
@@ -182,7 +190,8 @@ class TraceReader:
         """Read a trace, and return the samples that are finished with it.
 
         A trace that only retrieved waits for a later trace that shows a model what was
-        found. When too many wait, the oldest is given up and becomes samples alone.
+        found. When too many wait, the oldest becomes samples without a model's answer.
+        A trace without a sample leaves the reason in ``code_by_trace_without_sample``.
 
         Args:
             trace: The id of the trace.
@@ -193,6 +202,7 @@ class TraceReader:
         if calls is None:
             return []
         whole_trace = TraceOfCalls.of(trace, calls)
+        # by a link in either direction, or by the name of a conversation
         may_be_joined = is_linked or whole_trace.names_others
         if may_be_joined and only_retrieves(whole_trace):
             given_up = self._retrievals.add(whole_trace)
@@ -214,8 +224,9 @@ class TraceReader:
     def _read_calls(self, trace: str, spans: Sequence[Span]) -> list[Call] | None:
         """Make calls of the spans of a trace, and return the outermost ones.
 
-        ``code_by_trace_without_sample`` gets the reason to report should the trace give
-        no sample.
+        Each call has a **reading**: what its span says, by the names of its dialect.
+        ``code_by_trace_without_sample`` gets a reason already here; it is reported only
+        if the trace gives no sample.
 
         Returns:
             The calls. None for a trace of Haystack whose instrumentation does not
@@ -374,8 +385,10 @@ def _is_llamaindex_span(span: Span) -> bool:
 def _has_missing_spans(calls: Sequence[Call], spans: Sequence[Span]) -> bool:
     """Whether a trace shows that spans of it are missing.
 
-    The sign is a parent that is named and not there. Where a trace has no root, one
-    such parent may be a span of another process, around all of the trace.
+    There are two signs: MLflow noted more spans than there are, or a span names a
+    parent that is not there. Example: a span names the parent "b7", and no span has
+    this id. A parent in another process does not count. A trace without a root may have
+    one missing parent: a span of another process, around all of the trace.
 
     Args:
         calls: The outermost calls of the trace.
@@ -477,12 +490,16 @@ class SpanSamples(Iterable[Sample]):
     def __iter__(self) -> Iterator[Sample]:
         """Read the traces anew, yield their samples, and fill ``notes`` at the end.
 
+        Example: a file of two traces, a question with its answer and a health check:
+        one sample is yielded, and ``notes`` says why the other trace gave none.
+
         Raises:
             InputError: If a file cannot be read, or if no span has an attribute by
                 which an instrumentation is recognised.
         """
         reader = self._new_reader()
         self.notes = Notes(unreadable=self.lines.unreadable)
+        # linked: a span of another trace names this trace
         for trace, spans, is_linked in traces_of(self.lines):
             samples = reader.read(trace, spans, is_linked=is_linked)
             yield from self._counted(samples)
@@ -492,6 +509,7 @@ class SpanSamples(Iterable[Sample]):
         self.notes.tools.update(reader.tools)
         if self._context_tools is not None and not self._context_tools:
             self.notes.tools.clear()  # the user said that no tool searches
+        # settings of the instrumentations that make them record texts
         self.notes.switches = switches_of(reader.dialects)
 
     def _counted(self, samples: Iterable[Sample]) -> Iterator[Sample]:

@@ -58,6 +58,10 @@ def calls_of(
 ) -> list[Call]:
     """Put the spans of a trace inside each other, and return the outermost as calls.
 
+    Example: the spans of a query and of the retriever that it calls become one call,
+    the query, with the retriever's call inside. Each call gets a **reading**: what its
+    span says, by the names of its dialect.
+
     Args:
         spans: The spans of one trace, in any order.
         dialect: The only dialect that is read; None for all.
@@ -78,6 +82,7 @@ def calls_of(
     if _n_calls_within_depth(roots) < len(calls):
         raise ValueError("spans stand inside each other in a circle or too deep")
     readings = [call.reading for call in calls.values() if call.reading is not None]
+    # a retriever's span may lack the ids of its documents: other spans have them
     _restore_ids(readings)
     if resolve is not None:
         _resolve_texts(readings, resolve, ordered[0].trace)

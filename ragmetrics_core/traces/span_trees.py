@@ -41,12 +41,18 @@ _ABANDONED = "the stream was abandoned before its end"
 def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     """Make a tree of each turn that a call holds.
 
-    A **turn** is a question of the user with all that was done to answer it. Most
-    outermost calls are one turn.
+    A **turn** is a question of the user with all that was done to answer it. There are
+    three cases:
+
+    - A call with a question of its own is one turn. Most calls are.
+    - A call around several turns, such as a loop over questions, gives their trees.
+    - Any other call gives one tree. If it has no reading, as the span of a web server,
+      the runs inside it are joined.
 
     Args:
         call: The call.
-        session_around: The conversation that the spans around the call name.
+        session_around: The name of the conversation, as the spans around the call give
+            it; None if they give none.
     """
     reading = call.reading  # None for a span without a known mark, as of a web server
     session = session_of(call.span.attributes) or session_around
@@ -170,14 +176,16 @@ def _are_asked_unlike(trees: Sequence[Tree]) -> bool:
 def _is_shown_answers(trees: Sequence[Tree]) -> bool:
     """Whether one run was shown the answers of others, to make one answer of them.
 
-    Such a run searches nothing itself. An answer in its prompt as a message of the
-    assistant does not count: it belongs to the conversation before. A run's own answer
-    is compared as well: it is written after the prompt, and so is not expected there.
+    Example: two runs answer "Anna founded it." and "It opened in 1874.", and the prompt
+    of a third shows both. The third run searches nothing itself. An answer that stands
+    in its prompt as a message of the assistant does not count: it belongs to the
+    conversation before.
 
     Args:
         trees: The trees of the runs.
     """
-    # letters and digits alone, which ``is_contained_in`` compares
+    # Letters and digits alone, which ``is_contained_in`` compares. An empty answer is
+    # contained in nothing. A run's own answer is compared, too: its prompt is older.
     letters_of_answers = []
     for tree in trees:
         letters_of_answers += [letters_of(answer.text or "") for answer in tree.answers]
@@ -229,6 +237,7 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     _restore_reply_of_stream(call, models, reading.output)
     add_provider_searches(root, call)
     add_question(tree, reading)
+    # a document such as "Response: In 1874." gets the inner engine as its author
     name_authors(root)
     _ignore_choices_of_indices(root, synthesizers)
     _note_what_was_not_recorded(tree, call)
@@ -237,6 +246,7 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     tree.is_always_a_sample = _is_turn_without_retrieval(tree, reading, models)
     tree.gives_only_documents = _gives_only_documents(root, reading.output, models)
     if _shows_no_documents(reading, synthesizers):
+        # the documents that the framework handed to the answering model: none
         tree.flow_documents = ()
     return tree
 
@@ -326,7 +336,11 @@ def _take_out_documents_without_text(root: Node) -> list[str | None]:
 
 
 def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
-    """Write into a tree what of its documents and prompts the spans do not hold."""
+    """Note in a tree which texts of documents and prompts its spans do not hold.
+
+    Example: a document with an id and no text, and a span that dropped attributes: two
+    missing texts, because a span with dropped attributes may lack a document.
+    """
     ids_without_text = _take_out_documents_without_text(tree.root)
     incomplete_spans = [inner for inner in call.walk() if inner.span.dropped > 0]
     cut_spans = [inner for inner in call.walk() if inner.is_cut]

@@ -177,8 +177,9 @@ def _mlflow_spans(info: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[
 def _otlp_spans(value: Any) -> Iterator[Span]:
     """Yield the spans in an object of OTLP, the form that collectors write.
 
-    Where something in the object has a wrong form, one unreadable span is yielded in
-    place of the rest.
+    Example: ``{"resourceSpans": [{"scopeSpans": [{"spans": [a, b]}]}]}`` yields the
+    spans a and b. Where something in the object has a wrong form, one span that is
+    marked as unreadable is yielded in place of the rest.
     """
     try:
         for name in _OTLP_GROUPS:
@@ -190,10 +191,10 @@ def _otlp_spans(value: Any) -> Iterator[Span]:
             yield _span(fields, scope=scope_name)
         for record in value.get("logRecords") or ():
             if _belongs_to_span(record):
-                # without a name it is a further record of the span with its id
+                # without a name it is merged later into the span with its id
                 yield _drop_name(_span(record))
     except WRONG:
-        yield _span(value)
+        yield _span(value)  # an unreadable span, since ``value`` is no span
 
 
 def _belongs_to_span(record: object) -> bool:
@@ -269,7 +270,9 @@ def _messages_in_events(
 def _linked_traces(fields: Mapping[str, Any], trace: str) -> tuple[str, ...]:
     """The ids of the other traces that a span links to, each once.
 
-    Links in no known form are passed over, since the span says the rest without them.
+    Examples: ``{"traceId": "ab12…"}`` links to the trace "ab12…", and so does
+    ``{"context": {"trace_id": "0xab12…"}}``. A link in no known form is left out; the
+    span stays usable.
 
     Args:
         fields: The fields of the span.
@@ -284,7 +287,7 @@ def _linked_traces(fields: Mapping[str, Any], trace: str) -> tuple[str, ...]:
             linked_trace = _first(_with_context(dict(link)), _TRACE)
             if isinstance(linked_trace, str):
                 linked_traces[_hex_id(linked_trace)] = None
-    return tuple(name for name in linked_traces if name not in ("", trace))
+    return tuple(other for other in linked_traces if other not in ("", trace))
 
 
 def _with_context(fields: dict[str, Any]) -> dict[str, Any]:

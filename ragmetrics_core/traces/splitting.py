@@ -24,6 +24,8 @@ def elements(
     """Find where the elements of a list of spans stand in JSON too long to be read.
 
     The JSON value is the list itself, or an object whose first field holds the list.
+    Example: ``[{"a": 1}, {"b": 2}]`` gives (1, 8) and (10, 9), for each element its
+    offset and its length with the blanks around it.
 
     Args:
         file: The file that holds the value.
@@ -32,7 +34,8 @@ def elements(
         most: How many elements may be noted, as their number takes memory.
 
     Returns:
-        Offset and length of each element. None if the value can only be read whole.
+        Offset and length of each element. None if the value can only be read whole:
+        it begins otherwise, has too many elements, or has spans behind the list.
     """
     file.seek(offset)
     n_bytes_of_opening = min(length, 256)
@@ -48,6 +51,7 @@ def elements(
         if len(places) > most:
             return None
         if is_last:
+            # whether the rest of the value, behind the list, holds no more spans
             can_be_split = _holds_no_spans(file, opening[0], start, end)
             return places if can_be_split else None
     return None

@@ -370,9 +370,11 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
 
 
 def messages_in(value: object) -> tuple[Message, ...]:
-    """Find the messages that a model was shown, in a value of any usual form.
+    """Find the messages that a model was shown, in a value that was read before.
 
-    A text alone is the user's message.
+    The reading has made tuples of lists, and a ``Message`` of each mapping with a role.
+    A text alone is the user's message. Example: ``("Who?",)`` gives one message of the
+    user. A mapping is searched under "messages", "prompt" and "prompts".
     """
     if isinstance(value, tuple):
         return tuple(chain.from_iterable(map(messages_in, value)))

@@ -222,8 +222,9 @@ def message_of(value: object) -> Message | None:
 def _message_of_mapping(mapping: Mapping[str, Any]) -> Message | None:
     """Read a message that is stored as a mapping; None if it is none.
 
-    Its kind, such as "human", is the name of the class in what LangChain's ``dumpd``
-    wrote, else its role or type.
+    Example: ``{"role": "user", "content": "Who?"}`` is the user's message "Who?". Its
+    kind is its role or type; in what LangChain's ``dumpd`` wrote it is the name of the
+    class, such as "HumanMessage".
     """
     fields = _unwrapped(mapping)
     is_written_by_dumpd = fields is not mapping

@@ -433,8 +433,10 @@ def _parameters_sent(
     """The parameters of a request, with the earlier response that it goes on from.
 
     A ``ChatOpenAI`` with ``use_previous_response_id`` names the last response among its
-    messages, and sends only the messages behind it. A response behind the last question
-    does not count: it was made in this run, of messages that are recorded.
+    messages, and sends only the messages behind it. Example: an answer with the id
+    "resp_7" before the last question adds ``{"previous_response_id": "resp_7"}``. A
+    response behind the last question does not count: it was made in this run, of
+    messages that are recorded.
     """
     parameters = details.get("invocation_params")
     settings = (serialized or {}).get("kwargs")
@@ -447,6 +449,7 @@ def _parameters_sent(
         for index, message in enumerate(messages)
         if isinstance(message, HumanMessage)
     ]
+    # how many messages stand before the last question
     n_earlier = places_of_questions[-1] if places_of_questions else len(messages)
     for message in reversed(messages[:n_earlier]):
         response_id = message.response_metadata.get("id")

@@ -279,7 +279,11 @@ def _question(
 def _earlier_conversation(
     run: AnyRun, inputs: object, output: object, question: str | None
 ) -> capture.EarlierConversation:
-    """Find the earlier turns: in the inputs, in a graph's state, or as they were loaded.
+    """Find the earlier turns of the conversation in the first place that has some.
+
+    The places: the inputs, such as {"chat_history": […]}; the messages of a graph's
+    state, which the outputs hold; the messages that ``RunnableWithMessageHistory``
+    loaded.
 
     Args:
         run: The run.
@@ -299,6 +303,7 @@ def _earlier_conversation(
     if in_state.turns:
         return in_state
     loaded_turns = capture.spoken(_loaded_messages(run))
+    # the question is no earlier turn
     ends_with_question = bool(loaded_turns) and loaded_turns[-1].content == question
     if ends_with_question:
         loaded_turns = loaded_turns[:-1]
@@ -322,7 +327,11 @@ def _loading_step(run: AnyRun) -> AnyRun | None:
 
 
 def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
-    """The answer that the outputs give, or the reply of a model that was called by itself."""
+    """The answer that the outputs give, or the reply of a model that was called alone.
+
+    Example: the outputs {"result": "Anna"} give the answer "Anna", with the place
+    "outputs['result']". Without an answer the tuple is empty.
+    """
     if root.kind == "model":
         text = None if root.reply is None else root.reply.text
         return (Answer(text, "the model call", writing_call=root),) if text else ()
@@ -400,7 +409,12 @@ def _resumes_a_graph(run: AnyRun) -> bool:
 
 
 def _fields_of_the_sample(given_metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of the sample that the metadata of the call says."""
+    """Read fields of the sample from what the user put into the metadata of a call.
+
+    Example: ``{"reference": "Anna", "topic": "founder"}`` gives the reference ("Anna",)
+    and the metadata {"topic": "founder"}. A mapping under "metadata" is added to the
+    sample's metadata.
+    """
     metadata = {
         str(key): value
         for key, value in given_metadata.items()

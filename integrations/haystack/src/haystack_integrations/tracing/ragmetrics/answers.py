@@ -122,7 +122,8 @@ def _objects_of_last_component(calls: Calls, texts: list[Answer]) -> list[Answer
     """Find the answer objects of the last component that made some besides drafts.
 
     An object is a draft if a later call of a model was shown it and wrote one of the
-    final texts.
+    final texts. Example: an ``AnswerBuilder`` made "Rome.", and a second model was
+    shown "Rome." and wrote the run's output: "Rome." is a draft.
 
     Args:
         calls: The calls of the run.
@@ -350,8 +351,10 @@ def _ran_out_of_steps(sockets: Mapping[str, Any], last_message: Any) -> bool:
 def _objects(place: str, value: object) -> list[Answer]:
     """List the answer objects in a socket's value; of extracted passages only the best.
 
-    A reader lists its passages from the best to the worst. A passage without a text
-    says that the documents hold no answer; it counts only if there is no other.
+    Extracted passages are those that a reader (an extractive model) cut out of
+    documents. It lists them from the best to the worst. Example: of the passages
+    "1874" and "1880" only "1874" is listed. A passage without a text says that the
+    documents hold no answer; it is listed only if no passage has a text.
     """
     all_objects: list[Answer] = list(find_instances(value, Answer))
     extracted = [answer for answer in all_objects if answer.is_extracted]

@@ -215,6 +215,8 @@ def _copy_generated_answer(answer: GeneratedAnswer) -> Answer:
     """Copy an answer that an ``AnswerBuilder`` made, with its replies and documents.
 
     The builder keeps the model's replies and the model's name in the answer's metadata.
+    Example: the reply "Thought: … Answer: Rome [1]" and a pattern that cuts out "Rome
+    [1]": the answer is "Rome [1]", and ``replies`` holds the whole reply.
     """
     meta = answer.meta or {}
     messages = meta.get("all_messages")

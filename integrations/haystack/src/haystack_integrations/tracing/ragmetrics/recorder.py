@@ -241,7 +241,9 @@ class Tee(Tracer):
     ) -> TeeSpan | None:
         """Begin to record a span as a node of a run; None if it belongs to no run.
 
-        Our own evaluator is no part of what is evaluated, and belongs to none.
+        Examples: a pipeline's span begins a run if somebody listens. A component's span
+        inside it becomes a node of this run. A component that runs alone belongs to no
+        run, and neither does our own evaluator: it is no part of what is evaluated.
 
         Args:
             operation: What the span does, by Haystack's name.

@@ -104,6 +104,10 @@ class RagMetricsEvaluator:
         concurrency: int = 32,
         judge_async: bool = False,
     ) -> None:
+        """Keep the settings, and choose what judges; see the class for the arguments.
+
+        Example: ``chat_generator=OpenAIChatGenerator()`` judges as an ``LLMJudge``.
+        """
         if chat_generator is not None and judge is not None:
             raise SettingError("give chat_generator= or judge=, not both")
         is_one_metric = isinstance(metrics, (str, Metric, Mapping))
@@ -166,6 +170,10 @@ class RagMetricsEvaluator:
         reference: str | list[str] | None = None,
     ) -> dict[str, Any]:
         """Score answers; give one of three groups of inputs.
+
+        The groups: ``answers``; or ``query`` with ``documents`` and ``replies``; or the
+        lists ``questions``, ``contexts``, ``predicted_answers`` and
+        ``ground_truth_answers``.
 
         Args:
             answers: Answers with their questions and documents.
@@ -254,7 +262,7 @@ class RagMetricsEvaluator:
     def _unavailable(
         self, samples: Sequence[Sample], error: errors.JudgeUnavailable
     ) -> list[SampleResult]:
-        """Every result failed: the judge answers nothing."""
+        """Make a failed result of each metric for each sample: the judge is unavailable."""
         if self.raise_on_failure:
             raise error
         failures = [
@@ -276,7 +284,8 @@ class RagMetricsEvaluator:
 
         ``score`` and ``individual_scores`` are those of the first metric, as other
         evaluators of Haystack give them. ``meta`` holds the tokens, calls and costs of
-        all metrics together.
+        all metrics together. Example: two answers with 1 and 0.5 by the first metric:
+        ``score`` is 0.75, and ``meta["samples"]`` is 2.
 
         Args:
             rows: The results of each answer.

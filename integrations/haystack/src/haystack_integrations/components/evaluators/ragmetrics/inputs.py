@@ -32,7 +32,9 @@ def samples(
     """Make samples of the inputs of ``RagMetricsEvaluator.run``, with warnings.
 
     One of three groups is given: answers of Haystack; lists with an element for each
-    answer; one query with its documents and replies.
+    answer; one query with its documents and replies. Example: a query with one document
+    and two replies gives two samples. Warnings are made of the first group alone: an
+    answer object may hold fewer documents than the model saw.
 
     Raises:
         SettingError: If inputs of several groups are given, or lists differ in length.
@@ -153,7 +155,8 @@ def _contexts(
 ) -> tuple[Context, ...] | None:
     """Make contexts of texts and documents; documents without a text are left out.
 
-    None if the documents are None: unknown.
+    Example: ["Rome is old.", Document(content=" ")] gives one context. None gives None:
+    what the model saw is unknown.
 
     Raises:
         SettingError: If one of them is neither a text nor a document.
@@ -175,8 +178,10 @@ def _contexts(
 def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
     """Make the sample of an answer of Haystack.
 
-    Its contexts are the answer's documents that hold a text. If these look as if some
-    had been left out, the sample has notes on its capture with a warning; else none.
+    Its contexts are the answer's documents that hold a text. An ``AnswerBuilder`` may
+    have left out documents that the model saw: then the sample gets a warning, in notes
+    on its capture. Example: the answer "It is old." to "Is it?" with two documents: a
+    sample with question, answer and two contexts.
 
     Raises:
         SettingError: If it is no answer of Haystack.

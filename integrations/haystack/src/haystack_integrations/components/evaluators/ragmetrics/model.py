@@ -158,8 +158,9 @@ class HaystackModel(FrameworkModel):
     def _read_output(self, output: object) -> ChatReply:
         """Read the replies in a generator's output, with why each ended.
 
-        Each reply repeats the usage and the model of the whole call: those of the first
-        one are taken.
+        Example: ``{"replies": [ChatMessage.from_assistant("Yes")]}`` gives one choice,
+        "Yes". Each reply repeats the usage and the model of the whole call: the first
+        reply's are taken. An output without a list of replies gives no choice.
         """
         replies = output.get("replies") if isinstance(output, Mapping) else None
         if not isinstance(replies, list):
