@@ -561,6 +561,26 @@ def test_a_text_found_once_more_and_shown_once_is_a_context_of_this_turn() -> No
     assert [context.text for context in sample.contexts] == [PORTO, EVORA]
 
 
+def test_documents_of_two_searches_with_one_text_are_both_shown_beside_an_earlier_turn() -> (
+    None
+):
+    """Of three places of a text one is that of the earlier turn; each document keeps one."""
+    clock = Clock()
+    copy_of_porto = replace(P, id="copy")
+    tree = made(
+        clock,
+        retriever(clock, P),
+        retriever(clock, copy_of_porto),
+        model(clock, asked(f"{PORTO}\n{PORTO}\n{PORTO}")),
+        answers=SAYS,
+        earlier_calls=(EvidenceCall(kind="retrieval", items=(P.context(),)),),
+        turn_number=2,
+        conversation_id="c",
+    )
+    (sample,) = samples_of(tree)
+    assert [context.id for context in sample.contexts] == [P.id, "copy"]
+
+
 def turn_of(
     clock: Clock, question: str, *docs: Document, said: str = ANSWER, **fields: Any
 ) -> Tree:

@@ -391,7 +391,13 @@ def _shown_candidates_by_text(
     """
     rank_by_key = {key: rank for rank, key in enumerate(keys_in_retrieved_order)}
     shown = [search.candidates[index] for index in search.indexes_shown]
-    shown.sort(key=lambda candidate: rank_by_key[candidate.document.key])
+    # repetitions last: each document keeps a place of its own
+    shown.sort(
+        key=lambda candidate: (
+            candidate.repetition > 0,
+            rank_by_key[candidate.document.key],
+        )
+    )
     candidates_by_text: dict[str, list[Candidate]] = {}
     for candidate in shown:
         candidates_by_text.setdefault(candidate.text, []).append(candidate)
