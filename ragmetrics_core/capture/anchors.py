@@ -224,7 +224,8 @@ class OccurrenceSearch:
         """Compare the prompt with each text that holds the anchor found at a place.
 
         A prompt may repeat an anchor, such as the first 16 bytes of a heading, a
-        thousand times. So each text has some tries; without tries it loses the anchor.
+        thousand times. So each text has a number of tries, and a comparison uses one. A
+        text without tries is compared at this anchor no longer.
         """
         # a position is one number that packs a text's index and an offset in it
         positions = self._anchors.positions_of(anchor)
@@ -324,8 +325,9 @@ class OccurrenceSearch:
     ) -> list[EqualSpan]:
         """Return the spans of equal bytes before an offset of the prompt and of a text.
 
-        ``collect_equal_spans`` only compares forwards, so it gets both reversed. In a
-        prompt of 100 bytes, its span from 10 to 30 is the span from 70 to 90.
+        ``collect_equal_spans`` only compares forwards, so it gets prompt and text
+        reversed. A span from 10 to 30 of a reversed prompt of 100 bytes is the span
+        from 70 to 90 of the prompt.
         """
         if prompt_offset == 0 or text_offset == 0:
             return []

@@ -137,6 +137,8 @@ class ChangedTexts:
     def _free_passages(self, free_row: re.Pattern[bytes]) -> Iterator[str]:
         """Yield the passages of the messages, as written, where no text is located.
 
+        Example: of "Read this. IRON" the document IRON is located: "Read this" is free.
+
         Args:
             free_row: Matches a run of free bytes that is long enough for a passage.
         """
@@ -185,14 +187,17 @@ def _places_of(
 def _densest_window(places: list[tuple[int, str]], *, width: float) -> list[str]:
     """Return the stems of the window that has most different stems, in their order.
 
+    Example: the places (0, "keepe"), (1, "lit"), (9, "lamp") and a window 4 words wide
+    give ["keepe", "lit"].
+
     Args:
         places: Pairs, sorted: the number of a word in a passage, and its stem.
         width: How many words wide the window is.
     """
     counts: Counter[str] = Counter()  # of the stems in the window
-    densest = (0, 0)
-    most = 0
-    start = 0
+    densest = (0, 0)  # where the places of the densest window begin and end
+    most = 0  # different stems in it
+    start = 0  # of the window that ends at the current place
     for end, (place, stem) in enumerate(places, start=1):
         counts[stem] += 1
         while places[start][0] < place - width:

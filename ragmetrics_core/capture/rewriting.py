@@ -167,10 +167,10 @@ def _is_filter(
 ) -> bool:
     """Whether a plain step handed on some of the texts that it took, for later calls.
 
-    It must have dropped the other texts, and added none but those that a search inside
-    it found. A reranker may hand its texts
-    on in new documents, with scores or without ids, and a step that cleans texts may
-    change their letters' case, or put a heading before each.
+    Example: a step took A, B, C and returned A and C, which a later call took: True.
+    The step may return other documents with these texts: with scores, without ids, in
+    lower case, or with a heading. False if it added a text that no search inside it
+    found, or if a later call still took B.
     """
     handed_on = _handed_on(step)
     if step.kind != "step" or not handed_on:

@@ -302,8 +302,11 @@ def _indexes_of(
 ) -> list[int]:
     """Find the indexes that documents of a step have among the retrieved documents.
 
-    The identity tells, as long as the step kept all ids; else the words. A step that
-    counts its documents anew gives the id of one to the text of another.
+    The ids tell, as long as the step kept all of them; else the words.
+
+    Example: A (id "0") and B (id "1") were retrieved. A step returned B with the id
+    "1": [1]. Another step counted its documents anew, and returned B with the id "0",
+    which is the id of A: the words tell that it is B, so [1] as well.
 
     Returns:
         The indexes, in the order of ``documents``.
