@@ -450,7 +450,7 @@ def ask_side_by_side(
     outcome_by_plan: dict[int, Outcome] = {}
     # by the index of the plan; a plan that has not begun must be sent None
     replies_by_plan: dict[int, Replies | None] = dict.fromkeys(range(len(plans)))
-    while replies_by_plan:
+    while replies_by_plan:  # until every plan has returned
         batch_by_plan: dict[int, Batch] = {}
         for index, replies in replies_by_plan.items():
             try:

@@ -536,9 +536,9 @@ def _strip_marks(answer: str, marks: Sequence[Mark]) -> _Stripped:
     the offsets count in the answer, marks included.
     """
     remaining = _cut_out(answer, _cuts(answer, marks))
-    # "It is old [1] ." and a line break behind "[1]": a sentence may end behind a cut
+    # a full stop or a line break right behind a cut ends a sentence: "It is old [1] ."
     possible_ends = remaining.indices_behind_cuts
-    # joining lines keeps the length, so that the indices stay valid
+    # a sentence over two lines becomes one line, as long as before: indices stay valid
     text = join_lines(remaining.text, possible_ends)
     statements_found: list[Statement] = []
     end = 0
@@ -576,7 +576,8 @@ def _cut_out(answer: str, cuts: Sequence[Span]) -> _Remaining:
 
     Where words would touch, a blank takes the place of a cut; it has the index where
     the cut begins. Example: "old[1]and" without the span (3, 6) leaves "old and". Its
-    characters stood at 0, 1, 2, 3 (the blank), 6, 7 and 8 in the answer.
+    characters stood at 0, 1, 2, 3 (the blank), 6, 7 and 8 in the answer. The result
+    also says where its text goes on behind a cut.
     """
     pieces: list[str] = []
     index_in_answer: list[int] = []

@@ -584,6 +584,6 @@ def _text_under(
             text_inside = _text_in(parsed_value, field, depth - 1)
         if text_inside is not None:
             candidates.append(FoundValue(text_inside.value, name))
-        elif not isinstance(value, Mapping):  # "Blue.", or a list of texts
+        elif not isinstance(value, Mapping):  # "Blue."; an object without text is none
             candidates.append(FoundValue(value, name))
     return _choose_value(field, candidates)

@@ -122,6 +122,7 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
             marks.
     """
     known = {} if numbering is None else numbering
+    # as long as the answer, with blanks in place of what holds no marks
     text = _blank(answer, [*_spans_of_code(answer), *source_lists_in(answer)])
     marks: list[Mark] = []
     for match in MARK.finditer(text):

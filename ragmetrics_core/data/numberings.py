@@ -124,7 +124,7 @@ def without_missing_labels(value: object) -> object:
     labels of all rows, and makes whole numbers decimals: ``{"1": 0.0, "2": None}``
     becomes ``{"1": 0}``. What is no numbering stays as it is.
     """
-    if not isinstance(value, Mapping) or is_numbering(value):
+    if not isinstance(value, Mapping) or is_numbering(value):  # nothing to drop
         return value
     context_by_label: dict[object, object] = {}
     for label, context in value.items():
@@ -218,8 +218,8 @@ def _numbering_of_ids(
     """Read labels that name contexts by their id.
 
     Example: {"1": "doc-b"} and contexts with the ids "doc-a" and "doc-b": {"1": 1}. A
-    label whose id no context has is left out, unless that id may still mean a context:
-    then the numbering is unknown, as it is where several contexts have one id.
+    label whose id no context has is left out. If that id may mean a context after all,
+    or if several contexts have one id, the numbering is unknown.
 
     Args:
         id_by_label: The id that each label names.
@@ -238,12 +238,12 @@ def _numbering_of_ids(
             )
         if indices:
             numbering[label] = indices[0]
-        elif None in ids:
+        elif None in ids:  # it may be the id of a context without one
             return NumberingRead(
                 why_unknown="the column citations has an id that no context has, and"
                 " not all contexts have ids"
             )
-        elif are_numbers:
+        elif are_numbers:  # "1" is an id, and 2 is none: perhaps an index
             return NumberingRead(
                 why_unknown="the column citations has numbers of which some are ids of"
                 " the contexts and some are not"

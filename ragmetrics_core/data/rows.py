@@ -262,9 +262,9 @@ def _with_citations_of_marks(
 ) -> Sample:
     """Fill a sample's citations from the marks in its answer, or note why it has none.
 
-    "Blue [1]." with the numbering ``{"1": "doc-a"}`` cites "doc-a". If the numbering or
-    the marks cannot be read, the reason is noted. Nothing is noted where the row has
-    no numbering.
+    "Blue [1]." with the numbering ``{"1": "doc-a"}`` cites "doc-a". Without a numbering
+    in the row, the contexts' own numbers count ("[1] The sky is blue."). If a numbering
+    or the marks cannot be read, the reason is noted.
 
     Args:
         sample: The sample, whose citations are not known.

@@ -117,9 +117,9 @@ def _stands_in_sentence(end_sign: re.Match[str], text: str, start: int) -> bool:
         text: The text that it stands in.
         start: Where the current sentence begins.
     """
-    if end_sign[0] in ("...]", "…]"):
+    if end_sign[0] in ("...]", "…]"):  # "[...]" may stand for words left out
         return _is_omission(end_sign, text, start)
-    if end_sign[0] != ".":
+    if end_sign[0] != ".":  # "!", "?" and the like end a sentence
         return False
     end = end_sign.end()
     # "vitamin C." ends a sentence; the initial of "C. Darwin" does not: see _TITLE

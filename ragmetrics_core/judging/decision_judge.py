@@ -265,7 +265,7 @@ def _convert(question: Question[Any], decided: Decided[Any]) -> TypedForm:
     if problem:
         return TypedForm(question, reply=NotAnswered(_wrong_form(question, problem)))
     typed_jsons = tuple(map(question_text, typed_questions))
-    # two equal typed questions: twice in ``typed_jsons``, asked once
+    # equal typed questions stand twice in ``typed_jsons`` and once here: asked once
     typed_by_json = dict(zip(typed_jsons, typed_questions, strict=True))
     return TypedForm(question, json_text(dict(state)), typed_by_json, typed_jsons)
 
@@ -363,7 +363,8 @@ def _reply_of_chances(
 
     The question was converted into typed questions, and a model gave each of them its
     probabilities: ``[(.9,), (.1,)]`` for two facts becomes "first covered, second not".
-    Returns an error if that raises or gives nonsense.
+    Returns an error if ``reads`` raises or returns nonsense, and for a question that
+    cannot be converted (it has no ``decided``).
 
     Args:
         question: A metric's question. Its ``decided`` holds the functions that convert

@@ -178,9 +178,9 @@ class _Asking:
                 error "texts too long" if any poll ended with it.
         """
         question = self._question
-        replies, errors = await self._ask(
-            self._request, question.polls, question.first_poll or 0
-        )
+        # behind 3 polls of an earlier round, ``first_poll`` is 3
+        first_poll = question.first_poll or 0
+        replies, errors = await self._ask(self._request, question.polls, first_poll)
         if not replies:
             for error in errors:
                 if isinstance(error, ContextWindowExceeded):
@@ -202,10 +202,11 @@ class _Asking:
             TooFewPolls: If no majority of the polls was answered.
             JudgeError: If there is no reply at all.
         """
+        # at another temperature the probabilities are not those of the model
         request = replace(self._request, temperature=1.0)
         replies_read: list[ReadReply[Any]] = []
         weights_of_tokens: tuple[Weight | None, ...] = ()
-        if self._top_logprobs:
+        if self._top_logprobs:  # the model tells the probabilities of its tokens
             first_reply = await self._ask_for_logprobs(request)
             weights_of_tokens = read_weights(first_reply, self._question)
             settled = tuple(

@@ -81,7 +81,8 @@ def read_weights(
     if key_field is None:
         return weights_in_text_order if len(verdicts) == 1 else unsettled
 
-    # Validation may have sorted the verdicts: each finds its weight by its key.
+    # The model may have written B before A, and validation has sorted the verdicts:
+    # each verdict finds its weight by its key.
     keys = [str(getattr(verdict, key_field)) for verdict in verdicts]
     keys_in_text = _keys_in_text(reply, key_field)
     if sorted(keys_in_text) != sorted(keys):

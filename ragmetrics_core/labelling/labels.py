@@ -681,6 +681,11 @@ def _refuse_other_than_a_draw(
     Drawn with probability .1 from 300 scored samples: 30 labels are expected, and 29
     are refused. Labels with different probabilities, without one, or without a vote
     are refused as well.
+
+    Args:
+        labels: All labels, also those that wait for votes.
+        n_empty: How many of them have no vote yet.
+        n_scored: How many samples of the run have a score.
     """
     if n_empty:
         raise InputError(

@@ -759,7 +759,7 @@ def _observe_swaying(
 
         - "uncertain": the judge calls itself so; only of judges that can;
         - "caught: …": the verdict changed, as it should;
-        - "flipped: …": the verdict changed, as it should not; no verdict counts, too;
+        - "flipped: …": the verdict changed or is missing, as it should not be;
         - "no verdict after a change": only if that happened to any row.
     """
     changes: list[_Change] = []

@@ -126,6 +126,7 @@ def measure_weaknesses(
         figures += _shares(NAME_OF_ACCEPTED[question], acceptances)
     probed_rows = _probe_alone_and_in_company(metric, rows, ask_again)
     figures += _figures_of_probes(probed_rows)
+    # texts that are made too long for the judge: how many does it answer all the same?
     figures += _shares(PADDED, _judge_padded_texts(metric, rows, ask_again))
     # 1.0 for each row of which a probe got no answer
     lost_flags = [(row.source, float(answers is None)) for row, answers in probed_rows]
@@ -257,6 +258,7 @@ def _probe_alone_and_in_company(
     metric_in_company = _probing(
         metric, partial(_probes_by_request, _all_in_one_request)
     )
+    # as repetitions of their own, so that neither takes stored replies of the other
     results_alone = ask_again(metric_alone, samples, _ALONE)
     results_in_company = ask_again(metric_in_company, samples, _IN_COMPANY)
     probed_rows: _ProbedRows = []

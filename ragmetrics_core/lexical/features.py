@@ -264,7 +264,8 @@ def adherence(
         1. The share of the answer's terms that stand in the contexts.
         2. The share of its bigrams that stand there.
         3. The mean share of a sentence's terms in the nearest context sentence.
-        4. How much of a sentence stands beside its names in the contexts, at least.
+        4. How much of a sentence stands beside a name in the contexts, as it stands
+           beside the name in the answer; for the name with the least of it.
         5. The share of its names that the contexts hold.
 
         Example: "Carl Voss bought the old mill." over "Carl Voss lived in Kiel. Anna

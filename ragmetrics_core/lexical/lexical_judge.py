@@ -134,7 +134,7 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     """Judge by shared words whether an answer rests on its contexts.
 
     Example: "It opened in 1901." over contexts without 1901: "no", because the number
-    is unknown. "I do not know." claims nothing and gets the verdict "abstain".
+    is unknown. "I do not know." claims nothing and gets the verdict "abstains".
 
     Args:
         question: Holds the answer and the contexts.
@@ -152,6 +152,8 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     # five shares, such as the share of the answer's terms in the contexts
     feature_values = features.adherence(answer, contexts, matches)
     sentences = _support_of_sentences(answer, contexts, matches, context_numbers)
+    # signs of a false claim: a number that no context has, and "not" before a term
+    # that the contexts do not negate; each makes the verdict a no
     unknown_numbers = find_unknown_numbers(text, context_numbers)
     denied_terms = _union(match.denied_terms for match in matches)
     probability = _veto_false_claims(

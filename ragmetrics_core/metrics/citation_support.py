@@ -364,6 +364,7 @@ class SupportOfStatement:
         )
         if not together.holds:
             return cited
+        # of A, B and C: B and C, then A and C, then A and B
         without_each = yield from self._support_of_groups(_each_left_out(texts))
         if isinstance(without_each, NotAnswered):
             return without_each
@@ -386,6 +387,7 @@ class SupportOfStatement:
         passages_of_groups = [
             order_of_digest(self._statement, texts) for texts in groups
         ]
+        # a text that holds the statement word for word supports it: nothing is asked
         self._note_quotations(passages_of_groups)
         unknown_groups = [
             passages

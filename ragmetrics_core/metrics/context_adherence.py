@@ -421,6 +421,7 @@ class ContextAdherence(Metric):
         if not groups.go_beyond_this_turn:
             polls = yield from self._poll_in_rounds(question_of_verdict)
             return polls, None
+        # a prompt or examples of the user's own ask for a verdict, not for labels
         if self.template is not None or instructions.examples or instructions.quoted:
             why_unlabelled = "the metric has a prompt or examples of its own"
         else:
@@ -476,6 +477,7 @@ class ContextAdherence(Metric):
         count as missing.
         """
         polls_so_far: Asked[Any] = Asked(())
+        # 3 of 5: with fewer no majority says yes
         n_polls = self._decisive_yes if self.early_stop else self.polls
         while n_polls > 0:
             # a later round goes on counting: its polls are no repeats of earlier ones
@@ -490,6 +492,7 @@ class ContextAdherence(Metric):
                     return (yield from self._claim_by_claim(question, reply))
                 if not is_any_answered or isinstance(reply.error, LimitReached):
                     return reply
+                # a later round failed: what was answered so far counts
                 reply = Asked((), failures=(reply.error,) * n_polls)
             polls_so_far = _add_polls(polls_so_far, reply)
             # a judge of probabilities answers once, however many polls are asked for
@@ -497,6 +500,7 @@ class ContextAdherence(Metric):
             if answers_only_once:
                 break
             n_not_asked = self.polls - polls_so_far.asked
+            # 0 ends the loop: all were asked, or the majority is decided
             n_polls = min(n_not_asked, self._most_polls_before_decision(polls_so_far))
         return polls_so_far
 
@@ -793,7 +797,7 @@ def _evidence(
         unsupported=_unsupported_claims(no_polls),
         sentences=_sentences(polls.replies, ranks),
         claims=tuple(claims),
-        ledger=grounds,
+        ledger=grounds,  # by the ledger, the record of the application's calls
     )
 
 

@@ -344,7 +344,7 @@ def questions_of_coverage(
         facts: The facts, at least one.
         instructions: What the judge is told.
         polls: None: one question about all facts. 3: a question for each fact, which
-            is asked 3 times if the judge gives no probability (see ``weigh``).
+            is asked 3 times if the judge gives no probability.
         own_template: Whether the user wrote the prompt's template in ``instructions``.
     """
     if polls is None:
@@ -357,7 +357,7 @@ def questions_of_coverage(
             parts={**about, "context": context_part, **fact_part},
             instructions=instructions,
             Reply=CoveredList if polls is None else Covered,
-            weigh=_probability_of_covered(polls),
+            weigh=_probability_of_covered(polls),  # has ``polls`` for such a judge
             # a long context is judged in windows: a fact covered in one is covered
             split=Split("context", "covered"),
             # a user's own template asks something that our typed questions do not

@@ -93,6 +93,7 @@ def groups_of_texts(sample: Sample) -> Groups:
     n_beside_contexts = len(of_this_turn) + len(of_earlier_turns)
     return Groups(
         evidence=(*_texts_of_contexts(contexts), *of_this_turn),
+        # the ranks 1 to 3 of the contexts, then 4 and 5
         ranks=(*context_by_rank, *_numbers_behind(last_rank, n_beside_contexts)),
         earlier=tuple(of_earlier_turns),
         user=_user_words(sample),
@@ -401,7 +402,7 @@ def _average_precision_within_calls(
 
 
 def curve_by_call(
-    sample: Sample, contexts: Sequence[Context], value: Callable[[set[int]], float]
+    sample: Sample, contexts: Sequence[Context], value_of: Callable[[set[int]], float]
 ) -> tuple[CallGain, ...]:
     """Return what each call adds to the value of the contexts, in the calls' order.
 
@@ -411,7 +412,7 @@ def curve_by_call(
     Args:
         sample: The sample, whose ledger has the calls.
         contexts: The contexts that are valued.
-        value: Takes the indices of some contexts, from 0, and returns the value that
+        value_of: Takes the indices of some contexts, from 0, and returns the value that
             they have together.
     """
     calls = calls_with_contexts(sample, contexts)
@@ -422,12 +423,12 @@ def curve_by_call(
         indices_so_far -= set(call.context_indices)
     gains: list[CallGain] = []
     for call in calls:
-        value_before = value(indices_so_far)
+        value_before = value_of(indices_so_far)
         indices_so_far = indices_so_far.union(call.context_indices)
-        total = value(indices_so_far)
+        total = value_of(indices_so_far)
         gain = CallGain(
             call=call.number,
-            alone=value(set(call.context_indices)),
+            alone=value_of(set(call.context_indices)),
             gain=total - value_before,
             total=total,
         )

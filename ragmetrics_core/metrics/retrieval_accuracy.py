@@ -198,6 +198,7 @@ class RetrievalAccuracy(Metric):
         judged_texts = texts if control is None else [*texts, control]
         facts = _distinct_texts_of_facts(fact_lists)
         replies = yield from ask(self._questions(sample, judged_texts, facts))
+        # whether each text covers each fact
         grid = matrix.grid_of_cells(replies, judged_texts, facts)
 
         evidence = self._best_evidence(sample, fact_lists, grid)

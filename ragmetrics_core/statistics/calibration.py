@@ -126,7 +126,7 @@ def _are_separated(pairs: Pairs) -> bool:
 def curve(
     pairs: Pairs, *, bins: int = 10, clusters: Sequence[int] | None = None
 ) -> list[Bin]:
-    """Compute the calibration curve: how many labels are positive at low to high scores.
+    """Compute the calibration curve: how many labels are positive as scores rise.
 
     Example: of the 20 rows with scores from .7 to .8, 15 have a positive label: a bin
     with .75.
