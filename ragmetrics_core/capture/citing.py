@@ -234,21 +234,8 @@ def _with_marks_of_the_prompt(
     Raises:
         UnknownMeaning: If a number may mean one context or another.
     """
-    provided_texts: set[str] = set()  # of the pages that the provider found
-    for node in search.calls.nodes:
-        if node.by_provider:
-            provided_texts.update(document.text for document in node.documents or ())
-    # the application's own contexts, which the provider did not find
-    own_texts = []
-    context_index_of_own_text = []
-    for context_index, text in enumerate(search.context_texts):
-        if text not in provided_texts:
-            own_texts.append(text)
-            context_index_of_own_text.append(context_index)
-    # the labels of the own contexts, with their indexes among all contexts
-    labels = labels_in(search.prompts, own_texts).with_indexes(
-        context_index_of_own_text
-    )
+    labels = _labels_of_applications_contexts(search)
+    # the numbers among these labels, each with the indexes of its contexts
     numbering = {
         label: indexes
         for label, indexes in labels.indexes_by_label.items()
@@ -269,6 +256,25 @@ def _with_marks_of_the_prompt(
         if citation.contexts:
             citations_of_numbers.append(citation)
     return tuple(dict.fromkeys([*citations, *citations_of_numbers]))
+
+
+def _labels_of_applications_contexts(search: CitationSearch) -> Labels:
+    """Read the labels of the contexts that the application itself put into the prompt.
+
+    The contexts that the model's provider found are left out. The indexes count all
+    contexts: of [a page of the provider, IRON] the label "[1]" of IRON has the index 1.
+    """
+    provided_texts: set[str] = set()
+    for node in search.calls.nodes:
+        if node.by_provider:
+            provided_texts.update(document.text for document in node.documents or ())
+    own_texts = []
+    own_indexes = []  # of these texts among all contexts
+    for context_index, text in enumerate(search.context_texts):
+        if text not in provided_texts:
+            own_texts.append(text)
+            own_indexes.append(context_index)
+    return labels_in(search.prompts, own_texts).with_indexes(own_indexes)
 
 
 def _indexes_of_provided_source(

@@ -18,13 +18,13 @@ def numbers_that_fields_may_mean(
     indexes_by_number: Mapping[str, tuple[int, ...]],
     instructions: str,
 ) -> frozenset[str]:
-    """Find the numbers that may mean one text by its label, and another by its field.
+    """Find the numbers of fields, as in "doc_id: 7", that an answer may cite.
 
-    A number of a field is such a number in two cases:
+    Two kinds of numbers are returned:
 
-    - No text has it as its label, as the 7 of "doc_id: 7".
-    - The instructions name the field, "cite the doc_id", and another text has the
-      number as its label: "[1]" above "doc_id: 2", and "[2]" above "doc_id: 1".
+    - a number that no text has as its label, as the 7 of "doc_id: 7"
+    - a number that is also the label of another text, as of "[1]" above "doc_id: 2" and
+      "[2]" above "doc_id: 1"; but only if the instructions say "cite the doc_id"
 
     Args:
         lines_by_context: The lines that label each context.

@@ -293,13 +293,13 @@ class _Competition:
 
         Args:
             sought_text: The text.
-            touching_words: The places of the text that are left to decide about: those
-                beside other letters. A text of a few letters has none here: all of its
-                places are looked for in this method.
+            touching_words: The places of the text at which other letters touch it. Of a
+                text too short for an anchor it is empty: its places are found here.
         """
         is_inside_another_text = False
         in_sentences: list[Occurrence] = []
-        # all places left to decide about, with what stands left and right of each
+        # each place to decide about, with what stands left and right of the text there;
+        # for "party" nothing is done
         for occurrence, borders in self._with_borders(sought_text, touching_words):
             if self._is_covered(occurrence):  # another document holds the words
                 is_inside_another_text = True

@@ -49,7 +49,7 @@ class CallOrder:
         Example: a retriever inside the tool "research" has two keys, that of "research"
         and its own. So all calls inside "research" stay together.
 
-        The parts of a key, of which the first difference decides:
+        A key has five parts; the first part that differs decides:
 
         1. step: how many calls the model of the same agent had begun before
         2. rank: the call's number among the tool calls that the model asked for
@@ -135,11 +135,10 @@ class CallOrder:
         to 7.0. The first two get 1.0. The third ran alone, and gets 6.0.
         """
         calls = list(chosen)
-        # Of each chosen call and each call around a chosen call: when the first chosen
-        # call inside of it began.
+        # by a chosen call, or a call around chosen calls: when the first of these began
         first_begin_inside = self._first_begin_inside(calls)
-        # Of the same calls: when the first chosen call began inside of a sibling that
-        # ran at the same time, such as a parallel branch.
+        # by the same calls: when the first chosen call began inside of a sibling that
+        # ran at the same time, such as a parallel branch
         first_begin_beside: dict[Node, float] = {}
         for siblings in self._siblings_around(calls):
             first_begin_beside.update(_first_begin_beside(siblings, first_begin_inside))
