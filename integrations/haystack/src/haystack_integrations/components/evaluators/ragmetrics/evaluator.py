@@ -262,7 +262,7 @@ class RagMetricsEvaluator:
     def _unavailable(
         self, samples: Sequence[Sample], error: errors.JudgeUnavailable
     ) -> list[SampleResult]:
-        """Make a failed result of each metric for each sample: the judge is unavailable."""
+        """Make a failed result of each metric and sample: the judge is unavailable."""
         if self.raise_on_failure:
             raise error
         failures = [
