@@ -352,8 +352,9 @@ def _index_of_support(
 ) -> int:
     """Return the index of the label that means support.
 
-    It is the label that was given. If none was given, it is the one whose name says so,
-    such as "entailment".
+    It is the label that was given. Without one it is the label whose name says so.
+    Example: {0: "contradiction", 1: "entailment"} gives 1. Upper case and lower case
+    are the same.
 
     Args:
         model: Name or folder of the model, for messages.
@@ -379,6 +380,9 @@ def _index_of_support(
 def folder_of(model: str | Path, revision: str | None) -> Path:
     """Find where a model lies; nothing is fetched.
 
+    Example: "./my-model" is a folder, and "cross-encoder/nli-deberta-v3-base" is looked
+    up in the cache.
+
     Args:
         model: A folder, or the name of a model in Hugging Face's cache.
         revision: A commit, tag or branch in the cache; None for the default one.
@@ -390,7 +394,7 @@ def folder_of(model: str | Path, revision: str | None) -> Path:
     path = Path(model).expanduser()
     if path.is_dir():
         return path.resolve()
-    # what begins so is the path of a folder, and no name in the cache
+    # "./my-model" can only be a folder, never a name in the cache
     if str(model).startswith(("~", "/", ".")):
         raise SettingError(f"{model} is no folder on this machine")
     hub = import_extra("huggingface_hub", "local", "an encoder")

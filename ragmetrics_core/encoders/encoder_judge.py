@@ -220,9 +220,10 @@ class EncoderJudge(Judge):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question, in a thread of its own.
 
-        An encoder says whether a text supports a claim. A question that cannot be
-        answered by that is not supported (``QuestionNotSupported``). If the model
-        raises a judge error, that error is the answer.
+        An encoder says whether a text supports a claim. Example: "Is this answer
+        adherent to its contexts?" is answered so; "Which statements does this answer
+        make?" is not supported (``QuestionNotSupported``). If the model raises a judge
+        error, that error is the answer.
         """
         answer_to = self._answer_to(type(question))
         if answer_to is None:

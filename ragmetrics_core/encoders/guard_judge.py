@@ -190,9 +190,10 @@ class GuardJudge(ModelJudge):
         """Send the control, and return why the model cannot be used; None if it can.
 
         The control is two claims about one document: the document holds the first, but
-        not the second. A model that is served in a wrong way says the same of both, or
-        gives no verdict. Such a failure is kept for the whole run. The error of a call
-        is not kept, since it may pass.
+        not the second. A sound model gives the verdicts [True, False]. A model that is
+        served in a wrong way says the same of both, or gives no verdict. Such a failure
+        is kept for the whole run. An error of a call, such as a timeout, is not kept: a
+        later call may succeed.
 
         Returns:
             The failure, and what the control cost; stored replies count nothing.
@@ -332,7 +333,8 @@ def _best(outcomes: Sequence[GuardVerdict | JudgeError]) -> GuardVerdict | Judge
     - Else, if a window gave an error: that error, since this window might give a yes.
     - Else: no.
 
-    The probability is the highest of all windows; None if a window has none.
+    The probability is the highest of all windows; None if a window has none. Example:
+    a no with 0.2 and a yes with 0.9 make a yes with 0.9, from two windows.
     """
     verdicts = [outcome for outcome in outcomes if isinstance(outcome, GuardVerdict)]
     errors = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
@@ -353,8 +355,9 @@ def read_verdict(form: GuardForm, choice: Choice) -> GuardVerdict:
     """Read a guard's reply: its verdict, and how probable the favourable word was.
 
     The probability is read from the tokens of the reply. The verdict is favourable if
-    it is above 0.5. In two cases the probability is None, and the word that the guard
-    wrote gives the verdict:
+    it is above 0.5. Example: the guard wrote "No", and its tokens give "Yes" 0.45: the
+    verdict is no, with 0.45. In two cases the probability is None, and the word that
+    the guard wrote gives the verdict:
 
     - The tokens do not hold the probability.
     - The guard reasoned first. The word then follows from the reasoning, and its

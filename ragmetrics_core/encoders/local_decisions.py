@@ -229,6 +229,8 @@ class LocalDecisionModel(DecisionModel):
 def _pipeline(folder: Path, device: str | None) -> Any:
     """Load the pipeline of transformers that answers typed questions.
 
+    A typed question names the values that its answer may take, such as yes and no.
+
     Args:
         folder: Where the model lies.
         device: Where torch runs it; None for a GPU if there is one, else the CPU.

@@ -282,11 +282,13 @@ class Decider:
     ) -> Iterator[tuple[int, Row]]:
         """Yield the index of each row and the row, in the order of judging.
 
-        The order of a list is drawn at random; rows of an iterator keep their order.
+        The order of a list is drawn at random: ["a", "b", "c"] may yield (2, "c"),
+        (0, "a"), (1, "b"). Rows of an iterator keep their order, and at most
+        ``max_samples`` of them are taken.
 
         Args:
             rows: The rows of the run.
-            listed: Whether they are a list.
+            listed: Whether all of them are known now. False for an iterator.
 
         Raises:
             SettingError: If ``on="point"`` or ``against`` is asked of rows whose number
@@ -301,6 +303,7 @@ class Decider:
         all_rows = list(rows)
         self.samples = [None if isinstance(row, RowError) else row for row in all_rows]
         if self._earlier_run is not None:
+            # the row of the earlier run with the same sample, for each row
             self._partners = partners_of(
                 self.samples, self._earlier_run, min_scored=self.until.min_scored
             )
@@ -586,8 +589,10 @@ def _means_to_reach(
 ) -> list[_Claim]:
     """Make a claim of each gate that the caller gave: a mean that a metric is to reach.
 
+    Example: "context_adherence>=0.8" gives the claim that its mean reaches 0.8.
+
     Args:
-        gates: One gate such as "adherence=0.8", or several.
+        gates: One gate, or several.
         metrics: The metrics of the run.
 
     Raises:

@@ -34,6 +34,7 @@ def cut_spans_of(spans: Sequence[Span]) -> set[str]:
     """Find the spans of a trace of which values were cut at a limit of their length.
 
     At a limit several values have one length, and one of them is JSON that breaks off.
+    Example: three values have 4096 characters, and one ends with ``{"text": "Ro``.
 
     Args:
         spans: The spans of one trace.
@@ -103,12 +104,16 @@ def _is_warned_of(sample: Sample, what: str) -> bool:
 def _with_unknown_passages(
     sample: Sample, forget: Callable[[PassageNote], PassageNote], reason: str
 ) -> Sample:
-    """Return a sample as *incomplete*, where its passages lose what nobody knows.
+    """Return a sample as *incomplete*, with what is unknown taken out of its passages.
+
+    Example: a prompt was cut, so a passage that was not found in it may stand behind
+    the cut: the note "not shown" and the warning of it go. A sample without notes is
+    returned as it is.
 
     Args:
         sample: The sample.
-        forget: Makes the note of a passage without that.
-        reason: Why texts may have been found that the sample lacks, in words.
+        forget: Takes a passage's note, and returns it without what is unknown.
+        reason: Why the sample may lack texts that were retrieved, in words.
     """
     notes = sample.capture
     if notes is None:

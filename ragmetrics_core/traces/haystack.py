@@ -115,8 +115,9 @@ class _Trace:
     def read(self, call: Call, reading: Reading) -> None:
         """Write into a reading what a component or run was asked, found and answered.
 
-        The calls inside this one have been read already. A tool keeps its reading as it
-        is.
+        Example: the outermost pipeline with the inputs {"query": "Who?"} gets the
+        question "Who?". A run that only filled a document store becomes "ignored". The
+        calls inside this one have been read already. A tool keeps its reading as it is.
         """
         inputs = dict(_sockets(reading.input))
         outputs = dict(_sockets(reading.output))

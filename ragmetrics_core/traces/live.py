@@ -161,9 +161,9 @@ class SampleProcessor(BackgroundEvaluator[int]):
     def on_end(self, span: Any) -> None:
         """Keep a span that has ended, and record its trace if it is the root.
 
-        Spans of a judge's own calls are left out. Where more spans are held than may
-        be, the trace that was quiet for longest is let go, which means forgotten whole:
-        no sample is made of a part.
+        Spans of a judge's own calls are left out. If more than ``max_open`` spans are
+        held, the trace that was quiet for longest is **let go**: all its spans are
+        forgotten, also those that are still to come, since no sample is made of a part.
         """
         trace = span.context.trace_id
         n_let_go = 0

@@ -220,19 +220,27 @@ class _Trace:
     """
 
     def __init__(self, calls: Sequence[Call]) -> None:
+        """Collect what the rules for single calls need of the whole trace.
+
+        Example: a query engine's trace: its calls with their methods ("query",
+        "retrieve", "synthesize"), and the nodes (documents) by their ids.
+        """
+        # what each call was given and returned, parsed; calls that say nothing lack
         self._inputs: dict[Call, Any] = {}
         self._outputs: dict[Call, Any] = {}
         self._parse_inputs_and_outputs(calls)
-        self._methods: dict[Call, str] = {}
+        self._methods: dict[Call, str] = {}  # such as "retrieve"
         for call, inputs in self._inputs.items():
             self._methods[call] = _method(call, inputs, self._outputs[call])
         nodes = self._all_nodes(calls)
         # read backwards, so that of several nodes with one id the first counts
         self._nodes_by_id = {node.id: node for node in reversed(nodes) if node.text}
+        # by id and text alone, since another span may lack a node's metadata
         self._nodes_with_metadata = _nodes_with_metadata(nodes)
+        # texts that synthesizers were given
         chunks = chain.from_iterable(self._chunks_given(call) for call in calls)
         self._chunks_shortest_first = sorted(chunks, key=len)
-        self._tool_names = self._names_of_tool_calls(calls)
+        self._tool_names = self._names_of_tool_calls(calls)  # by the call's id
 
     def _parse_inputs_and_outputs(self, calls: Sequence[Call]) -> None:
         """Parse what went into each call and came out, into ``_inputs`` and ``_outputs``."""
@@ -282,7 +290,9 @@ class _Trace:
     ) -> None:
         """Write into the reading of a call, and of those inside, what LlamaIndex did.
 
-        A **reading** is what one span says.
+        A **reading** is what one span says. Example: the reading of ``engine.query``
+        gets its question and answer, and that of ``retrieve`` inside it its documents.
+        A call that returned sources hands them to the calls inside it.
 
         Args:
             call: The call.
@@ -441,9 +451,12 @@ class _Trace:
             self._outputs[model] = None  # so that ``_read_model`` keeps this reply
 
     def _model_of_step(self, step: Call) -> Call | None:
-        """Find the last outermost call of a model in an agent's step, or make one.
+        """Find the last outermost call of a model in an agent's step.
 
-        None if the step recorded no call of a model, nor one that prepared a prompt.
+        If the step recorded none, its last call that prepared a prompt
+        (``_prepare_chat_with_tools``) is made a model's call, and returned. None if it
+        recorded neither. Example: a step with the calls ``chat`` and, inside it,
+        another ``chat`` gives the outer one.
         """
         calls = [call for call in step.walk() if call in self._inputs]
         models = [call for call in calls if self._is_model(call)]
@@ -473,7 +486,9 @@ class _Trace:
         """Write into a tool's reading its name, its arguments and its result.
 
         The result is a message of the tool, with the nodes (documents) that it holds
-        beside its text. A tool that hands the run over to another agent is marked so.
+        beside its text. Example: ``search("Rome")`` that returned two nodes: the
+        arguments {0: "Rome"}, and a message with two nodes. A tool that hands the run
+        over to another agent is marked so.
         """
         inputs = mapping(self._inputs[call])
         output = mapping(self._outputs[call])
@@ -606,7 +621,9 @@ class _Trace:
         """Return the nodes (documents) whose texts a synthesizer was given.
 
         The span of the synthesizer holds the texts without ids. The sources that the
-        engine named are likely the same nodes in the same order.
+        engine named are likely the same nodes in the same order. Example: the text
+        "Rome is old." and the source with the id "n1" and this text give the node "n1".
+        If the sources do not fit, a node of the trace with the same text is taken.
 
         Args:
             synthesizer: The call.
@@ -617,7 +634,7 @@ class _Trace:
         """
         texts = self._first_chunks_given(synthesizer)
         if len(texts) > len(sources):
-            # text and source of one index do not belong together
+            # a source is missing: the first text may not be that of the first source
             return tuple(Document(text) for text in texts)
         nodes_by_text = self._shown_nodes_by_text()
         nodes: list[Document] = []

@@ -31,9 +31,10 @@ _GOES_ON = re.compile(r"[,;:]?[ \t]?\w")
 def count_previews(root: Node) -> int:
     """Count the documents of a run of which its prompts show more than was recorded.
 
-    A single document is known by its end: "...", or the middle of a word or sentence. Any
-    other end may stand before words of the template. So it counts only beside another
-    document, behind which other words stand.
+    Example: "Rome has been the capital of It" was recorded, and a prompt shows "Rome has
+    been the capital of Italy": one. A document that ends in "...", or within a word or sentence, counts by itself.
+    Behind any other end the prompt may show words of its template, such as "Question:".
+    So these documents count only if unlike words stand behind several of them.
     """
     documents = _documents_of(root)
     shown_texts = _shown_texts(root)
@@ -146,8 +147,9 @@ def _rest_behind(text: str, shown_texts: Sequence[str]) -> str:
 def _is_cut_before(text: str, shown_texts: Sequence[str]) -> bool:
     """Whether a document begins with "...", and prompts show other words in that place.
 
-    Some words must stand right before it in its line: fewer may be a label. False where
-    a prompt shows the dots.
+    Example: a span holds "... in Rome since the year 1874", and a prompt shows "Anna
+    has lived and worked in Rome since the year 1874". Several words must stand right
+    before it in its line: one may be a label. False if a prompt shows the dots.
     """
     mark = _CUT_MARK_BEFORE.match(text)
     stem = _CUT_MARK.sub("", text[mark.end() :]).rstrip() if mark else ""
@@ -155,7 +157,7 @@ def _is_cut_before(text: str, shown_texts: Sequence[str]) -> bool:
         return False
     head = stem.split()[:_LONGEST_TAIL]
     pattern = re.compile(r"\s+".join(map(re.escape, head)))
-    lines_before = []
+    lines_before = []  # what stands before the document in its line, in each prompt
     for shown_text in shown_texts:
         for match in pattern.finditer(shown_text):
             _, _, line = shown_text[: match.start()].rpartition("\n")

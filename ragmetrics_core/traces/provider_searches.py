@@ -86,9 +86,10 @@ class _Reply:
 def add_provider_searches(root: Node, call: Call) -> None:
     """Add to the models of a turn what their providers searched while they answered.
 
-    The searches become calls below the model, as for an adapter. The reply of a model is
-    looked up in its own span first. Traceloop does not write it there: then the steps
-    around are looked through for a message with the same text.
+    The searches become calls below the model. The reply of a model is looked up in the
+    model's own span first. Traceloop does not write it there: then the steps around are
+    looked through for a message with the same text. Example: OpenAI searched the web
+    and found two pages: the model gets a call with two documents.
 
     Args:
         root: The outermost call of the turn as a node; its models are changed.
@@ -117,8 +118,15 @@ def _add_to_models(
 ) -> None:
     """Add the searches to the outermost models at or below a node.
 
-    A model inside a model is the same call, recorded by two instrumentations: where the
-    outer one has the searches, the inner one is passed over.
+    A model inside a model is the same call, recorded by two instrumentations: if the
+    outer one has the searches, the inner one gets none.
+
+    Args:
+        node: The node; it and the nodes below are changed.
+        own_replies: Replies that tell of searches, from the spans of models, by name,
+            start and end of the span.
+        other_replies: Replies from steps around the models, which are found by their
+            text.
     """
     if node.kind == "model" and node.reply is not None and not node.error:
         reply = own_replies.get((node.name, node.began, node.ended))
@@ -126,7 +134,7 @@ def _add_to_models(
             reply = _reply_with_text(node.reply.text, other_replies)
         if reply is not None:
             if reply.text:
-                # the text whose places the provider's citations name
+                # citations name places in this text: "characters 0 to 12"
                 node.reply = Message("assistant", reply.text, node.reply.tool_calls)
             add_provider_evidence(node, reply.evidence)
             return
@@ -146,8 +154,9 @@ def _reply_with_text(text: str, replies: Sequence[_Reply]) -> _Reply | None:
 def _reply_of_model(call: Call) -> _Reply | None:
     """The reply in a model's span that tells of searches; None if it tells of none.
 
-    Where it says that the provider searched, and cannot be read, the search counts as
-    one whose texts are unknown.
+    Example: an output with a block "web_search_tool_result" gives the reply's text and
+    the pages found. If the output says that the provider searched and cannot be read,
+    the reply has one search with unknown texts.
     """
     reading = call.reading
     texts_said = {reply.text for reply in reading.replies} if reading else set()
@@ -252,9 +261,14 @@ def _objects_in(
 
 
 def _reply_in(value: Mapping[str, Any]) -> _Reply | None:
-    """Read a JSON object as a reply; None if it tells of no search of a provider."""
+    """Read a JSON object as a reply; None if it tells of no search of a provider.
+
+    Example: ``{"content": […, {"type": "web_search_tool_result", …}]}`` gives the text
+    of the reply, and the pages that the provider found.
+    """
     _, fields = unwrap_message(value)
     if isinstance(fields.get("parts"), list):
+        # a message of OpenTelemetry's conventions
         fields = {**fields, "content": [_block_of(part) for part in fields["parts"]]}
     if _has_citations_of_its_own(fields):
         fields = {key: entry for key, entry in fields.items() if key != "citations"}
@@ -292,7 +306,9 @@ def _text_of(value: Mapping[str, Any]) -> str:
 def _block_of(part: Any) -> Any:
     """A part of a message of OpenTelemetry's conventions as a block of a provider.
 
-    A part of another form is returned as it is.
+    Example: ``{"type": "server_tool_call_response", "name": "web_search", "id": "s1",
+    "server_tool_call_response": …}`` becomes ``{"type": "web_search_tool_result",
+    "tool_use_id": "s1", "content": …}``. A part of another form is returned as it is.
     """
     if not isinstance(part, Mapping):
         return part

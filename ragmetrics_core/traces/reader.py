@@ -424,6 +424,9 @@ def _with_warning(
 ) -> Sample:
     """Return the sample with a further warning in its notes.
 
+    Example: with the warning that spans are missing, and the grade "incomplete", a
+    sample that was "inferred" becomes "incomplete".
+
     Args:
         sample: The sample. One without notes is returned as it is.
         warning: The warning; None returns the sample as it is.
@@ -438,7 +441,7 @@ def _with_warning(
         changes["grade"] = grade
     changed_notes = notes.model_copy(update=changes)
     if grade == "incomplete":
-        # what is missing of the trace may hold texts that were found
+        # the missing part of the trace may hold texts that were retrieved
         changed_notes = with_unread_texts(changed_notes, warning)
     return sample.model_copy(update={"capture": changed_notes})
 

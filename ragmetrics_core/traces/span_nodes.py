@@ -173,8 +173,9 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
 def _fill_tool(node: Node, reading: Reading) -> None:
     """Write into a tool's node its name, what it was asked and what it returned.
 
-    Its documents are those in its result. Without any they are None, which means that
-    nothing is known of a search: a tool's text may come from anywhere.
+    Example: ``search("Rome")`` that returned a text and two documents. Without a
+    document in its result its documents are None, which means that nothing is known of
+    a search: a tool's text may come from anywhere.
     """
     message = next(find_instances(reading.output, ToolMessage), None)
     node.name = reading.tool or node.name
@@ -186,6 +187,7 @@ def _fill_tool(node: Node, reading: Reading) -> None:
     node.is_control = reading.hands_over or node.name in ANSWER_TOOLS
     result = reading.output
     if message is not None:
+        # what a tool hands over beside its text, its artifact, may hold the documents
         node.tool_call_id = node.tool_call_id or message.tool_calls[0].id
         result = message.artifact
     node.documents = tuple(find_instances(result, Document)) or None

@@ -90,8 +90,11 @@ def _continues_a_run(inputs: Any) -> bool:
 def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
     """Find the user's question, and say in words where it was found.
 
-    Of a model or a retriever that was called alone only the metadata count. None and ""
-    if there is no question.
+    Example: the span of the chain "qa" with the input {"question": "Who?"} gives
+    ("Who?", "input of qa"). The places are tried in this order: the user's metadata,
+    the input, the messages in the output, the first prompt if the span says nothing. Of
+    a model or a retriever that was called alone only the metadata count. None and "" if
+    there is no question.
     """
     root = tree.root
     question = reading.user_fields.get("question")

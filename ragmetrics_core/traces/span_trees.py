@@ -290,8 +290,9 @@ def _restore_reply_of_stream(call: Call, models: Sequence[Node], output: Any) ->
 def _ignore_choices_of_indices(root: Node, synthesizers: Sequence[Node]) -> None:
     """Ignore retrievers that only chose which other indices of LlamaIndex were asked.
 
-    Their documents reached no synthesizer, and the last synthesizer was given nothing
-    but answers of other indices.
+    Example: a retriever found the names "cities" and "rivers", both indices were asked,
+    and the last synthesizer was given their two answers and no document. The names
+    reached no synthesizer: they are no contexts.
 
     Args:
         root: The outermost call of the turn; retrievers inside it are changed.
@@ -318,8 +319,9 @@ def _takes_only_answers(synthesizer: Node) -> bool:
 def _take_out_documents_without_text(root: Node) -> list[str | None]:
     """Remove documents without text from all calls of a tree, and return their ids.
 
-    Each id stands once. A call that had no other documents then has None, which means
-    that its documents are not known.
+    Example: of the documents "n1" with a text and "n2" without one, "n1" stays, and
+    ["n2"] is returned. Each id stands once. A call that had no other documents then has
+    None, which means that its documents are not known.
     """
     ids: dict[str | None, None] = {}
     for node in root.walk():

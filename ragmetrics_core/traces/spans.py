@@ -107,7 +107,8 @@ def spans_in(value: Any) -> Iterator[Span]:
 def _spans_in_object(value: Mapping[str, Any]) -> Iterator[Span]:
     """Yield the spans of one JSON object, in the form of any tool.
 
-    Its keys tell which tool wrote it.
+    Its keys tell which tool wrote it. Example: ``{"resourceSpans": […]}`` was written
+    by a collector in OTLP, and ``{"data": […]}`` is an answer of Langfuse.
 
     Raises:
         UnknownForm: If its keys are those of no known form.
@@ -132,8 +133,9 @@ def _spans_in_object(value: Mapping[str, Any]) -> Iterator[Span]:
 def _fields_of_sdk_span(span: Any) -> dict[str, Any]:
     """Return the fields of a span of OpenTelemetry's SDK, by the names of its JSON.
 
-    The span's own ``to_json`` would take several times as long, and slow down the
-    application that is watched.
+    Example: the span "retrieve" gives {"trace_id": "0af7…", "name": "retrieve", …}. A
+    span without a parent has no "parent_id". The span's own ``to_json`` would take
+    several times as long, and slow down the application that is watched.
     """
     attributes = {}
     for key, value in span.attributes.items():
@@ -423,8 +425,9 @@ def _is_list_with_mappings(value: Any) -> bool:
 def _error(fields: Mapping[str, Any]) -> str | None:
     """Say with which error a span ended; None if it did not fail.
 
-    It is "TYPE: message". LangGraph interrupts a run by an exception to ask a person;
-    that is told as well, though the span did not fail.
+    Example: "ValueError: no key". LangGraph interrupts a run by an exception
+    (``GraphInterrupt``) to ask a person: it is returned as well, though the span did
+    not fail.
     """
     status = fields.get("status")
     if not isinstance(status, Mapping):
@@ -434,6 +437,7 @@ def _error(fields: Mapping[str, Any]) -> str | None:
     _, _, kind = full_name.rpartition(".")
     if not _has_failed(fields, status) and kind != "GraphInterrupt":
         return None
+    # tools write the message in one of three places
     message = (
         exception.get("exception.message")
         or status.get("message")
@@ -477,6 +481,8 @@ def _hex_id(value: Any) -> str:
 
 def _nanoseconds(value: Any) -> int:
     """Return a time in nanoseconds since 1970.
+
+    Examples: "1970-01-01T00:00:02" and "2" give 2_000_000_000, and so does 2.0.
 
     Args:
         value: A date, or its text; else a number of seconds, milliseconds or

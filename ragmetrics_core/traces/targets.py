@@ -66,7 +66,8 @@ class _Score(NamedTuple):
 def _scores(result: SampleResult) -> Iterator[_Score]:
     """Yield the outcome of each metric for one sample, with the trace and span judged.
 
-    A row that is no sample yields nothing.
+    Example: a sample of the trace "0af7…" and two metrics yield two outcomes with this
+    trace. A row that could not be read as a sample yields nothing.
 
     Raises:
         InputError: If the sample names no trace.
@@ -473,7 +474,8 @@ class MLflow(Sink):
     def _log(self, score: _Score) -> None:
         """Log one outcome at MLflow, as an assessment of its trace.
 
-        A failed outcome has its error, and an undefined one no value.
+        Example: the feedback "context_adherence" with the value 0.8. A failed outcome
+        is logged with its error, and an undefined one without a value.
         """
         outcome = score.outcome
         entities = self._mlflow.entities

@@ -175,11 +175,14 @@ def recorded_document(
 ) -> Document:
     """Make a document of what a span recorded of it.
 
+    Example: the text "Rome is old.", the id 7 and the metadata '{"score": 0.8}' give a
+    document with the id "7" and the score 0.8.
+
     Args:
-        text: Its text; None where that was not recorded, which gives "".
+        text: Its text; None if the text was not recorded, which gives "".
         name: Its id; None if it has none.
-        score: Its score. Where this is no number, a score among the metadata counts.
-        metadata: A mapping, or one as JSON. Anything else counts for none.
+        score: Its score. If this is no number, a score among the metadata counts.
+        metadata: A mapping, or a mapping as JSON. Anything else gives no metadata.
     """
     fields = mapping(decode(metadata))
     metadata_by_name = {str(key): value for key, value in fields.items()}
@@ -226,8 +229,9 @@ def _fields_beside_those_of_haystack(fields: Mapping[str, Any]) -> dict[str, Any
 def _node_as_shown(node: Mapping[str, Any], score: object) -> Document:
     """Read a node, a document of LlamaIndex, with the text that models are shown of it.
 
-    The node's templates put its metadata before its own text. Its own text is kept as
-    the other form of the document.
+    The node's templates put its metadata before its own text. Example: the text "Rome
+    is old." with {"page": 3} is shown as "page: 3", a blank line, "Rome is old.". Its
+    own text is kept as the other form of the document (``forms``).
 
     Args:
         node: The fields of the node.
@@ -250,7 +254,8 @@ def _node_as_shown(node: Mapping[str, Any], score: object) -> Document:
 def _metadata_as_shown(node: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
     """Write the metadata of a node of LlamaIndex as models are shown them.
 
-    The node itself says how one entry is written, what stands between two, and which
+    Example: {"page": 3, "file": "a.pdf"} gives the lines "page: 3" and "file: a.pdf".
+    The node itself may say how one entry is written, what stands between two, and which
     entries are not shown.
     """
     template = str(node.get("metadata_template") or "{key}: {value}")

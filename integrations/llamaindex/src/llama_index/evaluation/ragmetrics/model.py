@@ -85,15 +85,17 @@ class LlamaIndexModel(FrameworkModel):
     def _form(self) -> object:
         """Describe the LLM, so that stored replies are used for an equal LLM only.
 
-        The description is what ``to_dict`` writes, and two things missing from it that
-        may change a reply: names of functions, and the addresses of clients.
+        The description is a list of three: what ``to_dict`` writes, and two things that
+        it leaves out although they may change a reply. These are the names of functions
+        that the LLM was given, and the addresses of its clients. Example:
+        ``[{"model": "gpt-4o-mini", …}, {}, ["https://proxy.example/v1"]]``.
 
         Raises:
             ValueError: If a function is the user's own.
         """
         functions = {}
         for name, field in type(self.llm).model_fields.items():
-            # ``to_dict`` leaves fields out that hold functions
+            # ``to_dict`` leaves out the fields that are excluded: they hold functions
             if not field.exclude or name in _CHANGE_NO_REPLY:
                 continue
             function = getattr(self.llm, name)
@@ -258,6 +260,7 @@ def _reply(llm: LLM, request: ChatRequest, response: ChatResponse) -> ChatReply:
     """Read what an LLM replied, the tokens that it took, and why it ended.
 
     If the reply is a function's call, the call's arguments as JSON are the text.
+    Example: a call ``verdict(holds=True)`` gives the text '{"holds": true}'.
 
     Args:
         llm: The LLM.
@@ -275,6 +278,7 @@ def _reply(llm: LLM, request: ChatRequest, response: ChatResponse) -> ChatReply:
     raw = response.raw
     if isinstance(raw, BaseModel):
         raw = raw.model_dump()
+    # each provider has its own names: OpenAI, Anthropic and Ollama are looked through
     facts = {"raw": raw, "more": response.additional_kwargs}
     finish_reason = _first_of_kind(
         str,
@@ -318,6 +322,8 @@ def aligned(
 
     LlamaIndex gives the alternatives of each position, and does not say which of them
     was chosen. So tokens are chosen that spell the text together, the likeliest first.
+    Example: the text "Yes." and the alternatives "Yes" or "No", then "!" or ".": the
+    tokens are "Yes" and ".".
 
     Args:
         text: The reply.

@@ -137,7 +137,9 @@ class _RunsWithTheirContext:
         """Have each run of a workflow note the context that it is given, from now on.
 
         ``Workflow.run`` is replaced by a method that notes the context (its first
-        argument, or ``ctx=``) and then runs the workflow as before.
+        argument, or ``ctx=``) and then runs the workflow as before. Example: within
+        ``workflow.run(ctx=context)`` the noted context is ``context``; behind the call
+        the one before is noted again. A second ``begin`` changes nothing.
         """
         if self._replacement is not None:
             return

@@ -522,7 +522,9 @@ def _data(value: object, depth: int = _DEPTH) -> Any:
 
 
 def reply_of(response: object, llm: object = None) -> Message | None:
-    """Copy what a model said, with its tool calls; None for a response such as a stream.
+    """Copy what a model said, with its tool calls; None for a stream and the like.
+
+    Example: ``CompletionResponse(text="Rome")`` gives the assistant's message "Rome".
 
     Args:
         response: What the model or the step of an agent returned.
@@ -750,7 +752,8 @@ def result_of(result: object) -> object:
 def answer_of(result: object) -> str | None:
     """Read the answer's text in anything that an engine returns.
 
-    None if there is no answer, or if it is still streaming.
+    Example: "Rome", ``Response("Rome")`` and {"answer": "Rome"} all give "Rome". None
+    if there is no answer, or if it is still streaming.
     """
     returned = result_of(result)
     if isinstance(returned, str):
