@@ -28,7 +28,9 @@ def compare_until_decided(
 ) -> Comparison:
     """Judge rows until it is decided whether their scores lose more than a margin.
 
-    The scores are compared with those of a finished run over the same samples.
+    The scores are compared with those of a finished run over the same samples. Example:
+    with ``margin=.05`` the run stops as soon as it is clear whether the mean fell by
+    more than .05.
 
     Args:
         before: The finished run.

@@ -218,7 +218,8 @@ class Attempts:
         why.
 
         The usage counts every call that was sent, whether or not it was answered. All
-        calls but the last count as faults.
+        calls but the last count as faults. Example: a 503, then a reply: the reply,
+        with ``calls`` 2 and ``faults`` 1.
         """
         sent_at: list[float] = []  # when each call was sent, by the monotonic clock
         try:
@@ -239,7 +240,8 @@ class Attempts:
         """Call again after each error that may pass, as long as another attempt is due.
 
         Returns the reply. If no further attempt is due, or the endpoint refuses
-        everything, the reply has no choices and holds the error.
+        everything, the reply has no choices and holds the error. Example: a 503, a
+        pause of a second, then a reply: the reply.
 
         Args:
             request: The request.
@@ -489,7 +491,8 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
     """Check the reply of a model, and return it with its price and clean texts.
 
     The price is added where the model gave none. Lone surrogates and NUL are replaced,
-    because no file or next request can carry them.
+    because no file or next request can carry them. Example: a reply of 100 + 10 tokens
+    without a cost, at a millionth of a dollar for each token, costs 0.00011.
 
     Raises:
         JudgeError: If a part of the reply is not of its type, or the texts are too long.

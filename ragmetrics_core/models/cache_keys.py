@@ -126,7 +126,8 @@ def key_of(component: object, form: Callable[[], object]) -> str | None:
     """Return the key under which the replies of a framework's model object are stored.
 
     It is a digest of the object's serialised settings without secrets, and is the same
-    in every process.
+    in every process. Example: "ChatOpenAI#3f2a…"; with another temperature the digits
+    differ.
 
     Args:
         component: The model object.
@@ -292,6 +293,9 @@ def _are_all_installed(component: object, visited: set[int]) -> bool:
     - A mapping or list: its class passes; only its elements are looked at.
     - Any other object: its class is checked if it is the outermost object. Inside
       another object it passes unchecked.
+
+    Example: a LangChain model with a list of callbacks: the class of the model is
+    checked, that of the callbacks is not. A model whose class the user wrote: False.
 
     Args:
         component: The object.

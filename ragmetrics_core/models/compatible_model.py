@@ -333,6 +333,9 @@ class OpenAICompatibleModel(ChatModel):
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Send a request; return the status, the headers and the content of the reply.
 
+        Example: ``(200, {"content-type": …}, b'{"choices": …}')``. A status such as 503
+        is returned, too, and raises nothing here.
+
         Args:
             method: ``GET`` or ``POST``.
             url: The address.
@@ -421,7 +424,7 @@ class OpenAICompatibleModel(ChatModel):
     def _headers(self) -> dict[str, str]:
         """Return the header with the key, or else with the user of the address.
 
-        Returns {} if there is neither.
+        Returns {} if there is neither. Example: ``{"Authorization": "Bearer sk-…"}``.
 
         Raises:
             AuthenticationFailed: If the key holds a character that no key has, or if

@@ -358,6 +358,9 @@ LABELS_UNLIKELY = "the labels together have a probability of only "
 def chances_of(typed: Typed, choice: Choice, model: str) -> Chances:
     """Check the probabilities that an answer holds, and return them.
 
+    Example: for a predicate "[0.9]" gives (.9,); for a choice of two options "[0.3,
+    0.7]" gives (.3, .7), and "[0.3, 0.3]" raises.
+
     Args:
         typed: The question.
         choice: The answer. Its text is a JSON list. For a predicate, the list holds the
@@ -449,7 +452,8 @@ def share_usage(usage: Usage, lengths: Sequence[int]) -> list[Usage]:
     """Share out what a request cost among its questions, by their length.
 
     The shares of tokens, calls and costs sum to the whole. Replies from the store are
-    counted in no share.
+    counted in no share. Example: 100 tokens and two questions of the lengths 1 and 3:
+    25 and 75 tokens; the one call counts for the second.
 
     Args:
         usage: What the request cost.

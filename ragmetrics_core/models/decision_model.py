@@ -194,6 +194,8 @@ class ServedDecisionModel(DecisionModel):
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send one request; each choice of the reply is the answer to one question.
 
+        Example: texts and 3 questions: a reply of 3 choices, the first e.g. "[0.9]".
+
         Args:
             request: Its first message holds, as JSON, the texts to judge (the state)
                 and the questions about them.

@@ -280,8 +280,10 @@ class Fault:
     def of(cls, error: BaseException) -> Self:
         """Read an exception of an OpenAI-like client, with the exceptions behind it.
 
-        Clients keep status, body and headers in attributes of various names. The helpers
-        called here are the only functions that know these names.
+        Clients keep status, body and headers in attributes of various names. The
+        helpers called here are the only functions that know these names. Example: an
+        exception with ``status_code`` 429 and the header "retry-after: 3" gives
+        ``status`` 429 and ``retry_after`` 3.0.
         """
         exceptions = _with_causes(error)
         body = _body_in(exceptions)
@@ -423,7 +425,8 @@ def status_of_body(body: object) -> int | None:
     """Return the status of an error that came as a success; None if it is no error.
 
     Gateways send such replies where the model's service fails after the headers, with
-    their status 200, were sent.
+    their status 200, were sent. Example: ``{"error": {"code": 429}}`` gives 429;
+    ``{"choices": […]}`` gives None.
     """
     if not isinstance(body, dict) or body.get("choices") or not body.get("error"):
         return None
@@ -493,6 +496,8 @@ def _is_documented(symbol: str) -> bool:
 
 def seconds_of_retry_after(header: Any, now: datetime | None = None) -> float | None:
     """Return the seconds that a ``Retry-After`` header asks to wait.
+
+    Example: "3" gives 3.0, and "soon" gives None.
 
     Args:
         header: The header's value, a number of seconds or a date; None if there is no
@@ -566,6 +571,7 @@ def judge_error(
     """Return the judge error for a fault, with a message that says what to do.
 
     The message repeats nothing that the endpoint wrote, except documented codes.
+    Example: status 429 gives ``RateLimited``, status 401 ``AuthenticationFailed``.
 
     Args:
         stated_class: A first guess, by the class of the client's exception;
@@ -633,9 +639,11 @@ def _number_in(text: str, pattern: re.Pattern[str]) -> int | None:
 def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
     """Return the judge error for an exception that any client raised.
 
-    It goes by what the exception says of the endpoint: a status, a missing key, no reply
-    in time. If it says nothing of the kind, the message names the exception's class and
-    the line that raised it, and never its words.
+    It goes by what the exception says of the endpoint: a status, a missing key, no
+    reply in time. If it says nothing of the kind, the message names the exception's
+    class and the line that raised it, and never its words. Example: a ``ValueError`` of
+    a client gives "gpt could not answer: its client raised ValueError in send
+    (…/client.py:12)".
 
     Args:
         error: What was raised.

@@ -316,7 +316,8 @@ class Fitting:
     async def _ask(self, progress: _Progress, *, is_trial: bool = False) -> None:
         """Ask for the missing replies: all in one call, if the model knows ``n``.
 
-        Otherwise each is asked for in a call of its own.
+        Otherwise each is asked for in a call of its own. Example: 5 replies are wanted.
+        One call with ``n=5`` brings only 1: the other 4 are asked for one by one.
 
         Args:
             progress: The request. Gets the replies, or why they did not come.
@@ -369,6 +370,8 @@ class Fitting:
 
         For a model that reasons, the limit of the reply's length is raised, since it
         writes much before its reply. Models that take no temperature usually reason.
+        Example: without "temperature" the request has none, and its limit of 1,000
+        tokens is raised.
         """
         changes: dict[str, Any] = {}
         for name in left_out:

@@ -574,7 +574,7 @@ class RateLimiter:
         """Begin with empty buckets, or share the buckets in the file of the budget.
 
         A bucket counts what a minute allows: a call fills it, time empties it. Example:
-        with 60 calls a minute, time empties the bucket by one call each second.
+        with 60 calls a minute, time empties the bucket by about one call each second.
 
         Args:
             budget: What the run may spend, with the limits per minute.
@@ -657,8 +657,8 @@ class RateLimiter:
     ) -> float | None:
         """Count a call in the buckets that a file holds, if there is room in them.
 
-        Example: two processes share 60 calls a minute. After 60 calls of the first the
-        second gets 1.0: ask again in a second.
+        Example: two processes share a file. A call of the first fills the bucket, so that
+        the second has to wait as after a call of its own.
 
         Args:
             file: The file that processes share.

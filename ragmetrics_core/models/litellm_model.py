@@ -295,7 +295,8 @@ class LiteLLMModel(ChatModel):
 
         They are as given, else from our dated file, else from LiteLLM's table. That
         table can be read once LiteLLM is imported, and holds for the providers' own
-        addresses.
+        addresses. Example: (2.5e-06, 1e-05) for 2.50 dollars a million tokens sent, 10
+        dollars a million received.
         """
         if self._prices is not None:  # given, or from our dated file
             return self._prices

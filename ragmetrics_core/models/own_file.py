@@ -61,6 +61,9 @@ class Kind(NamedTuple):
 def check(path: Path, kind: Kind) -> None:
     """Raise an error for a file that is neither new nor of our kind; change nothing.
 
+    Example: an empty file passes, and so does a store of an earlier run; a text file
+    raises.
+
     Args:
         path: The file; a link is followed.
         kind: The kind of file that it is to be.
@@ -246,7 +249,8 @@ def _connect_to_file(path: Path) -> sqlite3.Connection:
 def _read_header(path: Path) -> tuple[int, int]:
     """Return the application's number and the version in a file's header.
 
-    The number is -1 if the file is no SQLite file.
+    The number is -1 if the file is no SQLite file. Example: (0, 0) for a SQLite file
+    that another program made.
     """
     # SQLite is asked first: to open and close the file in another way would release the
     # locks that this process holds on it.
@@ -409,7 +413,8 @@ class OwnFile:
     def _commit(self) -> None:
         """Commit all changes that wait, in one transaction.
 
-        If that fails, whatever the reason, the file is not written any more.
+        If that fails, whatever the reason, the file is not written any more. Example:
+        three changes wait: all three are in the file afterwards, or none.
         """
         with self._committing:
             with self._lock:

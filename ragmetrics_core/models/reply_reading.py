@@ -76,6 +76,9 @@ def explain_error(
 ) -> T | errors.JudgeError:
     """Return a result; an error then names the model, and says what to do.
 
+    Example: the error "no JSON" becomes "the reply of gpt cannot be used: no JSON; read
+    it in the results …".
+
     Args:
         result: What was read of a reply, or an error.
         model: The model that replied.

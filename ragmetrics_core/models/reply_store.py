@@ -219,6 +219,8 @@ class SqliteStore(OwnFile, ReplyStore):
         """Keep the replies of one call, by key.
 
         They can be read at once. They are written to the file soon, in one transaction.
+        Example: a call with ``n=3`` brought three replies: three rows, each under its
+        own key.
         """
         now = time.time()
         rows = [
@@ -434,6 +436,9 @@ def default_path() -> Path:
 
 def resolve_store(store: StoreLike) -> ReplyStore:
     """Find the store to use.
+
+    Example: "replies.sqlite" opens that file, and "replies/" makes files in that
+    folder.
 
     Args:
         store: One of:

@@ -433,7 +433,8 @@ class Session:
         """Return the key of each reply in the store, one per poll.
 
         A key is a digest of everything that changes the reply: the model, the request,
-        the number of the repetition, and the index of the poll.
+        the number of the repetition, and the index of the poll. Example: 3 polls of one
+        request have 3 keys; the same request in a later run has the same keys.
 
         Args:
             request: The request.
@@ -596,6 +597,9 @@ class Session:
 
     def _take_stored(self, outcomes: dict[str, Outcome | None]) -> list[Usage]:
         """Fill in the stored replies; return a usage for each of them.
+
+        Example: 5 keys without a reply, 2 of them stored: ``outcomes`` gets 2 replies,
+        and 2 usages with ``stored=1`` are returned.
 
         Args:
             outcomes: By key, the reply; None for a missing reply.
