@@ -302,7 +302,8 @@ def _lines_on_figures(figures: Sequence[Measured]) -> list[str]:
     """Lay out figures as lines: the measure, the source, the value and its interval.
 
     Figures that are undefined are left out. So is the mean over sources where there is
-    only one source.
+    only one source. Example of a line: "  accuracy           mean over sources    n=120
+    0.850 …".
     """
     sources = {figure.source for figure in figures} - {None}  # None: the mean
     lines = []

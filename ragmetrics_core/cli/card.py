@@ -507,7 +507,8 @@ def _lines_on_doubts(
     """Say why a band may lose more on other rows than on the rows it was chosen on.
 
     The band is the range of scores in which a strong judge is asked. Outside of it this
-    judge decides; the share of rows that it decides wrongly is the loss.
+    judge decides; the share of rows that it decides wrongly is the loss. Example: "By
+    chance alone, 100 verdicts may hide a loss of up to 4% (…)".
 
     Args:
         rows: The verdicts that the band was chosen on, with people's labels.

@@ -86,7 +86,9 @@ def _compare(options: argparse.Namespace) -> int:
     """Compare two files of results, and return an exit code that says how gates end.
 
     The comparison is printed, added to the summary of a CI job, and written as a page
-    if the options name one.
+    if the options name one. Example: ``ragmetrics compare a.jsonl b.jsonl
+    --fail-on-regression`` gives a failing exit code if the second run is worse by more
+    than the margin.
 
     Raises:
         InputError: If the summary of the CI job cannot be written. It is raised after
@@ -149,8 +151,9 @@ def _lines(
     """Return a comparison in lines, without any text of a sample.
 
     In this order: the titles of the runs; all gates in one sentence; the metrics by
-    verdict; metrics whose mean hides gains and losses; rows in which the answer declined
-    or the judge failed; a caution; a table of all metrics; each gate in a sentence.
+    verdict; metrics whose mean hides gains and losses; rows in which the answer
+    declined or the judge failed; a caution; a table of all metrics; each gate in a
+    sentence. The first line is e.g. "First: a.jsonl. Second: b.jsonl.".
 
     Args:
         comparison: The comparison.

@@ -222,7 +222,8 @@ def _discrete(options: argparse.Namespace) -> int:
 
     It is made of documents, and of pairs of a question and its golden answer. The pairs
     are those of ``--pairs``; without it a model writes them. With ``--dry-run`` the
-    model's calls are only counted.
+    model's calls are only counted. Example: ``ragmetrics dataset discrete docs/ --out
+    set.json`` writes a set of yes and no.
 
     Returns:
         The exit code, 0.
@@ -277,6 +278,9 @@ def _read_corpus(
 ) -> tuple[Mapping[str, str], Sequence[Document], tuple[str, ...]]:
     """Read the documents that a set is made of.
 
+    Example: with ``--where source=wice``: ({"source": "wice"}, the documents of such
+    rows, ("docs.jsonl", "source=wice", "40 documents")).
+
     Returns:
         Three things: the values that rows must have (``--where``), by their fields; the
         documents of such rows; and what the set records of its source.
@@ -312,6 +316,8 @@ def _writing_judge(options: argparse.Namespace) -> LLMJudge:
 
 def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -> int:
     """Write a set, and show what it holds, what it cost and what to do next.
+
+    The last line is e.g. "Next: ragmetrics dataset review set.json".
 
     Args:
         dataset: The set.
@@ -385,7 +391,8 @@ def _review(options: argparse.Namespace) -> int:
     """Ask a person about the labels of a set that are not decided yet.
 
     Decisions are kept as they are made, so the same command goes on where it was
-    stopped. At the end a summary is shown.
+    stopped. At the end a summary is shown. Example: Ctrl-C after 10 of 50 labels: 10
+    are kept, and the command goes on with the eleventh next time.
 
     Returns:
         The exit code, 0.
@@ -432,7 +439,8 @@ def _score(options: argparse.Namespace) -> int:
     """Print for each set a table of how well judges agree with its labels.
 
     A row of a table is a judge with a metric and the prompt that extracts facts. With
-    ``--dry-run`` the tables say what asking the judges would cost.
+    ``--dry-run`` the tables say what asking the judges would cost. Example: two judges,
+    one metric, two prompts: a table of four rows for each set.
 
     Returns:
         The exit code, 0.
@@ -518,7 +526,8 @@ def _estimates(
 def _extract(options: argparse.Namespace) -> int:
     """Have a model extract the facts of references, and write them to a file to edit.
 
-    With ``--dry-run`` the model's calls are only counted.
+    With ``--dry-run`` the model's calls are only counted. Example of what is printed:
+    "facts.json: 42 facts of 10 references; gpt, 10 calls, …".
 
     Returns:
         The exit code, 0.

@@ -269,6 +269,8 @@ def _run(options: argparse.Namespace) -> int:
       code 4. The same command later takes in the answers.
     - With ``--wait`` it waits for the answers, and judges again with them.
 
+    Example: the gate "adherence=0.8" passes: exit code 0.
+
     Returns:
         The exit code.
     """
@@ -295,6 +297,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _make_plan(options: argparse.Namespace) -> _Plan:
     """Make the plan of a run from the options: metrics, gates, samples and judge.
+
+    Example: ``--metrics context_adherence --fail-under context_adherence=0.8``: a plan
+    with one metric and one gate.
 
     Raises:
         SettingError: If an option is invalid.
@@ -729,7 +734,8 @@ def _gates_to_decide(gates: Sequence[str], metrics_typed: str | None) -> list[st
     """Choose the gates of the settings file that the run holds.
 
     If ``--metrics`` was typed, gates on other metrics are dropped, each with a warning.
-    If it was not typed, all gates are decided.
+    If it was not typed, all gates are decided. Example: the file has "adherence=0.8"
+    and "recall=0.7", and ``--metrics adherence`` was typed: only the first is held.
 
     Args:
         gates: The gates of the file, such as "adherence=0.8".

@@ -92,7 +92,8 @@ def _option(name: str) -> str:
 def _refuse_named_twice(paths: Iterable[Path]) -> None:
     """Raise ``InputError`` if two paths lead to one file.
 
-    Its rows would count twice, and pass for more evidence.
+    Its rows would count twice, and pass for more evidence. Example: ``a.jsonl`` and a
+    link to it: "link.jsonl and a.jsonl are one file".
     """
     path_by_key: dict[Hashable, Path] = {}
     for path in paths:
@@ -110,6 +111,8 @@ def _uses_of_input(options: argparse.Namespace, name: str) -> dict[Hashable, str
     """Return the files that an input reads, by their keys; each is in words.
 
     They are the file itself, all files of a folder, and the reviews of a data set.
+    Example: "rows.jsonl" gives its path and its number on its device, both with the
+    value "the input rows.jsonl".
     """
     uses: dict[Hashable, str] = {}
     for path in _paths_of(options, name):
@@ -185,6 +188,9 @@ def _refuse_if_used(
 def _refuse_to_overwrite(options: argparse.Namespace) -> None:
     """Refuse an output (``--out``) that would replace what a person wrote or reviewed.
 
+    Example: ``--out scores.csv`` is refused, and so is ``--out labels.jsonl`` if people
+    have put labels there.
+
     Raises:
         InputError: If a file stands there that may not be replaced, or the name is that
             of a table.
@@ -207,6 +213,9 @@ def _refuse_to_overwrite(options: argparse.Namespace) -> None:
 
 def _refuse_to_replace(path: Path, mark: str | None) -> None:
     """Refuse an output in place of a file that the command has not written itself.
+
+    Example: ``--out`` names a card that this command wrote before: it may be replaced.
+    It names notes.txt: that is refused.
 
     Args:
         path: The file.

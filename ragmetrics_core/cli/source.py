@@ -96,6 +96,8 @@ class Source:
     def __init__(self, options: argparse.Namespace, keys: KeysSought) -> None:
         """Check the files, and prepare to read them; no row is read yet.
 
+        Example: ``--answer-column out`` is kept as ``{"answer": "out"}``.
+
         Args:
             options: What was typed: the files, and how they are to be read.
             keys: Notes which of the keys for slices and clusters the samples have.

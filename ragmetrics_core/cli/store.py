@@ -63,6 +63,9 @@ def add_to(commands: Any) -> None:
 def _show_or_remove(options: argparse.Namespace) -> int:
     """Show what is stored (``show``), or remove old replies (``prune``) or all of them.
 
+    Example: ``ragmetrics store prune --older-than 30d`` prints "…: 120 replies
+    removed".
+
     Returns:
         The exit code, 0.
 
@@ -106,7 +109,8 @@ def _size_of_store(path: Path) -> int:
 def _batch(options: argparse.Namespace) -> int:
     """Say of each batch of a store whether it is done; collect or cancel them if asked.
 
-    A batch is many requests that a provider answers together, within a day.
+    A batch is many requests that a provider answers together, within a day. Example: a
+    line for each batch, or "…: no batch is on its way".
 
     Returns:
         The exit code, 0.

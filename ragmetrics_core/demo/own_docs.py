@@ -161,7 +161,9 @@ def retrieve(question: str, chunks: Sequence[Context]) -> tuple[Context, ...]:
     """Return the few chunks that share most words with the question, best first.
 
     Rare words count more than words that many chunks have. Long chunks count less,
-    since they share words by chance. Chunks that share no word are left out.
+    since they share words by chance. Chunks that share no word are left out. Example:
+    "How high is the tower?" finds the chunk with "tower" and "high" before the chunk
+    with "tower" alone; the words of every chunk count nothing.
     """
     terms_by_chunk = [set(content_terms(chunk.text)) for chunk in chunks]
     n_chunks_by_term: Counter[str] = Counter()

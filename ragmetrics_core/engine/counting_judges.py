@@ -494,7 +494,11 @@ class CountingGuards(CountingJudge):
     """
 
     def __init__(self, judge: Judge, *, high: bool) -> None:
-        """Begin to count, with the requests of the control if the judge sends it."""
+        """Begin to count, with the requests of the control if the judge sends it.
+
+        The control is a few requests of which the right reply is known; a judge sends
+        them first, to see that the guard works.
+        """
         super().__init__((), high=high)
         guard: Any = judge  # a GuardJudge, whose room may be left out
         self._model: GuardModel = guard.model

@@ -38,7 +38,9 @@ def iter_results(
 
     Arguments and errors are those of ``evaluate``. Samples are read while the caller
     consumes results, a bounded number ahead. With ``until`` the samples of a list are
-    judged in a random order, and the log says what was decided.
+    judged in a random order, and the log says what was decided. Example: a million rows
+    of a generator: the first result comes as soon as the first row is judged, and the
+    rows are never all in memory.
     """
     run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
     # For a misspelt argument the error suggests one of this function's own arguments.
@@ -153,8 +155,9 @@ async def aevaluate(
 ) -> Report:
     """Score every sample with every metric, without blocking the caller's event loop.
 
-    Arguments, result and errors are those of ``evaluate``. There is no ``batch``, and no
-    progress is shown unless ``progress`` says so.
+    Arguments, result and errors are those of ``evaluate``. There is no ``batch``, and
+    no progress is shown unless ``progress`` says so. Example: ``report = await
+    aevaluate(rows, ["context_adherence"], judge="lexical")``.
     """
     # For a misspelt argument the error suggests one of this function's own arguments.
     column_by_field = columns_by_field(columns, beside=aevaluate.__annotations__)
@@ -170,6 +173,9 @@ async def aevaluate(
 
 def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Report:
     """Return the report of a run.
+
+    Example: no row has a reference, and no metric was named: the report has no context
+    recall, and the note "context_recall left out: … on every row".
 
     Args:
         run: The run, which has ended.

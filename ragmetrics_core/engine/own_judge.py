@@ -211,7 +211,9 @@ class RequestLimits:
         """Count in the budget what a request has cost, and wake those who wait.
 
         The calls and cost of a ``score`` that the judge itself called are in the budget
-        already: the request has noted them, and they are taken off.
+        already: the request has noted them, and they are taken off. Example: an answer
+        says 3 calls and $0.03, of which the judge's own ``score`` took 2 calls and
+        $0.02: 1 call and $0.01 are counted here.
         """
         self._in_flight.remove(request)
         cost = usage.cost
@@ -302,7 +304,8 @@ class OwnJudge(Judge):
         """Return an answer of the judge, checked.
 
         Where the question wants probabilities and the judge of a user's own gives
-        verdicts alone, the probability is the share of replies that say yes.
+        verdicts alone, the probability is the share of replies that say yes. Example: 3
+        of 4 replies say yes: the probability is .75.
 
         Raises:
             JudgeError: If it is no answer to the question.
@@ -330,6 +333,9 @@ class OwnJudge(Judge):
 
     async def _carry_out(self, call: Callable[[], object]) -> Any:
         """Call a method of the judge on an event loop where it holds up nobody.
+
+        Example: the judge's code raises ``KeyError``: here that becomes
+        ``JudgeCrashed``.
 
         Args:
             call: Calls the method, and returns its coroutine.

@@ -82,6 +82,8 @@ class Display:
     def __init__(self, total: int | None, show: Show = None) -> None:
         """Begin at no sample done, and find out where the progress can be shown.
 
+        Example: ``Display(100, show=True)`` shows a line that counts up to 100 samples.
+
         Args:
             total: How many samples there will be; None if nobody knows.
             show: True for a line, False for nothing; None for a line on a terminal or

@@ -118,7 +118,9 @@ class Rounds:
         """Ask the questions of several plans in one request.
 
         Each plan gets its own answers, or the error that ended the request. A plan that
-        has stopped waiting gets nothing.
+        has stopped waiting gets nothing. Example: plans with 2 and 3 questions: one
+        request of 5; the first plan gets the answers 0 and 1, the second the answers 2
+        to 4.
         """
         all_questions: list[Question[Any]] = []
         for plan in plans:

@@ -206,7 +206,11 @@ class Run:
 
     @property
     def facts(self) -> RunFacts:
-        """What is known of the run so far: versions, judges, settings, its end."""
+        """What is known of the run so far: versions, judges, settings, its end.
+
+        Example: ``judges`` ("gpt",), ``seconds`` 12.1, and the signature of each
+        metric.
+        """
         details_by_judge = {
             session.name: session.details for session in self._judging.sessions
         }

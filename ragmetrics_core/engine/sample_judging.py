@@ -36,7 +36,8 @@ def judges_by_metric(metrics: Sequence[Metric], judge: JudgeLike) -> dict[str, J
     """Return the judge of each metric, by the metric's name.
 
     Without a judge for all metrics, a metric gets the judge of its own ``model``.
-    Metrics that name the same model share one judge.
+    Metrics that name the same model share one judge. Example: two metrics without a
+    model of their own and ``judge="lexical"``: both names stand for one lexical judge.
 
     Args:
         metrics: The metrics.
@@ -139,7 +140,8 @@ class SampleJudging:
         """Judge one row with all metrics at the same time.
 
         The result of a bad row says what is wrong with it. Metrics that an interrupt or
-        a limit cut off have no result; ``unfinished`` says what they spent.
+        a limit cut off have no result; ``unfinished`` says what they spent. Example: a
+        sample and two metrics: ``results`` has two outcomes by name.
 
         Args:
             index: The row's place in the input.

@@ -109,7 +109,9 @@ def warn_of_doubles(
     """Yield samples, and log once at the end how many of them are doubles.
 
     A sample is a double if an earlier sample has the same id. A sample without an id is
-    a double if an earlier one has the same question, contexts and answer.
+    a double if an earlier one has the same question, contexts and answer. Example: of
+    10 samples two have the id "a", and the others have none and differ: all 10 are
+    yielded, and one double is logged.
     """
     # Hashes take eight bytes each: memory stays small over a million samples.
     hashes_of_ids = array("q")

@@ -325,9 +325,11 @@ def make_rounds(
 ) -> dict[str, Rounds]:
     """Return the rounds of each metric that may ask its judge together with others.
 
-    In a round the questions of several metrics go to one judge in one request. The judge
-    must take several questions together. A user's own metric has no rounds: it may
-    compute for long, and the others would wait for it.
+    In a round the questions of several metrics go to one judge in one request. The
+    judge must take several questions together. A user's own metric has no rounds: it
+    may compute for long, and the others would wait for it. Example: adherence and
+    recall with one judge share one ``Rounds``; a third metric with another judge has
+    its own.
 
     Args:
         metrics: The metrics of one sample.
@@ -358,7 +360,8 @@ async def carry_out(
     The outcome is complete with judge, signature, sample id and usage.
 
     It raises nothing but a cancellation: an unexpected exception of a metric or judge
-    becomes ``Failed`` with ``MetricCrashed``.
+    becomes ``Failed`` with ``MetricCrashed``. Example: the judge fails after two calls:
+    a ``Failed`` outcome with the judge's name, whose ``usage.calls`` is 2.
 
     Args:
         metric: The metric.
@@ -412,7 +415,8 @@ async def carry_out(
 def signature_with_judge(metric: Metric, judge: Judge) -> Signature:
     """Return the signature of a metric and judge: all settings that may change a score.
 
-    Scores with equal signatures can be compared.
+    Scores with equal signatures can be compared. Example: the same metric with the
+    judge's temperature 0 and 1 has two signatures.
 
     Raises:
         SettingError: If the metric or the judge cannot say what its settings are.
@@ -446,7 +450,9 @@ async def _carry_out_plan(
 
     A plan is the metric's generator: a step yields questions, and is sent the replies;
     the last step raises ``StopIteration`` with the outcome. A step that still computes
-    at the deadline of the run is abandoned in its thread.
+    at the deadline of the run is abandoned in its thread. Example: a plan that first
+    asks for the facts of an answer, and then which context holds each fact: three
+    steps, the last of which returns the score.
 
     Args:
         metric: The metric.
@@ -524,6 +530,8 @@ def _begin_plan(
     metric: Metric, sample: Sample
 ) -> Undefined | tuple[Plan, Batch | StopIteration]:
     """Begin the plan of a metric: the generator that yields its questions.
+
+    Example: a sample without an answer: ``Undefined`` with the reason "no answer".
 
     Returns:
         Why the metric is undefined for the sample; else the plan, with its first

@@ -12,6 +12,8 @@ def table_rows(samples: Any) -> Iterator[Any]:
     """Iterate over the rows of a table, list or stream, lazily.
 
     Tables are recognised by their methods, so that no library of tables is imported.
+    Example: a pandas frame of 3 rows yields 3 mappings of column and value; a list
+    yields its elements as they are.
 
     Raises:
         SettingError: If it is one row, or nothing that holds rows.

@@ -213,6 +213,9 @@ def _side_of_half(*values: float) -> bool | None:
 def _findings_of_facts(score: float, evidence: FactMatrix) -> dict[str, Finding]:
     """Say whether the facts of the reference were retrieved, and reached the prompt.
 
+    Example: the retrieved texts surely hold 90 % of the facts, and the prompt 20 %: the
+    facts were found, did not reach the prompt, and many were lost between both.
+
     Args:
         score: The share of the facts that the retrieved texts hold.
         evidence: The probability that each text holds each fact, and the score of the

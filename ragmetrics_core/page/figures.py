@@ -20,7 +20,7 @@ def histogram(metric: str, values: Sequence[float]) -> Figure:
     """Draw a histogram with ten bins on [0, 1], and the mean as a dashed line.
 
     A score on the edge of two bins belongs to the upper one. Without scores the axes
-    are empty.
+    are empty. Example: .2 is counted between .2 and .3.
     """
     figure, axes = _axes(3.0)
     axes.hist(

@@ -110,7 +110,8 @@ def _largest_in_words(losses: Sequence[Group]) -> str:
     """Name the largest fault with its number of rows, or several of equal size.
 
     The next smaller fault is named as well if the difference may be due to chance.
-    McNemar's test of both numbers tells (``_CHANCE`` is 5 %).
+    McNemar's test of both numbers tells (``_CHANCE`` is 5 %). Example: "the search
+    found too little (9); the answer left facts out (7) is not surely smaller".
     """
     largest = equal_largest(losses)
     n_largest = _size(largest[0], losses)

@@ -178,7 +178,8 @@ def how_found(to_mend: Sequence[Group], journey: Journey) -> str:
 def gate_in_words(gate: GateAtRisk | None, to_mend: Sequence[Group]) -> str:
     """Say how many of the rows that count against a gate are in the first group.
 
-    "" where all gates passed, or no such row is in the group.
+    "" where all gates passed, or no such row is in the group. Example: "Of the 6 rows
+    that count against context_recall, whose gate is not passed, 4 are of this kind."
     """
     if gate is None or not to_mend:
         return ""

@@ -117,7 +117,11 @@ def _sentence_on_judges(summary: Summary, run: RunFacts) -> str:
 
 
 def _definition(name: str, run: RunFacts) -> str:
-    """What a metric measures, as each kind of judge of the run measures it."""
+    """What a metric measures, as each kind of judge of the run measures it.
+
+    Example: with a model as judge and 5 polls the definition ends with ", 5 polls at
+    most".
+    """
     settings = run.metrics[name].settings if name in run.metrics else {}
     polls = settings.get("polls")
     by_kind = []

@@ -104,7 +104,8 @@ def _group_without_diagnosis(row: SampleResult) -> str:
 
     The first group that fits is taken: some score is low, the judge failed, a metric's
     own code failed, all scores are good, the answer declined, an input is missing, or
-    the metrics are undefined for another reason.
+    the metrics are undefined for another reason. Example: scores .9 and .3: "low"; .9
+    and an undefined metric: "no_loss".
     """
     results = row.results.values()
     scores = [result.value for result in results if isinstance(result, Scored)]

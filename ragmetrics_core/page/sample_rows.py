@@ -50,6 +50,8 @@ def cut(text: str) -> str:
 def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
     """Make the entry of a row in the page's table, as a list for the page's script.
 
+    Example: [0, "s1", "Who built the tower?", [.9, "failed"], "no_loss", "", None].
+
     Returns:
         In this order:
 
@@ -80,7 +82,8 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
 def _title_of(row: SampleResult) -> str:
     """Return an excerpt of a bad row's problem, or of the first text of a sample.
 
-    The first text is the question, else the answer, else the reference.
+    The first text is the question, else the answer, else the reference. Example: "Who
+    built the tower?".
     """
     sample = row.sample
     texts = [row.problem]
@@ -173,7 +176,9 @@ def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
     """The fields of the metadata by which people can filter rows on the page.
 
     A field is taken if its values are short words, whole numbers or truth values; if it
-    has 2 to 40 different values; and if some value stands in several rows.
+    has 2 to 40 different values; and if some value stands in several rows. Example: the
+    languages "en", "de", "en" of three rows: {"language": {"values": ["en", "de"],
+    "of": [0, 1, 0]}}.
 
     Returns:
         For each field its ``values``, the most frequent first, and ``of``, for each row
@@ -258,7 +263,8 @@ def pack_lines(lines: Iterable[str]) -> str:
 def _drop_earlier_items(row: SampleResult) -> SampleResult:
     """Return the row without the items that calls of earlier turns returned.
 
-    The rows of the earlier turns show these items.
+    The rows of the earlier turns show these items. Example: in turn 3 the calls of the
+    turns 1 and 2 stay, with no items.
     """
     sample = row.sample
     if sample is None or sample.ledger is None:

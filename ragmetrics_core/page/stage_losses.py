@@ -78,7 +78,8 @@ def journey_in_words(
 ) -> str:
     """Say in one line what each stage of the journey lost, from retrieval to the answer.
 
-    "" if nothing is known of any stage.
+    "" if nothing is known of any stage. Example: "Lost on the way: …. Nothing was lost
+    at 2 other stages of which something is known."
 
     Args:
         journey: What each stage lost.

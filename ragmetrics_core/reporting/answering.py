@@ -137,7 +137,8 @@ class Answering(Frozen):
 
         They are on uncertain samples, on both shares, on right answers, and on rows
         without a case. A last sentence says that answers without enough contexts need
-        not be wrong.
+        not be wrong. Example: "Answered where the contexts were enough: 40 of 50, 0.800
+        …".
         """
         n_uncertain = self.cases["uncertain"]
         sentences = [
@@ -220,6 +221,9 @@ class AnsweringTally:
         - "unbacked": answered although they were not enough;
         - "rightly_declined": declined because they were not enough.
 
+        Example: 40 "answered" and 10 "over_declined": the share ``answered`` is 40 of
+        50.
+
         Args:
             n_rows: How many rows there are, those without a case among them.
             has_intervals: False for a run that stopped early because of its scores. Its
@@ -258,6 +262,7 @@ class AnsweringTally:
         """Compute the share of the ``right`` case among the rows of both cases.
 
         The interval takes account of clusters, which are rows that are not independent.
+        Example: 40 "answered" and 10 "over_declined" rows: 40 of 50, .8.
         """
         clusters_of_right = self._cluster_numbers_by_case[right]
         clusters_of_wrong = self._cluster_numbers_by_case[wrong]
@@ -283,6 +288,9 @@ def count_answering(
     has_intervals: bool = True,
 ) -> Answering:
     """Count the cases of answering over the rows of a report.
+
+    Example: 3 rows, "answered", "unbacked" and one without a verdict: ``cases`` counts
+    the first two, and ``without_case`` is 1.
 
     Args:
         results: The rows.

@@ -28,7 +28,10 @@ class Differences(NamedTuple):
 def changes_of_identical_runs(
     parts: Sequence[Part], metrics: Sequence[str]
 ) -> list[MetricChange]:
-    """The changes between two identical runs: counted, not estimated."""
+    """The changes between two identical runs: counted, not estimated.
+
+    Example: 20 rows scored in both: difference 0.0 over 20 pairs, verdict "identical".
+    """
     changes = []
     for part in parts:
         for metric in metrics:

@@ -48,6 +48,9 @@ def rank_losses(
 ) -> tuple[Changed, ...]:
     """Return the samples whose scores fell, each once, the worst first.
 
+    Example: row 3 lost .5 in the worst metric and .7 in another one, row 5 lost .6 in
+    the worst: row 5, then row 3 with its .5.
+
     Args:
         samples: Samples whose score of a metric changed; a sample may come once for
             each metric.

@@ -44,7 +44,8 @@ class Conversations(Frozen):
         They are on the mean score by turn, on conversations without a low turn
         (``sound``), on claims that rest on the assistant's own words (``own``), and on
         earlier evidence that the prompts still showed (``kept``). A sentence whose
-        number does not exist is left out.
+        number does not exist is left out. Example: "mean by turn 1: 0.900, 2: 0.700",
+        and "80% of the earlier evidence was still shown".
         """
         sentences = []
         if len(self.by_turn) > 1:  # some conversation has a second turn

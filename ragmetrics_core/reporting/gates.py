@@ -153,7 +153,8 @@ def parse_gate(text: str, names: Sequence[str]) -> Gate:
     """Read a gate from text: a mean score that a metric is to reach.
 
     A gate is written ``metric=threshold`` or ``metric=threshold@key``:
-    ``adherence=0.8@metadata.language`` is a gate for each language.
+    ``adherence=0.8@metadata.language`` is a gate for each language. Example:
+    "adherence=0.8" gives ``Gate(metric="context_adherence", at_least=0.8)``.
 
     Args:
         text: The gate as it was written. The last word of a metric's name is enough.
@@ -195,9 +196,10 @@ def decide(
 ) -> Decision:
     """Decide whether a run reaches a gate, the lowest mean that is good enough.
 
-    It is passed if the whole interval reaches the threshold, failed if the whole interval
-    misses it. A gate per slice, such as one for each language, is failed if any slice
-    fails.
+    It is passed if the whole interval reaches the threshold, failed if the whole
+    interval misses it. A gate per slice, such as one for each language, is failed if
+    any slice fails. Example: an interval of .82 to .90 passes a gate at .8; .75 to .79
+    fails it; .79 to .90 is undecided.
 
     Args:
         gate: The gate.
@@ -339,6 +341,8 @@ def _decide(
 ) -> tuple[Outcome, str]:
     """Decide a gate by one summary, and say why: the rest of a sentence.
 
+    Example: ("failed", " cannot reach 0.8, since nothing was scored.").
+
     Args:
         gate: The mean that a metric is to reach.
         summary: What was measured, on all rows or on those of a slice.
@@ -371,7 +375,7 @@ def _decide_by_mean(
         gate: The gate, such as "adherence at least .8".
         summary: The numbers of the run.
         mean: The mean of enough rows.
-        on: Whether the "interval" or the "mean" itself is compared with the gate.
+        on: What is compared with the gate: "interval", or "point" for the mean itself.
 
     Returns:
         The outcome, and the end of a sentence that begins with the gate.

@@ -161,6 +161,9 @@ class _ReportContent:
     def _take(self, place: str, value: object) -> None:
         """Take one line: a row, or the closing line with the facts at the run's end.
 
+        Example: a row's line is appended to ``results``; the closing line sets ``run``;
+        a line that was cut off in its middle adds a note.
+
         Args:
             place: The file and line, such as "results.jsonl, line 3".
             value: What the line holds, or the error that says why it is no JSON.

@@ -75,7 +75,11 @@ class MetricChange(Frozen):
 
     @property
     def line(self) -> str:
-        """The change in one line: the verdict, the difference and its interval."""
+        """The change in one line: the verdict, the difference and its interval.
+
+        Example: "context_recall: worse, -0.100 over 40 pairs, 95 % interval -0.150 to
+        -0.050".
+        """
         verdict = f"{self.name}: {self.verdict}"
         if not self.outcomes:
             return f"{verdict}, no row is in both runs"

@@ -144,7 +144,8 @@ def _document_group(metadata: Mapping[str, object]) -> str | None:
     """Return the document that metadata identify as "name=key", or None.
 
     Names in the metadata are compared without regard to case, hyphens and underscores:
-    "Document-ID" is "document_id". A document's id counts before its source.
+    "Document-ID" is "document_id". A document's id counts before its source. Example:
+    {"Document-ID": 7, "source": "a.pdf"} gives "document_id=7".
     """
     key_by_name: dict[str, str] = {}
     for metadata_name, value in metadata.items():
@@ -177,7 +178,8 @@ def _text_of_value(value: object) -> str:
     """Write a value as a text that serves as a key: equal values have equal texts.
 
     Mappings and sets are sorted. Texts inside of them stand in quotation marks, so that
-    the lists [1] and ["1"] differ.
+    the lists [1] and ["1"] differ. Example: {"b": 1, "a": "x"} and {"a": "x", "b": 1}
+    give the same text.
 
     Raises:
         SettingError: If the value is an object without a text of its own.
@@ -562,7 +564,8 @@ def _content_and_outcomes(
 
     The texts are those that metrics read. The outcome of a metric is its score, or the
     code that says why it is undefined. None if an outcome is not known: for a row that
-    is no sample, or on which a metric failed or was not judged.
+    is no sample, or on which a metric failed or was not judged. Example: (the texts,
+    .8, "abstained") for a row with one score and one undefined metric.
     """
     if row.sample is None or row.problem:
         return None
@@ -618,7 +621,8 @@ def _rows_by_key(
 
     The key is the sample's id or question, and the number of earlier rows with the same
     id or question. If the id or question is missing, all texts of the sample stand in
-    its place. Rows without a sample, or without any text, are left out.
+    its place. Rows without a sample, or without any text, are left out. Example: three
+    rows with the ids "a", "b", "a" have the keys ("a", 0), ("b", 0) and ("a", 1).
 
     Args:
         rows: The rows.
@@ -722,7 +726,8 @@ def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
     """Collect the settings that results were measured with, each with its values.
 
     They are the parts of the metric's signature, the models that replied, and how the
-    scores were read ("score mode").
+    scores were read ("score mode"). Example: {"judge": {"gpt"}, "model":
+    {"gpt-4o-2024-08-06"}}.
     """
     values_by_setting: dict[str, set[str]] = {}
     for signature in {result.signature for result in results}:

@@ -187,6 +187,8 @@ def _share_shown(text: str, context_text: str, *, has_same_id: bool) -> float:
 
     The context holds the whole passage, or consists of pieces of it with "…" between
     them. A short passage or piece counts only if the context has the passage's id.
+    Example: of a passage with 100 letters a context holds the first 40 and the last 20,
+    with "…" between them: .6. A further sentence in the context gives 0.
     """
     fewest_signs = 1 if has_same_id else _FEWEST_SIGNS
     if len(text) >= fewest_signs and text in context_text:
@@ -224,7 +226,7 @@ def sentences_by_context_rank(row: SampleResult) -> Mapping[int, tuple[int, ...]
 
     Some judges say of each sentence which context matches it best (``rank``), and which
     share of its words stands in the contexts (``coverage``). The first metric that says
-    so counts.
+    so counts. Example: {1: (1, 3)}: sentences 1 and 3 rest on the first context.
 
     Returns:
         By rank of the context, from 1, the numbers of the sentences, from 1. Empty if

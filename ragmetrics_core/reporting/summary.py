@@ -187,7 +187,10 @@ class MetricSummary(Frozen):
         return tuple(f"{self.metric}: {sentence}" for sentence in sentences)
 
     def _signs_of_scores(self) -> Iterator[str]:
-        """Say what makes the scores look bad: a low mean, median or maximum."""
+        """Say what makes the scores look bad: a low mean, median or maximum.
+
+        Example: "low mean: 0.420, under 0.7."
+        """
         limits = self.limits
         if self.mean is not None and self.mean < limits.mean:
             interval_reaches_limit = (
@@ -206,7 +209,10 @@ class MetricSummary(Frozen):
             yield f"low maximum: no row scored over {self.max:.3f}."
 
     def _signs_of_counts(self) -> Iterator[str]:
-        """Say what makes the numbers weak: few rows or clusters, rows without a score."""
+        """Say what makes the numbers weak: few rows or clusters, rows without a score.
+
+        Example: "too few rows to say: 12 scored, 30 wanted."
+        """
         limits = self.limits
         n_failed = sum(self.failed.values())
         n_undefined = sum(self.undefined.values())
@@ -370,6 +376,8 @@ class Summary(Frozen):
 
 def _fold_signs(kind: str, metrics: Sequence[tuple[str, str]]) -> str:
     """Write one line about a kind of warning sign, with the metrics that show it.
+
+    Example: "few clusters in 2 metrics: adherence 3, under 20; recall 4, under 20."
 
     Args:
         kind: The kind of sign, such as "few clusters".

@@ -106,7 +106,10 @@ def footnotes(
 
 
 def _notes_on_intervals(summary: Summary) -> Iterator[str]:
-    """Say what the intervals mean, and how many clusters each interval rests on."""
+    """Say what the intervals mean, and how many clusters each interval rests on.
+
+    Example: "context_recall: 12 clusters, design effect 1.40."
+    """
     interval_by_metric = {
         numbers.metric: numbers.interval
         for numbers in summary.metrics
@@ -162,7 +165,10 @@ def _notes_on_failures(summary: Summary) -> Iterator[str]:
 
 
 def _notes_on_rows(summary: Summary) -> Iterator[str]:
-    """Say how many rows there are, how samples were captured, and what is in doubt."""
+    """Say how many rows there are, how samples were captured, and what is in doubt.
+
+    Example: "20 rows, 1 without a result." and "Captured: 15 exact, 5 located."
+    """
     words = count_in_words(summary.rows, "row")
     if summary.not_judged:
         words += f", {summary.not_judged:,} without a result"

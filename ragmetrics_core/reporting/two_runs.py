@@ -142,6 +142,8 @@ def _names_in_both(
 ) -> list[str]:
     """Return the full names of the metrics to compare, in the order asked for.
 
+    Example: ["adherence"] gives ["context_adherence"].
+
     Args:
         before: The first run.
         after: The second run.

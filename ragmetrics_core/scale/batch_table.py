@@ -294,7 +294,9 @@ def _enter_answer(
     """Enter the result of one request into the table; return whether it is a new one.
 
     The first result of a request is kept. If a later one decides something else,
-    neither counts: ``CONTRADICTORY`` takes the place of the first.
+    neither counts: ``CONTRADICTORY`` takes the place of the first. Example: the reply
+    "yes" is entered: True. The same reply again: False. The reply "no" after it: False,
+    and the request is asked again.
 
     Args:
         token: The token of the batch that the result belongs to.

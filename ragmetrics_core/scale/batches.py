@@ -271,6 +271,8 @@ class ParkingStore(SqliteStore):
     def _check_limits(self) -> None:
         """Check that the run may pay for the requests that wait for a batch.
 
+        Example: 90 calls so far, 20 requests that wait, and ``max_calls=100``: refused.
+
         Raises:
             BatchFailed: If calls or cost would be more than the limits allow.
         """
@@ -418,6 +420,8 @@ class ParkingStore(SqliteStore):
     ) -> dict[str, dict[str, Any]]:
         """Ask the services how their batches stand, and store the answers of ended ones.
 
+        Example: {"3f2a…": {"id": "batch_1", "status": "in_progress", …}}.
+
         Args:
             collect: Whether the answers of ended batches are stored.
             cancel: Whether batches that have not ended are cancelled.
@@ -454,7 +458,7 @@ class ParkingStore(SqliteStore):
         The id of a batch is unknown where a run was ended while the batch was made.
         Then the batch is looked for by the token in its metadata, and its id is
         entered. A batch that is not listed for ten minutes was never made, and counts
-        as expired.
+        as expired. Example: {"id": "batch_1", "status": "completed", …}.
         """
         if batch.id:
             state = await batch_calls.batch_by_id(model, batch.id)

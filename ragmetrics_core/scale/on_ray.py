@@ -110,7 +110,8 @@ class JobLimits:
         """Wait until a call of so many tokens may be sent, and count it.
 
         If its end is not reported for a long time, a timer counts the call as ended, at
-        the cost of the dearest call so far.
+        the cost of the dearest call so far. Example: the calls of all workers are
+        numbered 1, 2, 3; with ``max_calls=3`` the fourth gets the reason instead.
 
         Returns:
             The number of the call; or, once a limit is reached, the reason why no more
@@ -137,6 +138,9 @@ class JobLimits:
 
     def _note_end(self, number: int, usage: Usage | None) -> None:
         """Count a call as ended, unless that was done already.
+
+        Example: the timer ends call 7; its worker reports it later: nothing more is
+        counted.
 
         Args:
             number: The call's number.

@@ -65,6 +65,8 @@ def _with_limits_of_partition(scorer: Scorer, partitions: int | None) -> Scorer:
 def share_of_limits(limits: Limits, parts: int) -> Limits:
     """Divide limits among parts that spend by themselves.
 
+    Example: 100 calls and $10 for 4 parts: 25 calls and $2.50 for each.
+
     Returns:
         What one part may spend. All parts together then keep the limits.
 
