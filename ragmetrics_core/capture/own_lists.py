@@ -121,18 +121,21 @@ def _numbers_and_texts(line: str) -> list[tuple[str, str]]:
     has "Sources: a.pdf [1], b.pdf [2]".
     """
     number_first = _ENTRY.fullmatch(line)
-    # "[1] a.pdf, [2] b.pdf" has a second number: see below
+    # "[1] a.pdf"; but "[1] a.pdf, [2] b.pdf" has a second number, and is read below
     if number_first is not None and "[" not in number_first["text"]:
         return [
             (number_first["in_brackets"] or number_first["bare"], number_first["text"])
         ]
     number_last = _ENTRY_WITH_NUMBER_LAST.fullmatch(line)
+    # "a.pdf [1]"
     if number_last is not None and not _COLON_OR_BRACKET.search(number_last["text"]):
         return [(number_last["number"], number_last["text"].rstrip(" \t"))]
     if _is_name_first(line):
+        # "Sources: a.pdf [1], b.pdf [2]" has the pieces
         # ["Sources: a.pdf ", "1", ", b.pdf ", "2", ""]
         pieces = _NUMBER_IN_BRACKETS.split(line)
         return list(zip(pieces[1::2], pieces[::2], strict=False))
+    # "Sources: [1] a.pdf, [2] b.pdf"
     return [
         (entry["number"], entry["text"]) for entry in _ENTRY_IN_A_LINE.finditer(line)
     ]
@@ -230,8 +233,8 @@ def own_numbers(entries: Iterable[ListEntry], shown: Shown) -> OwnNumbers:
     """Find out what an answer's numbers mean by its own lists of sources.
 
     The prompt shows "[1] a.txt" and "[2] b.txt". The entry "[2] b.txt" numbers as the
-    prompt does, "[1] b.txt" gives 1 a new meaning, and "[1] z.txt" leaves 1 unclear. So
-    do two entries that give one number different meanings.
+    prompt does, "[1] b.txt" gives 1 a new meaning, and "[1] z.txt" leaves 1 unclear. A
+    number is unclear as well if two entries give it different meanings.
     """
     as_in_prompt: set[str] = set()
     index_by_number: dict[str, int] = {}

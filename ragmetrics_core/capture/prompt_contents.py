@@ -351,7 +351,8 @@ class PromptContents:
             call.prompt, turn_start, left_out=left_out
         )
         message_texts = [*texts_of_turn, *texts_of_earlier_turns]
-        known_texts = self._repeat_known_texts(  # once for each place
+        # each known text as often as it stands in the prompt
+        known_texts = self._repeat_known_texts(
             [text for text in self.known_texts if text not in left_out],
             message_texts=message_texts,
             letters_of_documents=self._letters_of_documents(documents),

@@ -148,10 +148,11 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         contexts: The contexts in their order.
 
     Returns:
-        The indexes of the contexts by their labels. There are no labels where nobody
-        can tell which lines belong to which context. In the second example "(a.txt)"
+        The labels, each with the indexes of its contexts. There are none where nobody
+        can tell which lines belong to which context: in the second example "(a.txt)"
         may label the context above it or the context below. All numbers are ambiguous
-        where a context has none, or two contexts have the same.
+        where a context has none, or two contexts have the same. A single number is
+        ambiguous where a field may mean it as well.
 
     Examples:
         >>> labels_in(["[a.txt]\nIt is old.\n\n[b.txt]\nIt fell."], ["It is old.", "It fell."]).indexes_by_label
@@ -169,7 +170,7 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         all_numbers = frozenset(itertools.chain(*numbers_by_context.values()))
         return Labels(indexes_by_name, ambiguous_numbers=all_numbers)
     indexes_by_kind = _indexes_by_kind(lines_by_context, indexes_by_number)
-    # "Cite the doc_id", and "[1]" above "doc_id: 3": 1 and 3 may mean either text
+    # "Cite the doc_id", and "[1]" above "doc_id: 3": nobody can tell what 3 means
     numbers_of_fields = numbers_that_fields_may_mean(
         lines_by_context, indexes_by_number, _without_texts(prompts, contexts)
     )

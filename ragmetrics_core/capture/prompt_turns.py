@@ -38,6 +38,7 @@ def turns_before_question(
     for index, message in enumerate(prompt):
         if message.role == "assistant" and message.text.strip():
             n_earlier_messages = index + 1
+    # the last message that asks the question ends the earlier turns
     for index, message in enumerate(prompt):
         if message.role == "user" and _holds_question(message, question_line):
             n_earlier_messages = index
@@ -86,8 +87,10 @@ def messages_up_to_question(
         if message.role != "user":
             continue
         line = as_one_line(message.text)
+        # "Open?" as the step was given it: replies behind it are this turn's
         is_given_question = was_question_given and line == question_line
         later_messages = messages[index + 1 :]
+        # "Context: … Question: Open?" with a reply behind it may be an earlier turn's
         holds_question = question_line in line
         if is_given_question or (holds_question and not _has_reply(later_messages)):
             return list(messages[: index + 1])

@@ -618,7 +618,7 @@ class Turns(Generic[Run]):
         quoted_turns = self._find_quoted_turns(tree)
         last_turn = self._last_quoted_turn_of_user(quoted_turns, tree.task_or_thread)
         placed = self.conversations.place_turn(tree, last_turn)
-        if placed.history:
+        if placed.history:  # of the run's own messages, or of the quoted turn
             return placed
         # question and answer of an earlier turn, and nobody is named as the speaker
         if quoted_turns:
