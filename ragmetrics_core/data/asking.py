@@ -521,7 +521,8 @@ def weights_or_shares(asked: Asked[Any], weigh: LabelProbability) -> tuple[Weigh
 def cut_in_halves(text: str) -> tuple[str, ...]:
     """Cut a text into two windows that overlap by about 200 characters.
 
-    Each is cut at a space, if one is near.
+    Of 5,000 characters the first window has 0 to 2,600, the second 2,400 to 5,000. Each
+    is cut at a space, if one is near.
 
     Returns () for a text of fewer than 1,000 characters: such a text is not what makes
     a prompt too long.

@@ -51,6 +51,7 @@ def unwrap_message(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     The class may also be a type such as "human". It is "" if the wrapper names none. An
     object without a wrapper is returned as it is, with "".
     """
+    # LangChain's dumpd: {"id": […, "HumanMessage"], "kwargs": {…}, …}
     if _is_serialised_by_langchain(value):
         return str(value["id"][-1]), value["kwargs"]
     # LangChain's messages_to_dict: {"type": "human", "data": {…}}

@@ -57,7 +57,9 @@ def numbering_of(texts: Sequence[str]) -> dict[str, int] | None:
 def numbering_of_metadata(
     metadata: Sequence[Mapping[str, object]],
 ) -> dict[str, int] | None:
-    """Number the contexts by ``citation_number`` or ``source_number`` in their metadata.
+    """Number the contexts by ``citation_number`` or the like in their metadata.
+
+    ``[{"citation_number": 2}, {"citation_number": 1}]`` gives ``{"2": 0, "1": 1}``.
 
     Args:
         metadata: The metadata of each context, in the contexts' order.

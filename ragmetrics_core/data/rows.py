@@ -240,9 +240,10 @@ def _metadata(
 ) -> dict[str, Any]:
     """Return the metadata of a row.
 
-    It holds all columns from which no field was read, and what the metadata column
-    holds. It also holds a conversation's id that stands beside the question or the
-    answer, as in ``{"messages": [...], "conversation_id": ...}``.
+    It holds all columns from which no field was read, such as ``{"lang": "en"}`` beside
+    question and answer, and what the metadata column holds. It also holds a
+    conversation's id that stands beside the question or the answer, as in
+    ``{"messages": [...], "conversation_id": ...}``.
     """
     used_columns = {
         _column_of(row, found_value.column) for found_value in found_by_field.values()

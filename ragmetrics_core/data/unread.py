@@ -20,13 +20,9 @@ def why_texts_are_unread(sample: Sample) -> str:
     """Say which texts the run may have found that the sample lacks; "" if none are known.
 
     Example: a vector store was asked by ids, so its texts were never seen. The sentence
-    says what returns them, where the capture noted it. A sample that is
-    incomplete for another reason, such as a run that broke off, may lack texts as well:
-    then all that the capture warns of is said. A run that only retrieved is incomplete
-    because it has no answer, and lacks none.
-
-    Notes of older results say nothing of unread texts. There a sample that is no more
-    than inferred may lack some.
+    says what returns them, where the capture noted it. A sample that is incomplete for
+    another reason, such as a run that broke off, may lack texts as well: then all that
+    the capture warns of is said.
     """
     notes = sample.capture
     if notes is None:
@@ -35,8 +31,10 @@ def why_texts_are_unread(sample: Sample) -> str:
     reasons += notes.unread_texts or ()
     if reasons:
         return "; ".join(dict.fromkeys(reasons))
+    # a run without an answer is incomplete for that reason, and lacks no text
     has_only_retrieved = notes.complete and sample.answer is None
     may_be_in_part = is_captured_in_part(sample) and not has_only_retrieved
+    # results of older versions do not say which texts are unread
     if notes.unread_texts is None and notes.grade == "inferred":
         may_be_in_part = bool(notes.warnings)
     if not may_be_in_part:

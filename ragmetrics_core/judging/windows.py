@@ -121,8 +121,9 @@ def _list_verdicts_of_groups(replies: Sequence[Reply]) -> Reply:
 def _choose_clearest_verdicts(replies: Sequence[Reply], field: str) -> Reply:
     """Take each verdict from the window of a text that says yes most clearly.
 
-    A window that was not answered might have said yes. Its error is returned, unless
-    all verdicts are a yes without it.
+    Example: window 1 says yes of fact 1 and no of fact 2, window 2 says yes of fact 2:
+    yes and yes. A window that was not answered might have said yes. Its error is
+    returned, unless all verdicts are a yes without it.
 
     Args:
         replies: The reply about each window.

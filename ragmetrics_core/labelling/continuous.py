@@ -111,8 +111,8 @@ def build_continuous(
 
     For each document the model writes a question and its answer from some chunks, the
     golden contexts. Chunks of other documents are added as noise. Each combination of
-    the contexts is a point of the set. Its label follows from the facts of the answer
-    that the contexts cover.
+    the contexts, such as the first and the third, is a point of the set. Its label is
+    the share of the answer's facts that these contexts cover: .75 for 3 of 4.
 
     Args:
         documents: The documents, at least three.

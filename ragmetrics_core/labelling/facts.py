@@ -100,7 +100,9 @@ def _unread(row: Row) -> None:
 def extract_facts(
     rows: Sequence[Row], maker: Maker, *, extraction: Literal["io", "cot"] = "io"
 ) -> FactsFile:
-    """Have a model extract the facts that references state; rows that bring facts keep them.
+    """Have a model extract the facts that references state.
+
+    "Anna lit the lamp in 1856." may state two facts. A row that has facts keeps them.
 
     Args:
         rows: Rows in the usual column names; of several references of a row the first

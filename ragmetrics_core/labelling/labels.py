@@ -576,8 +576,9 @@ def calibrate(
 ) -> CorrectedMean:
     """Estimate the mean label of all scored samples from the labels of a random few.
 
-    The scores of the samples that nobody labelled enter as well. They are corrected by
-    how scores and labels differ on the labelled samples (prediction-powered inference).
+    The scores of the samples that nobody labelled enter as well: of 300 scored samples
+    30 have labels, and all 300 scores count. They are corrected by how scores and
+    labels differ on the labelled samples (prediction-powered inference).
 
     Args:
         report: The run.

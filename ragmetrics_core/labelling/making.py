@@ -197,7 +197,8 @@ class Maker:
     ) -> list[T]:
         """Make as many different products as are wanted, each from one candidate.
 
-        A product is what the plan makes, e.g. a question with its answer. Where a
+        Example: 5 are wanted. The first 5 candidates give 4, so a sixth is tried. A
+        product is what the plan makes, e.g. a question with its answer. Where a
         candidate gives none, the reason is counted in ``left_out`` and a further
         candidate is tried. ``key`` returns the question of a product, which no other
         may share.

@@ -655,8 +655,9 @@ def _ranks_of_support(
 ) -> Generator[Batch, Replies, tuple[int, ...] | None]:
     """Find contexts that a sentence does not cite, and that each alone support it.
 
-    Cited is 1, contexts 2 and 3 are asked about, and 3 supports it: (3,). A context
-    with the text of a cited one has been judged already. ``support`` asks the judge.
+    Example: the sentence cites context 1. Contexts 2 and 3 are asked about, and 3
+    supports it: (3,). A context with the text of a cited one has been judged already.
+    ``support`` asks the judge.
 
     Returns:
         Their ranks, from 1; None if the judge did not answer.

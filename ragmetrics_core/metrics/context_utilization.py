@@ -608,6 +608,8 @@ def _score_of_grades(grades: Sequence[int]) -> tuple[float, dict[str, Any]]:
 def _reason(useful: Sequence[bool], value: float) -> str:
     """Say how many chunks are useful, and at which ranks.
 
+    Example: "2 of 3 chunks useful, at rank 1, 3."
+
     Args:
         useful: The verdict on the chunk of each rank.
         value: The score, which may be above 0 without a useful chunk, if it is made of

@@ -83,7 +83,8 @@ def parts_of_turn(sample: Sample) -> dict[str, Part]:
 def _field_groups(requires: Any) -> _FieldGroups:
     """Return what ``requires=`` says, as groups of fields.
 
-    Of each group a sample must have one field. A name alone is a group of one field.
+    Of each group a sample must have one field. A name alone is a group of one field:
+    ``["answer", ("contexts", "retrieved")]`` are two groups.
     Raises ``SettingError`` where ``requires`` names anything else than fields of a
     sample.
     """

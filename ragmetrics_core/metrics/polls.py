@@ -420,8 +420,9 @@ def _failures_of_claims(
 def _combine_claims(verdict_by_claim: Mapping[str, Poll | None]) -> Poll | None:
     """Combine one poll's verdicts on the claims into a verdict on the answer.
 
-    It is "no" if any claim is not supported, "yes" if a claim is supported, else
-    "abstains". None if no claim is unsupported, but the verdict on a claim is missing.
+    It is "no" if any claim is not supported: claim A got yes and B no, so "no". Else it
+    is "yes" if a claim is supported, and "abstains" if none is. None if no claim is
+    unsupported, but the verdict on a claim is missing: it might be a no.
     """
     unsupported = {
         claim: verdict

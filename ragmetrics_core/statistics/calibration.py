@@ -192,7 +192,8 @@ def calibration_error(pairs: Pairs) -> float | None:
     """How far scores are from being probabilities: the debiased calibration error.
 
     It compares mean score and share of positive labels in bins of scores, and takes off
-    what chance alone would give.
+    what chance alone would give. Example: in each bin the mean score is .2 above the
+    share, as .8 and .6: a little less than .2.
 
     Returns:
         A number in [0, 1], 0 is best; None for fewer than 200 labels.

@@ -292,6 +292,8 @@ def ratio_mean(
 ) -> tuple[float, float, int]:
     """Compute the mean of all values and its standard error over clusters.
 
+    Example: clusters of 2 values and 1 value with the sums 3 and 5: the mean is 8/3.
+
     Args:
         sums: The sum of each cluster; see ``sum_clusters``.
         sizes: The size of each cluster, in the same order.

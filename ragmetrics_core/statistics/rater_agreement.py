@@ -205,7 +205,8 @@ def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
 def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
     """Krippendorff's alpha: how far several annotators agree beyond chance.
 
-    1 is full agreement, 0 is chance. None if all labels are equal.
+    1 is full agreement, 0 is chance. Example: yes and yes, yes and no, no and no on
+    three items: .44. None if all labels are equal.
 
     Args:
         rows: For each item, the yes/no labels of those who labelled it. Items with one

@@ -228,7 +228,7 @@ class LoopbackServer:
         time.sleep(self.latency)
         fault = self.faults(number) if self.faults else None
         if fault is not None:
-            if fault.hang:
+            if fault.hang:  # no reply while the server runs
                 self.stopped.wait()
             if fault.body is not None:
                 return fault

@@ -169,7 +169,8 @@ def _arguments_of_markers(test: pytest.Item) -> dict[str, Any]:
     """Return the arguments of ``evaluate`` that the markers of a test give.
 
     A test has its own markers, and those of its class and its module. The gates of all
-    of them count. Of any other argument, that of the nearest marker counts.
+    of them count. Of any other argument, that of the nearest marker counts: with
+    ``judge="a"`` on the test and ``judge="b"`` on its class it is "a".
 
     Raises:
         pytest.UsageError: If a marker gives gates both as arguments and as ``gates=``.
