@@ -186,7 +186,8 @@ def has_unread_marks(answer: str, numbering: Numbering, read: Sequence[Span]) ->
 def _has_column_of_numbers(answer: str) -> bool:
     """Tell whether a table has bare numbers in a column such as "Source".
 
-    True for the line "| Claim | Source |" and below it "| It is old | 2 |". A row that has a mark such as ``[1]`` does not count: its citation is read.
+    True for the line "| Claim | Source |" and below it "| It is old | 2 |". A row that
+    has a mark such as ``[1]`` does not count: its citation is read.
     """
     index_of_sources: int | None = None
     for line in answer.split("\n"):
