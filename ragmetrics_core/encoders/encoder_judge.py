@@ -61,7 +61,7 @@ class EncoderJudge(Judge):
     against each window of the contexts, and the window that supports it best counts.
     Claims are the sentences of an answer that claim something (no greeting, offer or
     lead-in), or facts. The score of an answer is the probability of its weakest claim,
-    with ``correction`` corrected for the number of claims. An answer is adherent from
+    and a ``correction`` adjusts it by the number of claims. An answer is adherent from
     .5 on. The share of supported claims stands in the reason. An answer without a claim
     abstains. The question is not shown, so that "In 1903." is hardly a claim.
     ``onnxruntime`` runs ``onnx/model.onnx`` or ``model.onnx`` of a sequence classifier,
@@ -163,12 +163,14 @@ class EncoderJudge(Judge):
         # ``correction`` may adjust its scores: the weakest of 10 claims is weaker by
         # chance than the weakest of two.
         self.takes_correction = True
-        self.commit = checkpoint.commit
+        self.commit = checkpoint.commit  # of the model, or a digest of its weights
         self._tokenizer = checkpoint.tokenizer
         self._logits_of = checkpoint.logits
         self._support_index = checkpoint.support_index
         self._most_tokens = checkpoint.window  # of one input of the model
+        # "pt" for torch or "np" for ONNX: the kind of arrays that the model takes
         self._tensors = checkpoint.tensors
+        # special tokens such as "[SEP]" are taken out of the judged texts
         self._special_tokens_pattern = _any_of(self._tokenizer.all_special_tokens)
         # A tokenizer stores the settings of a call in itself: one call at a time.
         self._tokenizer_lock = Lock()

@@ -169,28 +169,32 @@ class Decider:
             until: The settings, or "decided" for the usual ones.
             gates: The means to reach, as the user wrote them.
             metrics: The metrics of the evaluation.
-            judges: The names of the judges of each metric, by its name.
+            judges: The addresses that each judge of the run asks, by the judge's name.
         """
         self.until = _settings(until)
         means_to_reach = _means_to_reach(gates, metrics)
+        # the report of the run to compare with; None for no comparison
         self._earlier_run = load_earlier_run(self.until.against, metrics, judges)
         comparisons = _comparisons(self._earlier_run, metrics)
+        # what is to be decided; each list "per gate" below is in this order
         self._claims = [*means_to_reach, *comparisons]
         _refuse_no_claims(self._claims)
         self.samples: list[Sample | None] | None = None
-        self._is_iterator = False
+        self._is_iterator = False  # until the rows come
         self._listed = _ListedRows()  # what a list tells before judging
         self._partners = Partners()  # the same samples in the earlier run
-        self._judged = _JudgedRows()
+        self._judged = _JudgedRows()  # the rows that count so far
+        # the clusters so far of an iterator, to notice a cluster that comes back
         self._clusters_of_iterator: set[str] = set()
         # scores of the unfinished unit (a row, or the rows of a cluster) that is still
         # coming in: row by row, and for each row a score per gate
         self._unit_scores: list[list[_RowScore]] = []
-        self._n_scored = [0] * len(self._claims)
-        self._stop_reason = ""
-        self._gates = self._new_gates()
+        self._n_scored = [0] * len(self._claims)  # rows with a score, per gate
+        self._stop_reason = ""  # why the run is to stop; "" while it goes on
+        self._gates = self._new_gates()  # one statistical test for each claim
+        # as they were when ``_n_rows_at_latest`` rows had been judged
         self._latest_decisions: tuple[SequentialDecision, ...] = ()
-        self._n_rows_at_latest = -1  # rows judged at the latest decisions
+        self._n_rows_at_latest = -1  # none yet
 
     def _new_gates(
         self, *, rows: int = 1, largest_cluster: int = 1

@@ -146,10 +146,11 @@ class SampleProcessor(BackgroundEvaluator[int]):
         super().after_fork()
         self._reader = TraceReader(self._dialect, self._resolve, self._context_tools)
         self.without_sample: Counter[Code] = Counter()
-        # spans by trace, that of the latest span at the end
+        # ended spans by the id of their trace; the trace of the latest span is the last
         self._open_spans: OrderedDict[int, list[Any]] = OrderedDict()
-        self._n_open_spans = 0
-        # traces that were let go: what comes later is no whole
+        self._n_open_spans = 0  # of all traces together
+        # Ids of traces that were let go. Their later spans are forgotten as well: no
+        # sample is made of a part.
         self._let_go_traces: OrderedDict[int, None] = OrderedDict()
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:

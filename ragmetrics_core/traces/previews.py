@@ -31,10 +31,11 @@ _GOES_ON = re.compile(r"[,;:]?[ \t]?\w")
 def count_previews(root: Node) -> int:
     """Count the documents of a run of which its prompts show more than was recorded.
 
-    Example: "Rome has been the capital of It" was recorded, and a prompt shows "Rome has
-    been the capital of Italy": one. A document that ends in "...", or within a word or sentence, counts by itself.
-    Behind any other end the prompt may show words of its template, such as "Question:".
-    So these documents count only if unlike words stand behind several of them.
+    Example: a span holds "Rome has been the capital of It", and a prompt shows "Rome
+    has been the capital of Italy": one. A document that ends in "...", or within a word
+    or sentence, counts by itself. Behind any other end the prompt may show words of its
+    template, such as "Question:". So these documents count only if unlike words stand
+    behind several of them.
     """
     documents = _documents_of(root)
     shown_texts = _shown_texts(root)
@@ -86,6 +87,7 @@ class _KnownTexts:
     """
 
     def __init__(self, root: Node, documents: Sequence[Document]) -> None:
+        """Collect the texts, as letters, and the first words of the documents."""
         self._texts = [letters_of(text) for text in _texts_of(root, documents)]
         beginnings = [_first_words(document.text) for document in documents]
         self._beginnings = [beginning for beginning in beginnings if beginning]

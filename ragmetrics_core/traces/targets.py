@@ -136,7 +136,7 @@ class _OtlpResponses:
         self._message_name = message
         # name of its field that counts what was not taken
         self._rejected_field = rejected
-        self._latest: Any = None
+        self._latest: Any = None  # the latest answer
 
     def session(self) -> Any:
         """A session of ``requests`` that follows no redirect and notes each answer."""

@@ -84,6 +84,7 @@ class Recorder(BaseCallbackHandler):
     ) -> None:
         self.problems, self._receivers = problems, receivers
         self.open: dict[UUID | None, Run] = {}
+        # by the id of each open root, the oldest first: the functions that get it
         self._roots: dict[UUID, tuple[Receiver, ...]] = {}
 
     def __copy__(self, *_: object) -> "Recorder":

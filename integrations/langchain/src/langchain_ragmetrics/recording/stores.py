@@ -57,7 +57,7 @@ class StoreSearches:
     """
 
     def __init__(self, on_search: OnSearch) -> None:
-        self._on_search = on_search
+        self._on_search = on_search  # called with each search
         # by class and name of a method: the one that was there, and ours around it
         self._wrapped: dict[tuple[type, str], tuple[Any, Any]] = {}
 

@@ -62,7 +62,8 @@ _ABANDONED = "the stream was abandoned before its end"
 class Run:
     """A run as the recorder keeps it.
 
-    Its fields are named and filled as in LangSmith's.
+    Its fields are named and filled as in LangSmith's. ``extra`` holds the metadata, and
+    notes of the recorder under names such as ``TEXT_ALONE``.
     """
 
     id: UUID

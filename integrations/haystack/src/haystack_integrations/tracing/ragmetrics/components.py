@@ -46,6 +46,7 @@ class Calls:
     """
 
     def __init__(self, run: Run) -> None:
+        """Make a call of each span, and put the calls inside each other."""
         self.run = run
         self.call_by_span: dict[Node, Call] = {}
         for node in run.nodes:

@@ -77,6 +77,7 @@ class TeeSpan(Span):
         run: The run in which it records.
         node: What it records.
         outer: Our span that was the current one when it began; None if there was none.
+        problems: Where errors of the recording are counted.
     """
 
     def __init__(
@@ -154,9 +155,13 @@ class TeeSpan(Span):
 
 
 class Tee(Tracer):
-    """A tracer that records beside ``inner``, the tracer that was active before.
+    """A tracer that records, and hands all on to the tracer that was active before.
 
-    It only hands on to ``inner`` once another tracer has taken our place.
+    Once the application has enabled another tracer, it records nothing more.
+
+    Attributes:
+        inner: The tracer that was active before, such as OpenTelemetry's.
+        problems: Where errors of the recording are counted.
     """
 
     def __init__(self, inner: Tracer) -> None:

@@ -103,7 +103,7 @@ class MetricEvaluator(BaseEvaluator):
             )
         self._metric = metric
         self._judge = as_judge(llm if llm is not None else judge)
-        self._threshold = threshold
+        self._threshold = threshold  # scores from here on pass
 
     @property
     def metric(self) -> Metric:

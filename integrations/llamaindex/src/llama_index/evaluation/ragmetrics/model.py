@@ -78,6 +78,7 @@ class LlamaIndexModel(FrameworkModel):
             llm, name, capabilities or capabilities_of(llm), judge_async, cache_key
         )
         self.llm = llm
+        # for each event loop: copies of the LLM, by the settings of a request
         self._copies: WeakKeyDictionary[asyncio.AbstractEventLoop, _Copies] = (
             WeakKeyDictionary()
         )

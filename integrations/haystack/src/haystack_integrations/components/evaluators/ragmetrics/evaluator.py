@@ -116,6 +116,7 @@ class RagMetricsEvaluator:
         if metric_likes is not None:
             chosen_metrics = map(_metric_of, metric_likes)
         self.metrics = tuple(capture.choose_metrics(chosen_metrics))
+        # the settings as the user gave them, for ``to_dict``
         self.chat_generator = chat_generator
         self.judge = judge
         self.raise_on_failure = raise_on_failure

@@ -59,6 +59,7 @@ class HaystackModel(FrameworkModel):
     ) -> None:
         self.chat_generator = chat_generator
         run_parameters = inspect.signature(chat_generator.run).parameters
+        # whether a call can set a temperature and the like
         self._takes_settings = "generation_kwargs" in run_parameters
         # the generator is warmed up once, before its first call
         self._lock = threading.Lock()

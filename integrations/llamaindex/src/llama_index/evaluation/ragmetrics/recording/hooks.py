@@ -130,6 +130,7 @@ class _RunsWithTheirContext:
     """
 
     def __init__(self) -> None:
+        # the framework's method and ours in its place; None while nobody listens
         self._original: Any = None
         self._replacement: Any = None
 
@@ -178,6 +179,7 @@ class _SearchesOfStores:
     """
 
     def __init__(self) -> None:
+        # the framework's method and ours in its place; None while nobody listens
         self._original: Any = None
         self._replacement: Any = None
 
@@ -253,7 +255,7 @@ class _UntakenPieces(deque[str]):
 
     def __init__(self, pieces: Iterable[str], emptied: Callable[[], object]) -> None:
         super().__init__(pieces)
-        self._emptied = emptied
+        self._emptied = emptied  # called when the last piece is taken
 
     def popleft(self) -> str:
         piece = super().popleft()

@@ -136,6 +136,7 @@ class Recorder:
     def __init__(self) -> None:
         self.listeners = Listeners(self._opened, self._closed)
         self.problems = self.listeners.problems
+        # the hooks by which the framework reports to this object
         self._spans, self._events = Spans(self), Events(recorder=self)
         capture.renew_after_fork(self)
 
@@ -145,7 +146,8 @@ class Recorder:
         Runs go on in the parent, and its locks may be held for ever.
         """
         self._lock = threading.RLock()
-        # by the span's id, until the span ends, or its run if it is a call of one
+        # By the span's id. The record of a call stays until its run ends, any other
+        # until the span ends.
         self._records: dict[str, SpanRecord] = {}
         # pieces of a streamed chat answer, by the span that writes it
         self._pieces_written: dict[str, list[str]] = {}
