@@ -18,13 +18,17 @@ from ragmetrics_core.capture.calls import Calls, Reply, end_of, texts_not_of_mod
 from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.label_lines import IN_BRACKETS
 from ragmetrics_core.capture.names_in_words import names_a_source
+from ragmetrics_core.capture.numbers_beside_names import (
+    NamedNumber,
+    numbers_beside_names,
+)
 from ragmetrics_core.capture.own_lists import (
     ListEntry,
     OwnNumbers,
     Shown,
     entries_of_own_lists,
-    numbers_under_other_names,
     own_numbers,
+    with_plain_lists,
 )
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
@@ -34,6 +38,7 @@ from ragmetrics_core.capture.prompt_numbers import (
     numbers_by_kind_in,
 )
 from ragmetrics_core.capture.question import Turn
+from ragmetrics_core.capture.source_names import SourceNames
 from ragmetrics_core.capture.structured_sources import sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Context
@@ -65,6 +70,7 @@ _FILE_OR_ADDRESS = re.compile(r"\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+")
 _TITLE = re.compile(r"[^\W\d_a-zß-öø-ÿ][^\W\d_]*(?:[\s,'’&–-]+[^\W\d_]+)+")
 _AROUND_NAME = " \t\"'“”„‘’`*"
 
+_FENCED = re.compile(r"```.*?```|~~~.*?~~~", re.DOTALL)
 _SIGNS_OF_MARKS = re.compile(r"[\[\]()［］〔〕【】,;&]")
 # "doc1", "Source_2", "Document 3"
 _NAME_WITH_NUMBER = re.compile(r"[^\W\d_]+[ _-]?[0-9]{1,4}")
@@ -308,13 +314,66 @@ class CitationSearch:
             for file in files
         ]
 
+    def is_under_another_name(self, number: str, kind: str) -> bool:
+        """Whether another list in the prompts gives a number to another context.
+
+        Under the labels "[1] a.pdf" and "[2] b.pdf", "Source 1 = b.pdf" gives 1. Where a
+        list does so, a number that it may have as well counts: "[3] z.pdf" beside it.
+
+        Args:
+            number: The number.
+            kind: The word before the number, such as ``document``, or ``IN_BRACKETS``.
+        """
+        agreeing, kinds_by_number = self._numbers_of_other_lists
+        # "Document 1: b.pdf" may be an upload, which "[1]" does not mean
+        means_label = kind == IN_BRACKETS and self._has_numbers_like(_IN_BRACKETS)
+        any_kind = frozenset().union(*kinds_by_number.values())
+        kinds_meant = {"", kind} if means_label else any_kind
+        differs = not kinds_meant.isdisjoint(kinds_by_number.get(number, ()))
+        some_differ = not kinds_meant.isdisjoint(any_kind)
+        return differs or (some_differ and number not in agreeing)
+
     @cached_property
-    def numbers_under_other_names(self) -> set[str]:
-        """The numbers that another list in the prompts gives to other contexts."""
-        numbers: set[str] = set()
+    def _numbers_of_other_lists(self) -> tuple[set[str], dict[str, set[str]]]:
+        """What the prompts say of numbers beside names.
+
+        Returns:
+            The numbers beside a name that has this number as its label, too. Then, by
+            each number beside a name with another label, the words before it.
+        """
+        agreeing: set[str] = set()
+        kinds_by_number: dict[str, set[str]] = {}
+        for named in self._numbers_beside_names:
+            numbered = self.indexes_by_number.get(named.number, frozenset())
+            if not numbered.isdisjoint(named.indexes):
+                agreeing.add(named.number)
+            elif numbered:
+                kinds_by_number.setdefault(named.number, set()).add(named.kind)
+        return agreeing, kinds_by_number
+
+    @cached_property
+    def _numbers_beside_names(self) -> list[NamedNumber]:
+        """The numbers of the prompts that stand beside a name of a context."""
+        labels = SourceNames.of(self.labels.indexes_by_label)
+        # what the prompt shows as a label means what stands under it
+        other_names = SourceNames.of(
+            {
+                name: indexes
+                for name, indexes in self._indexes_by_document_name.items()
+                if name.lower() not in labels.indexes_by_name
+            }
+        )
+        named_numbers: list[NamedNumber] = []
         for prompt in self.prompts:
-            numbers |= numbers_under_other_names(prompt, self.labels.indexes_by_label)
-        return numbers
+            words = _without_texts(prompt, self.context_texts)
+            named_numbers += numbers_beside_names(words, labels)
+            # beside a name that is no label, "1. b.pdf" may be an upload
+            named_numbers += [
+                named
+                for named in numbers_beside_names(words, other_names)
+                if not named.may_count and not named.kind
+            ]
+        return named_numbers
 
     def is_of_another_list(self, number: str, kind: str) -> bool:
         """Whether "Document 2" in the prompts names something that is no context.
@@ -470,10 +529,19 @@ class CitationSearch:
         The answer says "Bridge book", the title of the first and the third context:
         {"Bridge book": (0, 2)}. A title of one word is left out: it may be any word.
         """
+        return {
+            name: indexes
+            for name, indexes in self._indexes_by_document_name.items()
+            if name in self.text
+        }
+
+    @cached_property
+    def _indexes_by_document_name(self) -> dict[str, tuple[int, ...]]:
+        """The telling names in the contexts' metadata, each with its contexts' indexes."""
         indexes_by_name: dict[str, list[int]] = {}
         for index, context in enumerate(self.answer_evidence.contexts.items):
             for name in _names_of_context(context):
-                if _is_telling_name(name) and name in self.text:
+                if _is_telling_name(name):
                     indexes_by_name.setdefault(name, []).append(index)
         return {
             name: tuple(dict.fromkeys(indexes))
@@ -503,10 +571,22 @@ class CitationSearch:
         The prompt shows "[1] a.pdf [2] b.pdf", and the answer ends in "Sources: [1]
         b.pdf": its number 1 means b.pdf, another context than in the prompt.
         """
-        if not self.own_entries:
-            return OwnNumbers()
-        # all contexts that a number may mean in the prompt: "[1] Source 3:" has two
-        # numberings
+        indexes_by_name = {
+            label: indexes
+            for label, indexes in self.numbering.items()
+            if not label.isdigit()
+        }
+        contexts = self.answer_evidence.contexts.items
+        shown = Shown(contexts, indexes_by_name, self.indexes_by_number)
+        named_numbers = self._named_numbers(shown.names)
+        return own_numbers(self.own_entries, named_numbers, shown)
+
+    @cached_property
+    def indexes_by_number(self) -> dict[str, frozenset[int]]:
+        """All contexts that each number may mean in the prompt.
+
+        "[1] Source 3:" above the first context has two numberings.
+        """
         indexes_by_number: dict[str, frozenset[int]] = {}
         for indexes_by_label in (
             self.numbering,
@@ -515,15 +595,29 @@ class CitationSearch:
             for label, indexes in indexes_by_label.items():
                 others = indexes_by_number.get(label, frozenset())
                 indexes_by_number[label] = others.union(indexes)
-        indexes_by_name = {
-            label: indexes
-            for label, indexes in self.numbering.items()
-            if not label.isdigit()
-        }
-        contexts = self.answer_evidence.contexts.items
-        return own_numbers(
-            self.own_entries, Shown(contexts, indexes_by_name, indexes_by_number)
-        )
+        return indexes_by_number
+
+    def _named_numbers(self, names: SourceNames) -> list[NamedNumber]:
+        """List the cited numbers that the model gives a name outside of its own lists.
+
+        "[1], where [1] is b.pdf" does so. A mere "1. b.pdf" counts only behind the last
+        mark: before it, it may be a step or a rank.
+        """
+        text = with_plain_lists(self.only_of_the_model(self.text))
+        text = _FENCED.sub(lambda code: " " * len(code[0]), text)
+        cited_labels = {plain_label(str(source.id)) for source in self.sources or ()}
+        end_of_last_mark = 0
+        for mark in marks_in(text, self.numbering):
+            if not self.is_in_own_list(mark.start):
+                cited_labels.update(mark.labels)
+                end_of_last_mark = mark.end
+        return [
+            named
+            for named in numbers_beside_names(text, names)
+            if named.number in cited_labels
+            and not self.is_in_own_list(named.start)
+            and not (named.may_count and named.start < end_of_last_mark)
+        ]
 
     def is_in_own_list(self, place: int) -> bool:
         """Whether a place of the answer is in the model's own list; a mark there cites nothing."""
@@ -570,11 +664,14 @@ class CitationSearch:
         """Whether the prompts number the contexts as sources; numbers of a mere list do not."""
         if not self.numbers:
             return False
+        return self._has_numbers_like(_IN_BRACKETS) or self._has_numbers_like(
+            _BEHIND_A_WORD
+        )
+
+    def _has_numbers_like(self, form: str) -> bool:
+        """Whether each number of the contexts begins a line of the prompts in a form."""
         shown = "\n".join(self.prompts)
-        for form in (_IN_BRACKETS, _BEHIND_A_WORD):
-            if all(has_number(form, number, shown) for number in self.numbers):
-                return True
-        return False
+        return all(has_number(form, number, shown) for number in self.numbers)
 
     def labels_of(self, prompts: Sequence[str]) -> Labels:
         """Read from some prompts which labels stand above which contexts.
@@ -643,6 +740,14 @@ class CitationSearch:
             for text in texts
             if any(text[:_OPENING] in prompt for prompt in prompts)
         ]
+
+
+def _without_texts(prompt: str, texts: Sequence[str]) -> str:
+    """Return a prompt with a sign that no word has in place of each of some texts."""
+    for text in texts:
+        if text.strip():
+            prompt = prompt.replace(text.strip(), "\0")
+    return prompt
 
 
 def _numbers_of(labels: Labels) -> Iterator[str]:

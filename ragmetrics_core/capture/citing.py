@@ -66,8 +66,8 @@ _TWO_NUMBERINGS = (
     " known"
 )
 _NUMBERED_ANEW = (
-    "the answer's own list of sources gives {} another meaning than the prompt, and"
-    " which context it means is not known"
+    "the answer itself, as in its own list of sources, gives {} another meaning than the"
+    " prompt, and which context it means is not known"
 )
 _FILE_OR_NUMBER = (
     "the answer names {}, which may be a file of this name or a number of the prompt"
@@ -421,7 +421,7 @@ def _refuse_numbers_of_other_lists(
     for label in labels:
         if label in search.own_numbers.as_in_prompt or not label.isdigit():
             continue  # the answer itself says what it means
-        if label in search.numbers_under_other_names:
+        if search.is_under_another_name(label, kind):
             raise UnknownMeaning(_TWO_NUMBERINGS.format(as_mark(label)))
         if search.is_of_another_list(label, kind):
             raise UnknownMeaning(SHOWN_ELSEWHERE.format(as_mark(label)))

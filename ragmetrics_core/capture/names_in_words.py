@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from ragmetrics_core.capture.own_lists import (
+from ragmetrics_core.capture.source_names import (
     is_file,
-    is_telling,
+    is_no_common_word,
     pattern_of_name,
     stem_of,
 )
@@ -65,7 +65,7 @@ def names_a_source(
         return True
     # "report.pdf" anywhere in the answer, but not in the question or a context
     return any(
-        _is_no_common_word(name)
+        is_no_common_word(name)
         and re.search(pattern_of_name(name), answer)
         and not any(name.lower() in subject for subject in subjects)
         for name in names_there
@@ -96,12 +96,6 @@ def _has_number_in_signs(
         if str(int(number)) in numbers and not is_in_table and not is_of_subject:
             return True
     return False
-
-
-def _is_no_common_word(name: str) -> bool:
-    """Whether a name is "report.pdf", "Opening day", "f2" or "annual_report"."""
-    is_joined = re.fullmatch(r"\w*[^\W\d_][\w-]*[\d_-][\w-]*", name) is not None
-    return is_telling(name) or is_joined
 
 
 def _stands_like_a_source(name: str, answer: str) -> bool:

@@ -6,28 +6,43 @@ it, where the prompt shows ``b.txt`` under "[2]". Then the list says what "[1]" 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ragmetrics_core.capture.cited_sources import contexts_of_quotes
+from ragmetrics_core.capture.closing_sources import closing_sources_in
+from ragmetrics_core.capture.numbers_beside_names import NamedNumber
+from ragmetrics_core.capture.source_names import (
+    SourceNames,
+    is_file,
+    is_telling,
+    stem_of,
+)
 from ragmetrics_core.data import Context
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD, Span
 from ragmetrics_core.data.marks import marks_in
 from ragmetrics_core.data.source_lists import is_reference, source_lists_in
 
 _FEWEST_WORDS_OF_A_QUOTE = 4
-_LONGEST_HEADING = 60
-# "[1] report.pdf", "- 1. report.pdf", "**[1]**: report.pdf", "| 1 | report.pdf |"
+# "[1] report.pdf", "- 1. report.pdf", "**[1]**: report.pdf", "| 1 | report.pdf |",
+# "Source 1: report.pdf", and all of them behind a picture
 _ENTRY = re.compile(
-    r"[ \t]*+(?:[-*•>|][ \t]*+)?[*_]{0,2}"
-    r"(?:[\[【(]\^?(?P<in_brackets>\d{1,4})[\]】)]|(?P<bare>\d{1,4})(?=[.):|]|[ \t]+\|))"
+    r"[ \t]*+(?:[-*•>|][ \t]*+|[^\w\s\[\]()【】]{1,3}[ \t]++)?[*_]{0,2}"
+    r"(?:[\[【(]\^?(?P<in_brackets>\d{1,4})[\]】)]"
+    rf"|(?i:{SOURCE_WORD})[ \t]*\#?(?P<behind_word>\d{{1,4}})(?=[ \t]*[:=–—-])"
+    r"|(?P<bare>\d{1,4})(?=[.):|]|[ \t]+\|))"
     r"[*_]{0,2}[ \t]*+[.):|=–—-]{0,2}[ \t]*+(?P<text>\S.*)"
 )
-# "report.pdf [1]"
+# "report.pdf [1]", "report.pdf (1)"
 _ENTRY_WITH_NUMBER_LAST = re.compile(
-    r"[ \t]*+(?:[-*•>][ \t]*+)?(?P<text>[^\s\[].*)\[(?P<number>\d{1,4})\][ \t.]*+"
+    r"[ \t]*+(?:[-*•>][ \t]*+)?(?P<text>[^\s\[].*)"
+    r"(?:\[(?P<number>\d{1,4})\]|\((?P<in_round_brackets>\d{1,3})\))[ \t.]*+"
 )
+_TAG = re.compile(r"<(?P<name>/?[A-Za-z]{1,20})(?:[ \t][^<>\n]{0,200})?>")
+_SEE_ALSO = re.compile(r"\((?:see|cf|compare|siehe|vgl)\b[^()\n]*\)", re.IGNORECASE)
 # the entries of "Sources: [1] a.pdf, [2] b.pdf"
 _ENTRY_IN_A_LINE = re.compile(r"\[(?P<number>\d{1,4})\][:.]?(?P<text>[^\[\]\n]+)")
 _NUMBER_IN_BRACKETS = re.compile(r"\[(\d{1,4})\]")
@@ -35,11 +50,11 @@ _NUMBER_IN_BRACKETS = re.compile(r"\[(\d{1,4})\]")
 _NUMBERS_STAND_LAST = re.compile(
     r"\[\d{1,4}\](?:[ \t]*+[,;]|[^\n]*\[\d{1,4}\][ \t.]*+\Z)"
 )
+_NAME_MAY_BEGIN = re.compile(r"(?<!\w)\S")
 _WORD_CHARACTER = re.compile(r"\w")
 _COLON_OR_BRACKET = re.compile(r"[:\[]")
 _LINE = re.compile(r"[^\n]+")
 _PARAGRAPH_BREAK = re.compile(r"\n[ \t\r]*\n")
-_HEADING = re.compile(r"[ \t]*(?:#.*|.*[:：][ \t*_]*|[*_]+[^*_]+[*_]+)[ \t]*")
 _QUOTED = re.compile(r"[\"“„«](?P<words>[^\"“”„«»\n]+)[\"”“»]")
 _AROUND_NAME = " \t\"'“”„‘’`*_<>.()"
 _BETWEEN_PARTS = re.compile(r"[,;|()#§]|\s[-–—]\s")
@@ -71,46 +86,42 @@ class ListEntry:
 
 def entries_of_own_lists(answer: str) -> list[ListEntry]:
     """List the entries of the lists of sources in an answer."""
+    text = with_plain_lists(answer)
     entries: list[ListEntry] = []
-    for start, end in [*source_lists_in(answer), *_list_at_the_end(answer)]:
-        for line in _LINE.finditer(answer, start, end):
+    for start, end in [*source_lists_in(text), *_lists_at_the_end(text)]:
+        for line in _LINE.finditer(text, start, end):
             entries += _entries_of_line(line[0], line.start())
     return list(dict.fromkeys(entries))
 
 
-def numbers_under_other_names(
-    text: str, indexes_by_label: Mapping[str, tuple[int, ...]]
-) -> set[str]:
-    """Find the numbers that a line of a text pairs with the name of another context.
+def with_plain_lists(answer: str) -> str:
+    """Return an answer without tags of HTML; each character keeps its place.
 
-    Example: the prompts label two contexts "1. a.pdf" and "2. b.pdf". A line "[1]
-    b.pdf" pairs 1 with the name of the second context: ``{"1"}``.
-
-    Args:
-        text: A prompt.
-        indexes_by_label: The indexes of the contexts by each label of the prompts; a
-            label is a number, "1", or a name, "a.pdf".
+    "<ol><li>a.pdf</li></ol>" becomes the line "1. a.pdf" between blanks.
     """
-    numbers = set()
-    for line in _LINE.finditer(text):
-        entry = _ENTRY.fullmatch(line[0])
-        if entry is None:
-            continue
-        number = str(int(entry["in_brackets"] or entry["bare"]))
-        name = entry["text"].strip(_AROUND_NAME + ":")
-        indexes_of_name = indexes_by_label.get(name, ())
-        indexes_of_number = indexes_by_label.get(number, ())
-        if not indexes_of_name or not indexes_of_number:
-            continue
-        if set(indexes_of_name).isdisjoint(indexes_of_number):
-            numbers.add(number)
-    return numbers
+    item_numbers: list[int] = []  # of each list that is open: 0 if it has no numbers
+
+    def plain(tag: re.Match[str]) -> str:
+        name = tag["name"].lower()
+        written = ""
+        if name in ("ol", "ul"):
+            item_numbers.append(0)
+        elif name in ("/ol", "/ul"):
+            item_numbers[-1:] = []
+        elif name == "li" and item_numbers:
+            item_numbers[-1] += 1
+            written = f"\n{item_numbers[-1]}."
+        return written.ljust(len(tag[0]))[: len(tag[0])]
+
+    return _TAG.sub(plain, answer)
 
 
 def _entries_of_line(line: str, start: int) -> Iterator[ListEntry]:
     """Yield the numbered sources in a line that begins at an index of the answer."""
     end = start + len(line)
     for number, text in _numbers_and_texts(line):
+        # "[2] b.pdf (see also a.pdf)" is b.pdf
+        text = _SEE_ALSO.sub("", text)
         yield ListEntry(str(int(number)), text, start, end)
 
 
@@ -123,13 +134,12 @@ def _numbers_and_texts(line: str) -> list[tuple[str, str]]:
     number_first = _ENTRY.fullmatch(line)
     # "[1] a.pdf"; but "[1] a.pdf, [2] b.pdf" has a second number, and is read below
     if number_first is not None and "[" not in number_first["text"]:
-        return [
-            (number_first["in_brackets"] or number_first["bare"], number_first["text"])
-        ]
+        return [(_number_of(number_first), number_first["text"])]
     number_last = _ENTRY_WITH_NUMBER_LAST.fullmatch(line)
     # "a.pdf [1]"
     if number_last is not None and not _COLON_OR_BRACKET.search(number_last["text"]):
-        return [(number_last["number"], number_last["text"].rstrip(" \t"))]
+        number = number_last["number"] or number_last["in_round_brackets"]
+        return [(number, number_last["text"].rstrip(" \t"))]
     if _is_name_first(line):
         # "Sources: a.pdf [1], b.pdf [2]" has the pieces
         # ["Sources: a.pdf ", "1", ", b.pdf ", "2", ""]
@@ -155,45 +165,61 @@ def _is_name_first(line: str) -> bool:
     return not ends_heading and numbers is not None
 
 
-def _list_at_the_end(answer: str) -> list[Span]:
-    """Find the last paragraph if it lists sources that the text before it cites.
+def _number_of(entry: re.Match[str]) -> str:
+    """Return the number with which an entry begins."""
+    return entry["in_brackets"] or entry["behind_word"] or entry["bare"]
 
-    Behind "It fell [1]." the lines "Read:", "[1] a.pdf" are such a list. The heading may
-    be missing; each other line must name or quote something under a cited number.
+
+def _lists_at_the_end(answer: str) -> list[Span]:
+    """Find the last lines if they list sources that the text before them cites.
+
+    Behind "It fell [1]." the lines "Read:", "[1] a.pdf" are such a list, and so is
+    "Sources: [1] a.pdf". The heading may be missing; each other line must name or quote
+    something under a cited number.
 
     Returns:
         Where the list begins and ends in the answer, as the only element; else empty.
     """
     breaks = list(_PARAGRAPH_BREAK.finditer(answer.rstrip()))
-    if not breaks:
+    start_of_last = breaks[-1].end() if breaks else 0
+    lines = list(_LINE.finditer(answer.rstrip(), start_of_last))
+    entries = list(
+        itertools.takewhile(lambda line: _is_entry(line[0]), reversed(lines))
+    )
+    closing = closing_sources_in(answer)
+    if entries:
+        start = entries[-1].start()
+    elif closing is not None:
+        start = closing.start
+    else:
         return []
-    start = breaks[-1].end()
-    lines = [line[0] for line in _LINE.finditer(answer.rstrip(), start)]
-    if lines and _is_heading(lines[0]):
-        lines = lines[1:]
     cited_numbers: set[str] = set()
     for mark in marks_in(answer[:start]):
         cited_numbers.update(mark.labels)
-    is_list = bool(lines) and all(_is_entry_of(cited_numbers, line) for line in lines)
+    numbers = [entry.number for entry in _entries_from(start, answer)]
+    is_list = bool(numbers) and cited_numbers.issuperset(numbers)
     return [(start, len(answer))] if is_list else []
 
 
-def _is_heading(line: str) -> bool:
-    """Whether a line may head a list, as "**Notes**" and "Read:" do."""
-    return len(line) <= _LONGEST_HEADING and _HEADING.fullmatch(line) is not None
+def _entries_from(start: int, answer: str) -> Iterator[ListEntry]:
+    """Yield the entries in the lines of an answer from a place on."""
+    for line in _LINE.finditer(answer, start):
+        yield from _entries_of_line(line[0], line.start())
 
 
-def _is_entry_of(cited_numbers: Iterable[str], line: str) -> bool:
-    """Whether a line names or quotes something under a number that is cited."""
+def _is_entry(line: str) -> bool:
+    """Whether a line names or quotes something under a number in brackets.
+
+    A mere "1. a.pdf" may be a step, or a rank: without a heading it is no entry.
+    """
     entry = _ENTRY.fullmatch(line)
-    if entry is None:
+    if entry is None or entry["bare"] is not None:
         return False
-    number = str(int(entry["in_brackets"] or entry["bare"]))
     is_quote = _QUOTED.fullmatch(entry["text"].strip(" \t*_.")) is not None
-    return number in cited_numbers and (is_quote or is_reference(line))
+    return is_quote or is_reference(line)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shown:
     """What a prompt showed, by which an entry can be understood.
 
@@ -206,6 +232,11 @@ class Shown:
     contexts: Sequence[Context]
     indexes_by_name: Mapping[str, tuple[int, ...]]
     indexes_by_number: Mapping[str, frozenset[int]]
+
+    @cached_property
+    def names(self) -> SourceNames:
+        """The names of the contexts, and the short forms of files."""
+        return SourceNames.of(self.indexes_by_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,12 +260,20 @@ class OwnNumbers:
         return bool(self.index_by_number or self.unclear)
 
 
-def own_numbers(entries: Iterable[ListEntry], shown: Shown) -> OwnNumbers:
+def own_numbers(
+    entries: Iterable[ListEntry], named_numbers: Iterable[NamedNumber], shown: Shown
+) -> OwnNumbers:
     """Find out what an answer's numbers mean by its own lists of sources.
 
     The prompt shows "[1] a.txt" and "[2] b.txt". The entry "[2] b.txt" numbers as the
     prompt does, "[1] b.txt" gives 1 a new meaning, and "[1] z.txt" leaves 1 unclear. A
     number is unclear as well if two entries give it different meanings.
+
+    Args:
+        entries: The entries of the lists.
+        named_numbers: The numbers beside names elsewhere in the answer. "[1] is b.txt"
+            leaves 1 unclear, unless a list says the same.
+        shown: What the prompt showed.
     """
     as_in_prompt: set[str] = set()
     index_by_number: dict[str, int] = {}
@@ -245,16 +284,36 @@ def own_numbers(entries: Iterable[ListEntry], shown: Shown) -> OwnNumbers:
             as_in_prompt.add(number)
             continue
         context_index = _only_context_named(entry, shown)
-        if context_index is None:
+        if context_index is None or _may_be_shortened(entry, shown):
             unclear.add(number)
             continue
         earlier_index = index_by_number.setdefault(number, context_index)
         if earlier_index != context_index:
             unclear.add(number)
+    for named in named_numbers:
+        in_prompt = shown.indexes_by_number.get(named.number, frozenset())
+        if not named.indexes.isdisjoint(in_prompt):
+            as_in_prompt.add(named.number)
+        elif index_by_number.get(named.number) not in named.indexes:
+            unclear.add(named.number)
     # one entry keeps the prompt's meaning of a number, another entry gives a new one
     unclear |= as_in_prompt & index_by_number.keys()
     return OwnNumbers(
         frozenset(as_in_prompt - unclear), index_by_number, frozenset(unclear)
+    )
+
+
+def _may_be_shortened(entry: ListEntry, shown: Shown) -> bool:
+    """Whether an entry may be a shorter form of the name that the prompt gives its number.
+
+    "[2] Bridges" may be so where the prompt shows "[1] Bridges" and "[2] Bridges of
+    Norwick".
+    """
+    in_prompt = shown.indexes_by_number.get(entry.number, frozenset())
+    text = entry.text.strip(_AROUND_NAME).lower()
+    return any(
+        text in name.lower() and not in_prompt.isdisjoint(indexes)
+        for name, indexes in shown.indexes_by_name.items()
     )
 
 
@@ -306,8 +365,7 @@ def _meanings_of_like_files(text: str, shown: Shown) -> list[frozenset[int]]:
     "docs/report.pdf" is like "report.txt": only path and ending differ.
     """
     meanings = []
-    for file_name in _FILE_OR_ADDRESS.findall(text):
-        stem = stem_of(file_name).lower()
+    for stem in _stems_of_files(text):
         indexes: set[int] = set()
         for shown_name, indexes_of_name in shown.indexes_by_name.items():
             if is_file(shown_name) and stem_of(shown_name).lower() == stem:
@@ -326,27 +384,16 @@ def _meanings_of_names(text: str, shown: Shown) -> Iterator[frozenset[int]]:
     # "report.pdf" and "page 3"
     parts = {part.strip(_AROUND_NAME).lower() for part in _BETWEEN_PARTS.split(text)}
     parts.add(text.strip(_AROUND_NAME).lower())
-    spans_of_longer: list[Span] = []
-    longest_first = sorted(shown.indexes_by_name, key=len, reverse=True)
-    for name in longest_first:
-        indexes = frozenset(shown.indexes_by_name[name])
-        if name.lower() in parts:
-            yield indexes
-        # a name that is no common word may also stand inside of a part
-        elif is_telling(name):
-            for match in re.finditer(pattern_of_name(name), text, re.IGNORECASE):
-                if not _is_inside_any(match.span(), spans_of_longer):
-                    spans_of_longer.append(match.span())
-                    yield indexes
-
-
-def _is_inside_any(span: Span, outer_spans: Iterable[Span]) -> bool:
-    """Whether a span of characters lies inside another one."""
-    start, end = span
-    return any(
-        outer_start <= start and end <= outer_end
-        for outer_start, outer_end in outer_spans
-    )
+    end_of_last = 0
+    for place in _NAME_MAY_BEGIN.finditer(text):
+        if place.start() < end_of_last:
+            continue
+        found = shown.names.longest_at(text, place.start())
+        if found is not None and (
+            found.name.lower() in parts or is_telling(found.name)
+        ):
+            end_of_last = found.end
+            yield found.indexes
 
 
 def _meanings_of_numbers(text: str, shown: Shown) -> Iterator[frozenset[int]]:
@@ -391,30 +438,13 @@ def _names_an_unknown_file(text: str, in_prompt: frozenset[int], shown: Shown) -
             shown_stems.add(stem_of(shown_name).lower())
             if not in_prompt.isdisjoint(indexes):
                 number_has_file = True
-    stems = [stem_of(name).lower() for name in _FILE_OR_ADDRESS.findall(text)]
+    stems = _stems_of_files(text)
     if not number_has_file or not stems:
         return False
     return shown_stems.isdisjoint(stems)
 
 
-def is_telling(name: str) -> bool:
-    """Whether a name is a file, an address or several words: no word of any sentence."""
-    has_letters = re.search(r"[^\W\d_]{2}", name) is not None
-    has_words = len(name.split()) > 1
-    return has_letters and (has_words or is_file(name))
-
-
-def is_file(name: str) -> bool:
-    """Whether a name is that of a file, or an address."""
-    return _FILE_OR_ADDRESS.fullmatch(name) is not None
-
-
-def pattern_of_name(name: str) -> str:
-    """Return a pattern that finds a name as whole words."""
-    return rf"(?<!\w){re.escape(name)}(?!\w)"
-
-
-def stem_of(name: str) -> str:
-    """Return a file's name without path and ending."""
-    last_part = re.split(r"[/\\]", name.rstrip("/"))[-1]
-    return re.sub(r"\.[A-Za-z][A-Za-z0-9]{1,4}\Z", "", last_part)
+def _stems_of_files(text: str) -> list[str]:
+    """List the files and addresses in a text without path and ending: "a" of "*a.pdf*"."""
+    files = [name.strip(_AROUND_NAME) for name in _FILE_OR_ADDRESS.findall(text)]
+    return [stem_of(name).lower() for name in files]

@@ -66,6 +66,7 @@ _ADDRESS_OR_FILE = re.compile(
     r"\.(?:pdf|docx?|html?|txt|md|csv|xlsx?|pptx?|json)\b",
     re.IGNORECASE,
 )
+_NUMBER_LAST = re.compile(r"[\[(]\d{1,3}[\])][ \t\r.]*\Z")  # "Annual report [1]"
 _WORD_OF_SENTENCE = re.compile(
     r"\b(?:is|are|was|were|be|been|has|have|had|do|does|did|can|could|will|would|may"
     r"|might|must|should|says?|said|shows?|showed|states?|stated|it|they|he|she|we|i"
@@ -218,7 +219,8 @@ def _is_entry(line: str) -> bool:
     # "- ", "1. " or "[1]" at the beginning of an entry
     opening = _ENTRY.match(line)
     if opening is None and not _OF_A_BOOK.search(line):
-        return _ADDRESS_OR_FILE.search(line) is not None and is_reference(line)
+        names_a_source = _ADDRESS_OR_FILE.search(line) or _NUMBER_LAST.search(line)
+        return names_a_source is not None and is_reference(line)
     if is_reference(line):
         return True  # "a.pdf [1]"
     text_start = 0 if opening is None else opening.end()

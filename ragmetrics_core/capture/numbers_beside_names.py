@@ -1,0 +1,245 @@
+"""Which numbers of a text stand beside the name of a source, as in "[1] report.pdf". Pure.
+
+Such a number means the source with this name, in whatever list or sentence it stands. A
+prompt that shows "[2] report.pdf" gives it another number: then nobody knows what "[1]"
+means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ragmetrics_core.capture.prompt_numbers import CHUNK, numbers_by_kind_in
+from ragmetrics_core.capture.source_names import (
+    NameFound,
+    SourceNames,
+    is_file,
+    is_no_common_word,
+)
+from ragmetrics_core.data.mark_patterns import SOURCE_WORD
+
+_LINE = re.compile(r"[^\n]+")
+# "[1]", "Source 1", '"1":', "1 =": a number that names a source wherever it stands
+_NUMBER = re.compile(
+    rf"""[\[［〔【]\^?[ ]?(?P<in_brackets>\d{{1,4}})[ ]?[\]］〕】]
+    |(?<![^\W_])(?P<behind_word>{SOURCE_WORD}[ \t]*(?:\#|n[or]\.?|numbers?)?[ \t]*
+      \d{{1,4}})(?![\w.]*\w)
+    |["'](?P<quoted>\d{{1,4}})["'](?=[ \t]*:)
+    |(?<![\w.])(?P<equal>\d{{1,4}})(?=[ \t]*(?:=|→|->))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# "1.", "(1)", "| 1 |", "¹", "1 report.pdf": a number that begins a line may mean a
+# source as well
+_NUMBER_OF_LINE = re.compile(
+    r"[^\w\n\[(⁰¹²³⁴-⁹]*+"
+    r"(?:\((?P<in_brackets>\d{1,4})\)"
+    r"|(?P<bare>\d{1,4})(?:\ufe0f?\u20e3|[.):|]|(?=[ \t]))"
+    r"|(?P<raised>[⁰¹²³⁴-⁹]{1,3}))"
+)
+_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_QUOTES_AND_STARS = r"[ \t*_`\"'“”„«»‘’]"
+_TAG = r"<[^<>\n]{0,80}>"
+# "[1] a.pdf", "[1](a.pdf)"
+_CLOSE_BY = re.compile(
+    rf"(?:{_QUOTES_AND_STARS}|{_TAG}){{0,20}}+\(?{_QUOTES_AND_STARS}?"
+)
+# "[1]: a.pdf", "| [1] | a.pdf", "[1] – File: a.pdf"
+_BEHIND_A_SIGN = re.compile(
+    rf"(?:{_QUOTES_AND_STARS}|{_TAG}|[:|(>–—-]){{0,20}}+"
+    r"(?:(?:file|document|source|title|datei|quelle|titel)\b[ \t]*[:=]?)?"
+    rf"{_QUOTES_AND_STARS}{{0,4}}+",
+    re.IGNORECASE,
+)
+_EQUALS = re.compile(
+    rf"{_QUOTES_AND_STARS}{{0,8}}+(?:=>?|→|->){_QUOTES_AND_STARS}{{0,8}}+"
+)
+_IS = re.compile(
+    r"[ \t*_`)]{0,8}+(?:is|means|denotes|refers to|stands for|ist|meint|bezeichnet"
+    r"|steht für)[ \t]+(?:(?:the|die) (?:file|datei)[ \t]+)?[*_`\"'“„«]{0,4}+",
+    re.IGNORECASE,
+)
+# what stands before a number that a clause explains: "…, where [1] is report.pdf"
+_BEGINS_A_CLAUSE = re.compile(
+    r"(?:\A|[.;:,(|{!?–—>*-]|\b(?:where|and|here|while|wobei|und))[ \t*_(`]*\Z",
+    re.IGNORECASE,
+)
+_PATH = re.compile(r"(?:https?://)?(?:[\w.~-]{1,60}[/\\]){1,12}|[/\\]")
+_AROUND_NAME = " \t*_`\"'“”«»(|:–—-"
+# Behind a name that is an entry no sentence goes on: "[1] Opening day was" is none.
+_TITLE_ENDS = re.compile(
+    r"[*_`\"'“”»)\]} \t]{0,8}+"
+    r"(?:\Z|[|<;.\0]|,?[ \t]*(?:pp?\.|pages?\b|and\b|und\b)"
+    r"|,?[ \t]*(?:[\[\"']\d|source))",
+    re.IGNORECASE,
+)
+_FILE_ENDS = re.compile(r"[ \t]*(?:\Z|[^\s\w]|(?:pp?|pages?|and|und)\b)", re.IGNORECASE)
+_PAGE_OR_PART = re.compile(r"(?:pages?|pp?\.?|seite|chunk|part|score|section)\b", re.I)
+_LOOKBACK = 40
+
+
+@dataclass(frozen=True, slots=True)
+class NamedNumber:
+    """A number of a text that stands beside the name of a source.
+
+    Args:
+        number: The number.
+        indexes: The indexes of the contexts that the name means.
+        start: Where the number begins in the text.
+        may_count: Whether the number may only count lines, as the 1 of "1. a.pdf".
+        kind: The word before the number, such as "source"; "" without a word, and in
+            "Source 1 = a.pdf", which tells of any 1.
+    """
+
+    number: str
+    indexes: frozenset[int]
+    start: int
+    may_count: bool = False
+    kind: str = ""
+
+
+def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]:
+    """Yield each number of a text that has the name of a source directly behind it.
+
+    "[1] a.pdf", "where [1] is a.pdf", "| 1 | a.pdf |", and "[1]" above a line "a.pdf"
+    do; "Edit a.pdf [1]." does not, since this mark cites what tells of the file.
+
+    Args:
+        text: An answer, or a prompt without its contexts.
+        names: The names of the contexts.
+    """
+    lines = list(_LINE.finditer(text))
+    for line_index, line in enumerate(lines):
+        words = line[0]
+        yield from _numbers_in_line(words, line.start(), names)
+        counting = _NUMBER_OF_LINE.match(words)
+        name = None
+        if counting is not None:
+            name = _name_at(_BEHIND_A_SIGN, words, counting.end(), names)
+        if counting is not None and name is not None:
+            yield NamedNumber(
+                _digits(counting), name.indexes, line.start(), may_count=True
+            )
+        # "[1]" alone in its line, and "a.pdf" in the next
+        alone = _NUMBER.fullmatch(words.strip(" \t*_:-"))
+        if alone is not None and line_index + 1 < len(lines):
+            name = _name_at(_CLOSE_BY, lines[line_index + 1][0], 0, names)
+            if name is not None:
+                yield NamedNumber(_digits(alone), name.indexes, line.start())
+
+
+def _numbers_in_line(
+    words: str, line_start: int, names: SourceNames
+) -> Iterator[NamedNumber]:
+    """Yield the numbers such as "[1]" and "Source 1" of a line that has a name behind them.
+
+    Args:
+        words: The line.
+        line_start: Where it begins in its text.
+        names: The names of the contexts.
+    """
+    # "chunk 2 (a.pdf)" counts the pieces of one document
+    numbers = [
+        number for number in _NUMBER.finditer(words) if _kind_of(number) != CHUNK
+    ]
+    # "a.pdf [1], b.pdf [2]": each number belongs to the name before it
+    is_name_first = bool(numbers) and _stands_behind_a_name(numbers[0], words, names)
+    for number in numbers:
+        start = line_start + number.start()
+        kind = ""
+        name = _name_that_is_meant(number, words, names)
+        if name is None and not is_name_first:
+            name = _name_behind(number, words, names)
+            kind = _kind_of(number)
+        if name is not None:
+            yield NamedNumber(_digits(number), name.indexes, start, kind=kind)
+
+
+def _digits(found: re.Match[str]) -> str:
+    """Return the number of a match, without zeros before it."""
+    written = next(filter(None, found.groupdict().values()))
+    return str(int(re.sub(r"\D", "", written.translate(_RAISED))))
+
+
+def _kind_of(number: re.Match[str]) -> str:
+    """Return the word before a number, such as "source"; "" for "[1]"."""
+    kinds = [kind for kind, _ in numbers_by_kind_in(number[0])]
+    return kinds[0] if kinds else ""
+
+
+def _stands_behind_a_name(
+    number: re.Match[str], words: str, names: SourceNames
+) -> bool:
+    """Whether the name of a source stands directly before a number of a line."""
+    nearest = max(0, number.start() - names.longest - _LOOKBACK)
+    before = words[nearest : number.start()].rstrip(_AROUND_NAME)
+    return bool(names.longest_before(before, len(before)))
+
+
+def _begins_a_clause(number: re.Match[str], words: str) -> bool:
+    """Whether a number of a line begins a clause; in "the file in [1]" it does not."""
+    before = words[max(0, number.start() - _LOOKBACK) : number.start()]
+    return _BEGINS_A_CLAUSE.search(before) is not None
+
+
+def _name_that_is_meant(
+    number: re.Match[str], words: str, names: SourceNames
+) -> NameFound | None:
+    """Find the name in "[1] = a.pdf" or "[1] is a.pdf"; None without such words.
+
+    In "the file in [1] is a.pdf" the mark cites what tells of the file.
+    """
+    name = _name_at(_EQUALS, words, number.end(), names, ends=False)
+    if name is None and _begins_a_clause(number, words):
+        name = _name_at(_IS, words, number.end(), names, ends=False)
+    return name
+
+
+def _name_behind(
+    number: re.Match[str], words: str, names: SourceNames
+) -> NameFound | None:
+    """Find the name directly behind a number, as in "[1] a.pdf" and "[1]: a.pdf".
+
+    None for "These files are needed [1]: a.pdf", where the mark ends a clause.
+    """
+    name = _name_at(_CLOSE_BY, words, number.end(), names)
+    if name is not None:
+        return name
+    is_entry = _begins_a_clause(number, words) or _stands_behind_a_name(
+        number, words, names
+    )
+    return _name_at(_BEHIND_A_SIGN, words, number.end(), names) if is_entry else None
+
+
+def _name_at(
+    between: re.Pattern[str],
+    words: str,
+    start: int,
+    names: SourceNames,
+    *,
+    ends: bool = True,
+) -> NameFound | None:
+    """Find the name of a source behind a number; None if other words stand there.
+
+    Args:
+        between: What may stand between the number and the name.
+        words: The line.
+        start: Where the number ends in it.
+        names: The names of the contexts.
+        ends: Whether no sentence may go on behind the name, as in "[1] a.pdf says".
+    """
+    link = between.match(words, start)
+    if link is None:
+        return None
+    found = names.longest_at(words, link.end())
+    if found is None:  # "docs/a.pdf", where "a.pdf" is known
+        path = _PATH.match(words, link.end())
+        found = None if path is None else names.longest_at(words, path.end())
+    if found is None or not is_no_common_word(found.name):
+        return None
+    if _PAGE_OR_PART.match(found.name):
+        return None  # "[1] (page 3)" names no source
+    closing = _FILE_ENDS if is_file(found.name) else _TITLE_ENDS
+    goes_on = closing.match(words, found.end) is None
+    return None if ends and goes_on else found

@@ -1,0 +1,135 @@
+"""The names under which a prompt showed sources, and where a text holds one. Pure.
+
+A source that the prompt shows as "docs/report.pdf" may be named so, as "report.pdf" or
+as "report".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+_FILE_OR_ADDRESS = re.compile(
+    r"https?://[^\s<>()\[\]]+"
+    r"|[^\s<>()\[\]/]{1,200}\.[A-Za-z][A-Za-z0-9]{1,4}(?!\w)"
+)
+_FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{1,4}\Z")
+# "f2", "annual_report", "kb-27": letters beside a digit or a joining sign
+_JOINED_NAME = re.compile(r"\w*[^\W\d_][\w-]*[\d_-][\w-]*")
+_TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
+_WORD_ENDS = re.compile(r"(?<=\w)(?!\w)|(?<=[^\w\s])")
+_LONGEST_NAME = 160
+# a name ends before "." only if no word follows: "f1.txt" in "f1.txt.bak" is another name
+_GOES_ON = re.compile(r"[\w-]|\.\w")
+
+
+@dataclass(frozen=True, slots=True)
+class NameFound:
+    """A name of sources that stands at a place of a text.
+
+    Args:
+        name: The name, as the text writes it.
+        indexes: The indexes of the contexts with this name.
+        end: Where the name ends in the text.
+    """
+
+    name: str
+    indexes: frozenset[int]
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceNames:
+    """The names by which a text may name the contexts.
+
+    Args:
+        indexes_by_name: By a name in lower case: the indexes of the contexts that it
+            may mean.
+        longest: The number of characters of the longest name.
+    """
+
+    indexes_by_name: Mapping[str, frozenset[int]]
+    longest: int
+
+    @classmethod
+    def of(cls, indexes_by_label: Mapping[str, Iterable[int]]) -> SourceNames:
+        """Take the names among some labels, and the short forms of files.
+
+        ``{"1": (0,), "docs/a.pdf": (0,)}`` gives "docs/a.pdf", "a.pdf" and "a". A short
+        form that is a label itself keeps the label's meaning.
+        """
+        indexes_by_name: dict[str, frozenset[int]] = {}
+        indexes_by_short_form: dict[str, frozenset[int]] = {}
+        for label, indexes in indexes_by_label.items():
+            if label.isdigit() or len(label) > _LONGEST_NAME:
+                continue
+            _add(indexes_by_name, label.lower(), indexes)
+            if is_file(label):
+                for form in {file_name_of(label), stem_of(label)} - {"", label}:
+                    _add(indexes_by_short_form, form.lower(), indexes)
+        all_names = {**indexes_by_short_form, **indexes_by_name}
+        return cls(all_names, max(map(len, all_names), default=0))
+
+    def longest_at(self, text: str, start: int) -> NameFound | None:
+        """Find the longest name that begins at a place of a text, as a whole word.
+
+        Of "Bridge" and "Bridge Report", "Bridge Report, p. 3" begins with the second.
+        """
+        region = text[start : start + self.longest]
+        for word_end in reversed(
+            [match.end() for match in _WORD_ENDS.finditer(region)]
+        ):
+            indexes = self.indexes_by_name.get(region[:word_end].lower())
+            end = start + word_end
+            if indexes is not None and _GOES_ON.match(text, end) is None:
+                return NameFound(region[:word_end], indexes, end)
+        return None
+
+    def longest_before(self, text: str, end: int) -> frozenset[int]:
+        """Return the contexts of the longest name that ends at a place; empty without."""
+        region = text[max(0, end - self.longest) : end]
+        for word in re.finditer(r"(?<!\w)\S", region):
+            indexes = self.indexes_by_name.get(region[word.start() :].lower())
+            if indexes is not None:
+                return indexes
+        return frozenset()
+
+
+def _add(
+    indexes_by_name: dict[str, frozenset[int]], name: str, indexes: Iterable[int]
+) -> None:
+    """Add the indexes of a name to those that it has."""
+    indexes_by_name[name] = indexes_by_name.get(name, frozenset()).union(indexes)
+
+
+def is_telling(name: str) -> bool:
+    """Whether a name is a file, an address or several words: no word of any sentence."""
+    has_letters = _TWO_LETTERS.search(name) is not None
+    has_words = len(name.split()) > 1
+    return has_letters and (has_words or is_file(name))
+
+
+def is_no_common_word(name: str) -> bool:
+    """Whether a name is "report.pdf", "Opening day", "f2" or "annual_report"."""
+    return is_telling(name) or _JOINED_NAME.fullmatch(name) is not None
+
+
+def is_file(name: str) -> bool:
+    """Whether a name is that of a file, or an address."""
+    return _FILE_OR_ADDRESS.fullmatch(name) is not None
+
+
+def pattern_of_name(name: str) -> str:
+    """Return a pattern that finds a name as whole words."""
+    return rf"(?<!\w){re.escape(name)}(?!\w)"
+
+
+def stem_of(name: str) -> str:
+    """Return a file's name without path and ending."""
+    return _FILE_ENDING.sub("", file_name_of(name))
+
+
+def file_name_of(path: str) -> str:
+    """Return what stands behind the last slash of a path or an address."""
+    return re.split(r"[/\\]", path.rstrip("/"))[-1]

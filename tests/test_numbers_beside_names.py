@@ -1,0 +1,241 @@
+"""A number directly beside the name of a source, in an answer or a prompt: it means this source."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_tree_rules import Clock, model, retriever, tree
+from test_two_numberings import TEXTS, sample_of
+
+from ragmetrics_core import Sample
+from ragmetrics_core.capture import Answer, Document, samples_of
+from ragmetrics_core.capture.numbers_beside_names import numbers_beside_names
+from ragmetrics_core.capture.source_names import SourceNames
+
+FILES = ("f1.txt", "f2.txt", "f3.txt")
+TITLES = ("Rivers and hills", "Opening day", "The Bridge Book")
+SAID = "It is so [1]. It is old [2]. It is red [3]."
+
+# Ways in which an answer says which source each number is: {0}, {1}, {2} are names.
+LISTS = (
+    "Files: [1] {0} [2] {1} [3] {2}",
+    "[1] = {0}\n[2] = {1}\n[3] = {2}",
+    "[1] → {0}, [2] → {1}, [3] → {2}",
+    "Sources used: 1 = {0}, 2 = {1}, 3 = {2}",
+    "Here [1] is {0}, [2] is {1} and [3] is {2}.",
+    "Source 1: {0}\nSource 2: {1}\nSource 3: {2}",
+    "Document 1 – {0}\nDocument 2 – {1}\nDocument 3 – {2}",
+    "[1]\n{0}\n[2]\n{1}\n[3]\n{2}",
+    "📄 [1] {0}\n📄 [2] {1}\n📄 [3] {2}",
+    "[1]({0}) [2]({1}) [3]({2})",
+    "References:\n[1] {0}\n[2] {1}\n[3] {2}",
+    "References:\n{0} (1)\n{1} (2)\n{2} (3)",
+    "<details><summary>Sources</summary>\n[1] {0}\n[2] {1}\n[3] {2}\n</details>",
+    "> [1]: *{0}*\n> [2]: *{1}*\n> [3]: *{2}*",
+)
+# Here the numbers alone might count steps, so that they tell only behind the marks.
+COUNTS = (
+    "| # | Source |\n|---|---|\n| 1 | {0} |\n| 2 | {1} |\n| 3 | {2} |",
+    "<ol><li>{0}</li><li>{1}</li><li>{2}</li></ol>",
+    "¹ {0}\n² {1}\n³ {2}",
+    "1. {0}\n2. {1}\n3. {2}",
+    "(1) {0}\n(2) {1}\n(3) {2}",
+    "1\ufe0f\u20e3 {0}\n2\ufe0f\u20e3 {1}\n3\ufe0f\u20e3 {2}",
+)
+# Ways in which a prompt does so, beside the labels of its passages.
+MAPPINGS = (
+    *LISTS[:7],
+    *COUNTS[:1],
+    'Citation keys: {{"1": "{0}", "2": "{1}", "3": "{2}"}}',
+    "Number the sources so: Source 1 = {0}, Source 2 = {1}, Source 3 = {2}.",
+)
+LABELS = ("[{n}] ({name}) {text}", "[{n}] {name}\n{text}", "Source {n}: {name}\n{text}")
+
+
+def prompt_of(label: str, names: tuple[str, ...], before: str = "") -> str:
+    passages = [
+        label.format(n=number, name=name, text=text)
+        for number, (name, text) in enumerate(zip(names, TEXTS, strict=True), start=1)
+    ]
+    return "\n\n".join(["Use the passages.", before, *passages, "Asked: where?"])
+
+
+@given(
+    label=st.sampled_from(LABELS),
+    names=st.sampled_from([FILES, TITLES]),
+    form=st.sampled_from([*LISTS, *COUNTS]),
+    order=st.permutations(range(3)),
+    is_first=st.booleans(),
+)
+def test_a_mark_means_what_the_answer_names_beside_its_number_or_is_unknown(
+    label: str, names: tuple[str, ...], form: str, order: list[int], is_first: bool
+) -> None:
+    """The law: no order of names and no way of listing gives a mark another passage."""
+    listed = form.format(*(names[index] for index in order))
+    if is_first and form in LISTS:
+        answer = f"{listed}\n\n{SAID}"
+    else:
+        answer = f"{SAID}\n\n{listed}"
+    sample = sample_of(prompt_of(label, names), answer)
+    if order == [0, 1, 2]:
+        assert sample.citations is not None, sample.citations_unknown
+    if sample.citations is None:
+        assert "own list" in sample.citations_unknown
+        return
+    cited = [citation.contexts for citation in sample.citations]
+    is_before = answer.startswith(listed)
+    of_sentences = cited[-3:] if is_before else cited[:3]
+    assert of_sentences == [(index,) for index in order]
+
+
+@given(
+    label=st.sampled_from(LABELS),
+    names=st.sampled_from([FILES, TITLES]),
+    form=st.sampled_from(MAPPINGS),
+    order=st.permutations(range(3)),
+    number=st.integers(1, 3),
+)
+def test_a_mark_means_what_the_whole_prompt_names_beside_its_number_or_is_unknown(
+    label: str, names: tuple[str, ...], form: str, order: list[int], number: int
+) -> None:
+    listed = form.format(*(names[index] for index in order))
+    sample = sample_of(prompt_of(label, names, listed), f"It is there [{number}].")
+    agrees = order[number - 1] == number - 1
+    is_unknown = sample.citations is None
+    # the labels "[1]" are others than "Document 1: a.pdf" of a list of uploads
+    is_of_other_kind = form in LISTS[5:7] and label.startswith("[")
+    assert is_unknown is not (agrees or is_of_other_kind)
+    if not is_unknown:
+        assert [c.contexts for c in sample.citations or ()] == [(number - 1,)]
+
+
+@pytest.mark.parametrize(
+    ("label", "mapping", "is_known"),
+    [
+        ("Note {n}: {text}", "Files: [1] f3.txt [2] f2.txt [3] f1.txt", False),
+        ("Note {n}: {text}", "Files: [1] f1.txt [2] f2.txt [3] f3.txt", True),
+        ("[{n}] {text}", "1 = f3.txt, 2 = f2.txt", False),
+        ("[{n}] {text}", "Uploads:\n1. f3.txt\n2. f1.txt", True),
+        ("[{n}] {text}", "Uploads:\nDocument 1: f3.txt", True),
+        # the list has a 1 of its own: nobody knows whether it is that of the passages
+        ("Note {n}: {text}", "Files: [1] z.txt [2] f3.txt [3] f1.txt", False),
+    ],
+)
+def test_a_mapping_to_names_that_the_documents_have_counts_as_well(
+    label: str, mapping: str, is_known: bool
+) -> None:
+    sample = sample_of_files(FILES, prompt_of(label, FILES, mapping))
+    assert (sample.citations is not None) is is_known
+
+
+def test_a_name_means_what_stands_under_it_whatever_the_documents_are_called() -> None:
+    prompt = prompt_of("[{n}] {name}\n{text}", FILES)
+    sample = sample_of_files(("f2.txt", "f3.txt", "f1.txt"), prompt)
+    assert [c.contexts for c in sample.citations or ()] == [(0,)]
+
+
+def sample_of_files(files: tuple[str, ...], prompt: str) -> Sample:
+    """A sample whose documents are of some files, and whose answer cites "[1]"."""
+    clock = Clock()
+    documents = [
+        Document(text=text, metadata={"source": file})
+        for text, file in zip(TEXTS, files, strict=True)
+    ]
+    reply = "It is so [1]."
+    (sample,) = samples_of(
+        tree(
+            clock,
+            retriever(clock, *documents),
+            model(clock, prompt, reply),
+            answers=(Answer(reply),),
+        )
+    )
+    return sample
+
+
+ORDINARY = [
+    "Set the port in f1.txt [2].",
+    "The main file [2] is f1.txt.",
+    "The setting in [2] is f1.txt.",
+    "These files are needed [2]: f1.txt, f3.txt.",
+    "Needed:\n- f1.txt [2]\n- f3.txt [2]",
+    "1. Open f1.txt.\n2. Read the line [2].",
+    "Best:\n1. f2.txt\n2. f1.txt\n\nIt is old [2].",
+    "| Rank | File | Why |\n|---|---|---|\n| 1 | f3.txt | old [2] |",
+    "[2] Unlike f1.txt, it is old.",
+    '```json\n{"2": "f1.txt"}\n```\nSo it is written [2].',
+    "It is old [2] (page 1).",
+    "Document 1: f3.txt\n\nIt is old [2].",
+    "It is old [2].\n\nReferences:\n[2] f2.txt (see also f1.txt)",
+    "It is old [2].\n\nReferences:\n[2] docs/f2.txt",
+]
+
+
+@pytest.mark.parametrize("answer", ORDINARY)
+def test_a_file_that_an_answer_speaks_of_changes_no_number(answer: str) -> None:
+    sample = sample_of(prompt_of("[{n}] {name}\n{text}", FILES), answer)
+    assert sample.citations is not None, sample.citations_unknown
+    assert {c.contexts for c in sample.citations} == {(1,)}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The architect of the Opening day [1] is known.",
+        "[1] Opening day was in May.",
+        "Opening day [1]: in May.",
+        "The day in [1] is Opening day.",
+    ],
+)
+def test_a_title_that_is_a_subject_changes_no_number(answer: str) -> None:
+    sample = sample_of(prompt_of("[{n}] {name}\n{text}", TITLES), answer)
+    assert sample.citations is not None, sample.citations_unknown
+    assert [c.contexts for c in sample.citations] == [(0,)]
+
+
+def test_a_title_inside_a_longer_one_is_not_named() -> None:
+    titles = ("Norwick lighthouse", "Norwick lighthouse opening", "The Aurora")
+    prompt = prompt_of("[{n}] {name}\n{text}", titles)
+    listed = "It is so [2].\n\nSources:\n[2] Norwick lighthouse"
+    sample = sample_of(prompt, f"{listed} opening")
+    assert [c.contexts for c in sample.citations or ()] == [(1,)]
+    assert sample_of(prompt, listed).citations is None  # the shorter one may be meant
+
+
+def test_an_entry_below_its_sentence_cites_nothing_itself() -> None:
+    prompt = prompt_of("[{n}] {name}\n{text}", FILES)
+    for line in ("Quellen: [2] f2.txt", "[2] f2.txt", "📄 [2] f2.txt"):
+        sample = sample_of(prompt, f"It is old [2].\n{line}")
+        assert [c.contexts for c in sample.citations or ()] == [(1,)]
+
+
+def test_a_number_of_a_chunk_and_a_page_name_no_source() -> None:
+    names = SourceNames.of({"f1.txt": (0,), "page 3": (1,)})
+    assert list(numbers_beside_names("f1.txt [1] f1.txt [2]", names)) == []
+    for text in ("Chunk 2 (f1.txt)", "[1] (page 3)", "[1] f1.txt.bak", "[1] f1-b"):
+        assert list(numbers_beside_names(text, names)) == []
+    for text in ("Source 2 (f1.txt)", "[2] docs/f1.txt", "[02] f1", "x [2] = f1.txt"):
+        (named,) = numbers_beside_names(text, names)
+        assert (named.number, named.indexes) == ("2", {0})
+
+
+def test_names_and_numbers_are_found_in_linear_time() -> None:
+    names = SourceNames.of({"f1.txt": (0,), "Opening day of it all": (1,)})
+    texts = (
+        "[1] f1.txt " * 5_000,
+        "[1]" * 15_000,
+        "f1.txt" * 10_000,
+        "[1] " + "a/" * 15_000 + "f1.txt",
+        "[1] " + "*" * 25_000,
+        "Opening day of it all " * 2_500 + "[1]",
+        "\n[1]\n" * 10_000,
+        "[1] <b " + "<" * 25_000,
+    )
+    for text in texts:
+        started = time.process_time()
+        found = sum(1 for _ in numbers_beside_names(text, names))
+        assert found <= 20_000
+        assert time.process_time() - started < 3
