@@ -1469,3 +1469,37 @@ def test_prompts_that_all_lack_a_sign_show_no_whole_text_together() -> None:
     )
     assert unite_findings([without, without]).extent == "parts"
     assert unite_findings([without, with_sign]).extent == "whole"
+
+
+TRANSLITERATED = {
+    "German": (
+        "Die Tür der Wärterstube öffnet nach außen; die Möwen hören es früh.",
+        "Die Tuer der Waerterstube oeffnet nach aussen; die Moewen hoeren es frueh.",
+    ),
+    "Danish": (
+        "Fyret åbnede først på øen, før færgen sejlede; båden lå på røde sten.",
+        "Fyret aabnede foerst paa oeen, foer faergen sejlede; baaden laa paa roede sten",
+    ),
+    "Russian": (
+        "Маяк Норвика был открыт 4 мая 1874 года.",
+        "Mayak Norvika byl otkryt 4 maya 1874 goda.",
+    ),
+    "Ukrainian": (
+        "Маяк Норвіка відкрили четвертого травня в присутності міського голови.",
+        "Maiak Norvika vidkryly chetvertoho travnia v prysutnosti miskoho holovy.",
+    ),
+    "Greek": (
+        "Ο φάρος του Νόρβικ άνοιξε στις τέσσερις Μαΐου από τον δήμαρχο της πόλης.",
+        "O faros tou Norvik anoixe stis tesseris Maiou apo ton dimarcho tis polis.",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", TRANSLITERATED)
+def test_a_text_in_latin_letters_may_be_a_text_of_another_script(language: str) -> None:
+    text, in_latin_letters = TRANSLITERATED[language]
+    instruction = "Answer only from the passages, and cite each of them by its number."
+    for shown, outcome in ((in_latin_letters, "unknown"), ("", "not shown")):
+        prompt = f"{instruction}\n[1] {shown}\n[2] {PORTO}\nWhen was it opened?"
+        finding, of_other = locate([text, PORTO], prompt).findings
+        assert (finding.outcome, of_other.outcome) == (outcome, "shown")

@@ -343,6 +343,23 @@ def test_a_message_that_shows_none_of_them_changes_nothing(
     assert behind.shown_in_order == alone.shown_in_order
 
 
+IN_CYRILLIC = str.maketrans("abdefgiklmnoprstuvz", "абдефгиклмнопрстувз")
+CONSONANTS = set("bdfgklmnprstvz")
+
+
+@given(st.integers(0, 2**32), st.integers(12, 60))
+def test_a_text_in_another_script_is_never_told_not_shown(
+    seed: int, count: int
+) -> None:
+    rng = random.Random(seed)
+    several_consonants = [word for word in VOCABULARY if len(CONSONANTS & {*word}) > 2]
+    latin = " ".join(rng.sample(several_consonants, count))
+    other = "Faro is the southernmost city of the country, on a wide lagoon."
+    text = latin.translate(IN_CYRILLIC)
+    finding, of_other = locate([text, other], f"{latin}\n\n{other}").findings
+    assert (finding.outcome, of_other.outcome) == ("unknown", "shown")
+
+
 def covered(text: str, pieces: Sequence[tuple[int, int]]) -> float:
     """The share of a text's letters that stand in some of its pieces."""
     letters = [index for index, char in enumerate(text) if char.isalnum()]

@@ -1,10 +1,12 @@
 """Whether a text stands in a prompt in other words than its own: a cleaner took words out, or changed their endings.
 
-Such a text leaves no run of letters that is long enough to be a trace. There are two
-signs that the prompt may show it, in a passage where no other text is located: most of
-its longer words stand close to each other, or half of its words do so in their order. The
-second holds where names and numbers are masked, lines are numbered, or a table became a
-list.
+Such a text leaves no run of letters that is long enough to be a trace. There are three
+signs that the prompt may show it, in a passage where no other text is located:
+
+- most of its longer words stand close to each other;
+- half of its words do so in their order, as where names and numbers are masked, lines are
+  numbered, or a table became a list;
+- most of its words beyond ASCII do so in ASCII letters, as "Маяк" in "Mayak".
 """
 
 import re
@@ -15,6 +17,10 @@ from functools import cached_property
 from itertools import islice
 
 from ragmetrics_core.capture.letters import Prompt
+from ragmetrics_core.capture.transliteration import (
+    keys_of_ascii_words,
+    keys_of_foreign_words,
+)
 
 # the stems of longer words, that is their first letters, which cleaners seldom change;
 # shorter words stand everywhere
@@ -33,6 +39,11 @@ _WORD_IN_ORDER = re.compile(r"[0-9]+|[^\W\d_]{3,}")
 _SHARE_IN_ORDER = 0.45
 _LEAST_IN_ORDER = 4
 _MOST_IN_ORDER = 60  # the most words of a text that are compared so
+# Words beyond ASCII, which are looked for in ASCII letters: how many of a text at most,
+# how many at least, and which share of them must stand there in their order.
+_MOST_FOREIGN = 20
+_LEAST_FOREIGN = 5
+_SHARE_OF_FOREIGN = 0.7
 # near means: within one and a half times as many words as the text has
 _WIDTH_IN_TEXTS = 1.5
 # with more free bytes nothing is looked for: it would take longer than locating
@@ -56,9 +67,13 @@ class ChangedTexts:
         """Whether a free passage has most longer words of a text, or half in their order.
 
         Words are compared by their stems, their first letters. A text of few words is
-        not looked for.
+        not looked for. Words beyond ASCII are also looked for in ASCII letters.
         """
-        return self._holds_most_stems(raw) or self._holds_half_in_order(raw)
+        return (
+            self._holds_most_stems(raw)
+            or self._holds_half_in_order(raw)
+            or self._holds_transliterated(raw)
+        )
 
     def _holds_half_in_order(self, raw: str) -> bool:
         """Whether half of the words of a text stand near each other, in their order.
@@ -72,20 +87,36 @@ class ChangedTexts:
         # first letters of the words: "the", "keepe", "brand", "lit", "14", "lamps"
         stems = list(islice(_stems_in_order(raw), _MOST_IN_ORDER))
         n_needed = max(_LEAST_IN_ORDER, _SHARE_IN_ORDER * len(stems))
-        n_words_near = _WIDTH_IN_TEXTS * len(stems)
-        n_there = sum(stem in word_numbers_by_stem for stem in stems)
-        if n_there < n_needed:
-            return False
-        # pairs of a word's number in the prompt and its stem, sorted
-        places = _places_of(dict.fromkeys(stems), word_numbers_by_stem)
-        # the stretch of the prompt, so many words wide, with most of the stems
-        stems_in_window = _densest_window(places, width=n_words_near)
-        return _n_in_order(stems, stems_in_window) >= n_needed
+        n_in_order = _n_near_in_order(stems, word_numbers_by_stem, len(stems))
+        return n_in_order >= n_needed
 
     @cached_property
     def _numbers_by_stem_in_order(self) -> dict[str, list[int]]:
         """By a stem the numbers of its words, for words that are compared in order."""
         return self._index_words(_stems_in_order, _ANY_FREE)
+
+    def _holds_transliterated(self, raw: str) -> bool:
+        """Whether most words beyond ASCII stand near each other in ASCII letters.
+
+        Example: the prompt has "Mayak Norvika byl otkryt 4 maya 1874 goda" for "Маяк
+        Норвика был открыт 4 мая 1874 года".
+        """
+        if raw.isascii():
+            return False
+        foreign_words = list(islice(keys_of_foreign_words(raw), _MOST_FOREIGN))
+        keys = list(dict.fromkeys(key for _, key in foreign_words))
+        if len(keys) < _LEAST_FOREIGN:
+            return False
+        index_of_last, _ = foreign_words[-1]
+        n_in_order = _n_near_in_order(
+            keys, self._numbers_by_consonants, n_words=index_of_last + 1
+        )
+        return n_in_order >= _SHARE_OF_FOREIGN * len(keys)
+
+    @cached_property
+    def _numbers_by_consonants(self) -> dict[str, list[int]]:
+        """By the key of a word in ASCII letters the numbers of such words."""
+        return self._index_words(keys_of_ascii_words, _ANY_FREE)
 
     def _holds_most_stems(self, raw: str) -> bool:
         """Whether most longer words of a text stand near each other."""
@@ -210,6 +241,26 @@ def _densest_window(places: list[tuple[int, str]], *, width: float) -> list[str]
             most = len(counts)
             densest = (start, end)
     return [stem for _, stem in places[densest[0] : densest[1]]]
+
+
+def _n_near_in_order(
+    stems: list[str], word_numbers_by_stem: Mapping[str, list[int]], n_words: int
+) -> int:
+    """Count how many words of a text stand near each other in free passages, in order.
+
+    Example: of "The keeper Brandt lit 14 lamps" the passage "The keeper [NAME] lit [N]
+    lamps" has four words in their order.
+
+    Args:
+        stems: The stems of the text's words.
+        word_numbers_by_stem: By a stem the numbers of its words in the free passages.
+        n_words: Among how many words of the text they stand.
+    """
+    # pairs of a word's number in the prompt and its stem, sorted
+    places = _places_of(dict.fromkeys(stems), word_numbers_by_stem)
+    # the stretch of the prompt with most of the stems
+    stems_in_window = _densest_window(places, width=_WIDTH_IN_TEXTS * n_words)
+    return _n_in_order(stems, stems_in_window)
 
 
 def _n_in_order(stems: list[str], window: list[str]) -> int:
