@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -122,6 +123,30 @@ def test_results_of_two_last_steps_have_no_common_ranks() -> None:
     notes = run(keeps("first", (P, F)), keeps("second", (F,)), answers(P, F))
     assert [note.kept for note in notes] == [True, True, False]
     assert [note.rank_kept for note in notes] == [None, None, None]
+
+
+def test_a_reranker_that_adds_a_text_may_have_translated_what_it_dropped() -> None:
+    """Nobody recorded where the added text comes from."""
+    added = Document("O tempo esta bom esta semana no norte do pais.", "z")
+    notes = run(keeps("first", (P, F, added)), answers(P, F, added))
+    assert [note.kept for note in notes[:3]] == [True, True, None]
+    assert [note.share for note in notes[:3]] == [1.0, 1.0, None]
+    assert notes[2].written_anew_by == "first"
+
+
+def with_heading(document: Document) -> Document:
+    """As LlamaIndex shows it: the metadata stand before the text."""
+    shown_text = f"file_name: {document.id}.txt\n\n{document.text}"
+    return replace(document, text=shown_text, forms=(document.text,))
+
+
+def test_a_document_that_loses_its_metadata_is_kept_and_shown_whole() -> None:
+    """A postprocessor makes new nodes of the texts alone, and puts a heading before them."""
+    found = [with_heading(document) for document in DOCS]
+    new = [Document(f"Source: shelf\n{document.text}") for document in (P, F)]
+    notes = run(keeps("first", new, took=found), answers(*new), found=found)
+    assert [note.kept for note in notes] == [True, True, False]
+    assert [note.share for note in notes] == [1.0, 1.0, 0.0]
 
 
 def test_what_is_shown_is_told_in_part() -> None:

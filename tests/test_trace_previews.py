@@ -261,3 +261,67 @@ def test_the_end_of_a_text_is_in_part_where_the_prompt_shows_words_before_it() -
     for prompt in (numbered(recorded), numbered([text[3:] for text in recorded])):
         sample, _ = read(recorded, prompt)
         assert "hold only a part" not in str(sample.capture)
+
+
+SENTENCE = "The harbour trades in herring and timber."
+PLATES, SHIP = PASSAGES[1:]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["[{}] ", "{}. ", "Source {}: ", "({}) ", "[{}]\n"]),
+    st.sampled_from([" ", "\n"]),
+    st.sampled_from([FACT, f"{FACT} It was raining all day.", SHIP]),
+)
+def test_a_page_in_a_labelled_block_is_more_than_its_chunk(
+    label: str, between: str, rest: str
+) -> None:
+    """The spans hold one sentence of the first page, and the others whole."""
+    shown = [f"{SENTENCE}{between}{rest}", PLATES]
+    blocks = [label.format(n) + text for n, text in enumerate(shown, start=1)]
+    prompt = "\n".join([*blocks, "", QUESTION])
+    assert_is_in_part(*read([SENTENCE, PLATES], prompt))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [f"[1] {SENTENCE}", "[2] {}", "Answer from these passages and nothing else."],
+        [f"[1] {SENTENCE}", "[2] {} Answer from these passages alone."],
+        [f"[1] {SENTENCE} (page 3 of the town book)", "[2] {}"],
+        [f"[1] {SENTENCE}", "Note: this page is out of date.", "[2] {}"],
+        [f"[1] {SENTENCE}", "https://a.org/harbour/trade/of/herring", "[2] {}"],
+        [f"[1] {SENTENCE}", "Taken from the town book.", "[2] {}", "Taken from a map."],
+        ["1. Use only these.", "2. Be short, please.", "", SENTENCE, "", "{}"],
+        [f"[1] {SENTENCE}", "[2] {}", "[1] It was about trade. [2] It was of iron."],
+    ],
+    ids=str,
+)
+def test_what_a_template_writes_behind_passages_is_no_part_of_them(
+    lines: list[str],
+) -> None:
+    prompt = "\n".join([*lines, "", QUESTION]).replace("{}", PLATES)
+    assert_is_whole(*read([SENTENCE, PLATES], prompt))
+
+
+@pytest.mark.parametrize(
+    "note", ["(cut)", "<snip>", "...(1.2k chars)", "[TRUNCATED]", " [97 left out]"]
+)
+def test_any_note_in_brackets_that_the_prompt_lacks_tells_a_part(note: str) -> None:
+    sample, sentences = read(
+        [text[:90] + note for text in PASSAGES], numbered(PASSAGES)
+    )
+    assert_is_in_part(sample, sentences)
+    assert sample.capture is not None
+    assert "was cut" not in " ".join(sample.capture.warnings)
+
+
+def test_a_passage_from_elsewhere_may_state_the_fact() -> None:
+    """The prompt shows a passage that no span holds, labelled like the others."""
+    sample, _ = read([SENTENCE, PLATES], numbered([SENTENCE, f"{FACT} {SHIP}", PLATES]))
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    sample = sample.model_copy(update={"reference": (FACT,)})
+    journey = evaluate([sample], metrics=["accuracy"], judge="lexical").journey()
+    assert journey.of("not_retrieved", "facts") is None
+    assert "labelled like the contexts" in str(journey)

@@ -68,7 +68,7 @@ _FOUND_BY_PROVIDER = (
     "what the provider's {} found for an earlier call of the model may have been shown"
     " to the answering call, too; the prompt does not tell"
 )
-_FROM_ELSEWHERE = (
+FROM_ELSEWHERE = (
     "the prompt shows {} passages labelled like the contexts that no recorded search"
     " found; say where all of them are by contexts_from"
 )
@@ -244,7 +244,7 @@ def _doubts_of_other_passages(
     ``n_from_elsewhere`` counts its passages that no recorded search found.
     """
     if n_from_elsewhere:
-        yield "inferred", _FROM_ELSEWHERE.format(n_from_elsewhere)
+        yield "inferred", FROM_ELSEWHERE.format(n_from_elsewhere)
     if shown.keys_behind_notes:
         yield "inferred", _SHORT_NOTES.format(len(shown.keys_behind_notes))
     if shown.keys_perhaps_cut:

@@ -326,9 +326,10 @@ def _add_rewriting_step(note: PassageNote, step: str) -> PassageNote:
 def _share_by_length(document: Document, context: Context) -> float:
     """Return the share of a document that a context made of it shows, by their letters.
 
-    1 if the context holds the whole document, or the document has no letters.
+    1 if the context holds the whole document, perhaps without its metadata, or the
+    document has no letters.
     """
-    if document.text in context.text:
+    if any(text in context.text for text in (document.text, *document.forms)):
         return 1.0
     n_letters = sum(map(str.isalnum, document.text))
     if n_letters == 0:

@@ -201,19 +201,26 @@ def _without_relatives(
     Example: beside "Source: a.txt, The bridge fell." the document "The bridge fell." is
     left out.
     """
-    letters_of_others = [letters_of(other.text) for other in others]
+    letters_of_others: list[bytes] = []
+    for other in others:
+        letters_of_others += _letters_of_forms(other)
     unrelated = []
     for document in documents:
-        letters = letters_of(document.text)
         is_related = any(
             letters == other
             or is_contained_in(letters, other)
             or is_contained_in(other, letters)
+            for letters in _letters_of_forms(document)
             for other in letters_of_others
         )
         if not is_related:
             unrelated.append(document)
     return unrelated
+
+
+def _letters_of_forms(document: Document) -> list[bytes]:
+    """The letters of a document's text, and of its other forms, as without metadata."""
+    return [letters_of(text) for text in (document.text, *document.forms)]
 
 
 def _handed_on(step: Node) -> tuple[Document, ...]:

@@ -17,6 +17,7 @@ from ragmetrics_core.capture.answer import FoundAnswer, answers
 from ragmetrics_core.capture.call_results import CallResults
 from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.citing import CitationsFound, cited_by
+from ragmetrics_core.capture.context_rules import FROM_ELSEWHERE
 from ragmetrics_core.capture.conversations import BY_WORDS
 from ragmetrics_core.capture.evidence import AnswerEvidence, evidence
 from ragmetrics_core.capture.ledger import ledger
@@ -165,11 +166,11 @@ def _notes(
         # {"MergerRetriever": 2}: what retrievers left out of their inner searches
         dropped_inside=dict(answer_evidence.passages.dropped_inside) or None,
         citations_unknown=cited.why_unknown or None,
-        unread_texts=tuple(dict.fromkeys(_unread_texts(turn))),
+        unread_texts=tuple(dict.fromkeys(_unread_texts(turn, answer_evidence))),
     )
 
 
-def _unread_texts(turn: Turn) -> Iterator[str]:
+def _unread_texts(turn: Turn, answer_evidence: AnswerEvidence) -> Iterator[str]:
     """Yield why the run may have found texts that the sample lacks, in words.
 
     Numbers are left out: they would tell samples apart that lack texts for one reason.
@@ -183,6 +184,8 @@ def _unread_texts(turn: Turn) -> Iterator[str]:
         yield _SOME_TEXTS_NOT_RECORDED
     if calls.n_searches_without_end:
         yield _SEARCHES_NOT_ENDED.format("some")
+    if answer_evidence.contexts.n_from_elsewhere:
+        yield FROM_ELSEWHERE.format("some")
 
 
 def _provenance(

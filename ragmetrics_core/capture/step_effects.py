@@ -291,9 +291,14 @@ def _step_effect(step: _StepBeforeAnswer, retrieved: Sequence[Document]) -> Step
 
 
 def _has_unknown_texts(change: DocumentChange, retrieved: Sequence[Document]) -> bool:
-    """Whether a step returned new texts that were made of no retrieved document."""
+    """Whether a step returned new texts that were made of no retrieved document.
+
+    A text of unknown origin counts as retrieved. It may be a translation all the same.
+    """
     if not change.replaces_documents:
         return False
+    if change.texts_of_unknown_origin:
+        return True
     return bool(match_documents(retrieved, change.returned).unmatched_keys)
 
 

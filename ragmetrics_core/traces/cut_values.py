@@ -28,6 +28,8 @@ _LONGEST_TOKEN = 6  # "\\u00e9": behind its first letter JSON may break off with
 _FEWEST_CUT = 2  # unlike values of one length
 # what capture says of documents that it did not find in the prompt
 _NOT_SHOWN = "retrieved documents were not shown to the model"
+# and of a document whose note of its cutting stands in no prompt
+_CONTEXT_CUT = re.compile(r"context \d+ was cut to .*")
 
 
 def cut_spans_of(spans: Sequence[Span]) -> set[str]:
@@ -121,7 +123,11 @@ def _with_unknown_passages(
     passages = notes.passages
     if passages is not None:
         passages = tuple(map(forget, passages))
-    warnings = tuple(words for words in notes.warnings if _NOT_SHOWN not in words)
+    warnings = tuple(
+        words
+        for words in notes.warnings
+        if _NOT_SHOWN not in words and not _CONTEXT_CUT.fullmatch(words)
+    )
     changes = {"grade": "incomplete", "passages": passages, "warnings": warnings}
     notes = with_unread_texts(notes.model_copy(update=changes), reason)
     return sample.model_copy(update={"capture": notes})

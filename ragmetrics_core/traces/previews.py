@@ -5,8 +5,10 @@ whole: a **preview**.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, zip_longest
+from typing import NamedTuple
 
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.tree import Document, Node
@@ -14,9 +16,7 @@ from ragmetrics_core.capture.tree import Document, Node
 _FEWEST_LETTERS = 24  # a shorter text stands in a prompt by chance
 _LONGEST_TAIL = 12  # words at the end of a document, by which a prompt is searched
 _DOTS = r"[\[(]?(?:\.{2,}|…)[\])]?"
-_NOTE = (  # "[truncated]", "(97 more chars)"
-    r"[\[(<][^\[\]()<>]{0,30}\b(?:truncated|omitted|more [a-z]{1,20})[^\[\]()<>]{0,30}[\])>]"
-)
+_NOTE = r"[\[(<][^\[\]()<>\n]{1,40}[\])>]"  # "[truncated]", "(97 more chars)", "<snip>"
 # what says that a text was cut: "...", "…", "[...]", "... [truncated]"
 _CUT_MARK = re.compile(rf"\s*(?:{_DOTS}\s*(?:{_NOTE})?|{_NOTE})\s*$")
 _CUT_MARK_BEFORE = re.compile(rf"\s*{_DOTS}\s*(?=\w)")  # and words follow
@@ -24,6 +24,13 @@ _WORD = re.compile(r"\w+")
 _FEWEST_WORDS = 4  # of a sentence that goes on; fewer may be a page or a score
 _ROUND_LENGTH = 50  # somebody who cuts texts takes 100, 250 or 500 letters
 _N_FIRST_WORDS = 3  # by which a text is recognised
+_N_WORDS_OF_SENTENCE = 6  # a passage may begin with words of the question, and go on
+# "[1] ", "2. ", "Source 3: " or "(4) " at the beginning of a line
+_LABEL = re.compile(
+    r"(?m)^[^\w\n]{0,3}(?:[^\W\d]{1,16}[ \t#]?)?\d{1,3}[^\w\s,]{1,4}(?=\s)"
+)
+_DIGITS = re.compile(r"\d+")
+_PROSE = re.compile(r"\s+[^\W\d_]")  # further sentences begin with a letter
 # a sentence goes on with a word, and not with a bracket, a bar or the end of its line
 _GOES_ON = re.compile(r"[,;:]?[ \t]?\w")
 
@@ -35,7 +42,7 @@ def count_previews(root: Node) -> int:
     has been the capital of Italy": one. A document that ends in "...", or within a word
     or sentence, counts by itself. Behind any other end the prompt may show words of its
     template, such as "Question:". So these documents count only if unlike words stand
-    behind several of them.
+    behind several of them, or if one goes on in its labelled block and others do not.
     """
     documents = _documents_of(root)
     shown_texts = _shown_texts(root)
@@ -55,7 +62,7 @@ def count_previews(root: Node) -> int:
             first_words_behind_others.append(_WORD.findall(rest)[0])
     if len(set(first_words_behind_others)) > 1:
         n_cut += len(first_words_behind_others)
-    return n_cut
+    return n_cut or _count_going_on_in_blocks(documents, shown_texts, known_texts)
 
 
 def _documents_of(root: Node) -> list[Document]:
@@ -92,12 +99,16 @@ class _KnownTexts:
         beginnings = [_first_words(document.text) for document in documents]
         self._beginnings = [beginning for beginning in beginnings if beginning]
 
-    def explain(self, rest: str) -> bool:
+    def explain(self, rest: str, n_words: int = _N_FIRST_WORDS) -> bool:
         """Whether a rest begins in a known text, or holds the beginning of a document.
 
         Such a document may stand in the same line, behind its number.
+
+        Args:
+            rest: What stands behind a document.
+            n_words: How many of its first words must stand in a known text.
         """
-        if any(_first_words(rest) in text for text in self._texts):
+        if any(_first_words(rest, n_words) in text for text in self._texts):
             return True
         letters = letters_of(rest)
         return any(beginning in letters for beginning in self._beginnings)
@@ -117,9 +128,9 @@ def _texts_of(root: Node, documents: Sequence[Document]) -> Iterator[str]:
             yield node.reply.text
 
 
-def _first_words(text: str) -> bytes:
+def _first_words(text: str, n_words: int = _N_FIRST_WORDS) -> bytes:
     """The letters of the first words of a text, by which it is recognised."""
-    return letters_of(" ".join(_WORD.findall(text)[:_N_FIRST_WORDS]))
+    return letters_of(" ".join(_WORD.findall(text)[:n_words]))
 
 
 def _rest_behind(text: str, shown_texts: Sequence[str]) -> str:
@@ -144,6 +155,94 @@ def _rest_behind(text: str, shown_texts: Sequence[str]) -> str:
     if not rests or is_shown_as_recorded:
         return ""
     return rests[0]
+
+
+def _count_going_on_in_blocks(
+    documents: Sequence[Document], shown_texts: Sequence[str], known_texts: _KnownTexts
+) -> int:
+    """Count the documents that go on in their labelled block of a prompt, where others do not.
+
+    Example: of "[1] The town is old. It has a gate.", "[2] The mill is new." the spans
+    hold "The town is old." and "The mill is new.": the first goes on. Behind the last
+    block the template may go on. So the last one only tells what stands behind each.
+    """
+    blocks = [block for text in shown_texts for block in _labelled_blocks(text)]
+    beginnings: list[str] = []  # the first word behind each document; "" for none
+    n_going_on_by_beginning: Counter[str] = Counter()
+    for document in documents:
+        block_and_rest = _rest_in_block(document.text, blocks)
+        if block_and_rest is None:
+            continue
+        block, rest = block_and_rest
+        words = _WORD.findall(rest)
+        if not words or known_texts.explain(rest, _N_WORDS_OF_SENTENCE):
+            beginnings.append("")
+            continue
+        beginnings.append(words[0])
+        if not block.is_last and _is_prose(rest, words):
+            n_going_on_by_beginning[words[0]] += 1
+    if len(beginnings) < 2:  # one document alone tells nothing of the template
+        return 0
+    return sum(
+        n_going_on
+        for beginning, n_going_on in n_going_on_by_beginning.items()
+        if beginnings.count(beginning) == 1
+    )
+
+
+class _Block(NamedTuple):
+    """A part of a prompt behind a label, such as "[1]" or "Source 2:".
+
+    Attributes:
+        text: The text up to the next label, or up to a blank line.
+        is_last: Whether no label of the same form stands behind it.
+    """
+
+    text: str
+    is_last: bool
+
+
+def _labelled_blocks(text: str) -> Iterator[_Block]:
+    """Yield the blocks of a prompt, each behind a label at the beginning of a line."""
+    labels = list(_LABEL.finditer(text))
+    for label, next_label in zip_longest(labels, labels[1:]):
+        form = _DIGITS.sub("0", label[0])
+        if next_label is not None and _DIGITS.sub("0", next_label[0]) == form:
+            yield _Block(text[label.end() : next_label.start()], is_last=False)
+        else:
+            last_part, _, _ = text[label.end() :].partition("\n\n")
+            yield _Block(last_part, is_last=True)
+
+
+def _rest_in_block(text: str, blocks: Sequence[_Block]) -> tuple[_Block, str] | None:
+    """Return the block in which a document stands, and what stands behind it there.
+
+    None if it stands in no block, or too few letters were recorded of it. Of several
+    blocks one with nothing behind the document goes first.
+    """
+    words = text.split()[-_LONGEST_TAIL:]
+    if len(text) < _FEWEST_LETTERS or not words:
+        return None
+    pattern = re.compile(r"\s+".join(map(re.escape, words)))
+    found: tuple[_Block, str] | None = None
+    for block in blocks:
+        for match in pattern.finditer(block.text):
+            rest = block.text[match.end() :]
+            if not _WORD.search(rest):
+                return block, ""
+            found = found or (block, rest)
+    return found
+
+
+def _is_prose(rest: str, words: Sequence[str]) -> bool:
+    """Whether a text looks like further sentences of a passage, and not like its metadata.
+
+    "Source: a.txt", "(page 3)" and "https://a.org" are metadata.
+    """
+    if len(words) < _FEWEST_WORDS or _PROSE.match(rest) is None:
+        return False
+    first_words, _, _ = rest.strip().partition(words[_N_FIRST_WORDS])
+    return ":" not in first_words and "=" not in first_words
 
 
 def _is_cut_before(text: str, shown_texts: Sequence[str]) -> bool:
