@@ -304,6 +304,12 @@ def test_what_a_template_writes_behind_passages_is_no_part_of_them(
     assert_is_whole(*read([SENTENCE, PLATES], prompt))
 
 
+def test_one_passage_alone_does_not_tell_what_a_template_writes() -> None:
+    lines = [f"[1] {SENTENCE} The town book says no more of it.", "[2] Be short."]
+    sample, _ = read([SENTENCE], "\n".join([*lines, "", QUESTION]))
+    assert "hold only a part" not in str(sample.capture)
+
+
 @pytest.mark.parametrize(
     "note", ["(cut)", "<snip>", "...(1.2k chars)", "[TRUNCATED]", " [97 left out]"]
 )

@@ -296,10 +296,29 @@ def test_the_reply_of_openai_repeats_what_the_request_named() -> None:
     assert_unknown(model, "incomplete", KEPT_WORDS)
 
 
+def test_what_the_reply_leaves_out_was_named_all_the_same() -> None:
+    output = {"object": "response", "previous_response_id": None}
+    model = openinference((), KEPT) | {"output.value": json.dumps(output)}
+    assert_unknown(model, "incomplete", KEPT_WORDS)
+
+
+@pytest.mark.parametrize("role", ["system", "tool", "assistant"])
+def test_only_the_user_hands_documents_in(role: str) -> None:
+    source = {"type": "text", "data": f"{FACT} It rained."}
+    message = {"role": role, "content": [{"type": "document", "source": source}]}
+    recorded = {"messages": [message, {"role": "user", "content": PROMPT}]}
+    attributes = {"mlflow.spanInputs": json.dumps(recorded)}
+    assert documents_handed_in(attributes) == ()
+    recorded["messages"][0]["role"] = "user"
+    attributes = {"mlflow.spanInputs": json.dumps(recorded)}
+    assert len(documents_handed_in(attributes)) == 1
+
+
 @pytest.mark.parametrize(
     "recorded",
     [
         {"question": QUESTION, "document": IRON, "file": "a.txt"},
+        {"question": QUESTION, "document": {"page_content": IRON}},
         {"prompt": PROMPT, "conversation": "c1", "conversation_id": "c1"},
         {"messages": [{"role": "assistant", "content": [dict(PDF)]}]},
         {"messages": PROMPT, "tools": [{"type": "file"}]},
