@@ -211,6 +211,9 @@ def _text_or_messages(messages: tuple[Message, ...]) -> Any:
 def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
     """Read a span by the attribute names of one dialect.
 
+    Example: OpenInference writes ``{"openinference.span.kind": "RETRIEVER",
+    "input.value": "Who?"}``: a reading of the kind "retriever" with the input "Who?".
+
     Args:
         attributes: The attributes of the span.
         names: The dialect: for each field of a ``Reading`` the names of the attributes
@@ -316,8 +319,8 @@ def value_of(attributes: Mapping[str, Any], name: str) -> Any:
 def _nest(leaves: Mapping[str, Any]) -> Any:
     """Build a mapping or a list from its leaves.
 
-    ``{"0.role": "user", "0.content": "Hi"}`` becomes a list of one mapping. Elements
-    with numbers below 0 are left out.
+    Example: ``{"0.role": "user", "0.content": "Hi"}`` becomes the list
+    ``[{"role": "user", "content": "Hi"}]``. Elements with numbers below 0 are left out.
 
     Args:
         leaves: Each leaf by its path, such as ``0.role``. An empty path stands for the
@@ -343,7 +346,8 @@ def _documents(
     """Return the documents that a span lists.
 
     Several attributes may list them. The first one counts that holds documents, or an
-    empty list.
+    empty list. Example: ``[{"document": {"id": "7", "content": "Rome is old."}}]``
+    gives one document.
 
     Args:
         attributes: The attributes of the span.

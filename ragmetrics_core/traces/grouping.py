@@ -78,6 +78,10 @@ class Lines:
     """
 
     def __init__(self, source: Source, max_bytes: int = 256 * 2**20) -> None:
+        """Take the source apart, and copy standard input, which "-" stands for.
+
+        Examples: "spans.jsonl" is one path; [{"spanId": …}, …] are values.
+        """
         self.max_bytes = max_bytes
         sources = [source] if isinstance(source, (str, Path)) else list(source)
         self.paths = [Path(path) for path in sources if isinstance(path, (str, Path))]
@@ -154,6 +158,8 @@ class Lines:
 
     def _parse(self, file_number: int, offset: int, length: int) -> list[Span]:
         """Read the spans at a place of a file, or of the list of values.
+
+        Example: (0, 9, 9) stands for the bytes 9 to 18 of the first file.
 
         Args:
             file_number: Which file.
@@ -269,7 +275,7 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
     """Yield the id of each trace, its spans, and whether other traces link to it.
 
     Traces that ended first come first. None stands in place of spans that are larger
-    than allowed.
+    than allowed. Example: ("0af7…", [a query's span, a retriever's span], False).
 
     Args:
         lines: Where the spans stand. Its ``unreadable`` is filled on the way.
@@ -349,7 +355,8 @@ def _index_line(
     """Write the spans of a line into the index, and the traces that they link to.
 
     Each span counts with an equal share of the line's length, so that the size of a
-    trace is known. Spans that cannot be read are noted in ``lines.unreadable``.
+    trace is known. Example: four spans in a line of 4000 bytes count 1000 each. Spans
+    that cannot be read are noted in ``lines.unreadable``.
 
     Args:
         index: The index.
@@ -390,9 +397,10 @@ def _can_be_stored(name: str) -> bool:
 def _spans_of_trace(trace: str, lines: Lines, places: Sequence[Place]) -> list[Span]:
     """Read the spans of a trace, each id once.
 
-    Several records may tell of one span, such as the span itself and the log events
-    that hold its messages. Where two of them contradict each other, a span without an
-    id is added, by which ``calls_of`` knows that the trace cannot be read.
+    Several records may tell of one span, and are merged into one. Example: the span
+    "b7" and a log event with the id "b7" that holds its messages. If two records
+    contradict each other, a span without an id is added, by which ``calls_of`` knows
+    that the trace cannot be read.
 
     Args:
         trace: The id of the trace.
@@ -440,8 +448,8 @@ def _contradict(earlier: Span, later: Span) -> bool:
 def _open(path: Path) -> BufferedReader:
     """Open a file so that its lines are JSON and can be read twice.
 
-    Parquet and gzip are unpacked into a temporary file first. So is what cannot be read
-    twice, such as a pipe.
+    Parquet and gzip are unpacked into a temporary file first, and a pipe, which cannot
+    be read twice, is copied into one. Example: "spans.jsonl" is opened as it is.
 
     Raises:
         InputError: If the file cannot be read, or unpacks to too much.

@@ -275,7 +275,8 @@ def _messages_of_memory(
     """Return the messages of earlier turns that a component of a run, a memory, returned.
 
     A memory ended before the first call of a model. Prompt builders do not count: they
-    write messages themselves, which may be examples.
+    write messages themselves, which may be examples. Example: a component returned "Hi"
+    of the user and "Hello" of the assistant: both are returned.
 
     Returns:
         The messages of the last such component in which the user and the assistant
@@ -333,8 +334,9 @@ def _windows(
 ) -> tuple[Document, ...]:
     """Return documents with the text around each, as a window retriever gives it.
 
-    It returns () where no other component takes these texts: then the documents
-    themselves are shown to models.
+    Example: the document "Rome." in the window "In 753 Rome. It grew." becomes a
+    document with the window as its text. Returns () if no other component takes the
+    windows: then the documents themselves are shown to models.
 
     Args:
         call: The call of the component.

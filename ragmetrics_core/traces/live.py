@@ -209,7 +209,9 @@ class SampleProcessor(BackgroundEvaluator[int]):
         """Remove and return the roots of a trace that have ended, with all spans inside them.
 
         Spans inside of others that have not ended stay. A trace may have several roots
-        in this process, which end one after the other.
+        in this process, which end one after the other. Example: the root "answer" and
+        "retrieve" inside it have ended: both are returned. "retrieve" inside a second
+        root that goes on stays.
         """
         ended_spans: list[Any] = []
         spans_by_parent = defaultdict[int, list[Any]](list)
@@ -229,7 +231,11 @@ class SampleProcessor(BackgroundEvaluator[int]):
         return ended_spans
 
     def _samples_of_trace(self, trace: int) -> list[Sample]:
-        """The samples that are complete with the ended spans of a trace."""
+        """Make the samples that are complete with the ended spans of a trace.
+
+        A trace without a sample is counted in ``without_sample`` by its reason, such as
+        "no_retrieval".
+        """
         spans: list[Span] = []
         for ended_span in self._take_ended_spans(trace):
             spans += spans_in(ended_span)

@@ -392,8 +392,9 @@ class _Trace:
     def _read_model(self, call: Call, reading: Reading) -> None:
         """Add the prompt and the replies to what was read of a model's call.
 
-        One call of a model is recorded as several spans inside each other. What was
-        read of the inner ones is dropped, so that the call counts once.
+        One call of a model is recorded as several spans inside each other, such as
+        ``complete`` around ``chat``. What was read of the inner spans is dropped, so
+        that the call counts once.
 
         Args:
             call: The outermost span of the call.
@@ -438,6 +439,8 @@ class _Trace:
         """Give the model in an agent's step the reply that the step returned.
 
         The replies in the attributes of the model's own span may lack tool calls.
+        Example: the step returned a reply and the call ``search("Rome")``: the model
+        gets the reply with this call. Without a tool call the attributes' replies stay.
         """
         output = mapping(self._outputs[call])
         reply = output.get("response")
@@ -510,8 +513,8 @@ class _Trace:
     def _read_retriever(self, call: Call, reading: Reading) -> None:
         """Read a retriever: what it was asked, was given and returned.
 
-        Its documents are None where nothing was recorded. A retriever of tools is
-        ignored.
+        Example: the query "Who?" and two documents. Its documents are None if nothing
+        was recorded. A retriever that found tools, not texts, is ignored.
         """
         inputs = self._inputs[call]
         output = self._outputs[call]
@@ -677,8 +680,9 @@ class _Trace:
     def _as_shown(self, node: Document) -> Document:
         """Return a node (a document) with the text that models are shown of it.
 
-        That is its metadata, followed by its own text. Another span of the trace may
-        hold what this one lacks.
+        That is its metadata, followed by its own text: "page: 3", a blank line, "Rome
+        is old.". If this node lacks its text or its metadata, they are taken from the
+        same node in another span of the trace.
         """
         whole_node = node if node.text else self._nodes_by_id.get(node.id, node)
         shown_node = self._nodes_with_metadata.get(

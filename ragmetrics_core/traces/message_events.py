@@ -27,7 +27,8 @@ def attributes_of_events(
     """Make attributes of the messages that stand in the events of a span.
 
     They are those of OpenTelemetry's latest conventions. Older conventions write an
-    event for each message.
+    event for each message. Example: the event ``("gen_ai.user.message",
+    {"content": "Who?"})`` becomes a message under "gen_ai.input.messages".
 
     Args:
         events: The name and the attributes of each event, the first one first.
@@ -92,7 +93,8 @@ def _part(part: object) -> object:
     """Write a part of a message in the form of the latest conventions.
 
     Amazon Bedrock names the kind of a part, a text or the call or result of a tool, by
-    its only key: ``{"text": …}``. Parts of other forms stay as they are.
+    its only key. Example: ``{"text": "Hi"}`` becomes ``{"type": "text", "content":
+    "Hi"}``. Parts of other forms stay as they are.
     """
     if not isinstance(part, Mapping):
         return part

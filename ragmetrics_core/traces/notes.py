@@ -159,8 +159,9 @@ class Notes:
     def _of_traces(self) -> list[str]:
         """Say how many traces gave no sample, for which reasons, and what mends them.
 
-        The first line counts the traces by the reason's code; each further line says
-        what mends one of the codes. Nothing is returned where each trace gave a sample.
+        The first line counts the traces by the reason's code: "traces that gave no
+        sample: 3 no_retrieval, 1 too_large". Each further line says what mends one of
+        the codes. The list is empty if each trace gave a sample.
         """
         n_traces_by_code = Counter(code for _, code in self.without_sample)
         if not n_traces_by_code:

@@ -240,7 +240,8 @@ def _objects_in(
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the JSON objects in a value, each before those inside it.
 
-    What the model wrote for tools, or as data, is left out.
+    What the model wrote for tools, or as data, is left out. Example: of
+    ``{"a": [{"b": 1}]}`` the whole object comes first, and then ``{"b": 1}``.
 
     Args:
         value: The value, of JSON.

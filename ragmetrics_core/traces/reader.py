@@ -140,6 +140,9 @@ class TraceReader:
     ) -> list[Sample]:
         """Read a trace and return the samples that are complete with it.
 
+        Usually that is one sample. If there is none, ``code_by_trace_without_sample``
+        says why: "too_large", "unreadable", or what ``_read`` found.
+
         Args:
             trace: The id of the trace.
             spans: Its spans; None if they are too large.
@@ -249,6 +252,9 @@ class TraceReader:
 
     def _samples_of(self, traces: Sequence[TraceOfCalls]) -> list[Sample]:
         """Make the samples of a trace, or of several that belong to one turn.
+
+        Example: a trace that retrieved two documents, and a trace of the model that was
+        shown them: one sample, with a warning that several traces were joined.
 
         Args:
             traces: The traces that retrieved, then the one whose model answered.
@@ -522,11 +528,12 @@ class SpanSamples(Iterable[Sample]):
             yield sample
 
     def samples_and_bad_rows(self) -> Iterator[Sample | RowError]:
-        """Yield the samples, then an error for each line, span or trace that was not read.
+        """Yield the samples, then an error for each line, span or trace that was unread.
 
-        Nobody knows what an unreadable line or span, a trace that is too large, or a
-        trace whose spans make no tree holds. So an evaluation counts each as a bad row.
-        A trace that was read and gave no sample is no error.
+        Example: a file of three lines, of which the last is cut off: the samples of the
+        first two, and one error. Nobody knows what the unread line holds, so an
+        evaluation counts it as a bad row. A trace that was read and gave no sample is
+        no error.
         """
         yield from self
         # ``notes`` are whole now, since all samples were read

@@ -46,7 +46,15 @@ class TraceOfCalls:
 
     @staticmethod
     def of(trace: str, calls: Sequence[Call]) -> TraceOfCalls:
-        """Make one of the outermost calls of a trace."""
+        """Collect the links and the conversation of a trace from all its calls.
+
+        Example: all spans that name a conversation name "t1": it is the trace's. If
+        they name several, the trace has none.
+
+        Args:
+            trace: The id of the trace.
+            calls: Its outermost calls.
+        """
         conversations = set()
         links: set[str] = set()
         for call in _with_those_inside(calls):

@@ -140,8 +140,9 @@ def _n_calls_within_depth(roots: list[Call]) -> int:
 def _restore_ids(readings: Sequence[Reading]) -> None:
     """Give retrieved documents the ids that their retriever's span does not hold.
 
-    Other steps were given the same texts with their ids. The readings of retrievers are
-    changed.
+    Example: a retriever returned the text "Rome is old.", and the next step was given
+    this text with the id "7": the retrieved document gets the id "7". The readings of
+    retrievers are changed.
     """
     # For each text its ids. The keys of the inner dictionary serve as an ordered set.
     ids_by_text: dict[str, dict[str, None]] = {}
@@ -167,7 +168,7 @@ def _with_ids(
     """Return documents with an id each, as far as their texts tell one.
 
     A document without an id gets the next id of its text that no earlier document got.
-    Where a text has no id left, its document stays without one.
+    Example: "A", "A", "A" and the ids "1" and "2" of "A": the third document has no id.
 
     Args:
         documents: The documents.
@@ -185,6 +186,9 @@ def _with_ids(
 
 def _resolve_texts(readings: Sequence[Reading], resolve: Resolve, trace: str) -> None:
     """Give retrieved documents the texts that the spans do not hold.
+
+    Example: a document has the id "7" and no text, and ``resolve`` is {"7": "Rome is
+    old."}: it gets this text.
 
     Args:
         readings: What the spans of a trace say; their documents are changed.

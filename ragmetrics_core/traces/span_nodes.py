@@ -29,8 +29,9 @@ ANSWER_TOOLS = frozenset({"final_answer", "final_result"})
 def node_of(call: Call, reading: Reading) -> Node:
     """Make a node of a call: the form in which the rules of all frameworks read calls.
 
-    The calls inside the call become nodes inside the node; failed attempts that were
-    repeated are left out. Of a call that failed, what it returned is dropped.
+    Example: the span of ``chat gpt-4o`` becomes a node of the kind "model" with its
+    prompt and its reply. The calls inside the call become nodes inside the node; failed
+    attempts that were repeated are left out. What a failed call returned is dropped.
 
     Args:
         call: The call, which is a span and the calls inside it.
@@ -150,7 +151,9 @@ def _n_characters(messages: Sequence[Message]) -> int:
 def _fill_retriever(node: Node, reading: Reading) -> None:
     """Write into a retriever's node what it was asked, was given and found.
 
-    Its documents are None if its span has neither a list of documents nor an output.
+    Example: the input "Who?" and an output with two documents: the query "Who?" and
+    these documents. An output without documents gives (): none were found. The
+    documents are None if the span has neither a list of documents nor an output.
     """
     node.query = reading.query or question_in(reading.input)
     node.input_documents = reading.input_documents or tuple(
@@ -196,8 +199,8 @@ def _fill_tool(node: Node, reading: Reading) -> None:
 def _fill_step(node: Node, reading: Reading) -> None:
     """Write into a step's node what it was asked, answered and brought.
 
-    Its documents are those that it returned and was not given. They are None where
-    there are no such documents.
+    Example: a step was given document 1, and returned documents 1 and 2: it brought 2,
+    and passed on 1. Its documents are those that it brought; None without any.
     """
     node.query = reading.query
     node.input_documents = reading.input_documents

@@ -360,7 +360,8 @@ def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
 def _add_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
     """Write into a tree how its run ended: ``error``, ``is_complete`` and ``is_paused``.
 
-    A call of a model is enough for a complete run: a span need not hold the output.
+    Example: the root's span has an error: the run is not complete. A run with an output
+    is complete, and so is a run that called a model: a span need not hold the output.
 
     Args:
         tree: The tree, which is changed.
@@ -448,7 +449,10 @@ def _holds_only(output: Any, kind: type) -> bool:
 def _answers(
     root: Node, output: Any, synthesizers: Sequence[Node]
 ) -> tuple[Answer, ...]:
-    """Find the answers of a turn; () where there is none. Only Haystack gives several.
+    """Find the answers of a turn; () if there is none. Only Haystack gives several.
+
+    Example: the output {"result": "Anna"} gives "Anna", with the place "output result".
+    A model that was called alone answers by its reply.
 
     Args:
         root: The outermost call of the turn.

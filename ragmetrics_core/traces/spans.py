@@ -214,9 +214,12 @@ def _drop_name(event: Span) -> Span:
 def _span(value: Any, **further_fields: Any) -> Span:
     """Read a span from a mapping, by the names that any tool has for its fields.
 
+    Example: ``{"traceId": "0af7…", "spanId": "b7ad…", "name": "retrieve"}``, and the
+    same with "trace_id" and "span_id".
+
     Args:
         value: The mapping.
-        further_fields: Fields that stand elsewhere; they count before its own.
+        further_fields: Fields that stand beside the mapping, and override its own.
 
     Returns:
         The span. For a value that is no span, or that lacks an id or a trace, a span
@@ -334,8 +337,10 @@ def _count(fields: Mapping[str, Any], *names: str) -> int:
 def _attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a span, in whichever form the tool writes them.
 
-    OTLP lists keys and values. Phoenix nests them, or has a column for each. LangSmith
-    and Langfuse have fields of their own, which get the names of attributes.
+    OTLP lists keys and values: ``[{"key": "llm.model_name", "value": {"stringValue":
+    "gpt-4o"}}]`` gives {"llm.model_name": "gpt-4o"}. Phoenix nests them, or has a
+    column for each. LangSmith and Langfuse have fields of their own, which get the
+    names of attributes.
     """
     attributes = fields.get("attributes")
     if isinstance(attributes, list):
@@ -361,7 +366,11 @@ def _otlp_attributes(attributes: Sequence[Any]) -> dict[str, Any]:
 
 
 def _langsmith_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of a run of LangSmith: its metadata, kind, inputs and outputs."""
+    """Make attributes of a run of LangSmith: its metadata, kind, inputs and outputs.
+
+    Example: ``{"run_type": "llm", "inputs": {…}}`` gives "langsmith.span.kind": "llm"
+    and the inputs under "gen_ai.prompt".
+    """
     attributes = {}
     extra = fields.get("extra") or {}
     metadata = extra.get("metadata") or {}

@@ -88,7 +88,8 @@ def _marks_outside_texts(
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the commas and brackets of JSON that stand outside of texts.
 
-    The file is read in chunks. Whether a text has begun is remembered from one chunk to
+    Example: of ``["a,b", 1]`` the bracket at 0, the comma at 6 and the bracket at 9; the
+    comma within "a,b" stands in a text. The file is read in chunks. Whether a text has begun is remembered from one chunk to
     the next, and so is a backslash at the end of a chunk.
 
     Args:
@@ -96,7 +97,7 @@ def _marks_outside_texts(
         start: Where to begin; no text may have begun there.
         end: Where to stop.
 
-    Returns:
+    Yields:
         The position of each, and the byte itself.
     """
     in_text = False

@@ -172,8 +172,9 @@ class _OtlpResponses:
     def _count(self, answer: Any) -> tuple[int, bool]:
         """Read an endpoint's answer to records that were sent to it.
 
-        It may be empty, JSON, or the binary form of OTLP. A page of HTML is refused
-        even if it is empty: a proxy or a wrong address answers so.
+        It may be empty, JSON, or the binary form of OTLP. An empty answer says that all
+        were taken: (0, False). A page of HTML is refused even if it is empty: a proxy or
+        a wrong address answers so.
 
         Returns:
             How many records the endpoint rejected, and whether it gives an error
@@ -201,7 +202,9 @@ class _OtlpResponses:
     def _count_in_json(self, body: Any) -> tuple[int, bool]:
         """Read an endpoint's answer in JSON.
 
-        Its names are written in camel case, as OTLP asks, or with underscores.
+        Its names are written in camel case, as OTLP asks, or with underscores. Example:
+        {"partialSuccess": {"rejectedSpans": 2, "errorMessage": "too old"}} gives
+        (2, True).
 
         Returns:
             How many records the endpoint rejected, and whether it gives an error
@@ -240,6 +243,7 @@ class OpenTelemetry(Sink):
     )
 
     def __init__(self, exporter: Any = None) -> None:
+        """Take the caller's exporter, or make one that sends by OTLP over HTTP."""
         self._exporter = exporter
         # Reads what the endpoint responds. None where the caller's own exporter sends.
         self._response_reader: _OtlpResponses | None = None
@@ -256,6 +260,9 @@ class OpenTelemetry(Sink):
 
     def write(self, result: SampleResult) -> None:
         """Send the outcomes of one sample, and wait for the endpoint's answer.
+
+        Example: a sample with two metrics sends two records. A row without an outcome
+        sends nothing.
 
         Raises:
             InputError: If the endpoint does not answer, or took not all of them.
@@ -335,7 +342,7 @@ class OpenInference(OpenTelemetry):
     )
 
     def _record(self, score: _Score, judged: Any) -> Any:
-        """Make a span of an outcome.
+        """Make a span of an outcome, such as "evaluate context_adherence".
 
         It has a trace of its own and links to the judged span. Its ids come from the
         id of the outcome, so that a second sending gives the same span. Its status
@@ -366,7 +373,9 @@ class OpenInference(OpenTelemetry):
     def _attributes(self, score: _Score) -> dict[str, Any]:
         """Return the attributes of an outcome's span, by OpenInference's names.
 
-        An outcome without a value, undefined or failed, has that word as its label.
+        Example: {"evaluations.0.evaluation.name": "context_adherence",
+        "evaluations.0.evaluation.score": 0.8, …}. An outcome without a value has the
+        label "undefined" or "failed" instead of a score.
         """
         outcome = score.outcome
         evaluation: dict[str, Any] = {
@@ -503,6 +512,12 @@ class Langfuse(Sink):
     """
 
     def __init__(self) -> None:
+        """Make a client with the address and the keys in the environment.
+
+        Raises:
+            MissingDependency: If Langfuse is not installed.
+            SettingError: If a key is missing, such as ``LANGFUSE_SECRET_KEY``.
+        """
         self._api = import_extra("langfuse.api", "langfuse", "this target")
         missing = [name for name in _LANGFUSE_KEYS if not os.environ.get(name)]
         if missing:

@@ -116,10 +116,11 @@ def _values(attributes: Mapping[str, Any], field_name: str) -> Iterator[Any]:
 def _parameters(
     attributes: Mapping[str, Any], inputs: list[Any]
 ) -> Mapping[str, object]:
-    """Collect the parameters of a request by their names; those that are not set lack.
+    """Collect the parameters of a request by their names, without those that are None.
 
     They stand in attributes of their own, in the recorded request, or in the reply,
-    where OpenAI repeats them.
+    where OpenAI repeats them. Example: the input {"model": "gpt-4o", "messages": […],
+    "previous_response_id": "resp_7"} is a request: all its fields are collected.
 
     Args:
         attributes: The attributes of the span.
@@ -166,7 +167,16 @@ def _contents_sent(value: object, depth: int = _DEEPEST) -> Iterator[_Sent]:
 
 
 def _contents_of_object(value: Mapping[str, Any], depth: int) -> Iterator[_Sent]:
-    """Yield the contents sent in an object: a message, a request or a lone block."""
+    """Yield the contents sent in an object: a message, a request or a lone block.
+
+    Example: the message ``{"role": "user", "content": […]}`` yields its content, and a
+    request ``{"messages": […]}`` the contents of its messages. What the assistant wrote
+    was not sent.
+
+    Args:
+        value: The object.
+        depth: How many levels of lists and objects are looked into.
+    """
     class_name, fields = unwrap_message(value)
     speaker = fields.get("role") or class_name or fields.get("type")
     role = ROLES.get(speaker) if isinstance(speaker, str) else None
@@ -202,8 +212,8 @@ def _blocks_in_texts(content: object) -> list[Any]:
 def _has_gap_in_contents(attributes: Mapping[str, Any]) -> bool:
     """Whether a message has more parts than OpenInference wrote attributes for.
 
-    It leaves out parts that it does not know: ``…contents.1.…`` stands there, and no
-    ``…contents.0.…``.
+    It leaves out parts that it does not know, such as a file. Example: the names hold
+    ``…contents.1.…`` and no ``…contents.0.…``.
     """
     n_parts_by_message: dict[str, int] = {}
     parts: set[tuple[str, str]] = set()

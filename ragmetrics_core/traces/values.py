@@ -203,7 +203,8 @@ def recorded_document(
 def _document(value: object) -> Document | None:
     """Read a document of LlamaIndex, Haystack or LangChain; None for any other value.
 
-    Its keys tell whose it is.
+    Its keys tell whose it is. Example: ``{"page_content": "Rome is old."}`` is a
+    document of LangChain.
     """
     _, fields = unwrap_message(mapping(value))
     document_id = fields.get("id")
