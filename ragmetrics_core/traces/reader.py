@@ -528,7 +528,7 @@ class SpanSamples(Iterable[Sample]):
             yield sample
 
     def samples_and_bad_rows(self) -> Iterator[Sample | RowError]:
-        """Yield the samples, then an error for each line, span or trace that was unread.
+        """Yield the samples, then an error for each line, span or trace left unread.
 
         Example: a file of three lines, of which the last is cut off: the samples of the
         first two, and one error. Nobody knows what the unread line holds, so an

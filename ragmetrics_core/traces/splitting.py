@@ -88,8 +88,10 @@ def _marks_outside_texts(
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the commas and brackets of JSON that stand outside of texts.
 
-    Example: of ``["a,b", 1]`` the bracket at 0, the comma at 6 and the bracket at 9; the
-    comma within "a,b" stands in a text. The file is read in chunks. Whether a text has begun is remembered from one chunk to
+    Example: of ``["a,b", 1]`` the bracket at 0, the comma at 6 and the bracket at 9.
+    The comma within "a,b" stands in a text.
+
+    The file is read in chunks. Whether a text has begun is remembered from one chunk to
     the next, and so is a backslash at the end of a chunk.
 
     Args:

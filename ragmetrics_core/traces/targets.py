@@ -173,8 +173,8 @@ class _OtlpResponses:
         """Read an endpoint's answer to records that were sent to it.
 
         It may be empty, JSON, or the binary form of OTLP. An empty answer says that all
-        were taken: (0, False). A page of HTML is refused even if it is empty: a proxy or
-        a wrong address answers so.
+        were taken: (0, False). A page of HTML is refused even if it is empty: a proxy
+        or a wrong address answers so.
 
         Returns:
             How many records the endpoint rejected, and whether it gives an error
