@@ -430,8 +430,8 @@ def name_of(checkpoint: str | Path) -> str:
 def commit_of(folder: Path, onnx_file: Path | None = None) -> str:
     """Return twelve digits that name the weights of a model.
 
-    They begin the commit, where the folder is named by one, as in the cache. Else they
-    begin a digest of the weights.
+    If the folder is named by a commit, as in the cache, they are the first digits of
+    the commit, such as "1a2b3c4d5e6f". Else they begin a digest of the weights.
 
     Args:
         folder: Where the model lies.
@@ -496,7 +496,11 @@ def _logits_of_reply(network: Any, reply_tokens: tuple[int, int]) -> Logits:
     """Make the function that runs a model which replies in words.
 
     It gives for each pair of texts two logits: how likely the model would begin its
-    reply with the one token, and with the other. Nothing is generated.
+    reply with the one token ("no"), and with the other ("yes"). Nothing is generated.
+
+    Args:
+        network: The model, which has an encoder and a decoder.
+        reply_tokens: The numbers of the two tokens.
     """
     torch = import_extra("torch", "local", "an encoder")
     start_token = network.config.decoder_start_token_id

@@ -202,7 +202,8 @@ class EncoderJudge(Judge):
     def _details_of_claims(self) -> dict[str, str]:
         """Return the settings that change the probability of a claim, for signatures.
 
-        A template is named by the first digits of its digest.
+        Such as ``{"kind": "pairs", "weights": "1a2b3c4d5e6f", "window": "512"}``. A
+        template is named by the first digits of its digest.
         """
         details = {
             "kind": self.kind,
@@ -410,7 +411,8 @@ class EncoderJudge(Judge):
 
         The model reads the whole answer beside each window of the contexts, and says of
         each token of the answer how probable it is that the window supports it. The
-        window that supports a token best counts.
+        window that supports a token best counts. Example: the tokens of a claim have .9
+        and .2 in window 1, .8 and .7 in window 2: the best are .9 and .7, the claim .7.
 
         Args:
             premise: The contexts as one text.
@@ -472,7 +474,8 @@ class EncoderJudge(Judge):
         """Cut a premise into pieces (windows) that fit into the model.
 
         The model reads a window and one hypothesis at a time. Each window shares a
-        quarter of its tokens with the next one.
+        quarter of its tokens with the next one: with room for 400 tokens the windows
+        begin at the tokens 0, 300 and 600.
 
         Args:
             premise: The text to cut: what a claim is checked against.
@@ -560,8 +563,9 @@ class EncoderJudge(Judge):
     def _run_in_batches(self, pairs: Sequence[Pair]) -> list[Any]:
         """Return the model's output for each pair, in the order of the pairs.
 
-        Probabilities are rounded to four places: so they hardly depend on what else is
-        in a batch.
+        The output is the probability that the first text supports the second, such as
+        .9876; of the kind "tokens" a list for the second text's tokens. Probabilities
+        are rounded to four places: so they hardly depend on what else is in a batch.
         """
         outputs: list[Any] = [0.0] * len(pairs)
         # A batch is padded to its longest pair, so pairs of like length are put
@@ -592,7 +596,8 @@ class EncoderJudge(Judge):
     ) -> _TokenChances:
         """Return how probable it is that each token of a pair's second text is supported.
 
-        Tokens that are only blanks are left out.
+        Tokens that are only blanks are left out. Example: "It fell." may give
+        ``[(0, 2, .9), (3, 7, .2), (7, 8, .8)]``.
 
         Args:
             pair: The pair of texts.

@@ -227,7 +227,7 @@ class GuardJudge(ModelJudge):
         """Send a request; return the verdict or the error, and the cost.
 
         If the documents are too long, they are divided in two, again and again if need
-        be. The best of the verdicts counts.
+        be. The best verdict counts: a claim that one half supports is supported.
         """
         outcome, usage = await self._ask_whole(session, request)
         if not isinstance(outcome, ContextWindowExceeded):

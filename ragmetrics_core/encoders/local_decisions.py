@@ -161,6 +161,9 @@ class LocalDecisionModel(DecisionModel):
     def _answer_each(self, request: str) -> ChatReply:
         """Answer each question of a request by itself, one after the other.
 
+        Of three questions the second may fail, as its prompt is too long: two choices
+        have probabilities, and one says "length".
+
         Args:
             request: A state and questions about it, as JSON.
 
@@ -193,8 +196,9 @@ class LocalDecisionModel(DecisionModel):
     def _answer_one(self, request: Mapping[str, Any]) -> _QuestionOutcome:
         """Return the pipeline's answer to one question, or why there is none.
 
-        There is none if the prompt is longer than the window, which the pipeline does
-        not check, or if the model would hardly reply with any of the labels.
+        There is none if the prompt is longer than the window (5,000 tokens for a window
+        of 4,096), which the pipeline does not check. There is none either if the model
+        would hardly reply with any of the labels.
         """
         prompts = self._pipeline.preprocess(request)
         n_tokens = _length(prompts)
@@ -278,7 +282,8 @@ def _model_and_tokenizer(transformers: Any, folder: Path) -> dict[str, Any]:
     """Return the arguments of the pipeline: the model and its tokenizer.
 
     The pipeline loads a usual folder by itself, and is given its path. Where a folder
-    has no config but one GGUF file, the model is loaded from that file here.
+    has no config but one GGUF file, such as "model-q4.gguf", the model is loaded from
+    that file here.
     """
     gguf_files = sorted(folder.glob("*.gguf"))
     has_config = (folder / "config.json").is_file()
@@ -298,7 +303,8 @@ def _model_and_tokenizer(transformers: Any, folder: Path) -> dict[str, Any]:
 def _window(model: str | Path, pipeline: Any, wanted_window: int | None) -> int:
     """Return how many tokens a prompt may have at most.
 
-    They are those wanted; else the fewer of what the tokenizer and the config state.
+    They are those wanted. Else the tokenizer and the config state them, and the smaller
+    number counts: 4,096 of 8,192 and 4,096.
 
     Args:
         model: Name or folder of the model, for messages.

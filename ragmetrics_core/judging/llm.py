@@ -148,8 +148,8 @@ class _Asking:
         """Render the question as a request; nothing is sent.
 
         The request has the JSON schema of the reply, unless the prompt names all fields
-        of the reply. If the request has no schema, the session adds the schema only when
-        it asks again after a malformed reply.
+        of the reply, as 'Reply {"useful": 1}' does. If the request has no schema, the
+        session adds the schema only when it asks again after a malformed reply.
         """
         self.usage = Usage()
         self._session = session

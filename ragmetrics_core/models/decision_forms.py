@@ -165,8 +165,9 @@ def object_of_single_names(pairs: Sequence[tuple[str, Any]]) -> Body:
 def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
     """Read the answers of a reply in OpenAI's form, one for each question.
 
-    An answer belongs to the question of its name. An answer without a name belongs to
-    the question at the same place in the list.
+    An answer belongs to the question of its name: ``{"name": "q1", "probability": .9}``
+    to the question "q1". An answer without a name belongs to the question at the same
+    place in the list.
 
     Args:
         model: Name of the model that was asked, for messages.

@@ -184,6 +184,11 @@ def _open_file(path: Path, kind: Kind) -> sqlite3.Connection:
 
     The header gets the number of our application and the version of the table. Other
     processes may open the same file at the same time.
+
+    Args:
+        path: The file.
+        kind: What kind of file it is, such as the store of replies: the SQL statement
+            of its table, the table's version and the number of our application.
     """
     connection = sqlite3.connect(
         path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -337,7 +342,7 @@ class OwnFile:
                     self._reader.close()
                 self._reader = None
                 self._is_readable = False
-                self._give_up(error)
+                self._give_up(error)  # warns once
         return row
 
     def write(self, change: Change) -> None:

@@ -171,6 +171,7 @@ class Journey:
         )
 
     def __str__(self) -> str:
+        """Return "Journey of 20 samples, …", then a line for each stage."""
         parts = [
             count_in_words(self.samples, "sample"),
             count_in_words(self.passages, "retrieved passage"),

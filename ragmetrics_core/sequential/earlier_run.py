@@ -83,7 +83,8 @@ def _differing_settings(
 ) -> list[str]:
     """Say in words what the earlier run measured in another way than this one.
 
-    Empty if the runs can be compared.
+    Example: "context_recall|v2|polls:5 against context_recall|v2|polls:3". Empty if the
+    runs can be compared.
 
     Args:
         earlier: The earlier run.
@@ -161,7 +162,8 @@ def _refuse_rows_that_look_alike(matched: Matched) -> None:
 def _refuse_few_pairs(matched: Matched, n_rows: int, min_scored: float) -> None:
     """Raise ``InputError`` if too few of all rows stand in both runs.
 
-    Only a pair of rows can have a score in a comparison.
+    Only a pair of rows can have a score in a comparison. Example: 90 of 100 rows have a
+    partner, and the least share is .95: refused.
 
     Args:
         matched: The pairs of rows, and the rows of the earlier run without a partner.

@@ -338,7 +338,8 @@ class Decider:
         """Draw the order in which rows are judged, and return their indices.
 
         Rows of one cluster are a unit, and stay together. Drawing stops at the first
-        unit that does not fit into ``max_samples``. The gates are made anew, since they
+        unit that does not fit into ``max_samples``: of units of 2, 2 and 3 rows with 5
+        samples at most, two are drawn. The gates are made anew, since they
         must know how large a unit may be.
         """
         clusters = self._clusters(samples)
