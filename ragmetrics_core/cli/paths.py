@@ -203,6 +203,8 @@ def _refuse_to_overwrite(options: argparse.Namespace) -> None:
             f"--out {path} is written as JSON, which nobody reads from a {path.suffix}"
             " file; name it .jsonl"
         )
+    # ``replaces`` is a mark that stands in the first bytes of the command's own outputs:
+    # only a file with this mark may be replaced. Some commands have none.
     is_command_checked = "replaces" in options
     if not is_command_checked or getattr(options, "dry_run", False):
         return  # a dry run writes nothing

@@ -168,7 +168,8 @@ class Source:
         for file in self._files:
             n_rows_of_file = 0
             for row in self._checked_rows(file):
-                # It concerns all rows; any other bad row is reported in its turn.
+                # Two columns may hold one field: this concerns all rows, so it is raised
+                # now. Any other bad row is only counted, and reported in its turn.
                 if isinstance(row, AmbiguousColumns):
                     raise row
                 n_rows_of_file += 1

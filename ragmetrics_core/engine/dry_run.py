@@ -279,8 +279,9 @@ class _RowsCounted:
                 continue
             counter_of_fewest, counter_of_most = counters_by_metric[metric.name]
             counter_of_fewest.carry_out(metric, row)
-            # Only the counter of the most calls goes through both judges of a cascade;
-            # either of the judges may refuse the question.
+            # A cascade asks a cheap judge first, and a strong judge if the cheap one is
+            # unsure. Only the counter of the most calls asks both, and so finds out if
+            # either of them refuses the question.
             refusal = counter_of_most.carry_out(metric, row)
             if refusal is not None:
                 self._count_failure(metric.name, refusal)

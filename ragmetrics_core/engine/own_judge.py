@@ -347,6 +347,7 @@ class OwnJudge(Judge):
                 cannot answer.
         """
         try:
+            # Code that a user wrote may block: it runs on an event loop of its own.
             if self._may_hold_up_others():
                 return await asyncio.wrap_future(submit_users_code(self._await(call)))
             return await self._await(call)

@@ -510,6 +510,9 @@ async def astream(
 
     It does what ``stream`` does, but takes no run in batches. Example: if row 1
     finishes before row 0, the result of row 0 is still the first.
+
+    ``columns`` says, by field of the sample, which column of a row holds it, or which
+    function returns it.
     """
     with Display(total=None, show=progress) as display:
         futures = run.start_rows(samples, columns, on_further=display.expect_further)
@@ -518,7 +521,9 @@ async def astream(
             for future in futures:
                 next_result: SampleResult | None = await asyncio.wrap_future(future)
                 if next_result is None:
-                    continue  # a row behind has ended: ``futures`` may start one more
+                    # A later row finished first; its result is given in its turn. This
+                    # only wakes the loop, so that ``futures`` can start one more row.
+                    continue
                 result = display.add(run.take(next_result))
                 del run.rows.results_not_handed_on[result.index]
                 yield result

@@ -150,6 +150,7 @@ class SampleJudging:
         """
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
+        # ``_start_of_sample`` is a lock: samples start one after the other.
         async with asyncio.TaskGroup() as group, self._start_of_sample:
             tasks = await self._start_metrics(group, row, metrics)
             # The tasks take the free slots before the next sample starts.

@@ -681,12 +681,13 @@ async def _ask_in_slot(
     Args:
         judge: The judge's session in this run.
         questions: What is asked.
-        usages: Gets what the judge's calls cost if it raises instead of answering. An
-            answer holds its own cost, which the caller notes.
+        usages: Gets what the judge's calls cost if the judge raises. If it answers, the
+            caller notes the cost that stands in the answer.
         send: Asks the judge, and returns its answer to each question.
 
     Raises:
-        RuntimeError: If the judge raised what would end the loop, or cancel its task.
+        RuntimeError: In place of ``SystemExit``, ``KeyboardInterrupt`` or
+            ``CancelledError`` that the judge raised.
         LimitReached: If the run ended meanwhile.
     """
     async with judge.slots:

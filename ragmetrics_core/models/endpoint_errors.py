@@ -547,6 +547,8 @@ def _class_of_error(
     error_class = stated_class
     if stated_class is errors.JudgeServerError:
         error_class = _CLASS_BY_STATUS.get(fault.status, stated_class)
+    # Such as: a ``RateLimited`` with "insufficient_quota" in its words is a
+    # ``QuotaExhausted``.
     for general_class, words, special_class in _REFINEMENTS:
         is_for_any_class = general_class is errors.JudgeError
         is_for_this_class = is_for_any_class or general_class is error_class

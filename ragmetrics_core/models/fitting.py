@@ -122,7 +122,7 @@ class _Progress:
         request: The request, with all its features. Its ``n`` replies are counted from
             0.
         send: Sends one call.
-        missing_indices: The indices of the replies that are still missing.
+        indices_without_reply: The indices of the replies that are still missing.
         left_out: The features that the request leaves out when it is sent.
         choices: The replies.
         failures: Why replies did not come when they were asked for last.
@@ -131,7 +131,7 @@ class _Progress:
 
     request: ChatRequest
     send: Send
-    missing_indices: list[int]
+    indices_without_reply: list[int]
     left_out: set[str]
     choices: list[Choice] = field(default_factory=list)
     failures: tuple[JudgeError, ...] = ()
@@ -158,8 +158,10 @@ class _Progress:
         choices = reply.choices[: request.n]  # an endpoint may send more than asked for
         self.choices += choices
         answered_indices = range(first_index, first_index + len(choices))
-        self.missing_indices = [
-            index for index in self.missing_indices if index not in answered_indices
+        self.indices_without_reply = [
+            index
+            for index in self.indices_without_reply
+            if index not in answered_indices
         ]
 
     @property
@@ -185,7 +187,7 @@ class Fitting:
 
     def __init__(self, model: ChatModel, found_missing: set[str]) -> None:
         # Features that the model turned out to lack.
-        self.found_missing = found_missing
+        self.features_found_lacking = found_missing
         self._model = model
         # How many requests were rejected with and without each of their features.
         self._n_rejected_in_every_form = 0
@@ -217,10 +219,11 @@ class Fitting:
         if rejection is not None:
             return ChatReply((), failures=(rejection,) * request.n)
 
-        known_lacking = lacking(self._model, self.found_missing)
+        known_lacking = lacking(self._model, self.features_found_lacking)
         progress = _Progress(
             request, send, list(range(request.n)), left_out=set(known_lacking)
         )
+        # Both methods fill ``progress``: replies or failures, and features left out.
         await self._ask(progress)
         if progress.is_rejected:
             # Other rejected requests wait here, and then go by what this one finds out.
@@ -243,7 +246,7 @@ class Fitting:
         if "logprobs" in progress.left_out:
             return
         if _lacks_logprobs(progress.request, progress.choices):
-            self.found_missing.add("logprobs")
+            self.features_found_lacking.add("logprobs")
             progress.left_out.add("logprobs")
 
     def _recent_rejection(self, key: str) -> JudgeError | None:
@@ -270,10 +273,10 @@ class Fitting:
         alone the request was still rejected. Example: rejected without "n", taken
         without "n" and "logprobs": "logprobs" is noted.
         """
-        known_by_now = lacking(self._model, self.found_missing)
-        if known_by_now - progress.left_out:
+        lacking_by_now = lacking(self._model, self.features_found_lacking)
+        if lacking_by_now - progress.left_out:
             # Another request has found out meanwhile what the endpoint lacks.
-            progress.left_out |= known_by_now
+            progress.left_out |= lacking_by_now
             await self._ask(progress, is_trial=True)
         untried = [
             name
@@ -286,12 +289,12 @@ class Fitting:
                 return
             untried.remove(suspect)
             progress.left_out.add(suspect)
-            n_missing_before = len(progress.missing_indices)
+            n_without_reply_before = len(progress.indices_without_reply)
             await self._ask(progress, is_trial=True)
             # That no rejection came proves nothing: in a run in batches the call may be
             # put off until the next batch. A reply proves it.
-            if len(progress.missing_indices) < n_missing_before:
-                self.found_missing.add(suspect)
+            if len(progress.indices_without_reply) < n_without_reply_before:
+                self.features_found_lacking.add(suspect)
 
     def _suspect(self, untried: Sequence[str], rejection: str) -> str | None:
         """Return the feature to leave out next; None if none is to be tried.
@@ -326,12 +329,12 @@ class Fitting:
         """
         progress.failures = ()
         request = self._fit_request(progress.request, progress.left_out)
-        if len(progress.missing_indices) > 1 and "n" not in progress.left_out:
+        if len(progress.indices_without_reply) > 1 and "n" not in progress.left_out:
             await self._ask_for_all_at_once(progress, request)
-            if not progress.missing_indices or progress.failures:
+            if not progress.indices_without_reply or progress.failures:
                 return
             # Fewer replies came than were asked for: the endpoint does not know ``n``.
-            self.found_missing.add("n")
+            self.features_found_lacking.add("n")
             progress.left_out.add("n")
             is_trial = False  # the endpoint has taken the request
         request_for_one = replace(request, n=1)
@@ -345,13 +348,14 @@ class Fitting:
         In a trial the first call is sent alone. If it fails, the others are not sent,
         and its failure stands for each of them.
         """
-        if is_trial or len(progress.missing_indices) == 1:
-            await progress.call(request_for_one, progress.missing_indices[0])
+        if is_trial or len(progress.indices_without_reply) == 1:
+            await progress.call(request_for_one, progress.indices_without_reply[0])
             if progress.failures:
-                progress.failures *= len(progress.missing_indices)
+                progress.failures *= len(progress.indices_without_reply)
                 return
         calls = [
-            progress.call(request_for_one, index) for index in progress.missing_indices
+            progress.call(request_for_one, index)
+            for index in progress.indices_without_reply
         ]
         await gather_all(calls)
 
@@ -362,8 +366,8 @@ class Fitting:
 
         Replies come in order, so that the missing ones have the last indices.
         """
-        request_for_all = replace(request, n=len(progress.missing_indices))
-        await progress.call(request_for_all, progress.missing_indices[0])
+        request_for_all = replace(request, n=len(progress.indices_without_reply))
+        await progress.call(request_for_all, progress.indices_without_reply[0])
 
     def _fit_request(self, request: ChatRequest, left_out: set[str]) -> ChatRequest:
         """Return a request without the features to leave out.

@@ -184,10 +184,11 @@ class Budget:
         self.limits = limits or Limits()
         self.clock = clock
         self._sleep = sleep
-        self.calls = 0
-        self.spent = 0.0
-        self.reached: LimitReached | None = None
-        self.interrupted = False
+        self.calls = 0  # sent so far
+        self.spent = 0.0  # US dollars so far
+        self.reached: LimitReached | None = None  # the cap that ended the run
+        self.interrupted = False  # whether somebody ended the run early
+        # in a run in batches: whether the last requests are now sent without a batch
         self.asks_live = False
         self._began_at = clock()
         # The cap that ended the run, in words; "" if none did.

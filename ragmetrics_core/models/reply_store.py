@@ -235,6 +235,7 @@ class SqliteStore(OwnFile, ReplyStore):
         self._memory.put(choices)
         # A new reply replaces one that this run rejected.
         self._keys_rejected_now.difference_update(choices)
+        # With ``fresh``, only replies that this run has kept are given again.
         if self.fresh:
             self._keys_put_since_fresh.update(choices)
         self.write(methodcaller("executemany", _PUT, rows))

@@ -165,6 +165,11 @@ def _findings_of_result(result: MetricResult) -> dict[str, Finding]:
 
     A finding is True, False, or None if the score is too close to one half.
     Example: an adherence of .1 gives {"adherent": False}, one of .5 {"adherent": None}.
+
+    Returns:
+        The finding on each subject: "abstained" (the answer declines), "adherent" (it
+        rests on the contexts), "over_declined" (it declines, though the contexts were
+        enough), "matching" (it says what the reference says); and those of the helpers.
     """
     if isinstance(result, Undefined):
         return {"abstained": True} if result.code == "abstained" else {}

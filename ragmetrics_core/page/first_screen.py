@@ -252,8 +252,8 @@ class ScreenTally:
         # a run that stopped early chose its rows by their scores: no interval holds
         has_intervals = _are_rows_a_random_choice(run)
         highest_means = self._highest_means(summary)
-        # codes of the groups whose rows without a score are listed before low scores
-        unscored_first = self._groups_with_unscored_rows_first(groups_with_fault)
+        # In these groups the page lists the rows without a score before the low scores.
+        groups_unscored_first = self._groups_with_unscored_rows_first(groups_with_fault)
         return FirstScreen(
             title=title_of(run),
             origin=_origin(run),
@@ -266,12 +266,12 @@ class ScreenTally:
             to_mend=self._to_mend(groups, journey, decisions, has_intervals),
             groups=tuple(groups),
             rows=summary.rows,
-            worst=tuple(self._rows_by_group.worst(unscored_first)),
+            worst=tuple(self._rows_by_group.worst(groups_unscored_first)),
             sentences=_sentences(self._counts_by_metric, summary),
             highest_means=highest_means,
             journey=journey,
             stage_losses=self._stage_losses(journey, summary, has_intervals),
-            unscored_first=unscored_first,
+            unscored_first=groups_unscored_first,
             answered_or_declined=self._answered_or_declined(has_intervals),
         )
 

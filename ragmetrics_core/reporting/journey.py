@@ -379,11 +379,14 @@ class _StageToMend:
         largest share of passages, where that did harm. Of equal stages the earlier one.
         Example: 5 facts not retrieved and 2 cut: "not_retrieved".
         """
+        # 5 facts were lost in the search, 2 were cut: the search comes first.
         if self._stages.n_facts_lost > 0:
             n_by_loss = {
                 loss: tally.n_lost for loss, tally in self._stages.of_facts.items()
             }
             return max(n_by_loss, key=lambda loss: n_by_loss[loss])
+        # No fact was lost. Of the passages that each stage got (``n_held``), the share
+        # that it lost counts, unless all facts reached the model all the same.
         share_by_loss = {
             loss: tally.n_lost / tally.n_held
             for loss, tally in self._stages.of_passages.items()

@@ -447,9 +447,9 @@ class Matched(Frozen):
                 n_alone_by_slice[group_of(row.sample, by) or slice_without_key] += 1
         pairs_by_slice: defaultdict[str, list[Pair]] = defaultdict(list)
         for pair in self.pairs:
-            # the value, such as "de"; where it changed, the first run's counts
-            key_in_first_run, key_in_second_run = _keys_of(pair, by)
-            slice_name = key_in_first_run or key_in_second_run or slice_without_key
+            # such as "de"; if the value changed, that of the first run counts
+            value_in_first_run, value_in_second_run = _keys_of(pair, by)
+            slice_name = value_in_first_run or value_in_second_run or slice_without_key
             pairs_by_slice[slice_name].append(pair)
         for slice_name in sorted({*n_alone_by_slice, *pairs_by_slice}):
             pairs = pairs_by_slice[slice_name]

@@ -509,7 +509,7 @@ def _facts(
             "facts were judged over other texts than the sample holds"
         )
         return ()
-    # the ranks of the contexts that show a retrieved passage
+    # ``passage.context`` is the rank of the context that shows the passage
     ranks_in_retrieved = {passage.context or _NO_RANK for passage in passages}
     other_texts = TextsBesideJudged(sample, ranks_in_retrieved)
     facts: list[FactOnItsWay] = []

@@ -157,13 +157,17 @@ class ParkingStore(SqliteStore):
     ) -> ChatReply | None:
         """Return what a batch answered to a request; else let the request wait.
 
-        A request that waits gets a reply that failed with ``LimitReached``. None if the
-        caller is to ask the model itself. Example: the first pass parks the request,
-        the second returns "yes".
+        - A batch has answered it: the answer.
+        - It stands in a batch that has not ended: a reply that failed with
+          ``LimitReached``.
+        - Requests are now sent without a batch (live): None, so that the caller sends it.
+        - Otherwise it is put aside for the next batch: a reply that failed, as above.
+
+        Example: the first pass puts the request aside, the second returns "yes".
 
         Args:
             model: The model that is asked.
-            keys: Under which its replies are stored, one for each.
+            keys: The keys under which its replies are stored, one for each reply.
             request: What is asked.
         """
         assert isinstance(model, OpenAICompatibleModel)  # noqa: S101  # the run has no other
@@ -181,7 +185,7 @@ class ParkingStore(SqliteStore):
         elif self._budget.asks_live:
             self._forget_answers_of_batches(keys[0])
             return None
-        else:
+        else:  # it waits for the next batch
             next_try = entry.tries + 1
             parked = ParkedRequest.of(request_id, body, next_try)
             self._waiting.write(model, parked)
@@ -783,10 +787,10 @@ def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
         if status == 200:
             return check_reply(model, model.reply(body, model.batch_prices))
         fault = Fault.from_reply(status, json.dumps(body), None)
-        # caught below, where it becomes the failure of this reply
-        raise judge_error(errors.JudgeServerError, fault, model.name, model.base_url)
-    except errors.JudgeError as error:
-        if isinstance(error, errors.JudgeUnavailable):
-            error.single = True  # it concerns this request only: the run goes on
-        was_executed = status is not None
-        return ChatReply((), Usage(calls=int(was_executed)), (error,))
+        error = judge_error(errors.JudgeServerError, fault, model.name, model.base_url)
+    except errors.JudgeError as raised:  # the reply could not be read
+        error = raised
+    if isinstance(error, errors.JudgeUnavailable):
+        error.single = True  # it concerns this request only: the run goes on
+    was_executed = status is not None
+    return ChatReply((), Usage(calls=int(was_executed)), (error,))

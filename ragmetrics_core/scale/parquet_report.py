@@ -429,7 +429,9 @@ class ParquetRows(Sequence[SampleResult]):
         """
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
-        state_when_judged = row["sample"]  # a struct: problem and cost, not the texts
+        # The column "sample" does not hold the texts. It holds what was noted when the
+        # row was judged, such as its problem and its cost.
+        state_when_judged = row["sample"]
         problem = state_when_judged["problem"] or ""
         sample = None if problem else self._sample_of_row(index, row)
         results = {
@@ -584,14 +586,14 @@ def _add_results(
     is_scored = compute.equal(status, "scored").fill_null(False)
     is_failed = compute.equal(status, "failed").fill_null(False)
     is_undefined = compute.equal(status, "undefined").fill_null(False)
-    # the score is unknown: failed, bad, or not judged
-    might_have_any_score = compute.invert(compute.or_(is_scored, is_undefined))
+    # the row failed, is bad, or was not judged
+    is_score_unknown = compute.invert(compute.or_(is_scored, is_undefined))
     tally.scores.extend(column_by_field["value"].filter(is_scored).to_pylist())
     _add_useful(tally, column_by_field["useful"].filter(is_scored))
     tally.n_uncertain += _n_uncertain(column_by_field, is_scored)
     clusters_of_scored = cluster_numbers.filter(is_scored)
     tally.clusters_of_scored.extend(clusters_of_scored.to_pylist())
-    clusters_of_unknown = cluster_numbers.filter(might_have_any_score)
+    clusters_of_unknown = cluster_numbers.filter(is_score_unknown)
     tally.clusters_of_unknown.extend(clusters_of_unknown.to_pylist())
     tally.n_not_judged += status.null_count
     _add_reasons(tally, column_by_field, is_failed, is_undefined)

@@ -73,6 +73,7 @@ class Scorer:
         """
         self.metrics = tuple(choose_metrics(metrics))
         _refuse_name_of_samples(self.metrics)
+        # Some metrics take contexts of other rows, which another worker may have.
         _refuse_contexts_of_other_rows(self.metrics)
         self.limits = limits
         # Opens the budget that all processes of a job share; an engine such as Ray sets
