@@ -56,9 +56,9 @@ def _context_keys_by_name_or_text(
 ) -> list[DocumentKey | None]:
     """Find for each document the key of the context that has its key, id or text.
 
-    Example: of the document "It fell in 1874." with the id "a": a context with the same
-    key, else with the id "a", else with this text, else with this text inside a longer
-    text; else None.
+    Example: for the document "It fell in 1874." with the id "a" the first of these is
+    returned: the key of the context with the same key, with the id "a", with this text,
+    or with this text inside a longer text. None if there is no such context.
     """
     # several contexts may have one id or one text: the first counts
     first_key_by_id: dict[str, DocumentKey] = {}

@@ -108,20 +108,25 @@ def counted_in(
         The numbering; None unless one message shows each context once, counted by one
         word.
     """
-    openings = [_opening(text) for text in contexts]
-    shown = [
-        prompt for prompt in prompts if any(map(prompt.count, filter(None, openings)))
+    openings = [_opening(text) for text in contexts]  # first characters of each
+    prompts_with_contexts = [
+        prompt
+        for prompt in prompts
+        if any(opening and opening in prompt for opening in openings)
     ]
-    if len(shown) != 1 or any(shown[0].count(opening) != 1 for opening in openings):
+    if len(prompts_with_contexts) != 1:
         return None
-    (prompt,) = shown
+    (prompt,) = prompts_with_contexts
+    if any(prompt.count(opening) != 1 for opening in openings):
+        return None
+    # the indexes of the contexts, in the order of the prompt
     in_order = sorted(
         range(len(openings)), key=lambda index: prompt.index(openings[index])
     )
     words = set()
     index_by_number: dict[str, int] = {}
     for count, index in enumerate(in_order, start=1):
-        label = _count_before(prompt, prompt.index(openings[index]))
+        label = _count_before(prompt, prompt.index(openings[index]))  # "Kilde 1:"
         if label is None or int(label["number"]) != count:
             return None
         words.add(label["word"].lower())

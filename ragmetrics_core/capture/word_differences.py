@@ -67,7 +67,7 @@ def intact_ranges(
             ranges.append((start, before.text_end))
             start = after.text_start
     end = in_order[-1].text_end
-    # the same behind the last ones
+    # behind the last equal letters the text has only tags and marks
     if not _words_of_text(text, end, len(text.letters)):
         end = len(text.letters)
     return [*ranges, (start, end)]
@@ -104,7 +104,8 @@ def _is_difference(
     if not goes_on:
         return bool(_words_of_text(text, *text_gap))
     put_in = (before.prompt_end, after.prompt_start)
-    # letters of several bytes may begin with the same byte, as two Cyrillic ones
+    # The letters that only the text seems to have also end what the prompt puts in, as
+    # the first byte of two Cyrillic letters: so the prompt has them too.
     gap_letters = text.letters[slice(*text_gap)]
     if n_put_in and prompt.letters[slice(*put_in)].endswith(gap_letters):
         put_in = (put_in[0], put_in[1] - len(gap_letters))
@@ -114,7 +115,8 @@ def _is_difference(
         return _puts_words_in(
             text, prompt, before.text_end, put_in, most_back=before.size
         )
-    # the prompt leaves letters of the text out: "It opened" for "It was opened"
+    # the prompt leaves letters of the text out: "It opened" for "It was opened". They
+    # are words if they are words wherever the gap may begin.
     if n_put_in == 0:
         shifted_gaps = _shifted(text.letters, text_gap, most_back=before.size)
         return all(_words_of_text(text, *gap) for gap in shifted_gaps)
@@ -143,6 +145,8 @@ def _puts_words_in(
         put_in: Where the letters begin and end in the prompt.
         most_back: How many letters before them are equal in text and prompt.
     """
+    # The letters put in may also begin further back, as the first or second "p" of
+    # "<p>port". One reading as a tag, or between two sentences, is enough for False.
     for start, end in _shifted(prompt.letters, put_in, most_back=most_back):
         n_back = put_in[0] - start
         words = _words_of_prompt(prompt, start, end)
