@@ -150,6 +150,8 @@ class AnchorIndex:
     ) -> list[int]:
         """Choose where new anchors begin in a text that lost its common anchors.
 
+        Example: only the anchor at offset 40 is left: new ones begin at 38, 39, 41, 42.
+
         Args:
             common_offsets: Where the common anchors began.
             text_index: The index of the text.

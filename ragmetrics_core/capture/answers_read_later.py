@@ -184,7 +184,8 @@ def _questions_to(tree: Tree, calls: Calls) -> set[str]:
     """Return the texts that a run was asked, each in one line.
 
     These are its question, and the last message of the user to each of its models.
-    Empty where a model of it only wrote further questions: it rewrote the user's.
+    Empty if one of its models wrote further questions, such as "When did the bridge
+    open?": this model rewrote the user's question.
     """
     if any(calls.replies[call].questions for call in calls.models):
         return set()

@@ -68,8 +68,8 @@ class ModelTexts:
     def _is_framed_reply(self, text: str, n_replies: int) -> bool:
         """Return whether a document's text is a model's reply, alone or in a frame.
 
-        Replies and queries must make up most of it. Neither the text nor its frame, the
-        words around them, may come from a found text.
+        Replies and queries must make up most of it, as in "Answer: It opened in 1874."
+        Neither the text nor its frame, here "Answer:", may come from a found text.
 
         Args:
             text: The text of a document.
@@ -92,6 +92,9 @@ class ModelTexts:
 
     def _frame_around_replies(self, text_stream: bytes, n_replies: int) -> bytes | None:
         """Return what is left of a text without the replies and queries that it holds.
+
+        Example: of "Question: When? Answer: In 1874." with the query "When?" and the
+        reply "In 1874.", the letters ``questionanswer`` are left.
 
         Args:
             text_stream: The letters and digits of the text, as bytes.
@@ -142,7 +145,8 @@ def _streams_with_letters(texts: Iterable[str]) -> list[bytes]:
 def _remove_parts(letters: bytes, parts: Iterable[bytes]) -> bytes:
     """Return a text without some parts of it; the parts may overlap.
 
-    Only the first occurrence of each part is removed.
+    Only the first occurrence of each part is removed. Example: "abcab" without "ab" and
+    "bc" is "ab".
     """
     is_covered = bytearray(len(letters))
     for part in parts:
@@ -292,6 +296,8 @@ def _author(
     document: Document, answer_by_call: Mapping[Node, str], originals: _Originals
 ) -> Node | None:
     """Return the first call whose answer a document's text is, alone or among few words.
+
+    Example: the document "Response: In 1874." and the call that answered "In 1874.".
 
     Args:
         document: The document.

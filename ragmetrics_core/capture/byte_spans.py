@@ -74,7 +74,9 @@ def split_into_runs(spans: Iterable[EqualSpan]) -> list[list[EqualSpan]]:
     """Sort spans by their place in the text, and split them into runs.
 
     A **run** is a row of spans with only small steps between them: at most 24 bytes are
-    put in or left out.
+    put in or left out. Example: spans of the text's bytes 0 to 40, 50 to 90 and 400 to
+    500, in the same order in the prompt, are two runs: the first two spans, and the
+    third.
     """
     runs: list[list[EqualSpan]] = []
     for span in sorted(spans, key=lambda span: span.text_start):

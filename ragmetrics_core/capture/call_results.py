@@ -224,7 +224,9 @@ class CallResults:
         """Return what a step found, if it returned a context that no known search returned.
 
         ``missing_keys`` are the keys of such contexts. Other documents are left out if
-        they are pieces or unions of known ones.
+        they are pieces or unions of known ones. Example: a step returned A, B and the
+        first half of C, a search found C, and A is a context that no search found: the
+        step found A and B.
         """
         candidates = self._documents_perhaps_found_by(step, known_documents)
         if not any(document.key in missing_keys for document in candidates):
@@ -277,7 +279,8 @@ class CallResults:
     def _was_perhaps_read_by_agent(self, result: CallResult) -> bool:
         """Whether an agent's model may have read a text that a tool returned.
 
-        It may if it was called after the tool. False for a text that no tool returned.
+        It may if it was called after the tool: a calculator returned "42", and then the
+        agent's model was called again. False for a text that no tool returned.
         """
         if result.call.kind != "tool":
             return False
@@ -352,8 +355,9 @@ class CallResults:
     def _documents_handed_in(self, node: Node, above: Path) -> Iterator[CallResult]:
         """Yield the documents among the inputs of the run that no search found.
 
-        Nothing is yielded for a call inside the run. Of several runs that were joined,
-        each is a run of its own.
+        Example: an engine is called with a question and the documents A and B, and its
+        search found B: A is yielded. Nothing is yielded for a call inside the run. Of
+        several runs that were joined, each is a run of its own.
         """
         is_outermost_of_joined = len(above) == 1 and above[0].name in JOINED
         if above and not is_outermost_of_joined:
@@ -385,7 +389,10 @@ class CallResults:
                 yield CallResult("written", model, text=summary)
 
     def _documents_not_retrieved_before(self, step: Node) -> Iterator[CallResult]:
-        """Yield the documents of a step that no retrieval before it returned."""
+        """Yield the documents of a step that no retrieval before it returned.
+
+        Example: a search found A; then a step returned A and B: B is yielded.
+        """
         if not step.documents:
             return
         documents_before: list[Document] = []

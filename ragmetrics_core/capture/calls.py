@@ -436,7 +436,8 @@ class Calls:
     def _form_of_reply(self, call: Node) -> int:
         """Tell the form of a call's reply, by how much it looks like an answer.
 
-        A JSON object has the form that its keys tell, even if it was searched for.
+        Example: "It fell." is FREE_TEXT, "yes" a LABEL, and a query NO_ANSWER. A JSON
+        object has the form that its keys tell, even if it was searched for.
         """
         reply = call.reply
         if reply is None or self._only_calls_tool(call, reply):
@@ -538,7 +539,8 @@ class Calls:
     def reranker_names(self) -> list[str]:
         """The names of what put documents in order, each once.
 
-        A reranker that asked models has their names, any other its own.
+        A reranker that asked models has their names, any other its own: ["gpt-4o",
+        "CohereRerank"].
         """
         names: dict[str, None] = {}
         for node in self.nodes:
@@ -649,7 +651,9 @@ class Calls:
     def _lists_with_moments(self) -> list[tuple[float, tuple[Document, ...]]]:
         """Each list of documents with the time from which it was there, the latest first.
 
-        Documents that models of the run wrote are left out, and so are empty lists.
+        Example: one search returned (A, B) at 2.0, another (C,) at 3.0: (3.0, (C,)),
+        then (2.0, (A, B)). Documents that models of the run wrote are left out, and so
+        are empty lists.
         """
         lists: list[tuple[float, tuple[Document, ...]]] = []
         for node in self.nodes:
@@ -779,7 +783,10 @@ def form_of_structure(value: Mapping[str, Any]) -> int:
 
 
 def _documents_not_found_inside(tool: Node) -> tuple[Document, ...]:
-    """Documents of a tool that no call inside it gave."""
+    """Return the documents of a tool that no call inside it gave.
+
+    Example: a tool returned A and B, and a retriever inside it found A: B.
+    """
     _, *inner_calls = tool.walk()
     texts_inside: set[str] = set()
     for inner in inner_calls:

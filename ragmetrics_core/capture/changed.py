@@ -119,7 +119,11 @@ class ChangedTexts:
         return self._index_words(keys_of_ascii_words, _ANY_FREE)
 
     def _holds_most_stems(self, raw: str) -> bool:
-        """Whether most longer words of a text stand near each other."""
+        """Whether most longer words of a text stand near each other, in any order.
+
+        Example: a text has ten different words of four letters and more. Seven of them
+        in one passage of the prompt are enough.
+        """
         if not self._word_numbers_by_stem:
             return False
         stems_of_text = _stems_of_long_words(raw)
@@ -206,7 +210,11 @@ def _stems_in_order(text: str) -> Iterator[str]:
 def _places_of(
     stems: Iterable[str], word_numbers_by_stem: Mapping[str, list[int]]
 ) -> list[tuple[int, str]]:
-    """Return where stems stand in the free passages: sorted numbers of words."""
+    """Return where stems stand in the free passages: sorted numbers of words.
+
+    Example: "lamp" as word 2 and "keepe" as words 0 and 7 give
+    ``[(0, "keepe"), (2, "lamp"), (7, "keepe")]``.
+    """
     places: list[tuple[int, str]] = []
     for stem in stems:
         word_numbers = word_numbers_by_stem.get(stem, [])

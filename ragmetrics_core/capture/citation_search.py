@@ -124,7 +124,8 @@ class CitationSearch:
     def _in_square_brackets(self, found: re.Match[str]) -> str:
         """Return a round bracket as a square one if it names the file of a context.
 
-        Any other round bracket is returned as it is.
+        Example: "(see report.pdf)" becomes "[    report.pdf]", which is a mark and as
+        long. Any other round bracket is returned as it is.
         """
         inside = found["inside"]
         before = _BEFORE_A_NAME.match(inside)
@@ -157,8 +158,8 @@ class CitationSearch:
     def spans_of_the_model(self) -> list[tuple[int, int]] | None:
         """The parts of the answer that the model wrote; None if its marks were changed.
 
-        It is all of the answer where the answer stands in the reply, or has the marks
-        of the reply.
+        All of the answer if it stands in the reply, or has the reply's marks. Example:
+        of "It fell [1]." and a list of links that the application added, (0, 12).
         """
         all_of_it = [(0, len(self.text))]
         if self.reply is None:
@@ -552,7 +553,8 @@ class CitationSearch:
     def own_entries(self) -> list[ListEntry]:
         """The entries of the lists in which the model itself says what its numbers mean.
 
-        They stand below the answer, or in a field of a structured reply.
+        They stand below the answer, "Sources: [1] a.pdf", or in a field of a structured
+        reply, ``{"sources": [{"id": 1, "name": "a.pdf"}]}``.
         """
         entries = entries_of_own_lists(self.only_of_the_model(self.text))
         for source in self.sources or ():
@@ -729,7 +731,11 @@ class CitationSearch:
         return Labels({**labels.indexes_by_label, **indexes_by_number})
 
     def _texts_of_earlier_turns(self, prompts: Sequence[str]) -> list[str]:
-        """List the texts that earlier turns found and that these prompts still show."""
+        """List the texts that earlier turns found and that these prompts still show.
+
+        Contexts of this turn are left out. Example: turn 1 found IRON, and the prompt
+        of turn 2 shows IRON and WOOD, its own context: [IRON].
+        """
         texts: dict[str, None] = {}
         for call in self.answer_evidence.earlier_calls:
             for item in call.items:

@@ -133,7 +133,10 @@ def contexts_of_quotes(
 
 
 def _contexts_of_quote(quote: str, texts: Sequence[str]) -> QuotedContexts:
-    """Find the texts that hold a quote, else those of which it is made up."""
+    """Find the texts that hold a quote, else the texts that it joins.
+
+    Example: "It is old.It fell." joins the texts "It is old." and "It fell.".
+    """
     if not quote.strip() or not texts:
         return QuotedContexts()
     holding_all = tuple(
@@ -148,7 +151,8 @@ def _contexts_of_quote(quote: str, texts: Sequence[str]) -> QuotedContexts:
 def _text_with_most_of(quote: str, texts: Sequence[str]) -> tuple[int, ...]:
     """Find the text that holds a quote up to a few words; () if none does.
 
-    A model may leave out a word of a quote, or change one.
+    A model may leave out a word of a quote, or change one: "It opened in May 1874" for
+    "It was opened in May 1874".
     """
     (place_among_all,) = locate([quote], texts).findings
     index = place_among_all.message_index

@@ -494,7 +494,9 @@ def _by_kinds_of_numbers(
 def _indexes_by_own_list(label: str, search: CitationSearch) -> tuple[int, ...]:
     """Find the context that a number means by the answer's own list of sources.
 
-    () if no such list gives the number another meaning than the prompt.
+    Example: the prompt shows "[1] a.pdf [2] b.pdf", and the answer ends in "Sources:
+    [1] b.pdf": 1 means the second context, (1,). () if no such list gives the number
+    another meaning than the prompt.
 
     Raises:
         UnknownMeaning: If the answer numbers its sources anew, and does not say

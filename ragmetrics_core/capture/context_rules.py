@@ -435,7 +435,10 @@ def _has_step_after_retrieval(calls: Calls) -> bool:
 
 
 def _last_steps(calls: Calls) -> list[Node]:
-    """List the steps whose documents no later step worked on."""
+    """List the steps whose documents no later step worked on.
+
+    Example: a filter returned [A, B], then a reranker returned [B, A]: the reranker.
+    """
     lists_retrieved = [_ids_of(documents) for documents in calls.retrievals.values()]
     last_steps = []
     for index, step in enumerate(calls.steps_with_documents):

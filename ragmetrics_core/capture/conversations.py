@@ -212,8 +212,9 @@ class Conversations:
     def _last_turn_in_history(self, tree: Tree) -> CapturedTurn | None:
         """Return the last captured turn that stands anywhere in the history of a run.
 
-        Messages behind it may be of turns that gave no sample. None if there is none, or
-        if such turns belong to several conversations.
+        Example: behind "When did it open?", "In 1874." stands "Thanks!", "Welcome.", a
+        turn without a sample: the turn of 1874. None if there is none, or if such turns
+        belong to several conversations.
         """
         lines = [as_one_line(message.content) for message in tree.history]
         pairs = set(pairwise(lines))
@@ -429,8 +430,9 @@ def _last_lines(tree: Tree) -> tuple[str, ...]:
 def _lacks_turns(last_turn: CapturedTurn, tree: Tree, *, is_quoted: bool) -> bool:
     """Return whether the recorded history must replace the history of a run.
 
-    That is so if the run's history has fewer questions, or a whole prompt in the place
-    of the last question. A run without any history may be meant to have none.
+    That is so if the run's history has fewer questions, 2 where 3 were captured, or a
+    whole prompt, "Context: … Question: When?", in the place of the last question. A run
+    without any history may be meant to have none.
 
     Args:
         last_turn: The turn that the run continues.

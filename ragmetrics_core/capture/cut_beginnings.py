@@ -16,6 +16,8 @@ from ragmetrics_core.capture.passages import EDGE, SHORTEST, without_list_label
 def short_lines(texts: Iterable[str], known_letters: Collection[bytes]) -> set[bytes]:
     """Return the letters of lines that are too short to be located as a piece.
 
+    Example: "- Anna lit the old lamp" gives ``annalittheoldlamp``.
+
     Args:
         texts: The messages of a prompt.
         known_letters: The letters of texts that stand there for another reason. A line

@@ -17,7 +17,8 @@ from ragmetrics_core.capture.tree import Document, DocumentKey
 def latest_versions(lists: Iterable[Sequence[Document]]) -> list[Document]:
     """Return each document once, as the latest list holds it.
 
-    It has the score of the last step that scored it.
+    It has the score of the last step that scored it. Example: a search returned A with
+    the score 0.9, and a later step returned A without a score: A with 0.9.
 
     Args:
         lists: Lists of documents, the latest first.
@@ -67,6 +68,9 @@ def unite_shown_documents(
     shown_in_prompts: Iterable[Mapping[DocumentKey, ShownDocument]],
 ) -> dict[DocumentKey, ShownDocument]:
     """Unite the documents that several prompts show, by their keys.
+
+    Example: one prompt shows the first half of A, another the second half, and B: A as
+    a whole, and B.
 
     Args:
         shown_in_prompts: What each prompt shows.
@@ -142,8 +146,9 @@ def best_versions(
 ) -> dict[DocumentKey, ShownDocument]:
     """Drop the weaker versions of each document; versions of a document share its id.
 
-    Versions that are shown whole are kept. If none is shown whole, the version is kept
-    of which most is shown.
+    Versions that are shown whole are kept. If none is shown whole, the version with
+    most characters shown is kept. Example: of the page "a" and its summary, also "a",
+    the prompt shows the whole summary and a sentence of the page: the page is dropped.
     """
     weaker_keys: set[DocumentKey] = set()
     for keys in _keys_by_id(shown_by_key).values():
@@ -171,6 +176,8 @@ def _keys_of_fullest(
     keys: Sequence[DocumentKey], shown_by_key: Mapping[DocumentKey, ShownDocument]
 ) -> list[DocumentKey]:
     """Return the versions of a document that are shown whole, else the one shown most.
+
+    Example: 40 characters of the page and 25 of its summary are shown: the page.
 
     Args:
         keys: The keys of the versions; at least one.

@@ -66,7 +66,7 @@ class EarlierReplies:
     def calls_with_notes(self, call: Node, *, left_out: Collection[Node]) -> list[Node]:
         """Return the earlier calls whose notes stand in a call's prompt.
 
-        A note is a reply of a few words.
+        A note is a reply of a few words, such as "bridge fell 1874".
 
         Args:
             call: The call.

@@ -208,7 +208,11 @@ class ShownInPrompt:
 
     @property
     def offsets(self) -> tuple[int, int]:
-        """Where it begins and ends in that message, as written."""
+        """Where the text begins and ends in its message, counted in characters.
+
+        Example: "It fell." in "Read: It fell." stands at (6, 14). If the text goes on
+        in another message, only the part in the first message counts.
+        """
         if self.occurrence.literal_offsets:
             return self.occurrence.literal_offsets
         spans = self.occurrence.spans

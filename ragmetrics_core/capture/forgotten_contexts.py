@@ -126,9 +126,10 @@ def has_no_trace_of(
 
 
 def _words_that_tell(document_texts: Sequence[str]) -> set[str]:
-    """The words of documents, without those that most of several documents share.
+    """Return the words of documents, without words that most of them share.
 
-    Numbers always tell something.
+    Example: three documents have "bridge", and one of them has "Douro": only "douro"
+    tells that a text comes from a document. Numbers always tell something.
     """
     n_documents_by_word: Counter[str] = Counter()
     for text in document_texts:
