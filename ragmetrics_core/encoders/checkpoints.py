@@ -127,6 +127,10 @@ def load(
 ) -> Checkpoint:
     """Load a checkpoint: a model's weights, its tokenizer, and what its labels mean.
 
+    Example: the folder of an NLI model with the labels "contradiction" (0) and
+    "entailment" (1): ``support_index`` is 1. An ONNX file in the folder is run by
+    onnxruntime, else the weights by torch.
+
     Args:
         model: A folder, or a name in Hugging Face's cache.
         kind: What kind of output the model's last layer gives: one of labels, a score,
@@ -282,6 +286,9 @@ def _find_outputs(
     model: str | Path, kind: Kind, labels: Labels | None, config: Any, tokenizer: Any
 ) -> _Outputs:
     """Find which output of a model means that a claim is supported.
+
+    Example: of the labels {0: "contradiction", 1: "entailment"} it is 1. A model that
+    replies "1" or "0" has two outputs: the probability of the token "0", then of "1".
 
     Args:
         model: Name or folder of the model, for messages.

@@ -641,7 +641,8 @@ class EncoderJudge(Judge):
     ) -> Any:
         """Return the tokens of pairs of texts, in the form that the model knows.
 
-        That is both texts side by side, or a template that shows them.
+        That is both texts side by side, or a template that shows them. Example: with
+        the template "{premise} So: {hypothesis}" the pair ("A", "B") is "A So: B".
 
         Args:
             pairs: Premise and hypothesis of each pair.
@@ -745,6 +746,9 @@ def _reason(
     claims: Sequence[ClaimSupport], other_parts: Sequence[str], weakest_in_words: str
 ) -> str:
     """Say how many claims are supported, which is weakest, and what claims nothing.
+
+    Example: "1 of 2 claims are supported by the contexts (50%); the weakest has p =
+    0.3; no claim: "Hello!"".
 
     Args:
         claims: The claims of the answer with their probabilities; at least one.

@@ -156,6 +156,7 @@ class GuardJudge(ModelJudge):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question, by one request to the model for each claim or text.
 
+        Example: "Does this document hold each of these two claims?" takes two requests.
         Before the first question the model is asked about two claims whose verdicts are
         known (the control), unless ``control`` is off. If it gets them wrong, every
         question is answered with that error.
@@ -250,7 +251,11 @@ class GuardJudge(ModelJudge):
     async def _ask_whole(
         self, session: Session, request: GuardRequest
     ) -> tuple[GuardVerdict | JudgeError, Usage]:
-        """Send a request with undivided documents; return verdict or error, and cost."""
+        """Send a request with undivided documents; return verdict or error, and cost.
+
+        Example: a verdict that the documents hold the claim, with 0.93, and the usage
+        of one call. An error of the judge is returned, not raised.
+        """
         await session.prepare()
         # A reply is stored under a digest of its request, so that the request must be
         # the same in every run. That is why it depends on the stated capabilities, and
@@ -581,6 +586,9 @@ def _reply_about_texts(
     is_about_several: bool,
 ) -> Asked[Any]:
     """Make the reply to a question about facts or chunks from the verdict on each text.
+
+    Example: two facts, of which the contexts hold the first: the reply says "covered":
+    1 of the first fact, and "covered": 0 of the second.
 
     Args:
         question: The question.

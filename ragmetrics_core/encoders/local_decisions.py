@@ -94,6 +94,9 @@ class LocalDecisionModel(DecisionModel):
     ) -> None:
         """Load the model, and check that it can answer typed questions.
 
+        Example: ``LocalDecisionModel("Qwen/Qwen3-0.6B")`` answers by the probability of
+        each label as the next token.
+
         Raises:
             MissingDependency: If the extra ``local`` is not installed.
             SettingError: As the class says.

@@ -70,7 +70,11 @@ def _bounds(decision: SequentialDecision) -> str:
 
 
 def _claim(decision: SequentialDecision, until: UntilDecided) -> str:
-    """The verb and the number of what was decided, such as "reaches 0.8"."""
+    """The verb and the number of what was decided, such as "reaches 0.8".
+
+    With a margin and no earlier run: "reaches 0.8 less the margin of 0.02". If runs are
+    compared, the margin stands alone.
+    """
     if decision.at_least is None:
         verb = _COMPARING_VERBS[decision.outcome]
         return f"{verb} more than {until.margin:g} against the earlier run"
@@ -86,8 +90,8 @@ def _claim(decision: SequentialDecision, until: UntilDecided) -> str:
 def _rows_looked_at(decision: SequentialDecision, progress: GateProgress) -> str:
     """Say in words how many rows it took to decide a gate, as a part of a sentence.
 
-    For example: "decided after 40 of 100 rows (42 scored with those in flight, 120
-    calls saved)".
+    Example: "decided after 40 of 100 rows (42 scored with those in flight, 120 calls
+    saved)". Without a decision: "undecided after 100 of 100 rows (98 scored)".
     """
     n_rows_of_run = "" if progress.n_rows is None else f" of {progress.n_rows:,}"
     n_scored = f"{progress.n_scored:,} scored"

@@ -38,7 +38,9 @@ def load_earlier_run(
     metrics: Sequence[Metric],
     judges: Mapping[str, Sequence[str]],
 ) -> Report | None:
-    """Return the earlier run.
+    """Return the earlier run, after a check that it can be compared with this run.
+
+    Example: "before.jsonl" is read; a run with another judge is refused.
 
     Args:
         against: The run, or its file; None if there is none.
@@ -112,6 +114,9 @@ def partners_of(
     samples: Sequence[Sample | None], earlier: Report, *, min_scored: float
 ) -> Partners:
     """Find for each row of this run its partner: the same row in the earlier run.
+
+    Example: the row "q7" is the third row now and was the fifth: its partner is found
+    under the index 2.
 
     Args:
         samples: The rows of this run; None for a row that is no sample.

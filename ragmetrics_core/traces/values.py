@@ -288,8 +288,9 @@ def _pair(value: list[Any]) -> Document | Message | None:
 def _message(value: Mapping[str, Any]) -> Message | None:
     """Read a message of a chat, in the form of LangChain, a provider or a convention.
 
-    None for a value that is no message: one without a known role, or with neither a
-    content nor calls of tools.
+    Example: ``{"role": "user", "content": "Who?"}`` is the user's message "Who?". None
+    for a value that is no message: it has no known role, or neither a content nor calls
+    of tools.
     """
     class_name, bare_fields = unwrap_message(value)
     role = _ROLES.get(
@@ -397,7 +398,12 @@ def messages_in(value: object) -> tuple[Message, ...]:
 
 
 def replies_in(value: object) -> tuple[Message, ...]:
-    """Find what a model said, in the forms that providers and frameworks return."""
+    """Find what a model said, in the forms that providers and frameworks return.
+
+    Example: ``{"choices": ({"message": …},)}`` of OpenAI gives the message in it. One
+    text is one reply. The reading has made tuples of lists before, and a ``Message`` of
+    each mapping with a role.
+    """
     if isinstance(value, tuple):
         return tuple(chain.from_iterable(map(replies_in, value)))
     if isinstance(value, Mapping):
@@ -415,6 +421,8 @@ def replies_in(value: object) -> tuple[Message, ...]:
 
 def parse_objects(value: Any, *, any_object: bool = False, depth: int = _DEPTH) -> Any:
     """Parse LlamaIndex's objects that stand as text in a value.
+
+    Example: {"ev": "StartEvent(query='Who?')"} becomes {"ev": {"query": "Who?"}}.
 
     Args:
         value: The plain value.
@@ -485,8 +493,8 @@ def _literal(match: re.Match[str]) -> str:
 def _fields_of(node: ast.AST) -> Any:
     """The value of an expression of literals and constructors; None for any other.
 
-    An object that is written as a call with keywords, ``Document(text='…')``, becomes a
-    mapping of its fields.
+    Example: ``Document(text='Rome', tags=['a'])``, an object that is written as a call
+    with keywords, becomes the mapping {"text": "Rome", "tags": ["a"]} of its fields.
     """
     if isinstance(node, ast.Call) and not node.args:
         fields = {}

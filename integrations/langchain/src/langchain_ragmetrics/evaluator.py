@@ -108,6 +108,10 @@ class RagMetricsRunEvaluator(RunEvaluator):
     ) -> EvaluationResult | EvaluationResults:
         """Score one run.
 
+        Example: a run with a question, contexts and an answer, and two metrics: two
+        results. If the run has several samples, such as several questions, the key of
+        the second sample's result ends with "#1".
+
         Args:
             run: The root, with its child runs.
             example: The example of the dataset, for metrics that need a reference.
@@ -157,6 +161,9 @@ def native(
 ) -> EvaluationResult:
     """Turn the result of a metric into LangSmith's own type.
 
+    Example: a score of 0.8 by context_adherence becomes
+    ``EvaluationResult(key="context_adherence", score=0.8, …)``.
+
     Args:
         outcome: The result. Its evidence goes into the metadata.
         number: How many samples of the same run come before. The key of a second sample
@@ -190,9 +197,10 @@ def native(
 def _plain_sample(run: RunBase) -> Sample:
     """Make the sample of a run in which nothing was retrieved.
 
-    Question and answer are found in the run's inputs and outputs. Contexts are taken
-    from fields that have a usual name of contexts, unless they cannot be read as such.
-    A run that failed has no answer.
+    Question and answer are found in the run's inputs and outputs. Example: the inputs
+    {"question": "Who?", "contexts": ["Anna lit it."]} and outputs {"answer": "Anna"}.
+    Contexts are taken from fields that have a usual name of contexts, unless they
+    cannot be read as such. A run that failed has no answer.
     """
     answer, _ = capture.answer_in(plain(run.outputs))
     fields = {**run.inputs, **(run.outputs or {})}
@@ -216,6 +224,9 @@ def _plain_sample(run: RunBase) -> Sample:
 
 def _reference(example: Example | None, source: Source | None) -> tuple[list[str], str]:
     """Find the expected answers of an example of a dataset, or say why there are none.
+
+    Example: the outputs {"answer": "Anna"} give (["Anna"], ""), and no example gives
+    ([], "no example was given"). A single output counts by any name.
 
     Args:
         example: The example; None if the evaluation gave none.

@@ -123,6 +123,7 @@ def _reported(store: VectorStore, name: str) -> Callable[..., Any]:
 def _begin_report(name: str, query: str) -> Callable[[Any], None]:
     """Begin a retriever run in every recorder that is among the callbacks here.
 
+    Example: inside ``with capture():`` the search "Who?" begins a run of the capture.
     Only recorders of ragmetrics are told. Other tracers of the application see what
     they would see without us.
 

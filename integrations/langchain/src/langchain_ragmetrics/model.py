@@ -126,6 +126,10 @@ class LangChainModel(FrameworkModel):
     def _exchange(self, request: ChatRequest) -> Exchange:
         """Make ready how a request is sent to the model and how its output is read.
 
+        Example: the message "Who?" of the user calls ``model.invoke([HumanMessage(
+        "Who?")])``. There are three ways: several replies at once, a reply in a JSON
+        schema, a reply as text.
+
         Returns:
             The call that sends it, its async counterpart, and the function that makes a
             reply of what either of them returns.
@@ -201,6 +205,10 @@ class LangChainModel(FrameworkModel):
     ) -> ChatReply:
         """Make the reply, with the tokens that it took and the models that gave it.
 
+        Example: a message with ``usage_metadata`` of 12 input and 3 output tokens: the
+        usage is 12 prompt tokens and 3 completion tokens. For several replies the usage
+        of the whole call counts, if LangChain says it.
+
         Args:
             choices: The replies of the model, as the core takes them.
             replies: The same as LangChain gave them: messages, or anything else.
@@ -213,7 +221,7 @@ class LangChainModel(FrameworkModel):
             if message.usage_metadata is not None:
                 usage["prompt_tokens"] += message.usage_metadata["input_tokens"]
                 usage["completion_tokens"] += message.usage_metadata["output_tokens"]
-        # each of several messages may tell only a part
+        # each of several messages may have only a part of the tokens
         if len(replies) > 1:
             usage_of_call = facts_of_call.get("token_usage")
             if isinstance(usage_of_call, Mapping):
@@ -260,6 +268,9 @@ class LangChainModel(FrameworkModel):
         self, request: ChatRequest, model: Runnable[Any, Any]
     ) -> Runnable[Any, Any] | None:
         """Bind the model to the JSON schema of the reply (structured output).
+
+        Example: a reply {"verdict": "yes", "reason": "…"} has a schema with these two
+        fields.
 
         Returns:
             The bound model. None if the request has no schema, needs log-probabilities,
@@ -328,7 +339,8 @@ class LangChainDecisionModel(DecisionModel, FrameworkModel):
         """Make ready how typed questions are asked and how the answers are read.
 
         The request's only message is JSON: "state" holds what the questions are about,
-        and "questions" holds the questions by name.
+        and "questions" holds the questions by name. Example: ``{"state": "…",
+        "questions": {"q1": {…}}}``.
 
         Returns:
             The call that asks them, its async counterpart, and the function that makes

@@ -81,6 +81,9 @@ class Calls:
     def _fill_call(self, call: Call, node: Node) -> None:
         """Write into a call what its span was given and returned.
 
+        Example: a generator's call gets its prompt and reply, and a retriever's call
+        its query and documents.
+
         Args:
             call: The call; it is changed.
             node: Its span.
@@ -411,6 +414,7 @@ class Calls:
     def _spans_feeding(self, node: Node, socket: str = "") -> list[Node]:
         """Find the components whose outputs are inputs of a call.
 
+        Example: retriever → builder → generator: for the generator it is the builder.
         If there are none, the component around the call is taken, if there is one.
 
         Args:
@@ -437,7 +441,9 @@ class Calls:
     def _document_sockets(self, node: Node) -> list[tuple[str, tuple[Document, ...]]]:
         """Find the inputs of a component that hold lists of documents.
 
-        An empty list counts if the input is one for documents, by its name or type.
+        Example: a prompt builder that was given two documents: [("builder.documents",
+        (document, document))]. An empty list counts if the input is for documents, by
+        its name or type.
 
         Returns:
             For each such input its path and the documents.
@@ -608,8 +614,9 @@ def _index_of_request(
 def prompt(node: Node) -> tuple[Message, ...]:
     """The messages that a model was shown; blank ones that call no tool are left out.
 
-    Behind an earlier reply stands what the model's provider found for it, such as by a
-    web search.
+    Example: ``run(prompt="Who?")`` gives one message of the user, "Who?". Behind an
+    earlier reply stands what the model's provider found for it, such as by a web
+    search.
     """
     values: list[Any] = []
     for name in ("messages", "prompt"):

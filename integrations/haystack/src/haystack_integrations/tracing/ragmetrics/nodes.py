@@ -68,7 +68,9 @@ class CopiedMessage(Message):
 def copied(value: object, depth: int = _DEPTH) -> Any:
     """Copy a value, as objects of the core.
 
-    Lists become tuples. Embeddings and objects of any other class become None.
+    Example: ``{"documents": [Document(content="Rome")]}`` of Haystack becomes a mapping
+    with a tuple of one ``Document`` of the core. Lists become tuples. Embeddings and
+    objects of any other class become None.
 
     Args:
         value: A value of Haystack's or of the application.
@@ -123,10 +125,11 @@ def _extracted(answer: ExtractedAnswer) -> Answer:
 
 
 def _message(message: ChatMessage) -> CopiedMessage:
-    """Copy a message.
+    """Copy a message, with its text, its tool calls and what its provider found.
 
-    A message of a tool has no text of its own: it gets the texts of the results. Its
-    calls are then those that the results answer.
+    A message of a tool has no text of its own: it gets the texts of the results, and
+    the calls that the results answer. Example: the result "12 °C" of
+    ``weather("Rome")`` becomes the text "12 °C" with the call ``weather``.
     """
     results = message.tool_call_results
     calls = [*message.tool_calls, *(result.origin for result in results)]

@@ -622,7 +622,8 @@ def _lines_asked_inside(calls: Calls) -> set[str]:
 def _inputs(run: Run) -> Iterator[tuple[str, str, Any]]:
     """Yield what the user handed in: for each input its place, its name and its value.
 
-    Variables of a template are yielded as inputs as well.
+    Example: ``run({"retriever": {"query": "Who?"}})`` yields ("retriever.query",
+    "query", "Who?"). Variables of a template are yielded as inputs as well.
     """
     # A pipeline's inputs are grouped by component. An agent's are not: they are put
     # under a component without a name, so that one loop reads both.

@@ -71,6 +71,9 @@ def evaluate_pipeline(
 ) -> Report:
     """Run a pipeline once per input, one after the other, and evaluate what it answers.
 
+    Example: ``evaluate_pipeline(pipeline, [{"retriever": {"query": "Who?"}}])`` runs it
+    once, and its report has one row.
+
     Args:
         pipeline: The pipeline; it is not changed.
         inputs: What ``pipeline.run`` takes, once per run; they are not changed.

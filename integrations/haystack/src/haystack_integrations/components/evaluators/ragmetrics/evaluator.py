@@ -239,7 +239,8 @@ class RagMetricsEvaluator:
     ) -> dict[str, Any]:
         """Score answers without blocking the event loop, all at the same time.
 
-        Inputs, outputs and errors are those of ``run``.
+        Inputs, outputs and errors are those of ``run``. Example:
+        ``await evaluator.run_async(query="Who?", documents=documents, replies="Anna")``.
         """
         samples, warnings = inputs.samples(
             answers,

@@ -99,6 +99,9 @@ def _refuse_several_groups(filled: Mapping[str, Any]) -> None:
 def _rows_of_lists(filled: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Make a row for each answer of inputs that are lists, such as ``questions``.
 
+    Example: {"questions": ["Who?"], "predicted_answers": ["Anna"]} gives
+    [{"question": "Who?", "answer": "Anna"}].
+
     Args:
         filled: The lists by the names of their inputs; each has an element for each
             answer.
@@ -123,7 +126,10 @@ def _rows_of_lists(filled: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _rows_of_replies(filled: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Make a row for each reply to one query; one without an answer if none is given.
+    """Make a row for each reply to one query; a row without an answer if there is none.
+
+    Example: {"query": "Who?", "replies": ["Anna", "Bob"]} gives two rows with the
+    question "Who?", one with the answer "Anna" and one with "Bob".
 
     Args:
         filled: The inputs by name: the query, its documents and its replies, which are
@@ -231,10 +237,11 @@ def _warnings_of_missing_documents(
 
 
 def _looks_cut(answer: GeneratedAnswer) -> bool:
-    """Whether all documents of an answer are marked as referenced, or numbers are missing.
+    """Whether an ``AnswerBuilder`` seems to have left out documents of an answer.
 
-    The builder numbers documents from 1, before it leaves any out. Where only the last
-    ones were left out, no number is missing.
+    There are two signs: all documents are marked as referenced, or their numbers have
+    gaps, such as 1 and 3. The builder numbers documents from 1, before it leaves any
+    out. If it left out only the last ones, no number is missing.
     """
     reference_marks = []  # of each document that has one: is it referenced?
     numbers = []
@@ -253,6 +260,7 @@ def _with_references(
 ) -> list[Sample]:
     """Give samples their references: one for each, or one text for all.
 
+    Example: two samples and ["Anna", "1874"]: the references ("Anna",) and ("1874",).
     Without any reference the samples stay as they are.
 
     Raises:

@@ -57,6 +57,7 @@ class HaystackModel(FrameworkModel):
         judge_async: bool = False,
         cache_key: str | None = None,
     ) -> None:
+        """Take the generator; see the class for the arguments."""
         self.chat_generator = chat_generator
         run_parameters = inspect.signature(chat_generator.run).parameters
         # whether a call can set a temperature and the like
@@ -103,6 +104,10 @@ class HaystackModel(FrameworkModel):
 
     def _exchange(self, request: ChatRequest) -> Exchange:
         """Make ready how a request is sent to the generator and how its output is read.
+
+        Example: a request with the temperature 0 calls ``generator.run(messages=[…],
+        generation_kwargs={"temperature": 0.0})``. A generator that takes no settings
+        gets the messages alone.
 
         Returns:
             The call that sends it, its async counterpart, and the function that makes a
