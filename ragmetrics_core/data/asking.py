@@ -435,7 +435,7 @@ def ask(
 def ask_side_by_side(
     plans: Sequence[Generator[Batch, Replies, Outcome]],
 ) -> Generator[Batch, Replies, tuple[Outcome, ...]]:
-    """Carry out several plans at once: what all of them ask in a step is one batch.
+    """Carry out several plans at once: in each step all their questions are one batch.
 
     Example: two plans ask 2 and 3 questions first. They become one batch of 5, whose
     replies 1 and 2 go to the first plan and 3 to 5 to the second.

@@ -434,9 +434,12 @@ def read_facts(value: Any) -> list[Any] | None:
 def read_turns(value: Any) -> list[Any]:
     """Return the earlier turns of a conversation.
 
-    The value is a list, or the JSON of a list: of messages, of pairs of question and
-    answer (``[["Hi", "Hello"]]``), of pairs of role and text (``[["user", "Hi"]]``), or
-    of texts, alternately of the user and of the assistant (``["Hi", "Hello"]``).
+    The value is a list, or the JSON of a list. Its elements are:
+
+    - messages, such as ``{"role": "user", "content": "Hi"}``;
+    - pairs of question and answer: ``[["Hi", "Hello"]]``;
+    - pairs of role and text: ``[["user", "Hi"]]``;
+    - or texts, in turn of the user and of the assistant: ``["Hi", "Hello"]``.
 
     Raises:
         RowError: For a single text, which is no history, and for a list that cannot be

@@ -402,8 +402,8 @@ def _refuse_rivals(
     Args:
         field: The field.
         chosen: The value that was chosen for the field.
-        rivals: The other values that may be the field's. Empty ones are passed over, and
-            those that are known not to be this field's.
+        rivals: The other values that may be the field's. A value is passed over if it
+            is empty, or if it is known not to be this field's.
     """
     content = _comparable_content(field, chosen.value)
     if content is None:  # it cannot be read as this field, which is said elsewhere

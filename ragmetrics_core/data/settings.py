@@ -110,8 +110,9 @@ def project_settings(
 ) -> ProjectSettings:
     """Read the settings in a folder's file, without those that are decided elsewhere.
 
-    A file with ``metrics = ["context_recall"]`` is read from anyone. One that chooses
-    code to run, an address, or a path outside of its folder must be trusted first.
+    A file with ``metrics = ["context_recall"]`` is read from anyone. A file that
+    chooses code to run, an address, or a path outside of its folder must be trusted
+    first.
 
     Args:
         folder: Where the file is looked for, in no folder above it.

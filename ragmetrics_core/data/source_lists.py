@@ -231,8 +231,9 @@ def _is_entry(line: str) -> bool:
 def _numbered_entries_at_the_end(answer: str) -> Span | None:
     """Return the span of the last paragraph if it lists sources, else None.
 
-    It lists sources if each line is an entry such as "[1] Annual report", the numbers
-    rise (1, 2, 4), and the text before cites each number ("It is old [1] [2] [4].").
+    The paragraph lists sources if each of its lines is an entry such as "[1] Annual
+    report", the numbers rise (1, 2, 4), and the text before the paragraph cites each
+    number ("It is old [1] [2] [4].").
     """
     breaks = list(_PARAGRAPH_BREAK.finditer(answer.rstrip()))
     if not breaks:

@@ -304,9 +304,9 @@ def probability_of_positive(
         mode: How the log-probabilities were got; it is only noted in the result.
 
     Returns:
-        The share. None if the numbers are no log-probabilities, the labels together
-        have less than ``MASS_FLOOR``, ``aside`` has half of that or more, or a label
-        that is not listed could outweigh the others.
+        The share. It is None if the numbers are no log-probabilities, or if the labels
+        together have less than ``MASS_FLOOR``. It is None as well if ``aside`` has half
+        of their probability or more, or if a label that is not listed might win.
     """
     if not listed or not all(_is_log_probability(logprob) for _, logprob in listed):
         return None

@@ -351,8 +351,8 @@ def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPo
 
     Its label is the share of the answer's facts that at least one of its contexts
     covers: 3 of 4 facts give .75. A second label, ``by_tags``, is the share of the
-    answer's sentences whose tag, the index of the context they were taken from, is in
-    the combination.
+    answer's sentences that were taken from one of its contexts. The tag of a sentence
+    is the index of the context that it was taken from.
 
     Args:
         document: A document whose ``cells`` say of each fact, context by context,

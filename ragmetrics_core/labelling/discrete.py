@@ -152,7 +152,7 @@ def build_discrete(
     Args:
         documents: The corpus.
         pairs: Questions with golden answers.
-        settings: How many documents are retrieved and how many a point takes of them.
+        settings: How many documents are retrieved, and how many a point takes.
         retriever: Any callable from question and number to documents in rank order;
             None for BM25 over the chunks.
         source: Names of the files, for the header.

@@ -188,8 +188,8 @@ def read_facts(path: str | Path) -> FactsFile:
     digest of them, and one more comma in a fact is an error.
 
     Raises:
-        InputError: If the file cannot be read, is no file of facts, or holds other
-            facts than those that were frozen.
+        InputError: If the file cannot be read or is no file of facts, or if its facts
+            were changed after they had been frozen.
     """
     try:
         data = json_value(read_text(Path(path)))

@@ -17,7 +17,7 @@ def draw_examples(
 
     Args:
         labelled: Labelled samples, from ``read_labelled``.
-        count: How many examples; half of them of each label, the odd one supported.
+        count: How many examples. Of 5, 3 are supported and 2 are not.
         seed: Seed of the draw.
 
     Raises:

@@ -290,8 +290,8 @@ def _refuse_labels_of_others(
     """Raise ``InputError`` for labels that were given for something else.
 
     A label may record the metric that it was drawn for, and the texts that the person
-    was shown. The metric must be the one asked for, and the texts those that the sample
-    of the label's id has now. Example: sample "7" got a new answer since it was
+    was shown. The metric must be ``metric``, and the sample of the label's id must
+    still have these texts. Example: sample "7" got a new answer since it was
     labelled: its label is refused. What a label does not record is not checked.
     """
     recorded_metrics = {label.metric for label in labels if label.metric is not None}

@@ -333,7 +333,7 @@ def _find_rows(data: Mapping[str, Any], path: Path) -> list[Any]:
     """Return the rows that an object of a JSON file holds.
 
     They stand in a list under a usual name, such as "samples". An object without such a
-    list is the only row itself. One whose lists are empty has no rows.
+    list is the only row itself. If such a list is empty, there are no rows.
 
     Raises:
         InputError: If several lists may be the rows.

@@ -305,13 +305,17 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
     one after the other.
 
     Returns:
-        The share of the sought terms that the chunk holds; how many bigrams of question
-        and answer it holds, on a logarithmic scale; and the share of its first three
-        terms, often its subject, that stand in question or answer.
+        1. The share of the sought terms that the chunk holds. Sought are the terms that
+           the answer adds to the question.
+        2. How many bigrams of question and answer the chunk holds, on a logarithmic
+           scale.
+        3. The share of the chunk's first three terms, often its subject, that stand in
+           question or answer.
+
         Example: "Which city lies on the Douro?" – "Porto lies on the Douro.", chunk
         "Porto is a city in Portugal.": 1.0 (Porto), 0.0, .67 (Porto, city).
     """
-    # sought is what the answer adds to the question; if it adds nothing, the question
+    # an answer that adds nothing: the question's terms are sought
     terms_of_answer_alone = answer.terms - question.terms
     sought = terms_of_answer_alone or question.terms
     sought_share = _share(sought, chunk.terms)

@@ -212,10 +212,10 @@ def _adherence_probability(
 
 
 def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:
-    """Judge an answer of which no word carries a meaning, such as "No." or "It is".
+    """Judge an answer without a word that carries a meaning, such as "No." or "It is".
 
-    It rests on the contexts if one of them holds it word for word: then all features of
-    the model (such as the share of found terms) are 1, else all are 0.
+    The answer rests on the contexts if a context holds it word for word. Then all
+    features of the model (such as the share of found terms) are 1, else all are 0.
     """
     wording = question["answer"].strip()
     rank_of_holder = _rank_of_holder(question["contexts"], question["answer"])

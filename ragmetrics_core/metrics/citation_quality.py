@@ -482,7 +482,7 @@ class CitationQuality(Metric):
     def _judge_uncited(
         self, answer: _Answer
     ) -> Generator[Batch, Replies, _StatementsByIndex | NotAnswered]:
-        """Judge the sentences that cite nothing: which of them make a claim?
+        """Judge which of the sentences that cite nothing make a claim.
 
         "It fell in 1755." is a claim without a source; "I hope this helps." is none.
 
@@ -608,9 +608,9 @@ def _numbering_in_contexts(sample: Sample) -> NumberingRead:
 def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
     """Count what was found, over the sentences with a claim (at least one).
 
-    Example: 4 sentences with a claim, 3 of them supported by what they cite: recall
-    .75. Their 5 citations, of which 4 are precise: precision .8. A dangling citation,
-    such as "[9]" of 3 contexts, counts as a citation and is not precise.
+    Example: 3 of 4 sentences with a claim are supported by what they cite: recall .75.
+    4 of their 5 citations are precise: precision .8. A dangling citation, such as "[9]"
+    with 3 contexts, counts as a citation and is not precise.
     """
     claiming = [statement for statement in statements if statement.claims]
     citations: list[JudgedCitation] = []

@@ -329,8 +329,8 @@ class SupportOfStatement:
     ) -> Generator[Batch, Replies, CitedSupport | NotAnswered]:
         """Ask the judge what the cited texts do for the statement, in up to three steps.
 
-        1. It asks about each text alone. If one supports the statement, those that do
-           not are irrelevant.
+        1. It asks about each text alone. If a text supports the statement, the texts
+           that do not are irrelevant.
         2. Else it asks about all texts together.
         3. If all together support the statement, it asks once for each text about all
            the others. If they support it without the text, the text is irrelevant.

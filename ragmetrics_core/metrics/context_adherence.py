@@ -415,7 +415,8 @@ class ContextAdherence(Metric):
 
         Returns:
             The polls; and what the claims rest on, or a note why there are no labels.
-            The latter is None if nothing but this turn counts, or if the judge failed.
+            The second value is None if the answer can rest on this turn only, or if the
+            judge failed.
         """
         question_of_verdict = self._question_of_verdict(parts, instructions)
         if not groups.go_beyond_this_turn:

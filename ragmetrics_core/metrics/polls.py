@@ -219,7 +219,7 @@ def poll_by_claims(
 
     Args:
         question_about_answer: The question that was too long.
-        listing: What the judge is told to list the claims.
+        listing: The instructions for the judge to list the claims of the answer.
 
     Returns:
         The polls. ``NotAnswered`` if the claims could not be listed, or if a poll

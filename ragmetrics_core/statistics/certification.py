@@ -202,8 +202,9 @@ def _steps(
 ) -> list[Step]:
     """Count for every score of the run, as a threshold, the samples that reach it.
 
-    Example: samples score .9, .8 and .8, and one of those at .8 has the label yes: at
-    .9 no label and 1/3 of the samples; at .8 one label, a yes, and all samples.
+    Example: samples score .9, .8 and .8, and a sample with .8 has the label yes. The
+    threshold .9 has no label and 1/3 of the samples. The threshold .8 has one label, a
+    yes, and all samples.
 
     Args:
         labelled: Score and label of the labelled samples.

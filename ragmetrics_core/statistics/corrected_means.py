@@ -198,11 +198,12 @@ def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> f
 
     Args:
         labelled: Standard error and degrees of freedom of the mean over labels.
-        unlabelled: The same of the mean over unlabelled samples.
+        unlabelled: Standard error and degrees of freedom of the mean over unlabelled
+            samples.
 
     Returns:
-        The t quantile times the error of the sum. The degrees of freedom of the sum are
-        those of Welch's formula, but no more than those of the labels.
+        The t quantile times the error of the sum. Welch's formula gives the degrees of
+        freedom of the sum; they are at most those of the labels.
     """
     labelled_error, labelled_freedom = labelled
     unlabelled_error, unlabelled_freedom = unlabelled
@@ -291,9 +292,10 @@ def _weight_without(
 ) -> float:
     """Estimate the weight of scores in a corrected mean, from samples outside one fold.
 
-    The corrected mean is that of ``label - weight * (score - mean score)``. The weight
-    is the covariance of labels and scores over the divisor, cut to [0, 1]. Example: a
-    covariance of .06 and a divisor of .08 give .75. 0 for fewer than two samples.
+    The corrected mean is the mean of ``label - weight * (score - mean score)``. The
+    weight is the covariance of labels and scores over the divisor, cut to [0, 1].
+    Example: a covariance of .06 and a divisor of .08 give .75. 0 for fewer than two
+    samples.
 
     Args:
         left_out_fold: The fold of the samples that are left out.

@@ -122,8 +122,8 @@ def choose_band(
 
     The judge decides the rows whose scores lie outside the band: with (.3, .8) a score
     of .9 is a yes, .1 a no, and .5 is left to another judge. The best band lets the
-    judge decide most rows within the limit; of equal bands it is the widest. Returns
-    (0, 1), outside of which no score lies, if no band keeps the limit.
+    judge decide most rows within the limit; of equal bands it is the widest. If no band
+    keeps the limit, it is (0, 1): no score lies outside, and the judge decides nothing.
 
     Args:
         rows: Labelled rows of one or more sources.

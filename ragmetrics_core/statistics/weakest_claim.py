@@ -129,7 +129,7 @@ def _step(
         labels: For each answer, whether it is supported.
         shares_of_answers: What each answer counts; all together 1.
         weights: All weights so far.
-        index: Which of them changes.
+        index: The index of the weight that changes.
     """
     gradient = _RIDGE * (weights[index] - _WEIGHTS_WITHOUT_EFFECT[index])
     curvature = _RIDGE

@@ -276,8 +276,8 @@ class ChatModelContract:
     def test_a_reply_is_read(self, loopback_server: Servers) -> None:
         """A client reads of a reply its texts, log-probabilities, usage and model.
 
-        The loopback server sends two texts. A client with ``lacks = {"n"}`` gives the
-        first one only; one that lacks "logprobs" gives no tokens.
+        The loopback server sends two texts. A client with ``lacks = {"n"}`` gives only
+        the first text; a client that lacks "logprobs" gives no tokens.
         """
         texts = ['{"useful": 1}', '{"useful": 0}']
         server = loopback_server(lambda _: texts)
@@ -415,8 +415,8 @@ class ChatModelContract:
         Args:
             n: True: the server gives several replies in a request. "ignore": it silently
                 gives only one. "reject": it answers with an error.
-            json_schema: Likewise for the JSON schema of a reply. "in_object": the server
-                takes the schema only in another field.
+            json_schema: True, "ignore" or "reject", for the JSON schema of a reply.
+                "in_object": the server takes the schema only in another field.
             loopback_server: Makes servers.
         """
         server = loopback_server(n=n, json_schema=json_schema)
