@@ -569,7 +569,7 @@ def _closing_lines(
     """Return what is printed at the end of a run, line by line.
 
     First come the numbers, the metrics that were left out, and the cost, such as "Spent:
-    40 calls, $0.02; 12.1 s". Then come the files that were written; then the rows to look
+    40 calls, $0.0200; 12.1 s". Then come the files that were written; then the rows to look
     at and the command to run next. Without numbers only the files are listed.
 
     Args:

@@ -561,7 +561,7 @@ def _number_of_characters(sample: Sample) -> int:
     """Count the characters of a sample's texts, to estimate a metric's work on it.
 
     Example: contexts of 500 and 300 characters, and an answer of 100: 900. The question
-    is not counted, as it is short.
+    is not counted.
     """
     texts = [context.text for context in sample.contexts]
     texts += [context.text for context in sample.retrieved or ()]

@@ -294,8 +294,9 @@ def _are_all_installed(component: object, visited: set[int]) -> bool:
     - Any other object: its class is checked if it is the outermost object. Inside
       another object it passes unchecked.
 
-    Example: a LangChain model with a list of callbacks: the class of the model is
-    checked, that of the callbacks is not. A model whose class the user wrote: False.
+    Example: a LangChain model with a list of callbacks, which are plain objects: the
+    class of the model is checked, that of the callbacks is not. A model whose class the
+    user wrote: False.
 
     Args:
         component: The object.

@@ -678,7 +678,7 @@ def screen_of(
 
 def title_of(run: RunFacts) -> str:
     """Which run it is: the name that it was given, else the files that it read."""
-    names = [own.name for own in run.inputs if own.name]
+    names = [file.name for file in run.inputs if file.name]
     shown = ", ".join(names[:_MOST_FILES])
     if len(names) > _MOST_FILES:
         shown += f" and {len(names) - _MOST_FILES} more"

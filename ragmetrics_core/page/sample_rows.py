@@ -50,7 +50,7 @@ def cut(text: str) -> str:
 def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
     """Make the entry of a row in the page's table, as a list for the page's script.
 
-    Example: [0, "s1", "Who built the tower?", [.9, "failed"], "no_loss", "", None].
+    Example: [0, "s1", "Who built the tower?", [.9, .8], "no_loss", "", None].
 
     Returns:
         In this order:

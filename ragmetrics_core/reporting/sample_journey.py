@@ -555,6 +555,8 @@ def _fact(
 ) -> FactOnItsWay:
     """Find out at which stage one fact was lost, if it was, by the judge's verdicts.
 
+    Example: passage 2 holds the fact, and a filter dropped it: lost is "not_kept".
+
     Args:
         number: The fact's number, from 1.
         text: The fact in words.
@@ -563,8 +565,6 @@ def _fact(
         sample: The sample.
         passages: The passages of the sample, with what became of each.
         other_texts: Texts that the run may have found, and no metric asked about.
-
-    Example: passage 2 holds the fact, and a filter dropped it: lost is "not_kept".
     """
     ranks_of_holders = tuple(
         rank for rank, cell in enumerate(cells, start=1) if cell.covered

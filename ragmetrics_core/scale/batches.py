@@ -98,7 +98,8 @@ class ParkingStore(SqliteStore):
     ) -> None:
         """Begin a pass over all samples, and make the tables of batches.
 
-        Example: the first pass parks 10 requests; the second takes their answers.
+        Example: the first pass puts 10 requests aside and makes a batch of them; the
+        second takes the answers of the batch.
 
         Raises:
             SettingError: If the store is no single file, or a model takes no batches.
