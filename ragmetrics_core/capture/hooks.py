@@ -308,7 +308,8 @@ class Listeners:
         """Find the listeners that get a run of the application beginning here and now.
 
         These are the watches, and the ``capture`` blocks in whose context the code runs.
-        Work of a judge reaches nobody.
+        Example: inside ``with capture():`` while a watch is on, both get the run. Work
+        of a judge reaches nobody.
         """
         if not self.open or is_judge_work():
             return ()

@@ -165,7 +165,11 @@ def _encloses_query_of_others(asking_run: Tree, calls: Calls) -> bool:
 
 
 def _queries_of_others(asking_run: Tree, calls: Calls) -> set[str]:
-    """Return what other runs searched for, in one line; no queries of models."""
+    """Return what other runs searched for, in one line; no queries of models.
+
+    Example: one run searched for "ferry times", and another run asked the question:
+    ``{"ferry times"}``, unless a model wrote this query.
+    """
     queries: set[str] = set()
     for node, path in calls.paths.items():
         is_of_another_run = asking_run.root not in path
@@ -198,8 +202,9 @@ def _answering_run(
 ) -> Tree:
     """Return the run of plain functions with the last call that looks like answering.
 
-    Further runs may have graded the answer or written a title. Calls that were shown
-    the question go before other calls. Without such a call it is the last run.
+    Example: run 1 searched, run 2 wrote "In 1874." from the hits, and run 3 graded this
+    with "yes": run 2. Calls that were shown the question go before other calls. Without
+    such a call it is the last run.
 
     Args:
         trees: The runs of one turn.

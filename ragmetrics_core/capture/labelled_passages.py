@@ -101,6 +101,7 @@ def _passages_with_labels_like(openings: Iterable[str], prompt: str) -> Iterator
 def _patterns_of(labels: Iterable[str]) -> list[re.Pattern[str]]:
     """Return a pattern for each kind of label, whose group is the first number.
 
+    Example: "Page 4:" and "Page 7:" give one pattern, which finds "Page 12:" as well.
     What has no number, or is a value of JSON, is no label.
 
     Args:
@@ -201,6 +202,8 @@ def _pattern_of_shape(shape: str) -> re.Pattern[str]:
 
 def _passages_under(label: re.Pattern[str], prompt: str) -> Iterator[_LabelledPassage]:
     """Yield the passage behind each label: the rest of its line, else the line below.
+
+    Example: "Page 4: IRON" and, in two lines, "Page 7:" and "WOOD" give IRON and WOOD.
 
     Args:
         label: Finds a label at the start of a line; its group is the first number.

@@ -92,6 +92,9 @@ class ShownToAnswer:
     ) -> Iterator[LedgerEntry]:
         """Yield the ledger's entry for each result of this turn.
 
+        Example: a search returned A and B, of which A is a context, and a calculator
+        returned "42", which the prompt holds: the indexes shown are (0,) and (0,).
+
         Args:
             results: What the calls of this turn returned: each a text or documents.
             texts_shown: The texts of tools and earlier turns that the answer was shown.
@@ -206,8 +209,8 @@ class ShownToAnswer:
         """Make the entry of a result with documents, each as the prompt showed it.
 
         ``context_keys`` holds for each document the key of the context that shows it.
-        Without prompts, that no context shows a document proves nothing: then it is
-        unknown what was shown.
+        Example: of A, B and C a context shows A and C: the indexes shown are (0, 2). If
+        no prompt was recorded and no context shows a document, they are None, unknown.
         """
         items = tuple(map(self._document_as_shown, result.documents, context_keys))
         indexes_shown = tuple(

@@ -102,8 +102,8 @@ def _fold_beyond_ascii(text: str) -> str:
 def _decode_escape(escape: re.Match[str]) -> str:
     r"""Return the character that an escape or an entity stands for.
 
-    An entity is such as ``&eacute;`` or ``&#233;``, an escape such as ``\u00e9``. For
-    ``\n`` and a bare ``&``, which stand for no letter, a NUL is returned.
+    Example: the entities ``&eacute;`` and ``&#233;`` and the escape ``\u00e9`` stand
+    for "é". For ``\n`` and a bare ``&``, which stand for no letter, a NUL is returned.
     """
     form = escape.lastgroup
     if form is None:

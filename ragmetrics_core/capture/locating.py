@@ -234,7 +234,9 @@ class _Competition:
     def _count_for_its_text(self, occurrence: Occurrence) -> None:
         """Count an accepted occurrence for its text, or join it to an earlier part.
 
-        A part of a text that stands whole elsewhere does not count: it may be a title.
+        Example: the first half of a text was accepted, and now its second half, further
+        down: both are one occurrence. A part of a text that stands whole elsewhere does
+        not count: it may be a title.
         """
         text_occurrences = occurrence.sought_text.occurrences
         if occurrence.is_whole:

@@ -214,7 +214,8 @@ def _digits_of_line_number(
 ) -> int:
     """Count the digits of a line's number that the prompt puts before the text goes on.
 
-    The text goes on with a word of four bytes, or to its end. 0 without such a number.
+    The text goes on with a word of four bytes, or to its end. Example: the prompt goes
+    on with "12goes…" and the text with "goes…": 2. Without such a number 0.
     """
     digits = LINE_NUMBER.match(prompt, prompt_offset)
     next_bytes = text[text_offset : text_offset + WORD_LENGTH]

@@ -21,8 +21,9 @@ def separate_engines(root: Node) -> None:
     """Take engines out of the retrievers that hand on their answers as documents.
 
     Such a retriever becomes a step around its engines and its search. The search keeps
-    the documents that no engine wrote. It is ignored if there are none: then it only
-    chose among engines.
+    the documents that no engine wrote. Example: a retriever returned A, which it found,
+    and "In 1874.", the answer of an engine inside it: the search found A alone. Without
+    any such document the search is left out: it only chose among engines.
 
     Args:
         root: The outermost call of a run; calls inside it are changed.

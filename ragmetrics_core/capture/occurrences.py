@@ -223,7 +223,8 @@ def count_free_bytes(taken: bytearray, occurrence: Occurrence) -> int:
 def add_run(runs: list[list[EqualSpan]], run: list[EqualSpan]) -> None:
     """Add a run of a text to its runs, so that no two of them overlap in the prompt.
 
-    Of two runs that overlap, the worse is cut, perhaps to nothing.
+    Of two runs that overlap, the worse is cut, perhaps to nothing. Example: a run of
+    the prompt's bytes 0 to 100, and a worse one of 90 to 150: 0 to 100 and 100 to 150.
 
     Args:
         runs: The runs so far, in the prompt's order. They are changed.
@@ -267,6 +268,9 @@ def runs_outside(
 ) -> Iterator[list[EqualSpan]]:
     """Leave out the runs of a text that overlap a place where it stands whole.
 
+    Example: the text stands whole at the prompt's bytes 0 to 100. A run from 60 to 100
+    is left out, a run from 300 to 350 is yielded.
+
     Args:
         whole_spans: Where in the prompt the text stands in one piece, in order.
         runs: Lists of spans that are equal in prompt and text.
@@ -300,7 +304,11 @@ def occurrences_of_runs(
 
 
 def _join_runs(runs: Iterable[list[EqualSpan]]) -> list[list[EqualSpan]]:
-    """Join each run to the run before it if prompt and text go on there."""
+    """Join each run to the run before it if prompt and text go on there.
+
+    Example: the prompt shows the first half of a text, a remark, then the second half:
+    both runs become one.
+    """
     joined_runs: list[list[EqualSpan]] = []
     for run in runs:
         continuation = []
@@ -317,7 +325,8 @@ def _join_runs(runs: Iterable[list[EqualSpan]]) -> list[list[EqualSpan]]:
 def _continuation_of(last_span: EqualSpan, run: list[EqualSpan]) -> list[EqualSpan]:
     """Return the part of a run that goes on where another run of the text ended.
 
-    Empty if the run shows the text anew, at another place.
+    Example: the other run ended at the text's byte 200, and this one goes from 190 to
+    400: the part from 200 on. Empty if the run shows the text anew, at another place.
 
     Args:
         last_span: The last span of the other run.

@@ -107,7 +107,11 @@ class CallOrder:
 
     @cached_property
     def _rank_by_tool_call(self) -> Mapping[str | None, int]:
-        """The number of each tool call among all that models asked for, by its id."""
+        """The number of each tool call among all that models asked for, by its id.
+
+        Example: a model asked for ``search`` (id "t1") and ``add`` (id "t2"): ``{"t1":
+        0, "t2": 1}``.
+        """
         tool_calls: list[ToolCall] = []
         for node in self.calls.nodes:
             if node.reply is not None:
@@ -119,7 +123,11 @@ class CallOrder:
 
     @cached_property
     def _model_beginnings_by_tools(self) -> Mapping[Path, list[float]]:
-        """When the model calls began, in ascending order, by the tools around them."""
+        """When the model calls began, in ascending order, by the tools around them.
+
+        Example: an agent's model began at 1.0 and 5.0, and a model inside the tool
+        "research" at 2.0: ``{(): [1.0, 5.0], (research,): [2.0]}``.
+        """
         beginnings: dict[Path, list[float]] = defaultdict(list)
         for model in self.model_calls:
             tools_around = tools_of(self.calls.paths[model])
@@ -171,7 +179,8 @@ class CallOrder:
     def _siblings_around(self, chosen: Iterable[Node]) -> Iterator[list[Node]]:
         """Yield the chosen calls and the calls around them, those of one parent together.
 
-        Siblings are sorted by their beginning.
+        Example: of two parallel branches, each with a chosen search, the branches are
+        one list, and each search is a list of its own. A list is sorted by beginning.
         """
         siblings_by_parent: dict[Node, set[Node]] = defaultdict(set)
         for call in chosen:
@@ -220,7 +229,8 @@ def _first_begin_beside(
 ) -> dict[Node, float]:
     """Return for each call the smallest value of the siblings that overlap it in time.
 
-    The value is infinite for a call that no sibling overlaps.
+    Example: branch A ran from 1.0 to 5.0 with a search at 2.0, branch B from 1.5 to 4.0
+    with a search at 3.0: A gets 3.0, B gets 2.0. Infinite if no sibling overlaps.
 
     Args:
         siblings: Calls with one parent, sorted by their beginning.
@@ -270,6 +280,9 @@ def _smallest_until_end(
     siblings: Sequence[Node], values: Sequence[float]
 ) -> list[float]:
     """Return for each call the smallest value of the siblings that begin while it runs.
+
+    Example: A ran from 1.0 to 5.0, B began at 2.0 with the value 4, and C at 6.0 with
+    the value 3: A gets 4.
 
     Args:
         siblings: Calls, sorted by their beginning.

@@ -247,8 +247,9 @@ def match_documents(
 def derives_from(text: str, documents: Sequence[Document]) -> bool:
     """Whether a text was cut from documents, or made of them.
 
-    At least half of the text stands in them, or it holds at least half of one. Less
-    proves nothing: chunks of one page overlap.
+    At least half of the text stands in them, or it holds at least half of one. Example:
+    "Summary: " and six of a page's ten sentences. Less proves nothing: chunks of one
+    page overlap.
     """
     document_texts: list[str] = []
     for document in documents:

@@ -407,7 +407,11 @@ def _meanings_of_numbers(text: str, shown: Shown) -> Iterator[frozenset[int]]:
 
 
 def _meanings_of_quotes(text: str, shown: Shown) -> Iterator[frozenset[int]]:
-    """Yield the contexts that hold a quote in an entry."""
+    """Yield the contexts that hold a quote in an entry.
+
+    Example: the entry '[1] "The bridge fell in May 1874"' and the context with this
+    sentence. A quote of few words may stand in a context by chance.
+    """
     quotes = [text.strip(_AROUND_NAME)]
     quotes += [found["words"] for found in _QUOTED.finditer(text)]
     quotes = [

@@ -86,6 +86,9 @@ def passages_of(
 ) -> Passages:
     """Note what became of each retrieved document between its search and the answer.
 
+    Example: a search found A and B, a reranker dropped B, and the prompt shows A. The
+    note of A names its context, and the note of B the reranker.
+
     Args:
         retrieved: The documents, as the sample lists them; None where that is unknown.
         traces: What the run tells of them.
@@ -195,7 +198,9 @@ class _NoteWriter:
     def _first_searches(self) -> dict[DocumentKey, tuple[str | None, int]]:
         """The call that first found each document, and the document's rank there, from 1.
 
-        The keys are identities of documents. A call without a name has the name None.
+        The keys are identities of documents. Example: "vector_search" found A and B:
+        ``{A: ("vector_search", 1), B: ("vector_search", 2)}``. A call without a name
+        has the name None.
         """
         searches: dict[DocumentKey, tuple[str | None, int]] = {}
         for node, documents in self.traces.documents_by_search.items():
@@ -384,7 +389,11 @@ class _FatesInSteps:
         return indexes[-1]
 
     def _fate_by_steps(self, index: int) -> _Fate:
-        """Tell whether the steps that took a document kept it."""
+        """Tell whether the steps that took a document kept it.
+
+        Example: a filter took A, B and C and returned A and B: B was kept, with the
+        rank 2; C was dropped by the filter.
+        """
         steps_that_took = [step for step in self.steps if index in step.indexes_taken]
         if not steps_that_took:
             return _Fate()
@@ -429,8 +438,9 @@ def _fate_of_dropped(step: StepEffect) -> _Fate:
 def _is_worked_on(step: StepEffect, steps: Sequence[StepEffect]) -> bool:
     """Whether a later step took documents that a step returned.
 
-    A later step that also took a document which the step had dropped does not count: it
-    worked beside the step, on what the search had found.
+    Example: a filter took A and B and returned A; a reranker then took A: True. If the
+    reranker took A and B, it worked beside the filter, on what the search had found:
+    False.
     """
     indexes_dropped = step.indexes_taken.difference(step.indexes_returned)
     for later in steps:

@@ -42,7 +42,8 @@ def share_a_passage(text: bytes, other: bytes) -> bool:
     """Whether a passage of one text stands in the other.
 
     A passage is a beginning or an end of one of them, a piece from the middle, or all
-    of a text. Both texts are given as letters (``letters_of``).
+    of a text. Both texts are given as letters (``letters_of``). Example: two chunks of
+    a page that overlap share a passage, two that only name the same town do not.
     """
     if _edge_stands_in(text, other) or _edge_stands_in(other, text):
         return True

@@ -182,6 +182,8 @@ def documents_in(value: object) -> Iterator[Document]:
 def contexts_in(value: object) -> list[Context]:
     """Return the contexts that a user points at: documents, objects with a text, else texts.
 
+    Example: ``[{"text": "It fell.", "id": "b"}]`` gives a context with the id "b".
+
     Raises:
         RowError: If an object has no text under a usual name: its other fields, such as
             its source, are no contexts.
@@ -210,7 +212,8 @@ def is_message(value: object, text: str) -> bool:
 def conversation(value: object) -> tuple[Message, ...] | None:
     """Return the messages of a list; a bare text counts as the user's message.
 
-    None if the value is no list, is empty, or holds anything else.
+    Example: ``["Open?", Message("assistant", "Yes.")]`` gives a message of the user and
+    the assistant's. None if the value is no list, is empty, or holds anything else.
     """
     if not isinstance(value, (list, tuple)) or not value:
         return None
@@ -496,6 +499,8 @@ def _messages_before_question(
 ) -> int:
     """Count the messages before the question, else before the user's last message.
 
+    Example: user "Open?", assistant "Yes.", user "And when?": 2 for "And when?".
+
     Args:
         messages: The messages.
         question: What is asked now; None if it is not known. Of several messages that
@@ -694,7 +699,8 @@ def last_answer(messages: tuple[Message, ...]) -> str | None:
     """Return the text of the last message that answers; None without one.
 
     It is the assistant's last message behind the user's last that calls no tool and is
-    not blank. Without one it is the result of a tool, if that is the last message.
+    not blank: "Yes." of user "Open?", assistant "Yes.". Without one it is the result of
+    a tool, if that is the last message.
     """
     for message in reversed(messages):
         if message.role == "user":
