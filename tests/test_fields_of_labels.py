@@ -62,3 +62,57 @@ def test_chunks_in_any_order_leave_the_labels_their_numbers() -> None:
     found = labels("[{n}]\nchunk_id: {value}\n{text}", [3, 1, 2])
     assert found.ambiguous_numbers == frozenset()
     assert found.indexes_by_label["1"] == (0,)
+
+
+# A form, and an instruction that names its field.
+NAMED = [
+    ("[{n}]\nPage {value} of 9\n{text}", "Cite the page number in brackets."),
+    ("[{n}] {text} (p. {value})", "Cite the page of each text."),
+    ("[{n}] {text}\nref: {value}", "Cite the ref of each text."),
+    ('<doc index="{n}" id="{value}">{text}</doc>', "Cite ids in brackets."),
+    ("[{n}]\nline_no: {value}\n{text}", "Cite by line no, as in [7]."),
+]
+# A form whose key itself says that the number is cited.
+CITED = [
+    "Result {n}\nsource number: {value}\n{text}",
+    "[{n}]\ncitation: {value}\n{text}",
+    "[{n}] {text}\nreference: {value}",
+    "[{n}] {text}\nnumber: {value}",
+]
+
+
+@given(
+    case=st.sampled_from([*NAMED, *((form, "Be brief.") for form in CITED)]),
+    values=st.permutations([1, 2, 3]),
+)
+def test_a_field_that_may_be_cited_makes_its_other_numbers_ambiguous(
+    case: tuple[str, str], values: list[int]
+) -> None:
+    form, instruction = case
+    found = labels(form, values, instruction)
+    for number, value in enumerate(values, start=1):
+        is_ambiguous = str(number) in found.ambiguous_numbers
+        assert is_ambiguous is (number != value)
+        assert (str(number) in found.indexes_by_label) is not is_ambiguous
+
+
+@given(
+    case=st.sampled_from(NAMED),
+    values=st.permutations([1, 2, 3]),
+    instruction=st.sampled_from(
+        [
+            "Be brief.",
+            "Cite the source and its page, as in [1, p. 2].",
+            "Read each line of the pages before you cite.",
+        ]
+    ),
+)
+def test_a_field_that_nobody_asks_to_cite_leaves_the_labels_their_numbers(
+    case: tuple[str, str], values: list[int], instruction: str
+) -> None:
+    form, _ = case
+    if form.startswith("[{n}] {text}\nref"):
+        form = form.replace("ref", "score")  # a "ref" is cited in any case
+    found = labels(form, values, instruction)
+    assert found.ambiguous_numbers == frozenset()
+    assert [found.indexes_by_label[number] for number in "123"] == [(0,), (1,), (2,)]

@@ -7,10 +7,19 @@ instructions name it.
 import re
 from collections.abc import Iterable, Mapping
 
-from ragmetrics_core.capture.label_lines import LabelLine
+from ragmetrics_core.capture.label_lines import KEY_OF_NUMBER, LabelLine
 
 # The word of a key that instructions name: "id" of "doc_id", "Source ID" and "id".
 _LAST_WORD_OF_KEY = re.compile(r"(?:^|[ _-])(id|index|number)s?$")
+# A key that itself says that its number is to be cited: "citation", "source number".
+_KEY_OF_CITING = re.compile(
+    r"(?:citation|reference|ref|footnote)(?:[ _-]?(?:id|key|index|number|no))?"
+    r"|(?:(?:source|document|doc|passage)[ _-]?)?(?:number|no)"
+)
+_WORDS_BEFORE_A_KEY = (
+    r"(?:[ \t]+(?:the|its|their|each|by|with|using|only|as|a|text's|source's))*+[ \t]+"
+    r"[\"'`]?"
+)
 
 
 def numbers_that_fields_may_mean(
@@ -24,7 +33,8 @@ def numbers_that_fields_may_mean(
 
     - a number that no text has as its label, as the 7 of "doc_id: 7"
     - a number that is also the label of another text, as of "[1]" above "doc_id: 2" and
-      "[2]" above "doc_id: 1"; but only if the instructions say "cite the doc_id"
+      "[2]" above "doc_id: 1"; but only if the instructions say "cite the doc_id", or if
+      the key itself says that it is cited, as "source number: 2" does
 
     Args:
         lines_by_context: The lines that label each context.
@@ -33,11 +43,12 @@ def numbers_that_fields_may_mean(
     """
     numbers: set[str] = set()
     for key, indexes_by_value in _indexes_by_field(lines_by_context).items():
-        is_named = _is_named(key, instructions)
+        is_cited = _is_named(key, instructions) or _KEY_OF_CITING.fullmatch(key)
+        numbers_texts = KEY_OF_NUMBER.fullmatch(key) is not None  # "page" does not
         for number, indexes in indexes_by_value.items():
             is_no_label = number not in indexes_by_number
             differs = indexes != set(indexes_by_number.get(number, ()))
-            if is_no_label or (is_named and differs):
+            if (is_no_label and numbers_texts) or (is_cited and differs):
                 numbers.add(number)
     return frozenset(numbers)
 
@@ -52,16 +63,22 @@ def _indexes_by_field(
     indexes_by_field: dict[str, dict[str, set[int]]] = {}
     for context_index, lines in lines_by_context.items():
         for line in lines:
-            if line.number_of_field is not None:
-                key = line.shape.removesuffix(":")
+            for key, number in line.fields:
                 indexes_by_value = indexes_by_field.setdefault(key, {})
-                indexes = indexes_by_value.setdefault(line.number_of_field, set())
-                indexes.add(context_index)
+                indexes_by_value.setdefault(number, set()).add(context_index)
     return indexes_by_field
 
 
 def _is_named(key: str, instructions: str) -> bool:
-    """Whether instructions name a field, as "Cite with the id in brackets" names "doc_id"."""
+    """Whether instructions name a field, as "Cite with the id in brackets" names "doc_id".
+
+    A key of any other word counts directly behind "cite": "Cite the page number" names
+    "page", and "Cite the source and its page" does not.
+    """
+    words_of_key = re.escape(key).replace("_", "[ _-]")
+    cites_it = rf"\bcit\w*+{_WORDS_BEFORE_A_KEY}{words_of_key}s?(?!\w)"
+    if re.search(cites_it, instructions, re.IGNORECASE):
+        return True
     last_word = _LAST_WORD_OF_KEY.search(key)
     if last_word is None:
         return False

@@ -27,10 +27,19 @@ _ATTRIBUTE = re.compile(
     r"""([\w-]+)\s*=\s*["']?([^"'<>\n]+?)["']?(?=\s+[\w-]+\s*=|\s*/?$)"""
 )
 # Keys whose number is that of a source; the number of a page is none.
-_KEY_OF_NUMBER = re.compile(
+KEY_OF_NUMBER = re.compile(
     r"(?:(?:source|citation|document|doc|passage|reference|ref|chunk|context|result)[ _]?)?"
     r"(?:id|index|number|no|n)|source|citation|document|passage|reference",
     re.IGNORECASE,
+)
+# "doc_id: 7", 'id="7"', "source number: 7"
+_KEY_AND_NUMBER = re.compile(
+    r"""(?<![\w-])(?P<key>[A-Za-z][\w-]{0,30}(?:[ ](?:number|no|id|index))?)["']?\s{0,3}[:=]
+    \s{0,3}["']?(?P<number>[0-9]{1,4})(?![\w.]*\w)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_PAGE_NUMBER = re.compile(
+    r"(?<!\w)(?:pages?|pp?\.|seite)[ \t]*#?[ \t]*([0-9]{1,4})(?!\w)", re.IGNORECASE
 )
 # "(page 3)", "Page 3 of 9"
 _PAGE_OR_SCORE = re.compile(
@@ -80,7 +89,8 @@ class LabelLine:
         number: The number that it gives the text; None if it gives none.
         is_heading: Whether nothing stands behind its colon, as in ``Context:``.
         is_field: Whether it is a key and its value, as in ``doc_id: 7``.
-        number_of_field: The number of such a field beside another label; None without.
+        fields: Its numbers that have a key, as ("doc_id", "7") of ``doc_id: 7`` and
+            ("page", "3") of ``(p. 3)``.
         numbers_by_kind: All its numbers that stand behind a word or in brackets, each
             with its kind (see ``Labels``).
     """
@@ -90,7 +100,7 @@ class LabelLine:
     number: str | None = None
     is_heading: bool = False
     is_field: bool = False
-    number_of_field: str | None = None
+    fields: tuple[tuple[str, str], ...] = ()
     numbers_by_kind: tuple[tuple[str, str], ...] = ()
 
 
@@ -125,8 +135,21 @@ def label_line_of(raw: str) -> LabelLine | None:
                 (kind + suffix, number) for kind, number in numbers_by_kind_in(line)
             ]
             numbers = (*label_line.numbers_by_kind, *pairs)
-            return replace(label_line, numbers_by_kind=numbers)
+            return replace(label_line, numbers_by_kind=numbers, fields=_fields_of(line))
     return None
+
+
+def _fields_of(line: str) -> tuple[tuple[str, str], ...]:
+    """Return the keys in a line that have a number, each with its number.
+
+    ``<doc index="1" id="3"> (p. 7)`` gives ("index", "1"), ("id", "3"), ("page", "7").
+    """
+    fields = [
+        (match["key"].lower(), str(int(match["number"])))
+        for match in _KEY_AND_NUMBER.finditer(line)
+    ]
+    pages = [("page", str(int(number))) for number in _PAGE_NUMBER.findall(line)]
+    return (*fields, *pages)
 
 
 def _line_of_page(line: str) -> LabelLine | None:
@@ -240,7 +263,7 @@ def _line_of_file(line: str) -> LabelLine | None:
 
 def _number_of_field(key: str, value: str) -> str | None:
     """Return the number of a source that stands under a key; None for other values."""
-    if _KEY_OF_NUMBER.fullmatch(key) is None:
+    if KEY_OF_NUMBER.fullmatch(key) is None:
         return None
     return str(int(value)) if _NUMBER.fullmatch(value) else None
 
@@ -279,5 +302,5 @@ def _is_name(name: str) -> bool:
     if not name or len(name) > _LONGEST_LABEL:
         return False
     is_number = _NUMBER.fullmatch(name) is not None
-    is_key = _KEY_OF_NUMBER.fullmatch(name) is not None
+    is_key = KEY_OF_NUMBER.fullmatch(name) is not None
     return not is_number and not is_key

@@ -331,11 +331,9 @@ def _indexes_by_number(
 def _without_number_of_field(line: LabelLine) -> LabelLine:
     """Return a line such as ``doc_id: 7`` without its number; any other as it is.
 
-    Under "[1]" it is no second number. It is kept as that of a field.
+    Under "[1]" it is no second number; the line's ``fields`` still have it.
     """
-    if not line.is_field:
-        return line
-    return replace(line, number=None, number_of_field=line.number)
+    return replace(line, number=None) if line.is_field else line
 
 
 def _without_second_numbers(
