@@ -301,8 +301,10 @@ class PromptContents:
     ) -> dict[DocumentKey, ShownDocument]:
         """Drop documents that only a message of an earlier turn shows.
 
-        A document that a search of this turn returned is kept, wherever it stands. If no
-        search of this turn returned any, all are kept.
+        Example: this turn's search found B. The prompt shows A in a message of an
+        earlier turn, and B: A is dropped. A document that a search of this turn
+        returned is kept, wherever it stands. If no search of this turn returned any,
+        all are kept.
         """
         identities_returned = self._identities_returned()
         if not identities_returned:
@@ -378,7 +380,8 @@ class PromptContents:
     ) -> list[str]:
         """Repeat each known text, such as the question, for each of its places.
 
-        A retrieved document of the same words then needs one place more.
+        Example: the prompt holds the question "When?" in two messages: ["When?",
+        "When?"]. A retrieved document of the same words then needs a third place.
 
         Args:
             known_texts: The texts.
@@ -427,7 +430,8 @@ class PromptContents:
         """Count how often a prompt shows a text as a message of the earlier conversation.
 
         The prompt does so if it also shows the message before or behind that message.
-        Otherwise the text stands there for another reason.
+        Example: the earlier messages are "Open?" and "Yes.", and the prompt holds both:
+        1 for "Yes.". A prompt with "Yes." alone shows it for another reason: 0.
         """
         n_times = 0
         conversation = self._earlier_conversation
@@ -534,7 +538,11 @@ class PromptContents:
         return authors
 
     def _author_steps(self, call: Node) -> list[Node]:
-        """Return the steps that wrote documents for the engine around a call."""
+        """Return the steps that wrote documents for the engine around a call.
+
+        Example: an engine answers two sub-questions, hands both answers as documents to
+        its synthesizer, and this calls the model: the calls of the two sub-questions.
+        """
         engine = self._engine_around(call)
         author_steps: dict[Node, None] = {}
         for node in self._calls_handed_written_documents:

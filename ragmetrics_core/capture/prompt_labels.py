@@ -300,7 +300,8 @@ def _indexes_by_name(
 ) -> dict[str, tuple[int, ...]]:
     """Return the indexes of the contexts by the names that lines give them.
 
-    Several contexts may have one name, such as that of their file.
+    Example: ``{"a.pdf": (0, 2), "b.pdf": (1,)}`` for three contexts, of which two are
+    of one file.
     """
     indexes_by_name: dict[str, set[int]] = {}
     for index, lines in lines_by_context.items():
@@ -315,7 +316,8 @@ def _indexes_by_number(
 ) -> dict[str, tuple[int, ...]] | None:
     """Return the index of a context by its number.
 
-    A context that stands in the prompt twice may have two numbers. None where a context
+    Example: ``{0: {"1"}, 1: {"2", "5"}}`` gives ``{"1": (0,), "2": (1,), "5": (1,)}``:
+    a context that stands in the prompt twice may have two numbers. None where a context
     has no number, or two contexts have the same: nobody can tell what a number means.
     """
     index_by_number: dict[str, tuple[int, ...]] = {}
@@ -405,7 +407,9 @@ def _numbers_of(lines: Iterable[LabelLine]) -> set[str]:
 def _blocks(prompt: str, contexts: Sequence[str]) -> list[_Block]:
     """Find where contexts stand in a prompt, in its order.
 
-    A context that begins inside of another one is left out.
+    Example: in "[1] IRON [2] WOOD" the contexts WOOD and IRON stand at 13 to 17 and at
+    4 to 8: two blocks, that of IRON first. A context that begins inside of another one
+    is left out.
     """
     indexes_by_text: dict[str, list[int]] = {}
     for index, text in enumerate(contexts):
@@ -428,7 +432,8 @@ def _without_inner_blocks(blocks: Iterable[_Block]) -> list[_Block]:
 def _blocks_of_text(text: str, indexes: Sequence[int], prompt: str) -> list[_Block]:
     """Give equal contexts one place of their text after the other.
 
-    Places that are left over belong to the last context.
+    Example: the contexts 0 and 3 are both "Closed on Monday.", and the prompt holds it
+    three times: the places belong to 0, 3 and 3.
 
     Args:
         text: The text.
@@ -500,7 +505,8 @@ class _Surroundings:
 def _lines_of_blocks(blocks: Sequence[_Block], prompt: str) -> list[list[LabelLine]]:
     """Find the lines that label each context in a prompt.
 
-    Lists without lines are returned where nobody can tell which lines label which.
+    Example: "[a] IRON [b] STEEL", in four lines, gives the line "[a]" for IRON and
+    "[b]" for STEEL. Empty lists where nobody can tell which lines label which context.
 
     Args:
         blocks: Where the contexts stand, in the prompt's order.
@@ -624,7 +630,8 @@ def _goes_on(labels: Iterable[LabelLine], next_labels: Iterable[LabelLine]) -> b
 def _label_at_the_end(raw: str, shape: str) -> LabelLine | None:
     """Return the label of a shape that ends a line.
 
-    None if no such label ends it, or labels with different numbers may.
+    Example: "Context: [1]" ends with "[1]". None if no such label ends the line, or
+    labels with different numbers may.
 
     Args:
         raw: The line, such as ``Context: [1]``.
@@ -698,7 +705,8 @@ def _nearest_lines(region: str, *, direction: int) -> list[LabelLine]:
     """Return the label lines of a region that stand next to a context.
 
     They end with the first line that labels nothing, and before a heading such as
-    ``Context:``. Blank lines and rules such as ``----`` are skipped. The lines come in
+    ``Context:``. Blank lines and rules such as ``----`` are skipped. Example: of the
+    lines "Read this.", "[a]", "page: 4" before a context the last two are returned, in
     the prompt's order.
 
     Args:

@@ -367,7 +367,8 @@ def _n_to_skip_by_text(
 ) -> dict[str, int]:
     """Count for each text the first occurrences to skip: they belong to earlier turns.
 
-    Each document of this turn keeps an occurrence.
+    Example: A is shown three times, and two occurrences belong to earlier turns: 2. If
+    A is shown once, 0: each document of this turn keeps an occurrence.
     """
     n_to_skip_by_text: dict[str, int] = {}
     for text, candidates in candidates_by_text.items():

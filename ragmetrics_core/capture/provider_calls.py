@@ -245,8 +245,9 @@ def _document(text: str, fields: Fields) -> Document:
 def _text_of_item(item: Fields, depth: int = DEEPEST) -> str | None:
     """Find the text of a found item, also inside a nested document or a list of parts.
 
-    None if the item has no text, such as a file in base64. ``depth`` is how many levels
-    of nested objects are searched.
+    Example: "It fell." in ``{"content": [{"type": "text", "text": "It fell."}]}``. None
+    if the item has no text, such as a file in base64. ``depth`` is how many levels of
+    nested objects are searched.
     """
     if item.get("type") == "base64":
         return None

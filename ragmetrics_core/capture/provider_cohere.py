@@ -99,7 +99,11 @@ def _documents_by_id(
 def _annotations_of(
     citations: Sequence[Fields], document_by_id: Mapping[str, Document]
 ) -> Iterator[Annotation]:
-    """Yield an annotation for each source of each citation, with the source's text."""
+    """Yield an annotation for each source of each citation, with the source's text.
+
+    Example: ``{"start": 0, "end": 8, "document_ids": ["d1", "d2"]}`` gives two, both
+    for the characters 0 to 8.
+    """
     for citation in citations:
         start, end = citation.get("start"), citation.get("end")
         has_span = is_place(start) and is_place(end)

@@ -83,9 +83,10 @@ def as_json(value: object) -> str:
 
 
 def as_text(returned: object, depth: int = DEEPEST) -> str:
-    """What a tool returned, as text: logs, standard output, blocks of text, else JSON.
+    """Return as text what a tool returned: logs, output, blocks of text, else JSON.
 
-    Empty for nothing.
+    Example: ``[{"type": "text", "text": "It fell."}, "In May."]`` gives the lines "It
+    fell." and "In May.". Empty for None.
     """
     if isinstance(returned, str):
         return returned

@@ -370,7 +370,11 @@ class _ReplyBeingRead:
         return None if call.is_answered else call
 
     def _call_of_result(self, block: Fields) -> CallBeingRead:
-        """Make a call of a result whose request is not in the reply."""
+        """Make a call of a result whose request is not in the reply.
+
+        Example: a block of the type "web_search_tool_result" becomes a call of
+        "web_search".
+        """
         kind = str(block.get("type"))
         # LangChain keeps the provider's own kind of block here
         provider_kind = inner_object(block, "extras").get("block_type")
@@ -385,7 +389,11 @@ class _ReplyBeingRead:
         return call
 
     def _add_found(self, call: CallBeingRead, returned: object, block: Fields) -> None:
-        """Add what a search returned, in the forms that it may have."""
+        """Add what a search returned, in the forms that it may have.
+
+        Example: ``[{"text": "It fell."}]`` is a list of results, and ``{"sources":
+        […]}`` names the addresses alone.
+        """
         if isinstance(returned, Mapping):
             sources = returned.get("sources")
             if is_list(sources):
@@ -459,7 +467,11 @@ class _ReplyBeingRead:
             self.doubts.append(remedies.COHERE_CITED)
 
     def read_listed_results(self, place: Fields) -> None:
-        """Read sources that a provider lists beside its reply, as Perplexity and xAI do."""
+        """Read sources that a provider lists beside its reply, as Perplexity and xAI do.
+
+        Example: ``{"citations": ["https://a.test"]}`` is a search that names this
+        address without its text.
+        """
         results = [
             result
             for result in objects_in(place.get("search_results"))
@@ -548,8 +560,9 @@ class _ReplyBeingRead:
     def _add_cited_sources(self, annotations: Sequence[Annotation]) -> None:
         """Count cited sources that no search of the reply names.
 
-        Those with words of the source are left out here: where the prompt holds the
-        words, the application itself showed the source.
+        Example: the reply cites https://a.test, and no search lists this address: it
+        counts as found without its text. A source that is cited with a quote is left
+        out: where the prompt holds the quote, the application itself showed the source.
         """
         known_names: set[str] = set()
         for call in self.call_by_key.values():

@@ -247,8 +247,9 @@ class _QuestionSearch:
     def queries(self) -> list[str]:
         """The queries of the run that are plain words, as against arguments in JSON.
 
-        Those of searches that found documents stand first, then of searches without
-        documents, then of rerankers. A query may stand in the list several times.
+        The queries of searches that found documents stand first, then those of searches
+        without documents, then those of rerankers. A query may stand there several
+        times: a search and a reranker for "When?" give ["When?", "When?"].
         """
         searches = list(self.calls.retrievals)
         for retrieval in self.calls.retrievals:
@@ -585,8 +586,8 @@ def _standalone(calls: Calls, question: str | None) -> str | None:
 def _only_query(calls: Calls) -> str | None:
     """Return the query of all searches of a run; None without one, or if there are several.
 
-    A query in JSON does not count: it is the arguments of a tool, and no text that
-    could be a question.
+    Example: two searches for "ferry times": "ferry times". A query in JSON does not
+    count: it is the arguments of a tool, and no text that could be a question.
     """
     searches = [
         *calls.retrievals,

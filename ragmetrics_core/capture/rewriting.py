@@ -37,10 +37,10 @@ def rewritten_documents(
 ) -> tuple[Document, ...]:
     """Return the documents of a step that it made out of documents that it took.
 
-    Such a document has the id, the metadata or most words of a dropped one. If a step
-    returned three new documents for three old ones, say, then all were made out of
-    these. But without shared words, an old document in one of the later lists says
-    that the step searched for more.
+    Such a document has the id, the metadata or most words of a dropped document. If a
+    step returned three new documents for three old ones, all three were made out of
+    them, as by a translator. But if none shares words with an old document, and a later
+    list still has an old document, the step searched for more: ().
     """
     dropped, added = _dropped_and_added(step)
     if not dropped or not added:
@@ -141,7 +141,8 @@ def rewriting_step_by_key(
     """Name for each text the first step that rewrote it; other texts are left out.
 
     A step rewrote a text if it dropped documents, added others, and returned the text
-    or a passage of it. The keys are those of the texts.
+    or a passage of it. Example: "summarizer" took A and B and returned a summary, which
+    is the context with the key k: ``{k: "summarizer"}``.
     """
     name_by_key: dict[DocumentKey, str] = {}
     writers = [change for change in changes if change.replaces_documents]

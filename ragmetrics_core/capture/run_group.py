@@ -280,7 +280,11 @@ class Prompts:
 
     @staticmethod
     def of(calls: Calls) -> Prompts:
-        """Collect the messages of the prompts of some calls."""
+        """Collect the messages of the prompts of some calls.
+
+        Messages of the assistant are left out. Those behind its last message are of
+        this turn: of user "Open?", assistant "Yes.", user "And when?" the last one.
+        """
         texts: list[str] = []
         texts_of_this_turn: list[str] = []
         for call in calls.models:

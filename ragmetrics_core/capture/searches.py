@@ -17,8 +17,9 @@ def searching_tools(nodes: Iterable[Node]) -> frozenset[str]:
 def name_empty_searches(root: Node) -> None:
     """Take a tool's empty list for a search that found nothing.
 
-    An empty list alone does not say of what it is: a tool that asks a table gives one
-    as well. So another call of the same tool must have given documents.
+    Example: the tool "lookup" gave two documents in one call, and "[]" in another: the
+    second call found nothing. "[]" alone does not say so: a tool that asks a table
+    gives this as well.
     """
     nodes = list(root.walk())
     names = searching_tools(nodes)
