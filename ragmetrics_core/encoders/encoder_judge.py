@@ -202,7 +202,7 @@ class EncoderJudge(Judge):
     def _details_of_claims(self) -> dict[str, str]:
         """Return the settings that change the probability of a claim, for signatures.
 
-        Such as ``{"kind": "pairs", "weights": "1a2b3c4d5e6f", "window": "512"}``. A
+        Such as ``{"kind": "nli", "weights": "1a2b3c4d5e6f", "window": "512"}``. A
         template is named by the first digits of its digest.
         """
         details = {

@@ -32,9 +32,10 @@ ROLES = {
 def copied(value: object, *, messages: bool = False, depth: int = _DEPTH) -> Any:
     """Take a snapshot of a run's inputs or outputs, which later steps cannot change.
 
-    Containers and documents are copied; what else they hold is shared. A long list of
-    numbers, such as an embedding, is shared as well: no rule reads it, and to copy the
-    embeddings of a step would hold the application up.
+    Containers and documents are copied; what else they hold is shared. Example: of
+    {"docs": [document]} the mapping, the list and the document are copied. A long list
+    of numbers, such as an embedding, is shared as well: no rule reads it, and to copy
+    the embeddings of a step would hold the application up.
 
     Args:
         value: Inputs or outputs of a run, or a part of them.
@@ -154,7 +155,9 @@ def _is_number(value: object) -> bool:
 def _document(value: object) -> capture.Document | None:
     """Read a document: LangChain's own, one stored as a dict, or one with its score.
 
-    A document with its score is a pair of the two. None for anything else.
+    Example: ``Document(page_content="Rome is old.")``, ``{"page_content": "Rome is
+    old."}`` and the pair of a document and 0.8 each give a document with this text, the
+    last one with the score 0.8. None for anything else.
     """
     if isinstance(value, Document):
         return _document_of(value.page_content, value.id, value.metadata)
@@ -200,8 +203,8 @@ def _document_of(text: str, name: object, metadata: object) -> capture.Document:
 def message_of(value: object) -> Message | None:
     """Read a message in any of the forms that LangChain accepts or stores.
 
-    That is a message object, a pair of a role and a text, or a dict. None for anything
-    else.
+    Example: ``HumanMessage("Who?")``, ("human", "Who?") and {"role": "user", "content":
+    "Who?"} all give the user's message "Who?". None for anything else.
     """
     if isinstance(value, BaseMessage):
         calls = value.tool_calls if isinstance(value, AIMessage) else ()
@@ -246,7 +249,8 @@ def provider_evidence_of(message: object) -> capture.ProviderEvidence:
     """Read what the provider of a model searched and found while it wrote a message.
 
     LangChain keeps it in the message's content, in its additional arguments and in its
-    metadata. The message may be an object or stored as a mapping. The evidence is empty
+    metadata. Example: OpenAI searched the web and cites two pages: they are the
+    evidence. The message may be an object or stored as a mapping. The evidence is empty
     for a message that no model wrote, and for what is no message.
     """
     if isinstance(message, AIMessage):
@@ -314,9 +318,10 @@ def _unwrapped(value: Mapping[str, Any]) -> Mapping[str, Any]:
 def text_of(content: object) -> str:
     """The texts in a message's content, joined.
 
-    The content is a text, or blocks in which a text may stand: text blocks, and the
-    blocks in which evidence is handed to a provider. Other blocks, such as images, have
-    none.
+    Example: [{"type": "text", "text": "Who is "}, {"type": "text", "text": "Anna?"}]
+    gives "Who is Anna?". The content is a text, or blocks in which a text may stand:
+    text blocks, and the blocks in which evidence is handed to a provider. Other blocks,
+    such as images, have none.
     """
     if isinstance(content, str):
         return content
@@ -384,9 +389,10 @@ def compact(value: object) -> str:
 def artifacts_of(output: object) -> Iterator[object]:
     """Yield the artifacts that a tool returned: objects beside its text.
 
-    A message of a tool holds one. A tool may also return messages, a mapping that holds
-    some, or a command of LangGraph, whose update of the state holds some. Any other
-    output is yielded itself.
+    A message of a tool holds one: ``ToolMessage("2 hits", artifact=documents, …)``
+    yields the documents. A tool may also return messages, a mapping that holds some, or
+    a command of LangGraph, whose update of the state holds some. Any other output is
+    yielded itself.
     """
     if isinstance(output, ToolMessage):
         yield output.artifact

@@ -252,7 +252,9 @@ def _question(
 ) -> tuple[str | None, str]:
     """Find the user's question, and say in words where it was found.
 
-    None and "" where nothing holds it.
+    Example: the chain "qa" with the inputs {"question": "Who?"} gives ("Who?", "inputs
+    of qa"). The places are tried in this order: the user's metadata, the inputs, the
+    messages in the outputs. None and "" if no place has a question.
 
     Args:
         run: The run.
@@ -524,8 +526,10 @@ def walk(run: AnyRun) -> Iterator[AnyRun]:
 def _node(run: AnyRun) -> Node:
     """Make the node of a run, with the nodes of the runs inside it.
 
-    The function in ``_FILL`` for the run's type writes into the node its kind, such as
-    "model", and what the run was given and returned.
+    The function in ``_FILL`` for the run's type writes into the node its kind, and what
+    the run was given and returned. Example: a run of the type "retriever" becomes a
+    node of the kind "retriever" with its query and documents. A run of any other type
+    is a "step".
     """
     metadata = metadata_of(run)
     # a branch of a parallel step has its name in a tag
@@ -551,7 +555,11 @@ def _node(run: AnyRun) -> Node:
 
 
 def _fill_retriever(node: Node, run: AnyRun) -> None:
-    """Write into a call what its retriever was asked and what it returned."""
+    """Write into a call what its retriever was asked and what it returned.
+
+    Example: ``retriever.invoke("Who?")`` that found two documents: the query "Who?" and
+    the documents. After an error, or before its end, the documents stay None.
+    """
     query = run.inputs.get("query")
     node.kind = "retriever"
     node.query = query if isinstance(query, str) and query.strip() else None

@@ -35,7 +35,9 @@ def load_rag_dataset(
     """Read a ``LabelledRagDataset`` or a ``QueryResponseDataset``.
 
     The former has examples with ``query``, ``reference_answer`` and
-    ``reference_contexts``; the latter has ``queries`` and ``responses`` by id.
+    ``reference_contexts``; the latter has ``queries`` and ``responses`` by id. Example:
+    {"queries": {"q1": "Who?"}, "responses": {"q1": "Anna"}} gives one sample with the
+    id "q1", the question "Who?" and the reference "Anna".
 
     Args:
         dataset: The path of its JSON file, the data of that file, or the dataset.
@@ -85,6 +87,13 @@ def _json_of_file(path: Path) -> Any:
 def _sample(example: Any, number: int) -> Sample:
     """The sample of one example: its query, its reference, and all else as metadata.
 
+    Example: {"query": "Who?", "reference_answer": "Anna", "query_by": "ai"} gives the
+    question "Who?", the reference "Anna" and the metadata {"query_by": "ai"}.
+
+    Args:
+        example: The example, as a mapping or an object.
+        number: Its place in the dataset, for the message.
+
     Raises:
         InputError: If the example has no query.
     """
@@ -110,6 +119,9 @@ def evaluate_query_engine(
     **settings: Unpack[EvaluateSettings],
 ) -> Report:
     """Run a query engine once per question, capture what it does, and score it.
+
+    Example: ``evaluate_query_engine(engine, ["Who?", "When?"])`` gives a report with
+    two samples.
 
     Args:
         query_engine: The engine. If it fails on a question, the report has the error
@@ -145,6 +157,9 @@ def evaluate_query_engine(
 def _questions(questions: Any) -> Iterable[Sample]:
     """Yield the user's questions as samples that have no answer yet.
 
+    Example: ["Who?", {"question": "When?", "reference": "1874"}] yields two samples, of
+    which the second has a reference.
+
     Args:
         questions: A dataset of LlamaIndex, or an iterable of texts, samples and rows.
 
@@ -170,7 +185,9 @@ def _questions(questions: Any) -> Iterable[Sample]:
 def _run(query_engine: BaseQueryEngine, sample_to_ask: Sample) -> Sample:
     """Ask a query engine one question, and make the sample of what it did.
 
-    If LlamaIndex records no span of the engine, the sample is made of what it returned.
+    Example: the question "Who?" gives a sample with the retrieved contexts and the
+    answer "Anna". If LlamaIndex records no span of the engine, the sample is made of
+    what it returned. If the engine failed, the sample has the error.
 
     Args:
         query_engine: The engine.

@@ -86,7 +86,10 @@ class MetricEvaluator(BaseEvaluator):
         threshold: float = 0.5,
         **settings: Any,
     ) -> None:
-        """Take the metric, or make it of its settings; see the class."""
+        """Take the metric, or make it of its settings; see the class.
+
+        Example: ``ContextAdherenceEvaluator(polls=3)`` makes a metric with three polls.
+        """
         if llm is not None and judge is not None:
             raise SettingError("give llm= or judge=, not both")
         if metric is None:
@@ -125,9 +128,9 @@ class MetricEvaluator(BaseEvaluator):
     def _update_prompts(self, prompts_dict: PromptDictType) -> None:
         """Replace the metric by one with other prompt templates.
 
-        Templates that equal the present ones change nothing: one that is the default
-        stays the default, and the metric's signature stays what it was. Names that are
-        none of the metric's are passed over.
+        Example: {"template": PromptTemplate("…{question}…")} replaces the template of a
+        metric. Templates that equal the present ones change nothing, so the metric's
+        signature stays what it was. Unknown names change nothing either.
 
         Args:
             prompts_dict: The templates, by the names of the metric's settings.
@@ -292,6 +295,9 @@ def native(
     outcome: MetricResult | str, sample: Sample, *, threshold: float = 0.5
 ) -> RagMetricsResult:
     """Turn the result of a metric into the framework's own type.
+
+    Example: a score of 0.8 and the threshold 0.5: ``score=0.8``, ``passing=True``. A
+    result without a score is invalid, and its feedback says why.
 
     Args:
         outcome: The result, or the words why there is none.

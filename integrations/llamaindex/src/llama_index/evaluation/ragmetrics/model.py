@@ -110,6 +110,9 @@ class LlamaIndexModel(FrameworkModel):
     def _exchange(self, request: ChatRequest) -> Exchange:
         """Make ready how a request is sent to the LLM and how its reply is read.
 
+        Example: a request for JSON calls a function of a function-calling LLM, whose
+        arguments are the reply. Any other LLM is sent the messages alone.
+
         Returns:
             The call that sends it, its async counterpart, and the function that makes a
             reply of what either of them returns.
@@ -134,10 +137,12 @@ class LlamaIndexModel(FrameworkModel):
         return partial(llm.chat, messages), partial(llm.achat, messages), read_reply
 
     def _with_settings(self, request: ChatRequest) -> LLM:
-        """Return a copy of the LLM with the request's settings, such as its temperature.
+        """Return a copy of the LLM with the settings of a request.
 
-        A copy makes a client, which takes longer than a call. So it is kept for further
-        requests of this event loop, until the user changes the LLM.
+        Example: a request with the temperature 0.0 gets a copy, and a second request
+        with the temperature 0.0 gets the same one. A copy makes a client, which takes
+        longer than a call. So it is kept for further requests of this event loop, until
+        the user changes the LLM.
         """
         new_values = self._settings_for(request)
         # all that the LLM holds, in its fields and its private attributes

@@ -240,7 +240,7 @@ class RagMetricsEvaluator:
         """Score answers without blocking the event loop, all at the same time.
 
         Inputs, outputs and errors are those of ``run``. Example:
-        ``await evaluator.run_async(query="Who?", documents=documents, replies="Anna")``.
+        ``await evaluator.run_async(query="Who?", documents=[…], replies="Anna")``.
         """
         samples, warnings = inputs.samples(
             answers,

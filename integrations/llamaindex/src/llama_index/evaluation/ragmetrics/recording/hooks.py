@@ -281,8 +281,9 @@ def untaken_pieces_of(
 ) -> Collection[str]:
     """Return the pieces of a streamed chat answer that the application has not taken.
 
-    The collection goes on to change. The engine itself writes the pieces, to the end,
-    whether the application reads on or not.
+    The collection goes on to change: of "Rome ", "is ", "old." it holds "old." alone,
+    once two were taken. The engine itself writes the pieces, to the end, whether the
+    application reads on or not.
 
     Args:
         response: The response, before the application has it.
@@ -351,8 +352,14 @@ async def _hand_on_async(
 ) -> AsyncGenerator[Any, Any]:
     """Hand on the pieces of an async stream, and tell at the end what was read.
 
-    What the application sends or throws in goes to the generator inside. Arguments are
-    those of ``observe``.
+    Example: "Rome ", "is ", "old." are handed on one by one, and ``on_end`` gets "Rome
+    is old." and no error. What the application sends or throws in goes to the generator
+    inside.
+
+    Args:
+        pieces: The stream of the framework.
+        on_end: Called at the end, with the text that was read, and the error or None.
+        while_fetching: Makes a context that is open while a piece is fetched.
     """
     pieces_read: list[str] = []
     with _calling_at_the_end(on_end, pieces_read):

@@ -132,6 +132,10 @@ def is_answer_read_here() -> bool:
 def with_runs_read_here(outer: SpanRecord | None) -> SpanRecord | None:
     """Add the run whose streamed answer is read in this context to a record.
 
+    A model may be called only when the application reads: its call belongs to the run
+    that is read. Example: no span is around, and the answer of a run is read: a record
+    of this run alone.
+
     Args:
         outer: The record of the span around; None if it has none.
 

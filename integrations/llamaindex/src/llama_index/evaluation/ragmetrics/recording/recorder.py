@@ -587,7 +587,9 @@ class Recorder:
     def on_model_reply(self, id_: str | None, reply: object) -> None:
         """Record the whole reply of a model, which the framework tells in an event.
 
-        It ends the run of a model that streams and was called alone.
+        Example: ``llm.stream_chat`` has streamed "Rome is old.": the event holds the
+        whole text, and the model's call gets it as its reply. It ends the run of a
+        model that streams and was called alone.
 
         Args:
             id_: The id of the span in which the event was sent; None if in none.

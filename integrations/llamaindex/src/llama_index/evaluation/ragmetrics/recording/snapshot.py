@@ -467,7 +467,8 @@ def note_reply(node: Node, response: object, llm: object = None) -> None:
 def _provider_evidence_of(response: object) -> ProviderEvidence:
     """Read what a model's provider searched and found while the model answered.
 
-    It is empty for an object that is no response.
+    Example: OpenAI searched the web and cites two pages: they are the evidence. It is
+    empty for an object that is no response.
     """
     if not isinstance(response, (ChatResponse, CompletionResponse, AgentOutput)):
         return ProviderEvidence()
@@ -506,6 +507,9 @@ def _citations_of(message: ChatMessage) -> dict[str, Any]:
 
 def _data(value: object, depth: int = _DEPTH) -> Any:
     """Turn a provider's objects into plain data: dicts, lists, texts and numbers.
+
+    Example: an object with the field ``output``, a list of objects, becomes
+    {"output": [{…}, {…}]}.
 
     Args:
         value: An object of the provider's client, or data.
@@ -604,8 +608,9 @@ def documents_of(value: object) -> tuple[Document, ...]:
 def argument_of(arguments: Mapping[str, Any]) -> str:
     """The one text argument of a tool, else all its arguments as JSON.
 
-    A workflow's context, which the framework hands in, does not count. Positional
-    arguments are named by their number.
+    Example: ``search("Rome")`` gives "Rome", and ``search("Rome", limit=3)`` gives
+    '{"0": "Rome", "limit": 3}': positional arguments are named by their number. A
+    workflow's context, which the framework hands in, does not count.
     """
     values: dict[Any, Any] = dict(enumerate(arguments.get("args", ())))
     values.update(arguments.get("kwargs", {}))
@@ -822,6 +827,9 @@ def sources_of(result: object) -> tuple[Document, ...]:
 
 def plain(value: object, depth: int = 6) -> Any:
     """Turn a value into plain data, so that keys and paths can be looked up in it.
+
+    Example: a ``Response`` becomes {"response": "Rome", "source_nodes": [{"id": "n1",
+    "text": …}], "metadata": …}. Here the path "source_nodes.0.text" leads to a text.
 
     Args:
         value: What a call was given or returned.

@@ -513,8 +513,9 @@ def _without_the_question(
 ) -> tuple[Turn, ...]:
     """A history without the question of now at its end.
 
-    An application may put the question into the memory before it asks, perhaps behind
-    the author's name, such as "Ann: Where is Porto?".
+    Example: "Hi", "Hello", "Who?" and the question "Who?" give "Hi", "Hello". An
+    application may put the question into the memory before it asks, perhaps behind the
+    author's name, such as "Ann: Where is Porto?".
     """
     asked = as_one_line(asked_question)
     if not asked or not history or history[-1].role != "user":
@@ -621,6 +622,9 @@ def _replies_put_together(run: Run) -> tuple[str, ...]:
 
 def _warnings(run: Run, documents: Sequence[Document] | None) -> tuple[str, ...]:
     """List what went wrong inside a run, in words.
+
+    Example: a retriever found two documents, and the generator got none: "nothing of
+    what was retrieved reached the generator".
 
     Args:
         run: The run.
