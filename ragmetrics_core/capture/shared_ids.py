@@ -17,6 +17,8 @@ from ragmetrics_core.capture.tree import Document, Node
 def mark_shared_ids(root: Node) -> None:
     """Mark the documents of a run whose id was given to several texts.
 
+    Example: two stores both count from "0": the documents with the id "0" are marked.
+
     Args:
         root: The outermost call; the documents of all calls are changed.
     """
@@ -48,7 +50,9 @@ def _ids_of_several_searches(root: Node) -> set[str]:
 def _searches_by_level(root: Node) -> Iterator[list[Node]]:
     """Yield the outermost searches of a run, then the searches inside each of them, and so on.
 
-    Documents that the run was handed count like those of a tool that ran last.
+    Example: two searches at the top, of which the first has a search inside it: a list
+    of these two and the documents that the run was handed (as if a tool returned them),
+    then a list of the inner search.
     """
     around_root = Node("step", children=[root])
     handed_in = Node("tool", documents=root.input_documents)

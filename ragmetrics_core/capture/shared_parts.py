@@ -96,7 +96,9 @@ def _give_places(
 ) -> None:
     """Give the first candidate the first place of a part, the second the second.
 
-    The place of a candidate that is shown elsewhere stays unused.
+    Example: the header "Contoso handbook" stands at two places, and fits the pages 3
+    and 7: page 3 gets the first place, page 7 the second. The place of a candidate that
+    is shown elsewhere stays unused.
 
     Args:
         places: The places, one for each candidate or more.

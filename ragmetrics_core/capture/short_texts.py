@@ -86,7 +86,8 @@ def short_texts_standing_apart(
 ) -> set[Occurrence]:
     """Find the occurrences of short texts that touch no word of another text.
 
-    They may touch each other, as two titles do, or a long text that stands there whole.
+    Example: "Art" in '"Art"' and in "ArtBridge", where "Bridge" is another text. They
+    may touch each other, as two titles do, or a long text that stands there whole.
     """
     whole = [occurrence for occurrence in occurrences if occurrence.is_whole]
     whole.sort(key=lambda occurrence: occurrence.begins_at)
@@ -159,6 +160,7 @@ def occurrences_of_short_text(
 ) -> Iterator[tuple[Occurrence, Borders]]:
     """Yield where a text of fewer than 16 bytes stands in a prompt, with its borders.
 
+    Example: "art" in 'the "art" of party' stands between marks, and between letters.
     If the text stands in very many places, not all of them are yielded, and its
     ``n_tries_left`` is set to 0.
     """
@@ -206,7 +208,8 @@ def _occurrences_by_letters(
 ) -> Iterator[Occurrence]:
     """Yield where the letters of a short text stand in a message.
 
-    After 500 occurrences the search ends, and ``n_tries_left`` of the text is set to 0.
+    Example: "art" stands in "Art of party" at the letters 0 and 6. After 500
+    occurrences the search ends, and ``n_tries_left`` of the text is set to 0.
 
     Args:
         sought_text: The text.

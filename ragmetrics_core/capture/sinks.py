@@ -220,8 +220,9 @@ class Outlet:
     def _work(self) -> None:
         """Send queued results to the sink for ever: the thread's own function.
 
-        The sink is flushed when the queue asks for it, and a few seconds after the first
-        result that was written since the last flush.
+        The sink is flushed when the queue asks for it, and ``FLUSH_SECONDS`` after the
+        first result that was written since the last flush: results that come at 0.0 and
+        0.5 are flushed together.
         """
         # calls of the sink's own client are no runs of the application
         with as_judge_work():

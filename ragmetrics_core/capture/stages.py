@@ -193,6 +193,7 @@ def _provenance(
 ) -> dict[str, str]:
     """Say in words where each field of the sample was found.
 
+    Example: ``{"question": "query of the first retriever", "retrieved": "my_search"}``.
     Fields that were not found are left out.
     """
     places = {

@@ -213,7 +213,8 @@ def _writer_by_index(
 ) -> dict[int, str]:
     """Name for each retrieved document the first rewriting step that dropped it.
 
-    The keys are indexes. Documents that no such step dropped are left out.
+    Example: "translator" took the document 0 and returned its translation: ``{0:
+    "translator"}``. Documents that no such step dropped are left out.
     """
     writer_by_index: dict[int, str] = {}
     for change in rewriting_changes:
@@ -243,7 +244,8 @@ def _steps_before_answer(
 ) -> list[_StepBeforeAnswer]:
     """List the rerankers and filters that ended before the answering call began.
 
-    All rerankers and filters count if the answering call is unknown (None).
+    Example: a reranker ran from 1.0 to 2.0, the answering call began at 3.0, and a
+    filter ended at 5.0: the reranker. All count if the answering call is None, unknown.
     """
     steps: list[_StepBeforeAnswer] = []
     for change in changes:

@@ -123,7 +123,10 @@ def has_unread_lists(value: object) -> bool:
 
 
 def _sources_of_lists(listed: Iterable[object]) -> tuple[CitedSource, ...] | None:
-    """Return the sources of some lists; None if the form of one element is not known."""
+    """Return the sources of some lists; None if the form of one element is not known.
+
+    Example: ``[[2, "a.pdf"], [{"id": 3}]]`` gives three sources.
+    """
     sources: list[CitedSource] = []
     for elements in listed:
         each = elements if isinstance(elements, (list, tuple)) else [elements]
@@ -148,7 +151,8 @@ def _sources_of_statements(
 ) -> tuple[CitedSource, ...] | None:
     """Return the sources of statements that each have a list of sources.
 
-    None if there is no statement, or one without such a list.
+    Example: ``[{"statement": "It fell.", "sources": [2]}]`` gives the source 2 for "It
+    fell.". None if there is no statement, or one without such a list.
     """
     sources: list[CitedSource] = []
     has_list = False

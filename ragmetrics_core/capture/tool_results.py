@@ -23,6 +23,8 @@ def documents_behind(tool: Node) -> tuple[Document, ...] | None:
     """List the documents that a tool's result may show; None if nothing was searched.
 
     These are the tool's own documents, else those of retrievers inside it, each once.
+    Example: a tool returned a text, and two retrievers inside it found [A] and [A, B]:
+    (A, B).
     """
     if tool.documents is not None:
         return tool.documents
@@ -40,8 +42,9 @@ def documents_behind(tool: Node) -> tuple[Document, ...] | None:
 def is_made_of_documents(tool: Node) -> bool:
     """Whether a tool's result only presents the documents that were found inside it.
 
-    The tool and the search inside it then count as one call. So do a tool that failed
-    and its search, unless a model ran inside the tool.
+    Example: the tool's text is "1. It is old. 2. It fell.", and a retriever inside it
+    found both. The tool and the search inside it then count as one call. So do a tool
+    that failed and its search, unless a model ran inside the tool.
     """
     if tool.error:
         return not any(node.kind == "model" for node in tool.walk())
@@ -94,8 +97,9 @@ def is_written_by_model(tool: Node, nodes: Iterable[Node]) -> bool:
 def _replies_inside(tool: Node) -> list[str]:
     """List what models and agents inside a tool wrote, in their order.
 
-    A query that was searched for inside the tool is left out: documents that were found
-    may repeat it.
+    A query that was searched for inside the tool is left out, since documents may
+    repeat it. Example: a model wrote "ferry times", a search asked this, and a model
+    wrote "It runs hourly.": ["It runs hourly."].
     """
     _, *inner_calls = tool.walk()
     replies = []
@@ -109,7 +113,11 @@ def _replies_inside(tool: Node) -> list[str]:
 
 
 def _is_reply_in_frame(tool: Node) -> bool:
-    """Whether a tool returns the reply of a model inside it, with fixed words around it."""
+    """Whether a tool returns the reply of a model inside it, with fixed words around it.
+
+    Example: the tool returns "Result: It fell in 1874.", and a model inside it wrote
+    "It fell in 1874.".
+    """
     text = tool.text or ""
     replies = _replies_inside(tool)
     if any(_is_line_or_most_of(reply, text) for reply in replies):

@@ -83,8 +83,9 @@ class Document:
     def texts(self) -> tuple[str, ...]:
         """The texts that it may be shown as.
 
-        They are its own text, its forms, and longer texts of its metadata that hold it:
-        the page or section of which it is a piece.
+        They are its own text, its forms, and longer texts of its metadata that hold it.
+        Example: a search found a sentence, and its metadata ``{"window": …}`` holds
+        three sentences around it: the sentence, and these three.
         """
         texts = [self.text, *self.forms]
         if len(self.text) >= _SHORTEST_PIECE:

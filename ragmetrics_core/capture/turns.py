@@ -253,7 +253,12 @@ class Turns(Generic[Run]):
             return samples
 
     def _take_in(self, tree: Tree) -> list[Sample]:
-        """Take in one run, and return the samples that are complete now."""
+        """Take in one run, and return the samples that are complete now.
+
+        Example: a graph asked a person, and this run resumes it: both runs are taken in
+        as one turn. If a new question comes instead, the graph's run gives its samples
+        now, as it is.
+        """
         if self._overrides.build is not None:
             return samples_of(tree, self._overrides)
         if tree.resumption_key is None:
@@ -408,7 +413,9 @@ class Turns(Generic[Run]):
     def _keep_part_of_question(self, tree: Tree, calls: Calls) -> list[Sample] | None:
         """Keep a run that was asked one of several questions that a model wrote.
 
-        The model split the user's question; a later run may put the answers together.
+        Example: a model split "Compare the bridge and the ferry" into two questions,
+        and this run answers "When was the bridge built?". A later run may put the
+        answers together.
 
         Args:
             tree: The run.
@@ -546,9 +553,9 @@ class Turns(Generic[Run]):
     def _keep_call_of_model(self, tree: Tree, calls: Calls) -> bool:
         """Keep a run that called models and did not search, if it is no sample.
 
-        It joins the group whose findings it was shown, or is kept as an auxiliary run.
-        In any case, earlier answers that stand in its prompts are put in doubt: what it
-        wrote may be what the user reads.
+        It joins the group whose findings it was shown, or is kept as an auxiliary run,
+        such as a model that rewrites the question. Earlier answers that stand in its
+        prompts are put in doubt: what it wrote may be what the user reads.
 
         Returns:
             Whether it was kept.
@@ -707,7 +714,8 @@ def _history_in_answering_prompt(tree: Tree) -> tuple[Turn, ...]:
     """Return what user and assistant said before the question in the answering prompt.
 
     That is the prompt of the last call that looks like answering; calls that were shown
-    the question go before others. Empty without such a call.
+    the question go before others. Example: user "Open?", assistant "Yes.", user "And
+    when?": the turns "Open?" and "Yes.". Empty without such a call.
     """
     calls = Calls(tree)
     question = tree.question
@@ -738,7 +746,9 @@ def _documents_found(calls: Calls) -> list[Document]:
 def _lines_that_prompts_may_repeat(calls: Calls) -> set[str]:
     """Return the run's question, queries and earlier replies, each in one line.
 
-    A prompt of the run may show these texts, even if an earlier turn had the same words.
+    A prompt of the run may show these texts, even if an earlier turn had the same
+    words. Example: ``{"And the ferry?", "ferry times", "It runs hourly."}``, where the
+    last one is the reply of a call before the last call.
     """
     lines = {as_one_line(node.query) for node in calls.nodes}
     lines.add(as_one_line(calls.tree.question))

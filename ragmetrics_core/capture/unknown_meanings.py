@@ -136,8 +136,9 @@ def _is_shown_like_contexts(
 ) -> bool:
     """Whether a prompt shows something under a number in the form of the contexts' numbers.
 
-    It may be a passage of the application's own, or an example in the instructions:
-    nobody can tell which of these an answer means.
+    Example: the contexts are "[1]" and "[2]", and the prompt also has "[7] Our office
+    opens at nine": True for 7. It may be a passage of the application's own, or an
+    example in the instructions: nobody can tell which of these an answer means.
     """
     numbers = [label for label in labels.indexes_by_label if label.isdigit()]
     if not numbers:

@@ -128,7 +128,10 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
 
 
 def _names_of_kept(parameters: object) -> Iterator[str]:
-    """Yield the names of parameters that name what a provider keeps."""
+    """Yield the names of parameters that name what a provider keeps.
+
+    Example: "previous_response_id" of ``{"previous_response_id": "r1", "top_p": 1}``.
+    """
     if not isinstance(parameters, Mapping):
         return
     for name in _NAMES_OF_KEPT:

@@ -78,6 +78,8 @@ class WaitingGroups:
         """Put a retrieval that ran by itself into the group of its question.
 
         A new group begins where no group fits. The run that wrote the query joins, too.
+        Example: a model wrote "bridge" and "ferry"; the searches for both, and the
+        model's run, are one group.
 
         Args:
             run: The retrieval.
@@ -110,6 +112,8 @@ class WaitingGroups:
 
         That is the last writer in the task or thread of the search. If there is none,
         it is each writer whose query nobody answered from yet, else the last writer.
+        Example: two threads wrote "ferry times", and a worker thread searches for it:
+        both.
 
         Args:
             task_or_thread: The task or thread of the search.
@@ -588,7 +592,8 @@ def _names_of_shown_documents(
 def _was_shown_first_query(writer: Tree, group: RunGroup) -> bool:
     """Return whether the prompts of a run hold the first query of a group.
 
-    The queries that such a run writes are further queries for that group.
+    The queries that such a run writes are further queries for that group: a search for
+    "bridge" found nothing, and a model that is shown "bridge" writes "old bridge".
     """
     queried_nodes = [node for node in group.nodes if node.query]
     if not queried_nodes:
@@ -631,7 +636,8 @@ def _asks_of_kept_documents(
     """Return whether a run asks a new question of documents that the application kept.
 
     The application keeps what an answered group found, and hands the documents in again
-    with the user's next question. No question of the group stands in the prompts then.
+    with the user's next question: "And who built it?" behind "When did it open?". No
+    question of the group stands in the prompts then.
 
     Args:
         run: The run.
@@ -677,8 +683,8 @@ def _groups_not_continued(
         is_earlier_turn = _is_answer_an_earlier_turn(
             group, quotation_of_answer, assistant_lines, run.question
         )
-        # The answer is not quoted: the run asks anew only if the application hands it
-        # documents which the group found.
+        # The answer is not quoted: the run asks anew if the application hands it
+        # documents with another question than the group's.
         asks_anew = False
         if quotation_of_answer == "absent":
             asks_anew = _asks_of_kept_documents(run, group, messages)

@@ -142,6 +142,8 @@ class WholeTexts:
         """Look for a text no longer.
 
         Its anchors are dropped once no text of its family is looked for any longer.
+        Example: of two texts that begin with the same 16 bytes the first is forgotten:
+        their anchor stays, for the second text.
         """
         family = self._family_by_text_index[text_index]
         family.wanted_indexes.discard(text_index)
@@ -245,7 +247,8 @@ class TextFamily:
     def closest_to(self, part_of_prompt: bytes) -> list[int]:
         """Find the texts with most first bytes in common with a part of the prompt.
 
-        The number of a line in the prompt is stepped over.
+        The number of a line in the prompt is stepped over. Example: of two texts the
+        first has 19 bytes in common with the part, the second 23: the second.
 
         Returns:
             The indexes of these texts, at most eight: more would be boilerplate.
@@ -286,6 +289,7 @@ class TextFamily:
 def _families_of(texts: Sequence[bytes]) -> Iterator[TextFamily]:
     """Put texts that begin with the same 16 bytes together.
 
+    Example: "portoliesonthenorthbank" and "portoliesonthenortherncoast" are a family.
     Shorter texts are left out.
     """
     texts_by_beginning: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
