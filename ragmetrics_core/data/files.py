@@ -298,12 +298,12 @@ class AtomicFile:
         self._what = what
         check_leads_nowhere_else(self.path, shown=str(self.path))
         self._target = _behind_link(self.path)  # the file that a link leads to
-        self._is_direct = _cannot_be_replaced(self._target)
+        self._is_direct = _cannot_be_replaced(self._target)  # without a partial file
         self.partial = self._target
         if not self._is_direct:
             self.partial = self._target.with_name(self._target.name + PARTIAL)
-        self.written = False
-        self.whole = False
+        self.written = False  # whether this run has written anything
+        self.whole = False  # whether all is written, and stands at the target
         with self._as_input_error():
             if self._target.is_file():
                 _refuse_read_only(self._target)

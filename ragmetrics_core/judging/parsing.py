@@ -139,7 +139,7 @@ def _spans_with_names(choice: Choice, names: Sequence[str]) -> Iterator[_ObjectS
     previous_end = reply_start
     stands_as_verdict = True  # at the beginning of the reply
     for start, end in find_spans(choice.text, reply_start):
-        if start > previous_end:
+        if start > previous_end:  # the text between the two objects decides
             stands_as_verdict = _stands_as_verdict(
                 choice.text[previous_end:start], previous_does=stands_as_verdict
             )

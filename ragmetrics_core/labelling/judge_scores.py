@@ -324,7 +324,9 @@ def score_table(
 ) -> str:
     """Lay out the scores of judges on a set as a table in plain text.
 
-    A heading says whether people reviewed the labels. Caveats stand below the table.
+    A heading says whether people reviewed the labels. Below it stand the names of the
+    columns, a ruler of dashes, a line for each score such as "lexical  context_recall
+    …", and the caveats.
 
     Args:
         labelled_set: The set.
@@ -337,13 +339,7 @@ def score_table(
     for score in scores:
         caveat_mark = _caveat_mark(labelled_set, reviews, score)
         rows.append(_cells_of_row(score, caveat_mark))
-    widths = []
-    for column in zip(*rows, strict=True):
-        widths.append(max(len(cell) for cell in column))
-    table_lines = []
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        table_lines.append("  ".join(cells).rstrip())
+    table_lines = _align_columns(rows)
     ruler = "-" * max(map(len, table_lines))
     names_of_columns, *lines_of_scores = table_lines
     title = heading(labelled_set, reviews)
@@ -358,6 +354,21 @@ def score_table(
             *caveats(labelled_set, reviews, scores),
         ]
     )
+
+
+def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a line of text for each row, with the cells of a column below each other.
+
+    ``[("a", "b"), ("long", "c")]`` gives "a     b" and "long  c".
+    """
+    widths = []
+    for column in zip(*rows, strict=True):
+        widths.append(max(len(cell) for cell in column))
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:

@@ -746,22 +746,25 @@ def _outcome_of(row: LabelledSample) -> str:
     return str(getattr(row.result, "status", ""))
 
 
+class _Change(NamedTuple):
+    """A row, the row with a changed sample, and a measure such as "caught: negated"."""
+
+    measure: str
+    original: LabelledSample
+    changed: LabelledSample
+
+
 def _observe_swaying(
     ask: Ask, metric: Metric, rows: LabelledSamples
 ) -> Iterator[Observation]:
     """Observe whether the judge's verdict changes when the sample is changed.
 
-    Example: the answer is made wrong, and the judge's yes becomes a no: a "caught"
-    measure holds. The contexts are reversed, and the yes stays: "flipped: contexts
-    reversed" does not hold. Rows without a verdict are passed over.
+    Also observe whether the judge calls itself uncertain, if it is a judge that can.
+    Rows without a verdict are passed over.
 
     Yields:
-        A measure, the row's source, and whether the measure holds for the row:
-
-        - "uncertain": the judge calls itself so; only of judges that can;
-        - "caught: …": the verdict changed, as it should;
-        - "flipped: …": the verdict changed or is missing, as it should not be;
-        - "no verdict after a change": only if that happened to any row.
+        A measure such as "uncertain", the row's source, and whether the measure holds
+        for the row.
     """
     changes: list[_Change] = []
     for row_index, row in enumerate(rows):
@@ -772,6 +775,29 @@ def _observe_swaying(
             yield "uncertain", row.source, row.result.uncertain
         changes += _changes_of_row(row, row_index)
     judged_rows = judge_samples(ask, metric, [change.changed for change in changes])
+    yield from _compare_verdicts(changes, judged_rows)
+
+
+def _compare_verdicts(
+    changes: Sequence[_Change], judged_rows: LabelledSamples
+) -> Iterator[Observation]:
+    """Compare the judge's verdicts on changed samples with those on the original ones.
+
+    Example: the answer was made wrong, and the judge's yes became a no: a "caught"
+    measure holds. The contexts were reversed, and the yes stayed: "flipped: contexts
+    reversed" does not hold.
+
+    Args:
+        changes: The original and the changed rows, with the measure of each change.
+        judged_rows: The changed rows with the judge's verdicts, in the same order.
+
+    Yields:
+        A measure, the row's source, and whether the measure holds for the row:
+
+        - "caught: …": the verdict changed, as it should;
+        - "flipped: …": the verdict changed or is missing, as it should not be;
+        - "no verdict after a change": only if that happened to any row.
+    """
     for change, judged in zip(changes, judged_rows, strict=True):
         if not judged.bool_verdicts and change.measure.startswith("caught"):
             continue  # a judge that gives no verdict has not caught the wrong answer
@@ -781,14 +807,6 @@ def _observe_swaying(
     if not are_all_answered:
         for row in judged_rows:
             yield "no verdict after a change", row.source, not row.bool_verdicts
-
-
-class _Change(NamedTuple):
-    """A row, the row with a changed sample, and a measure such as "caught: negated"."""
-
-    measure: str
-    original: LabelledSample
-    changed: LabelledSample
 
 
 def _changes_of_row(row: LabelledSample, row_index: int) -> Iterator[_Change]:

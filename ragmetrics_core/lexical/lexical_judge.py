@@ -133,8 +133,9 @@ class LexicalJudge(Judge):
 def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
     """Judge by shared words whether an answer rests on its contexts.
 
-    Example: "It opened in 1901." over contexts without 1901: "no", because the number
-    is unknown. "I do not know." claims nothing and gets the verdict "abstains".
+    "I do not know." claims nothing: "abstains". "Yes." has no word with a meaning, and
+    is looked for word for word. Any other answer is judged by its terms: "It opened in
+    1901." over contexts without 1901 is "no".
 
     Args:
         question: Holds the answer and the contexts.
@@ -146,6 +147,23 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     answer = parse(text)
     if not answer.terms:  # such as "Yes." or "It is."
         return _judge_adherence_by_wording(question)
+    return _judge_adherence_by_terms(question, answer, vectors=vectors)
+
+
+def _judge_adherence_by_terms(
+    question: Adherent, answer: Passage, *, vectors: bool
+) -> Asked[Poll]:
+    """Judge by the terms (stems of words) that an answer shares with its contexts.
+
+    Example: "Carl lit the lamp in 1901." over "Carl lit the lamp." is "no". The context
+    has 3 of the 4 terms, but not the number.
+
+    Args:
+        question: Holds the answer and the contexts.
+        answer: The answer, taken apart; it has a term.
+        vectors: Whether sentences are compared by vectors, too.
+    """
+    text = question["answer"]
     contexts = [parse(context) for context in question["contexts"]]
     context_numbers = _union(context.numbers for context in contexts)
     matches = features.align(answer, contexts)

@@ -571,12 +571,13 @@ class ContextAdherence(Metric):
                 _reason_without_claim(evidence), "abstained", evidence
             )
         value = evidence.yes / n_decided
-        if evidence.probability is not None:
+        if evidence.probability is not None:  # a single yes with .83 scores .83
             value = evidence.probability
+        # three times yes, and two polls not asked: the share of five is estimated
         if self._has_stopped_early(polls):
             value = self._estimate_after_early_stop(evidence)
             evidence = evidence.model_copy(update={"early_stopped": True})
-        if evidence.missing:
+        if evidence.missing:  # the lowest and highest score that they could have made
             bounds = _bounds_with_missing_polls(evidence)
             evidence = evidence.model_copy(update={"bounds": bounds})
         return self.scored(value, _reason(evidence), evidence)

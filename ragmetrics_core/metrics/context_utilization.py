@@ -487,20 +487,11 @@ class ContextUtilization(Metric):
         probabilities are wanted and a chunk has none.
         """
         chunks = evidence.chunks
-        useful = [bool(chunk.useful) for chunk in chunks]
-        probabilities = [
-            chunk.probability for chunk in chunks if chunk.probability is not None
-        ]
-        further_fields: dict[str, Any] = {}
-        if self.relevance == "graded":
-            grades = [chunk.grade for chunk in chunks if chunk.grade is not None]
-            value, further_fields = _score_of_grades(grades)
-        elif self.relevance == "binary":
-            value, further_fields = _binary_score(useful)
-        elif len(probabilities) < len(chunks):
+        score_and_fields = self._score(chunks)
+        if score_and_fields is None:
             return self._fail_without_probabilities()
-        else:
-            value = ap.expected_average_precision(probabilities)
+        value, further_fields = score_and_fields
+        useful = [bool(chunk.useful) for chunk in chunks]
         n_useful = sum(useful)
         further_fields["useful"] = n_useful
         further_fields["noise_share"] = (len(chunks) - n_useful) / len(chunks)
@@ -509,6 +500,25 @@ class ContextUtilization(Metric):
             further_fields["ledger"] = call_table(sample, contexts, useful)
         evidence = evidence.model_copy(update=further_fields)
         return self.scored(value, _reason(useful, value), evidence)
+
+    def _score(
+        self, chunks: Sequence[JudgedChunk]
+    ) -> tuple[float, dict[str, Any]] | None:
+        """Return the score of complete verdicts, with further fields of the evidence.
+
+        Returns None where probabilities are wanted and a chunk has none.
+        """
+        if self.relevance == "graded":
+            grades = [chunk.grade for chunk in chunks if chunk.grade is not None]
+            return _score_of_grades(grades)
+        if self.relevance == "binary":
+            return _binary_score([bool(chunk.useful) for chunk in chunks])
+        probabilities = [
+            chunk.probability for chunk in chunks if chunk.probability is not None
+        ]
+        if len(probabilities) < len(chunks):
+            return None
+        return ap.expected_average_precision(probabilities), {}
 
     def _fail_without_probabilities(self) -> Outcome:
         """Fail, because the judge gave verdicts without their probabilities."""

@@ -204,13 +204,12 @@ class RetrievalAccuracy(Metric):
         evidence = self._best_evidence(sample, fact_lists, grid)
         n_questions_per_text = len(replies) // len(judged_texts)
         # the questions about the sample's own texts, without those about the control
-        update = {"matrix_calls": n_questions_per_text * len(texts)}
-        evidence = evidence.model_copy(update=update)
+        further_fields: dict[str, object] = {
+            "matrix_calls": n_questions_per_text * len(texts)
+        }
         if control is not None:
-            update_of_control = {
-                "control": _share_covered(control, evidence.facts, grid)
-            }
-            evidence = evidence.model_copy(update=update_of_control)
+            further_fields["control"] = _share_covered(control, evidence.facts, grid)
+        evidence = evidence.model_copy(update=further_fields)
         if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
         evidence = _with_curve(sample, evidence)

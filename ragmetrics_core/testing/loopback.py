@@ -116,9 +116,9 @@ class LoopbackServer:
         whether the server supports that parameter, ignores it or rejects it. ``dict``
         copies a body unchanged: the server speaks OpenAI's protocol.
         """
-        self.requests: list[Recorded] = []
+        self.requests: list[Recorded] = []  # in order of arrival
         self.most_in_flight = 0
-        self._n_in_flight = 0
+        self._n_in_flight = 0  # requests that wait for their reply now
         self.reply = reply
         self.latency = latency
         self.faults = faults
@@ -133,7 +133,7 @@ class LoopbackServer:
         self.probability = probability
         self.mass = mass
         self.stopped = threading.Event()
-        self._port: int | None = None
+        self._port: int | None = None  # None while the server does not run
 
     @property
     def base_url(self) -> str:
