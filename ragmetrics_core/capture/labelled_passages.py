@@ -14,6 +14,7 @@ _FEWEST_LETTERS = 3  # of a label; a number without brackets numbers anything
 _LONGEST_LABEL = 80
 _LENGTH_COMPARED = 48  # letters of a passage that are compared with what is known
 _SHORTEST_PASSAGE = 12  # fewer letters are a remark, such as "See above."
+_BETWEEN_PIECES = " … "
 _NUMBER_IN_BRACKETS = re.compile(r"\s*[\[【［](\d{1,9})[\]】］]\s*")
 _NUMBER = re.compile(r"\d+")
 # What stands before a text that is a value of JSON or of a repr: no label.
@@ -36,7 +37,7 @@ def unknown_passages(
             is known if it stands in one of them.
     """
     # of a context the first 48 characters are compared, of a passage its first letters
-    openings = [text.strip()[:_LENGTH_COMPARED] for text in contexts]
+    openings = [_first_piece(text)[:_LENGTH_COMPARED] for text in contexts]
     passages: list[str] = []
     for prompt in prompts:
         passages += _passages_with_labels_like(openings, prompt)
@@ -55,6 +56,15 @@ def unknown_passages(
         if not any(beginning in known_letters for known_letters in letters_known):
             unknown_beginnings.add(beginning)
     return len(unknown_beginnings)
+
+
+def _first_piece(context: str) -> str:
+    """Return the first piece of a context that the prompt shows in pieces.
+
+    Example: "It fell in … by night." is shown as "It fell in [YEAR] by night.".
+    """
+    piece, _, _ = context.strip().partition(_BETWEEN_PIECES)
+    return piece
 
 
 def _is_a_context(letters: bytes, letters_of_openings: Iterable[bytes]) -> bool:

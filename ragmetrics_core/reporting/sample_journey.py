@@ -45,7 +45,7 @@ WHOLE = 1.0
 """The share of a passage that is shown whole; one that lacks a word was cut."""
 _BETWEEN_PIECES = " … "  # joins the pieces of a text in a context
 # So many characters of a passage at most may be said in other words where they lack
-# between two pieces. Where more lack, they were cut away.
+# before a piece of it. Where more lack, they were cut away.
 _LONGEST_GAP = 120
 
 _NOT_RETRIEVED = (
@@ -703,8 +703,15 @@ def _fate_of_retrieved(
 
 
 def _is_shown_in(passage: Passage, fact: str, sample: Sample) -> bool:
-    """Whether a passage that holds a fact shows it: whole, or in the part that is left."""
-    if passage.shown == "cut":
+    """Whether a passage that holds a fact shows it: whole, or in the part that is left.
+
+    Of a passage of which a part was shown, the end may stand there in other words.
+    """
+    shown_part = _shown_part(passage, sample)
+    is_piece = shown_part != "" and shown_part in _retrieved_text(passage, sample)
+    is_shorter = len(shown_part) < len(_retrieved_text(passage, sample))
+    has_other_end = passage.shown is None and is_piece and is_shorter
+    if passage.shown == "cut" or has_other_end:
         return states_word_by_word(_shown_part(passage, sample), fact)
     return passage.shown == "whole"
 
@@ -733,12 +740,13 @@ def _are_words_cut_away(passage: Passage, fact: str, sample: Sample) -> bool:
 
 
 def _with_small_gaps_filled(text: str, shown_part: str) -> str:
-    """Return the shown part of a text, with the few words that lack between its pieces.
+    """Return the shown part of a text, with the few words that lack before its pieces.
 
     The prompt may have other words in their place. Example: of "It was opened on 4 May
     1874 by Holm." the part "It was opened on … by Holm." is shown: the whole text is
-    returned. What lacks at the beginning or the end stays away. A part that does not
-    consist of pieces of the text is returned as it is.
+    returned. So it is for "was opened on 4 May 1874 by Holm.", where a name may stand
+    for "It". What lacks at the end stays away: there texts are cut. A part that does
+    not consist of pieces of the text is returned as it is.
 
     Args:
         text: The text of the passage.
@@ -750,9 +758,11 @@ def _with_small_gaps_filled(text: str, shown_part: str) -> str:
         start = text.find(piece, end)
         if start < 0:
             return shown_part
-        if filled:
-            is_small_gap = start - end <= _LONGEST_GAP
-            filled += text[end:start] if is_small_gap else _BETWEEN_PIECES
+        is_small_gap = start - end <= _LONGEST_GAP
+        if is_small_gap:
+            filled += text[end:start]
+        elif filled:
+            filled += _BETWEEN_PIECES
         filled += piece
         end = start + len(piece)
     return filled
