@@ -98,6 +98,7 @@ class LangChainModel(FrameworkModel):
         judge_async: bool = False,
         cache_key: str | None = None,
     ) -> None:
+        """Take the model; see the class for the arguments."""
         if not isinstance(model, Runnable):
             raise TypeError(
                 "LangChainModel needs a chat model or runnable of LangChain, got"
@@ -413,7 +414,11 @@ Nature = Literal["chat", "decision", "openai", "mixed"]
 
 
 def _nature(model: Runnable[Any, Any]) -> Nature:
-    """What a runnable takes and gives, as far as its parts tell."""
+    """Tell what a runnable takes and gives, as far as its parts tell.
+
+    Examples: "chat" for ``ChatOpenAI``, "decision" for a decision model, "mixed" for a
+    chat model with a decision model as its fallback.
+    """
     model = _unbound(model)
     if _is_decision_model(model):
         return "decision"
@@ -428,7 +433,10 @@ def _nature(model: Runnable[Any, Any]) -> Nature:
 
 
 def _alternatives(model: Runnable[Any, Any]) -> list[Runnable[Any, Any]]:
-    """The runnables of which one is called in place of this one; none of most."""
+    """The runnables of which one is called in place of this one; most have none.
+
+    Example: ``model.with_fallbacks([other])`` gives [model, other].
+    """
     if isinstance(model, RunnableWithFallbacks):
         return [model.runnable, *model.fallbacks]
     if not isinstance(model, DynamicRunnable):
@@ -521,8 +529,8 @@ def _unknown_if(*, possible: bool) -> bool | None:
 def _name_of(model: Runnable[Any, Any]) -> str:
     """The name of a model as LangChain knows it.
 
-    It is the name that the provider gives it, else LangChain's name for its class or
-    kind.
+    Example: "gpt-4o-mini", the name that the provider gives it. Without one it is
+    LangChain's name for its class or kind, such as "openai-chat".
     """
     if isinstance(model, BaseChatModel):
         for field in ("model_name", "model", "model_id", "deployment_name"):
@@ -542,7 +550,9 @@ def _name_of(model: Runnable[Any, Any]) -> str:
 def _choice(reply: object) -> Choice:
     """One reply of a model, with why it ended and its log-probabilities.
 
-    An output that is no message of LangChain is taken as text.
+    Example: ``AIMessage("Yes", response_metadata={"finish_reason": "stop"})`` gives the
+    text "Yes", which ended with "stop". An output that is no message of LangChain is
+    taken as text.
     """
     if not isinstance(reply, AIMessage):
         message = message_of(reply)

@@ -178,9 +178,10 @@ def _document(value: object) -> capture.Document | None:
 
 
 def _document_of(text: str, name: object, metadata: object) -> capture.Document:
-    """A document of the core.
+    """Make a document of the core.
 
-    Its score is the first number under a usual key of its metadata; None without one.
+    Its score is the first number under a usual key of its metadata: {"score": 0.8}
+    gives 0.8. None without one.
     """
     metadata_copied = (
         {str(key): entry for key, entry in metadata.items()}
@@ -427,7 +428,8 @@ def documents_in_content(output: object) -> Iterator[capture.Document]:
     """Yield the documents that the content of a tool's message consists of.
 
     They are blocks of search results, as Anthropic takes them, or a list of documents,
-    which LangChain writes into the message as Python shows it.
+    which LangChain writes into the message as Python shows it. Example: the block
+    ``{"type": "search_result", "title": "Rome", "content": […]}`` is one document.
     """
     if not isinstance(output, ToolMessage):
         return
@@ -443,7 +445,7 @@ def documents_in_content(output: object) -> Iterator[capture.Document]:
 def _documents_written_out(text: str) -> Iterator[capture.Document]:
     """Yield the documents of a text such as "[Document(metadata={}, page_content='…')]".
 
-    Nothing is yielded where any part of it cannot be read.
+    Nothing is yielded if any part of the text cannot be read.
     """
     if not text.startswith("[Document("):
         return

@@ -239,7 +239,8 @@ class Recorder(BaseCallbackHandler):
     ) -> None:
         """Begin to record a search that LangChain does not report.
 
-        It is kept with the retriever inside which it is made, else with ``parent``.
+        Example: ``store.similarity_search("Who?")`` of the application. It is kept with
+        the retriever inside which it is made, else with ``parent``.
 
         Args:
             run_id: An id for the search.
@@ -482,9 +483,10 @@ def _named(name: str, value: Any) -> dict[str, Any]:
 
 
 def _tool_output(output: Any) -> Any:
-    """Copy what a tool returned.
+    """Copy what a tool returned, so that later steps cannot change it.
 
-    Of a command its update of the state is copied. A message keeps its artifact.
+    Of a command of LangGraph its update of the state is copied. A message keeps its
+    artifact: the object beside its text, such as documents.
     """
     if is_command(output):
         output = output.update

@@ -62,7 +62,11 @@ class StoreSearches:
         self._wrapped: dict[tuple[type, str], tuple[Any, Any]] = {}
 
     def begin(self) -> None:
-        """From now on, in all classes of stores that there are."""
+        """Report searches from now on, in all classes of stores that are loaded.
+
+        Example: ``Chroma.similarity_search`` is replaced by a method that reports the
+        search and calls it.
+        """
         for store in _classes_below(VectorStore):
             for name in _NAMES & vars(store).keys():
                 method = vars(store)[name]

@@ -112,8 +112,9 @@ class Finding(Overrides):
 def trees(run: AnyRun, where: Overrides) -> Iterator[Tree]:
     """Yield the trees of a run: usually one.
 
-    Of a ``map`` each item is a run of its own. A wrapper of fallbacks without anything
-    inside gives no tree, because its alternatives are roots as well.
+    Example: ``chain.map().invoke(["Who?", "When?"])`` gives two trees, one for each
+    item. A wrapper of fallbacks without anything inside gives no tree, because its
+    alternatives are roots as well.
     """
     inside = children(run)
     if run.name.startswith("RunnableEach<"):
@@ -659,7 +660,8 @@ def _text_of_tool(output: object) -> str | None:
 def _documents_beside(output: object) -> tuple[Document, ...] | None:
     """The documents that a tool returned beside its text, or that its text is made of.
 
-    Empty for an empty list of them; None if there is no list.
+    Example: a tool that searches returned a text and, as its artifact, two documents.
+    () for an empty list of documents; None if there is no list.
     """
     artifacts = [plain(artifact) for artifact in artifacts_of(output)]
     documents = tuple(
@@ -708,7 +710,11 @@ def _fill_model(node: Node, run: AnyRun) -> None:
 
 
 def _prompt(run: AnyRun) -> tuple[Message, ...]:
-    """The messages that a model was shown; each text of a prompt without roles is the user's."""
+    """The messages that a model was shown.
+
+    Examples: the prompt "Who?" of a model without roles gives the user's message
+    "Who?". A chat model's messages are read from the recorded batches.
+    """
     prompts = run.inputs.get("prompts")
     if isinstance(prompts, list):
         return tuple(Message("user", str(prompt)) for prompt in prompts)

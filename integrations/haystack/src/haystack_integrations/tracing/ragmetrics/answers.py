@@ -230,6 +230,9 @@ def _shown_after(node: Node, final_texts: list[Answer]) -> str:
 def replies_of(calls: Calls, name: str) -> list[Answer]:
     """Find all replies of the last call of a component, or of a model inside it.
 
+    Example: the generator "llm" ran twice, and gave two replies the second time: these
+    two are returned.
+
     Args:
         calls: The calls of the run.
         name: The component's name, or its path.
@@ -253,10 +256,11 @@ def _is_named(node: Node, name: str) -> bool:
 
 
 def _with_call(calls: Calls, answer: Answer) -> Answer:
-    """The answer with the call that wrote it, and the documents that reached the call.
+    """Return the answer with the call that wrote it, and the documents that reached it.
 
-    Where no call wrote it, its documents are those that reached the component that gave
-    it.
+    Example: an ``AnswerBuilder`` gave "Anna", the reply of the generator "llm": the
+    answer gets the call of "llm" and the documents in its prompt. If no call wrote the
+    answer, it gets the documents that reached the component that gave it.
     """
     writer = None
     if not answer.is_extracted:
@@ -306,7 +310,8 @@ def _writer_of(calls: Calls, texts: tuple[str | None, ...]) -> Node | None:
 def _outputs(run: Run) -> list[tuple[str, Any]]:
     """List what the user got: for each output socket of the run its place and value.
 
-    Of an agent's messages only the last one is listed.
+    Example: the output {"llm": {"replies": ("Anna",)}} gives [("llm.replies",
+    ("Anna",))]. Of an agent's messages only the last one is listed.
     """
     # a pipeline's output is grouped by component, an agent's is not
     sockets_by_component = run.output
@@ -370,6 +375,9 @@ def _objects(place: str, value: object) -> list[Answer]:
 
 def _answers_in_socket(calls: Calls, place: str, value: object) -> Iterator[Answer]:
     """Yield the answers among the messages or texts of an output socket.
+
+    Example: "llm.replies" with two replies yields two answers. A text that is only the
+    question or a prompt is none.
 
     Args:
         calls: The calls of the run.

@@ -107,9 +107,9 @@ class Calls:
             call.text = next(texts_in(node.output_by_socket.get("last_message")), None)
 
     def _call_of_agent(self, enclosing: Call, node: Node) -> Call:
-        """The call of an agent: that of the component around it, or a new one in a tool.
+        """The call of an agent: the call of the component around it; in a tool a new one.
 
-        Where several agents run, the call also gets the agent's name.
+        If several agents run, the call gets the agent's name, too.
 
         Args:
             enclosing: The call around the agent.
@@ -296,7 +296,8 @@ class Calls:
     def _query_of(self, node: Node, steps: int = 3) -> str | None:
         """The text that a component was asked; None if it was asked none.
 
-        Where it was given an embedding, it is the text that was embedded.
+        Example: ``{"query": "Who?"}`` gives "Who?". A retriever that was given an
+        embedding was asked the text that was embedded.
 
         Args:
             node: The component's span.
@@ -338,9 +339,10 @@ class Calls:
     def retrieves(self, node: Node) -> bool:
         """Whether a component searched: it gives documents and was given none.
 
-        Where it gave no documents, the types of its inputs and outputs tell what it is
-        for. A component around another one that searched does not count, nor does one
-        that has a model write its documents.
+        Example: a retriever, but not a ranker, which was given documents. A component
+        that gave no documents searched if it has an output for documents and no input
+        for them. Two kinds do not count: a component around another that searched, and
+        a component that has a model write its documents.
         """
         if node.operation != COMPONENT or self._writes_its_documents(node):
             return False
@@ -353,7 +355,7 @@ class Calls:
             return False
         if self._documents_returned(node):
             return True
-        # one that found nothing has an output for documents with none in it
+        # a retriever that found nothing has an output for documents with none in it
         return _has_socket_of_documents(node.output_sockets) and not any(
             documents_in(node.output_by_socket)
         )
@@ -372,9 +374,10 @@ class Calls:
     def documents_that_reached(
         self, node: Node
     ) -> tuple[tuple[Document, ...] | None, str]:
-        """Find the documents that reached a call, and the names of the inputs that hold them.
+        """Find the documents that reached a call, and the names of their inputs.
 
-        None and "" if no input holds any.
+        Example: the builder before the generator "llm" was given two documents: both,
+        and "builder.documents". None and "" if no input holds any.
         """
         sockets = self._nearest_document_sockets(node)
         if not sockets:

@@ -137,10 +137,11 @@ class TeeSpan(Span):
         self.node.closed = tick()
 
     def _break_off_run(self, error: BaseException) -> None:
-        """Record how the run ended that an error broke off.
+        """Record how a run ended that an error broke off.
 
-        A run that failed is at its end, and complete. A breakpoint paused it, or a
-        ``BaseException`` such as ``KeyboardInterrupt`` interrupted it: then it is not.
+        After a usual error, such as ``ValueError``, the run has failed and is complete.
+        If a breakpoint paused it, or a ``KeyboardInterrupt`` interrupted it, the run is
+        not complete. A pause or a snapshot of the pipeline makes it resumable.
         """
         is_paused = isinstance(error, BreakpointException)
         has_snapshot = (
@@ -296,9 +297,10 @@ class Tee(Tracer):
     def _on_exit(
         self, span: TeeSpan, _kind: object, error: BaseException | None, _trace: object
     ) -> None:
-        """Record that the block of code under a span was left, with an error or without.
+        """Record that the block of code under a span was left, perhaps with an error.
 
-        The end of the outermost span hands its run to the listeners.
+        The span around becomes the current one. The end of the outermost span hands its
+        run to the listeners.
         """
         # an abandoned generator is closed in another context
         if _current.get() is span:
@@ -320,7 +322,11 @@ def _open_span() -> TeeSpan | None:
 
 
 def _node(operation: str, tags: dict[str, Any], parent: Node | None) -> Node:
-    """Make the node of a span that begins, of what Haystack says of it."""
+    """Make the node of a span that begins, of what Haystack says of it (its tags).
+
+    Example: a component's span gives a node with its name "retriever", its class and
+    the descriptions of its sockets. Only a pipeline has its input already.
+    """
     node = Node(
         operation,
         name=_name_in(tags),

@@ -72,6 +72,9 @@ _ONE_OF_SEVERAL = (
 def as_run(result: object) -> Run:
     """Return a run as it is, or make one of what an application got from Haystack.
 
+    Example: the result {"llm": {"replies": ["Anna"]}} becomes a run without calls whose
+    output it is.
+
     Args:
         result: A run, the result of a pipeline or agent, an answer, or several answers.
 
@@ -293,7 +296,9 @@ def _add_history(
 def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:
     """Make the tree of a run, with all but its question and answer.
 
-    It holds the calls of the run, how the run ended, the places and warnings.
+    It holds the calls of the run, how the run ended, where the user's keys are looked
+    up, and warnings. A run that was paused and a run that resumes it have one key, the
+    input.
     """
     run = calls.run
     without_text = _documents_without_text(run)
@@ -400,9 +405,10 @@ def _warnings(
 def _values_by_place(run: Run) -> tuple[Mapping[str, Any], ...]:
     """The mappings in which the user's keys, such as ``contexts_from``, are looked up.
 
-    The first two hold the outputs and the inputs of the components, under the names
-    ``component`` and ``component.socket``; the last run of a component counts. Behind
-    these stand the output and the input of the whole run.
+    Example: ``contexts_from="retriever.documents"`` is found in the first. The first
+    two hold the outputs and the inputs of the components, under the names ``component``
+    and ``component.socket``; the last run of a component counts. Behind these stand the
+    output and the input of the whole run.
     """
     outputs: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
@@ -756,7 +762,8 @@ def _message_lists_handed_in(run: Run) -> list[_MessageList]:
 def _turns_of(messages: Sequence[Message], question: str | None) -> tuple[Turn, ...]:
     """The turns of messages, without the question of now at their end.
 
-    Where the question is not known, a last message of the user is taken for it.
+    Example: "Hi", "Hello", "Who?" and the question "Who?" give "Hi" and "Hello". If the
+    question is not known, a last message of the user is taken for it.
     """
     if not messages:
         return ()
@@ -770,9 +777,10 @@ def _turns_of(messages: Sequence[Message], question: str | None) -> tuple[Turn, 
 
 
 def _conversation_in_texts(run: Run, asked: _UserText | None) -> EarlierConversation:
-    """Earlier turns that the user handed in as texts.
+    """Find earlier turns that the user handed in as texts.
 
-    They stand in an input whose name says so, or in one list before the question.
+    They stand in an input whose name says so, such as "chat_history", or in one list
+    before the question, as "Hi" in ["Hi", "Who?"].
     """
     question = None if asked is None else asked.text
     values = {

@@ -71,6 +71,7 @@ class LlamaIndexModel(FrameworkModel):
         capabilities: Capabilities | None = None,
         cache_key: str | None = None,
     ) -> None:
+        """Take the LLM; see the class for the arguments."""
         name = llm.metadata.model_name
         # the framework's word for no name
         name = llm.class_name() if name == "unknown" else name
@@ -160,7 +161,8 @@ class LlamaIndexModel(FrameworkModel):
     def _settings_for(self, request: ChatRequest) -> dict[str, Any]:
         """The settings of a request for which the LLM has a field.
 
-        The limit of the reply's length is set only if the LLM has one, and never lowered.
+        Example: {"temperature": 0.0}. The limit of the reply's length is set only if
+        the LLM has one, and never lowered: 256 and a request of 512 give 512.
         """
         settings = parameters(replace(request, schema=None, n=1, max_tokens=None))
         own_limit = getattr(self.llm, "max_tokens", None)
@@ -239,7 +241,11 @@ def _asks_for_function(request: ChatRequest) -> bool:
 
 
 def _function_of_schema(schema: Mapping[str, Any]) -> FunctionTool:
-    """A function for the LLM to call, whose parameters are the schema of a reply."""
+    """Make a function for the LLM to call, whose parameters are the schema of a reply.
+
+    Example: the schema of {"verdict": "yes"}: the LLM calls ``reply(verdict="yes")``,
+    and these arguments are its reply.
+    """
 
     def replace_schema(generated_schema: dict[str, Any]) -> None:
         """Put our schema in the place of the one that pydantic generated."""

@@ -264,7 +264,10 @@ class RagMetricsEvaluator:
     def _unavailable(
         self, samples: Sequence[Sample], error: errors.JudgeUnavailable
     ) -> list[SampleResult]:
-        """Make a failed result of each metric and sample: the judge is unavailable."""
+        """Make a failed result of each metric and sample: the judge is unavailable.
+
+        With ``raise_on_failure`` the error is raised instead.
+        """
         if self.raise_on_failure:
             raise error
         failures = [
@@ -324,7 +327,11 @@ class RagMetricsEvaluator:
     def _report_failures(
         self, metric: Metric, outcomes: Sequence[MetricResult]
     ) -> None:
-        """Raise the first failure of a metric, or log how many there are, as the user wants it."""
+        """Raise the first failure of a metric, or log how many there are.
+
+        The user chooses by ``raise_on_failure``. Example: "context_adherence failed for
+        2 of 10 answers; their scores are NaN".
+        """
         failed = [
             (index, result)
             for index, result in enumerate(outcomes)
@@ -425,7 +432,8 @@ def _metric_of(metric_like: object) -> Metric | str:
 def _metric_described(description: Mapping[Any, Any]) -> Metric:
     """Make a metric of its name, or else of its type, with its settings.
 
-    The type is the import path of a class.
+    Examples: {"name": "context_adherence", "settings": {"polls": 3}}, and {"type":
+    "my_package.MyMetric"}, the import path of a class.
 
     Raises:
         SettingError: If the type is no metric, or a name or setting is unknown.

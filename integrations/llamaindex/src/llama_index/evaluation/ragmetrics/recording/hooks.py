@@ -184,7 +184,11 @@ class _SearchesOfStores:
         self._replacement: Any = None
 
     def begin(self, on_result: Callable[[VectorStoreQueryResult], object]) -> None:
-        """Call ``on_result`` with each result from now on."""
+        """Call ``on_result`` with each result of a vector store from now on.
+
+        The constructor of ``VectorStoreQueryResult`` is replaced by one that calls
+        ``on_result`` behind the framework's own.
+        """
         if self._replacement is not None:
             return
         original = VectorStoreQueryResult.__init__

@@ -141,7 +141,7 @@ class Recorder:
         capture.renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Start anew in a forked child.
+        """Start anew in a forked child process, without any open run.
 
         Runs go on in the parent, and its locks may be held for ever.
         """
@@ -151,7 +151,7 @@ class Recorder:
         self._records: dict[str, SpanRecord] = {}
         # pieces of a streamed chat answer, by the span that writes it
         self._pieces_written: dict[str, list[str]] = {}
-        # by open span, what tells that nothing will end it
+        # by the id of an open span: calls us if nothing is left that could end it
         self._end_watchers: dict[str, weakref.finalize[Any, Any]] = {}
         # Tasks and threads in which a store was searched outside of all runs. A dict serves
         # as an ordered set: the last one to search stands last.
@@ -187,6 +187,9 @@ class Recorder:
         self, parent_id: str | None, outer: SpanRecord | None
     ) -> tuple[Listener, ...]:
         """Return the listeners for which a new span begins a run.
+
+        Example: ``engine.query`` inside a capture, with no span around it: the capture.
+        Inside a run that a listener gets already, no new run begins for this listener.
 
         Args:
             parent_id: The id of the span around the new one; None if there is none.
@@ -369,7 +372,11 @@ class Recorder:
         )
 
     def _make_call(self, kind: Kind, span: BeginningSpan, outer: SpanRecord) -> Node:
-        """Make the recorded call of a span, with copies of what it was given."""
+        """Make the recorded call of a span, with copies of what it was given.
+
+        Example: ``retriever.retrieve("Who?")`` becomes a node of the kind "retriever"
+        with the query "Who?". The tool of a structured answer is "ignored".
+        """
         name = type(span.instance).__name__
         node = Node(_KINDS_OF_CALLS.get(kind, kind), name, tick())
         if kind == "tool" and "program" in outer.kinds_of_path:
@@ -387,7 +394,10 @@ class Recorder:
         span: BeginningSpan,
         listeners: tuple[Listener, ...],
     ) -> OpenRun:
-        """Begin a run with its outermost call, and copy what that was given.
+        """Begin a run with its outermost call, and copy what the call was given.
+
+        Example: ``engine.chat("Who?", chat_history=[…])`` begins a run with the
+        question and the history.
 
         Args:
             kind: What the call does.
@@ -514,7 +524,7 @@ class Recorder:
             }
 
     def _ignore_runs_on_test_data(self, record: SpanRecord, node: Node) -> None:
-        """Mark runs as ignored whose search found only nodes of a generator of test data.
+        """Ignore runs whose search found only nodes that a generator of test data made.
 
         Such a search is the generator's own: the run answers no user.
 
@@ -782,6 +792,9 @@ class Recorder:
     ) -> None:
         """Record how the reading of a streamed answer ended, and end the run.
 
+        Example: the application read "Rome is" and stopped: the partial answer is "Rome
+        is", the run is not complete, and it has no error.
+
         Args:
             open_run: The run.
             answer_text: The answer, or the part of it that was read. If there is an
@@ -806,7 +819,10 @@ class Recorder:
 
     @guard_hook
     def _end(self, open_run: OpenRun) -> None:
-        """Drop the records of a run's spans, and hand the run to its listeners, once."""
+        """Drop the records of a run's spans, and hand the run to its listeners, once.
+
+        A second call for the same run does nothing.
+        """
         with self._lock:
             if open_run.ended:
                 return

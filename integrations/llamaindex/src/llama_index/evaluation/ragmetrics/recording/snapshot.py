@@ -216,6 +216,9 @@ def _copy_history(
 ) -> None:
     """Copy the earlier turns into a run, and the name of its conversation.
 
+    Example: ``engine.chat("And when?")`` with "Who?" and "Anna" in its memory: these
+    two turns, and the memory's name. An empty ``chat_history`` begins anew.
+
     Args:
         run: The run of a chat engine or a workflow.
         handed_history: The ``chat_history`` of the call; None if it has none. A
@@ -260,9 +263,9 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
     """Copy what a method returned into the recorded call of it.
 
     Args:
-        kind: What the call does: a retriever or postprocessor returns documents, a tool
-            text and perhaps documents, a model a reply, a program a structured answer,
-            any other call an answer.
+        kind: What the call does. A retriever or postprocessor ("retrieve", "post")
+            returned documents, a tool a text and perhaps documents, a model a reply, a
+            program a structured answer, any other call an answer.
         node: The recorded call.
         result: What the method returned.
         instance: The object whose method it is.
@@ -354,7 +357,9 @@ def _are_texts_alone(arguments: Mapping[str, Any]) -> bool:
 def _blocks_sent(prompt: object) -> Iterator[dict[str, str]]:
     """Yield the types of the blocks of messages that the application sends.
 
-    What a model wrote is left out. A block that may be cited holds further blocks.
+    Example: a message with a text and an image yields {"type": "text"} and {"type":
+    "image"}. What a model wrote is left out. A block that may be cited holds further
+    blocks.
     """
     for message in prompt if isinstance(prompt, (list, tuple)) else ():
         if isinstance(message, ChatMessage) and message.role.value != "assistant":
@@ -563,7 +568,8 @@ def document_of(scored_node: NodeWithScore) -> Document:
     """Copy a node as a document, with the text that models see.
 
     Models see the node's metadata before its own text; the own text alone is kept as
-    another form. A node without a text of its own gives a blank document.
+    another form. Example: the text "Rome is old." with {"page": 3} gives "page: 3", a
+    blank line, "Rome is old.". A node without a text of its own gives a blank document.
     """
     node = scored_node.node
     alone = node.get_content(metadata_mode=MetadataMode.NONE)
@@ -804,12 +810,13 @@ def _text_of_answer_field(fields: Mapping[str, Any]) -> str | None:
 def sources_of(result: object) -> tuple[Document, ...]:
     """The source nodes that a result names, as documents.
 
-    An agent's result names those that its tools returned.
+    Example: ``response.source_nodes`` of a query. An agent's result has the nodes that
+    its tools returned.
     """
     returned = result_of(result)
     if isinstance(returned, _Response):
         return documents_of(returned.source_nodes)
-    # results among the calls
+    # of an agent's calls of tools, those with a result count
     calls: Iterable[object] = (
         returned.tool_calls if isinstance(returned, AgentOutput) else ()
     )

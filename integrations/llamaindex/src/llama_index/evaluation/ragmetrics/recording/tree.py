@@ -143,7 +143,11 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
 
 
 def _add_answer(tree: Run) -> None:
-    """Write the answer into a tree, with the documents behind it and the warnings."""
+    """Write the answer into a tree, with the documents behind it and the warnings.
+
+    Example: a query engine answered "Anna", and its response names two source nodes:
+    they are the documents. A run that failed has no answer.
+    """
     has_failed = tree.root.error is not None
     documents = _documents_of_generator(tree)
     tree.answers = () if has_failed else _answers(tree, documents)
@@ -156,9 +160,12 @@ def _add_answer(tree: Run) -> None:
 
 
 def _settle(run: Run) -> None:
-    """Take what is no evidence out of a run's calls, and add what they do not say themselves.
+    """Take what is no evidence out of a run's calls, and add what they do not say.
 
-    A run is settled once, however often trees are made of it.
+    Taken out: blank documents and pointers to other indices. Added: roles of messages,
+    the agent that called each tool, the authors of documents, searches of engines that
+    searched without a retriever. A run is settled once, however often trees are made of
+    it.
     """
     if run.is_settled:
         return
@@ -214,7 +221,11 @@ def _has_only_steps_and_models(engine: Node) -> bool:
 
 
 def _add_search(engine: Node, run: Run) -> None:
-    """Add a search to an engine, if one of its synthesizers was handed nodes of its own."""
+    """Add a search to an engine, if a synthesizer was handed nodes that no call found.
+
+    Example: an engine searched its index by itself and handed two nodes to its
+    synthesizer: a retriever with these nodes is added just before the synthesizer.
+    """
     for step in engine.walk():
         is_synthesizer = step.kind == "step" and step.query is not None
         own_nodes = _nodes_without_origin(step, run)
@@ -343,7 +354,8 @@ def _summaries(calls: Iterable[Node]) -> set[str]:
 def _order_tools(parent: Node) -> None:
     """Write into each tool below a call which agent called it, and in which order.
 
-    The order goes into ``tool.branch``, a text that the core sorts by.
+    Example: a reply calls ``search`` and then ``add``: their order is "000000" and
+    "000001". The order goes into ``tool.branch``, a text that the core sorts by.
     """
     agents = []
     tool_calls = []
@@ -363,8 +375,9 @@ def _order_tools(parent: Node) -> None:
 def _index_of_tool_call(tool: Node, tool_calls: Sequence[ToolCall]) -> int | None:
     """Find the tool call of a model that made a tool run; None if there is none.
 
-    It has the tool's id. Where a provider gives no ids, LlamaIndex takes the tool's name
-    as the id of several calls: the first with the tool's arguments counts.
+    The tool call has the tool's id. If a provider gives no ids, LlamaIndex takes the
+    tool's name as the id of several calls. Of these the first with the tool's arguments
+    counts: of ``search("Rome")`` and ``search("Oslo")`` the second for "Oslo".
     """
     if tool.kind != "tool":
         return None
@@ -496,8 +509,9 @@ def _question_field(run: Run) -> str | None:
 def _turns_given_or_remembered(run: Run) -> tuple[Turn, ...]:
     """The turns before the question that the run was given, or that its memory keeps.
 
-    Where a workflow's start event has no field for the question, the last turn of the
-    user is the question: the turns before it are returned.
+    If a workflow's start event has no field for the question, the last turn of the user
+    is the question. Example: ``run(chat_history=["Hi", "Hello", "Who?"])`` gives "Hi"
+    and "Hello".
     """
     user_places = [
         index for index, turn in enumerate(run.history) if turn.role == "user"
