@@ -415,7 +415,10 @@ class CitationSearch:
         nor "Document 3" stands between. It also does if the line is a part of a
         context's own text: then it names nothing besides the contexts.
         """
-        if any(line[0].strip() in text for text in self.context_texts):
+        is_part_of_a_context = any(
+            line[0].strip() in text for text in self.context_texts
+        )
+        if is_part_of_a_context:
             return True
         # the line and the 200 characters behind it
         region = prompt[line.start() : line.end() + _OPENING]

@@ -367,14 +367,7 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
         # model added, cite nothing
         is_of_model = any(start <= mark.start < end for start, end in spans_of_model)
         if is_of_model and not search.is_in_own_list(mark.start):
-            _refuse_unknown_labels(mark, search)
-            # under "[1] Source 3: IRON" the marks "[3]" and "[Source 3]" differ
-            citation = _by_kinds_of_numbers(mark, citation, search.labels, search)
-            _refuse_other_files(mark, citation, search)
-            # "[Document 2]" may mean an upload, "Document 2: scan.pdf" in the prompt
-            kind = search.kind_of_mark(mark, search.labels)
-            _refuse_numbers_of_other_lists(mark.labels, kind, search)
-            citations.append(_narrowed_to_page(mark, citation, search))
+            citations.append(_citation_of_mark(mark, citation, search))
     if not citations:
         return None
     # beside its marks, the answer says "[see 2]", which is not read
@@ -383,6 +376,32 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     if search.has_names_in_words:
         raise UnknownMeaning(_NAMED_IN_WORDS)
     return tuple(citations)
+
+
+def _citation_of_mark(
+    mark: Mark, citation: Citation, search: CitationSearch
+) -> Citation:
+    """Return what a mark cites, if each of its labels has one clear meaning.
+
+    Example: under "[1] Source 3: IRON" the marks "[Source 3]" and "[1]" cite IRON. For
+    "[3]" an error is raised: perhaps it means Source 3.
+
+    Args:
+        mark: The mark.
+        citation: The mark's citation by the first number of each line of the prompt.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If a label may mean something else that was shown.
+    """
+    _refuse_unknown_labels(mark, search)
+    citation = _by_kinds_of_numbers(mark, citation, search.labels, search)
+    # "[doc1]" is read as the number 1, and the prompt shows a file "doc1.pdf"
+    _refuse_other_files(mark, citation, search)
+    # "[Document 2]" may mean an upload, "Document 2: scan.pdf" in the prompt
+    kind = search.kind_of_mark(mark, search.labels)
+    _refuse_numbers_of_other_lists(mark.labels, kind, search)
+    return _narrowed_to_page(mark, citation, search)
 
 
 def _refuse_unknown_labels(mark: Mark, search: CitationSearch) -> None:
