@@ -41,6 +41,8 @@ _RESULTS = "results of a run; samples need ids"
 def add_to(commands: Any) -> None:
     """Add the commands ``agreement`` and ``label draw``, with their options.
 
+    Example: ``ragmetrics agreement run.jsonl labels.jsonl --metric adherence``.
+
     Args:
         commands: The commands of the command line (argparse), to which they are added.
     """
@@ -173,7 +175,8 @@ def _agreement(options: argparse.Namespace) -> int:
 
     The options may ask for more: a comparison with another judge (the rival,
     ``--against``), the mean that people would give, and a threshold with a certified
-    precision.
+    precision. Example of a line: "  kappa              faq                  n=120
+    0.610 …".
 
     Returns:
         The exit code, 0.

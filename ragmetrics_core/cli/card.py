@@ -69,6 +69,8 @@ _BANDS = (
 def add_to(commands: Any) -> None:
     """Add the command ``card``, which measures a judge, with its options.
 
+    Example: ``ragmetrics card --judge lexical --data labelled/ --out card.json``.
+
     Args:
         commands: The commands of the command line (argparse), to which it is added.
     """

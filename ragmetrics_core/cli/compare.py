@@ -33,6 +33,8 @@ _EXIT_CODES = (
 def add_to(commands: Any) -> None:
     """Add the commands ``compare`` (two runs) and ``push`` (scores onto traces).
 
+    Example: ``ragmetrics compare a.jsonl b.jsonl --report comparison.html``.
+
     Args:
         commands: The commands of the command line (argparse), to which they are added.
     """

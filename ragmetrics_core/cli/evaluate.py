@@ -61,6 +61,9 @@ _UNDECIDED = "{}: a dry run judges nothing."
 def add_to(commands: Any) -> None:
     """Add the command ``evaluate``, with its options.
 
+    Example: ``ragmetrics evaluate rows.csv --metrics context_adherence --out
+    run.jsonl``.
+
     Args:
         commands: The commands of the command line (argparse), to which it is added.
     """

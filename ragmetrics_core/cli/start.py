@@ -67,7 +67,8 @@ def _trust(options: argparse.Namespace) -> int:
 
     The trust holds for the file's content as it is now; after a change it is asked for
     again. What the file chooses is printed, with the digest of the content: a CI job
-    trusts the file if its environment holds that digest.
+    trusts the file if its environment holds that digest. Example of what is printed:
+    "ragmetrics.toml is trusted as it is now; any change asks again. It chooses: …".
 
     Returns:
         The exit code, 0.

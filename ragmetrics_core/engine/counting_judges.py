@@ -497,7 +497,8 @@ class CountingGuards(CountingJudge):
         """Begin to count, with the requests of the control if the judge sends it.
 
         The control is a few requests of which the right reply is known; a judge sends
-        them first, to see that the guard works.
+        them first, to see that the guard works. Example: a guard with 8 requests of
+        control begins with 8 calls.
         """
         super().__init__((), high=high)
         guard: Any = judge  # a GuardJudge, whose room may be left out

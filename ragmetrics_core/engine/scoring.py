@@ -597,7 +597,8 @@ async def _ask_questions(
 
     Most judges get each question by itself. Some take several questions in one request:
     such a judge gets all questions of the metric together. With ``rounds`` the request
-    also holds the questions of the sample's other metrics.
+    also holds the questions of the sample's other metrics. Example: 3 questions to a
+    judge that takes several: one request, 3 answers.
 
     Args:
         judge: The judge's session in this run.

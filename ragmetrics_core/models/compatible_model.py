@@ -121,6 +121,9 @@ class OpenAICompatibleModel(ChatModel):
     ) -> None:
         """Check and keep the settings that the class describes; nothing is sent.
 
+        Example: "http://localhost:8000/v1" and "llama3": the name shown is "openai-
+        compatible/llama3".
+
         Raises:
             SettingError: If no model is named, the address cannot be read, or a number
                 is out of range.

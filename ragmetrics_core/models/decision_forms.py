@@ -167,7 +167,8 @@ def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
 
     An answer belongs to the question of its name: ``{"name": "q1", "probability": .9}``
     to the question "q1". An answer without a name belongs to the question at the same
-    place in the list.
+    place in the list. Example: answers named "q2" and "q1": the choices stand in the
+    order of the questions.
 
     Args:
         model: Name of the model that was asked, for messages.

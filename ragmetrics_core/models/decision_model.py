@@ -357,7 +357,10 @@ class LiteLLMDecisionModel(DecisionModel, LiteLLMModel):
         prices: tuple[float, float] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        """Check and keep the settings that the class describes; nothing is sent."""
+        """Check and keep the settings that the class describes; nothing is sent.
+
+        Example: "systemone/azure_ai/m" is LiteLLM's "azure_ai/m".
+        """
         # ``most_questions`` are those of one request.
         check_number("LiteLLMDecisionModel(most_questions=)", most_questions, least=1)
         # Only our own names begin with "systemone/"; LiteLLM does not know the prefix.
@@ -428,6 +431,8 @@ def decision_model(
     - ``systemone/MODEL`` is ``SystemOneModel``; so is ``systemone/typesafe/MODEL``.
     - ``systemone/PROVIDER/MODEL`` is ``LiteLLMDecisionModel`` if no address is given, or
       the provider's protocol is not that of System One; else ``SystemOneModel``.
+
+    Example: "openai/gpt-4o" gives None, as it is a chat model.
 
     Args:
         name: The name.

@@ -54,7 +54,8 @@ class GuardModel(OpenAICompatibleModel):
         """Check the form, and keep the settings; nothing is sent.
 
         A guard is a model trained to judge a text by one word. The form is that of its
-        family's prompts and replies.
+        family's prompts and replies. Example: the form "minicheck" and the model "m"
+        have the name "guard/minicheck/m".
 
         Raises:
             SettingError: If no family of guards has that form, or as for

@@ -328,7 +328,8 @@ class OwnFile:
         """Return the first row that a query finds among committed rows; texts are bytes.
 
         None if there is none, or the file cannot be read. After an error of SQLite the
-        file is neither read nor written any more, and a warning says so.
+        file is neither read nor written any more, and a warning says so. Example: the
+        query of a stored reply gives its one row; before it is stored, None.
         """
         row: tuple[Any, ...] | None = None
         with self._lock:

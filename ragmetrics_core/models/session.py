@@ -193,6 +193,8 @@ class Session:
 
         The model is imported or connected as it needs, and this run's store and limits
         are set up. A second call does nothing, unless it comes on another loop.
+        Example: a model without a key for the store: its replies are kept in memory
+        alone.
         """
         loop = asyncio.get_running_loop()
         if self._shared is not None and self._shared is self._shared_by_loop.get(loop):

@@ -61,7 +61,8 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
 
     It shows the differences of all metrics with their intervals (a forest plot), then
     the most changed samples with both answers side by side: first those that lost, then
-    those that won.
+    those that won. Example: 30 samples lost and 4 won: those that lost most, then the
+    4, the largest gain first.
     """
     metrics = comparison.metrics_in_order
     # those that changed most, from the largest loss to the largest gain

@@ -41,7 +41,8 @@ def box_plot(values: Mapping[str, Sequence[float]]) -> Figure:
 
     A box goes from the lower to the upper quartile, with a line at the median. Whiskers
     reach to the last score within 1.5 times the box's length. A diamond is the mean.
-    Metrics without a score are left out.
+    Metrics without a score are left out. Example: scores of two metrics: two boxes, the
+    first metric above.
     """
     scores_by_metric = {name: scores for name, scores in values.items() if scores}
     figure, axes = _axes(1.0 + 0.5 * len(scores_by_metric))

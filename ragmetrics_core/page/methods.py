@@ -35,6 +35,9 @@ def paragraphs(
 ) -> tuple[str, ...]:
     """Describe how the numbers of a report came about, for a paper or a protocol.
 
+    Example: a run of one metric without cards: what was measured and how, the
+    signature, and the references.
+
     Args:
         summary: The numbers.
         run: What is known of the run.

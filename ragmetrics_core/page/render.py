@@ -88,6 +88,9 @@ def write_html(
 ) -> None:
     """Render a template of this folder into an HTML file that needs no other file.
 
+    Example: the template "comparison.html.j2" without scripts writes a page of HTML and
+    style alone.
+
     Args:
         path: The file.
         template: Name of the template.

@@ -289,6 +289,9 @@ class Comparison(Frozen):
         - if many differences were tested: why some stay undecided that are significant
           alone. Of 20 tests, about one is significant by chance;
         - the rule by which the verdicts are given.
+
+        Example of a line: "! not comparable: context_adherence: temperature 0 against
+        1".
         """
         lines = [str(self.matched), self.judged]
         lines += [f"! not comparable: {reason}" for reason in self.differing]

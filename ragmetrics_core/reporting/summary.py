@@ -623,8 +623,10 @@ class MetricTally:
     ) -> None:
         """Count one sample's result of this metric.
 
-        A score counts in the mean. An undefined result is only counted. A row that failed
-        or was not judged has an unknown score: intervals may count it as 0 or as 1.
+        A score counts in the mean. An undefined result is only counted. A row that
+        failed or was not judged has an unknown score: intervals may count it as 0 or as
+        1. Example: a ``Failed`` by a ``JudgeTimeout`` adds 1 to
+        ``n_failed_by_type["JudgeTimeout"]``.
 
         Args:
             result: The result; None if the sample was not judged.

@@ -220,7 +220,10 @@ def _wrap(text: str) -> str:
 
 
 def text_grid(summary: Summary) -> str:
-    """The metrics as a plain-text table of at most 80 columns, without footnotes."""
+    """The metrics as a plain-text table of at most 80 columns, without footnotes.
+
+    Example: two metrics: a line of headings, a rule, and two lines of numbers.
+    """
     # imported here, because rich is slow to import and only terminals need it
     from rich import box
     from rich.console import Console

@@ -90,9 +90,10 @@ async def file_content(model: OpenAICompatibleModel, file_id: object) -> bytes:
 async def batch_by_token(model: OpenAICompatibleModel, token: str) -> dict[str, Any]:
     """Look through all batches of a service for the one that bears our token.
 
-    A **token** is a random name that we wrote into the metadata of the batch. The service
-    lists its batches in pages of 100; each page is asked for by the last batch of the
-    page before it.
+    A **token** is a random name that we wrote into the metadata of the batch. The
+    service lists its batches in pages of 100; each page is asked for by the last batch
+    of the page before it. Example: of 250 batches the 120th bears the token: two pages
+    are asked for.
 
     Returns:
         The service's description of the batch. If none bears the token, its ``id`` is

@@ -213,6 +213,8 @@ class ParkingStore(SqliteStore):
 
         A pass is one evaluation of all samples. Each pass in batches counts all answers
         anew: after two passes over an answer of 1 cent, the budget has spent 1 cent.
+        Example: an answer of 1 cent: ``budget.calls`` rises by 1, ``budget.spent`` by
+        .01.
 
         Args:
             reply: The answer.
