@@ -418,10 +418,11 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
     run = measured.run
     # A run that stops once its gates are decided (it has a decider) judges the rows in a
     # random order. So it must count them first, even in a large file.
-    rows = plan.source.count_samples(always=run.decider is not None)
-    # Why the samples are only a part of all, such as "it was interrupted".
+    samples = plan.source.count_samples(always=run.decider is not None)
+    # If a file holds the results of an earlier run that did not judge all of its samples:
+    # why it did not, such as "it was interrupted".
     run.why_part = plan.source.why_part
-    results = stream(run, rows, progress=plan.options.progress, columns={})
+    results = stream(run, samples, progress=plan.options.progress, columns={})
     try:
         for result in results:
             measured.take(result, writer)

@@ -65,7 +65,8 @@ def check_paths(options: argparse.Namespace) -> None:
             uses = _uses_of_output(name, path, endings)
             _refuse_if_used(path, uses, use_by_key)
             use_by_key |= {key: use.option for key, use in uses.items()}
-            # It is first written to a file beside it: the folder must take a new file.
+            # An output is first written to a file beside it, so its folder must take a
+            # new file. A store is opened in place, and needs no such file.
             if name not in _OPENED_IN_PLACE:
                 _refuse_unfit_output(f"{_option(name)} {path}", path, options)
     _refuse_job_summary_if_used(options, use_by_key)

@@ -233,8 +233,9 @@ class CountingJudge(Judge):
             return (cheaper_reply,) * question.polls
         if question.first_poll is None:  # all polls are asked at once, not in rounds
             return (dearer_reply,) * question.polls
-        # Rounds end as soon as enough replies agree: replies that alternate never do.
-        # The index goes on over the rounds: 0, 1, 2 in the first, 3 and 4 in the second.
+        # Rounds end as soon as enough replies agree: replies that alternate never do. The
+        # dearer reply comes at 0, 2 and 4, and so has the majority. The index goes on
+        # over the rounds: 0, 1, 2 in the first, 3 and 4 in the second.
         poll_indices = range(question.first_poll, question.first_poll + question.polls)
         return tuple(
             cheaper_reply if poll_index % 2 else dearer_reply

@@ -125,7 +125,8 @@ class Run:
         self._is_judge_chosen = _is_judge_chosen_for_all(judge, self.metrics)
         judge_by_metric = judges_by_metric(self.metrics, judge)
         self.judges = _distinct_judges(judge_by_metric.values())
-        # With ``batch``: the store that collects requests until a batch is submitted.
+        # The store that collects requests until a batch is submitted: ``_open_store``
+        # sets it if the run asks in batches.
         self.parking: ParkingStore | None = None
         self.store = self._open_store(store, batch=batch)
         # A judge that the user wrote may count no tokens and store no replies: a limit
@@ -481,6 +482,7 @@ def stream(
         futures = run.start_rows(samples, columns, on_further=display.expect_further)
         display.expect(_number_of_rows(samples))
         try:
+            # ``parking`` is the store that collects requests for batches; None without.
             if run.parking is not None:
                 wait_for(run.do_in_time(run.parking.look_at_batches()))
             for future in futures:

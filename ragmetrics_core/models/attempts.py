@@ -86,7 +86,7 @@ class Availability:
     def refuse_during_outage(self) -> None:
         """Raise the error with which the endpoint refuses everything, if it does."""
         if self._outage is not None and not self._is_outage_over():
-            raise self._outage.with_traceback(None)
+            raise self._outage.with_traceback(None)  # without lines of earlier calls
 
     async def wait_until_open(self) -> bool:
         """Wait until the endpoint is open, or until it is this caller's turn to try.
@@ -130,7 +130,8 @@ class Availability:
         Once the endpoint is open, calls go out side by side; until then one by one.
 
         - An answer opens the endpoint, and ends an outage.
-        - A refusal that would meet every call, such as a wrong key, begins an outage.
+        - A refusal that would meet every call, such as a wrong key, begins an outage. If
+          the endpoint has answered before, only many refusals in a row do.
         - Any other error opens the endpoint if it could be reached now, or has answered
           before. During an outage such an error is ignored: its call was sent before.
 
@@ -151,7 +152,7 @@ class Availability:
             self._is_open = True
         elif isinstance(outcome, errors.JudgeUnavailable):
             self._note_refusal(outcome)
-        elif self._outage is None or self._is_outage_over():
+        elif self._outage is None or self._is_outage_over():  # no outage goes on
             is_reached = not isinstance(outcome, errors.ConnectionFailed)
             has_ever_answered = self.n_answers > 0
             self._is_open = is_reached or has_ever_answered

@@ -496,7 +496,9 @@ class Session:
         outcomes, usage = await self._replies(
             partial(_request_typed, state, question_by_key),
             list(question_by_key),
-            fitted=False,  # typed questions have no features to leave out
+            # Nothing is left out of the request if the endpoint rejects it: typed
+            # questions have no optional features.
+            fitted=False,
         )
         if usage.calls and not sent_by_key:
             # There was nothing to send, and still a call was made: this run waited for

@@ -75,6 +75,8 @@ def changes_without_tests(
             if differences.values:
                 numbers = {"verdict": "not tested", **_mean_change(differences)}
             else:
+                # p-values: do more rows decline, or fail, in one of the runs? They may
+                # be tested: without pairs of scores no row was chosen by its score.
                 numbers = dict(p_of_shifts(results))
             change = _change_of_outcomes(metric, part, results)
             changes.append(change.model_copy(update=numbers))

@@ -323,8 +323,9 @@ def group_pairs(
         if key is None:
             key_of_pairs.append(None)
             continue
-        # Without a key in the first run, the key of the second run is taken as if it
-        # were the first run's.
+        # Keys of the two runs are kept apart by "first" and "second", since runs may
+        # name a conversation anew. Without a key in the first run, the key of the second
+        # run is taken as if it were the first run's.
         key_of_pairs.append(("first", key))
         if second_key is not None:
             groups.join(("first", key), ("second", second_key))

@@ -232,7 +232,8 @@ class ParkingStore(SqliteStore):
         )
         # The last pass sends the requests that are left without a batch (live). Its
         # budget goes on from the pass before it, which has charged this answer.
-        if not self._budget.asks_live:
+        was_charged_before = self._budget.asks_live
+        if not was_charged_before:
             self._budget.calls += 1
             self._budget.spent += reply.usage.cost or 0.0
         if reply.choices:
