@@ -390,9 +390,10 @@ def _bands(
 ) -> list[str]:
     """Propose the band of a cascade, in lines of text.
 
-    A cascade asks a strong judge where this judge's score lies in the band. The lines say
-    how often that would be, and how many verdicts would be wrong all the same. Example:
-    with the band (.2, .8) a score of .5 goes to the strong judge, and .9 is a yes.
+    A cascade asks a strong judge where this judge's score lies in the band. The lines
+    say how often that would be, and how many verdicts would be wrong all the same.
+    Example: with the band (.2, .8) a score of .5 goes to the strong judge, and .9 is a
+    yes.
 
     Args:
         options: What was typed. ``--band`` holds no band, but the share of all verdicts
@@ -467,9 +468,9 @@ def _samples_with_probabilities(
 ) -> list[LabelledSample]:
     """Have a judge score samples; return those that got a score from a probability.
 
-    The first sample is judged alone: if the judge gives no probability for it, the other
-    samples are not paid for in vain. Example: for 3 of 100 samples the judge fails; the
-    other 97 are returned.
+    The first sample is judged alone: if the judge gives no probability for it, the
+    other samples are not paid for in vain. Example: for 3 of 100 samples the judge
+    fails; the other 97 are returned.
 
     Raises:
         SettingError: If the judge gives no probability, or nothing is scored.
@@ -482,8 +483,8 @@ def _samples_with_probabilities(
             if not scored_rows:
                 continue  # the judge failed on the sample
             scored_samples.append(sample)
-            # A row has a score in any case. ``verdict`` is the yes or no of a judge that
-            # gives a probability; None if the judge gave none.
+            # A row has a score in any case. ``verdict`` is the yes or no of a judge
+            # that gives a probability; None if the judge gave none.
             lacks_probability = any(row.verdict is None for row in scored_rows)
             if lacks_probability and not options.dry_run:
                 raise _error_without_probabilities(metric.name)

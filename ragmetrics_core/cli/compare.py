@@ -199,8 +199,8 @@ def _title_of_run(path: Path, report: Report) -> str:
 def _push(options: argparse.Namespace) -> int:
     """Send the results of traced samples to an observability tool, as scores of traces.
 
-    Example: 100 rows with two results each, 3 of the rows without a sample: "194 results
-    of 97 rows: mlflow; not sent, because …: 3".
+    Example: 100 rows with two results each, 3 of the rows without a sample: "194
+    results of 97 rows: mlflow; not sent, because …: 3".
 
     Returns:
         The exit code, 0.

@@ -107,7 +107,8 @@ def _add_review(kinds: Any) -> None:
 def _add_score(kinds: Any) -> None:
     """Add the command ``dataset score``, which compares judges with a set's labels.
 
-    Example: ``ragmetrics dataset score set.json --judge lexical --judge openai/gpt-4o``.
+    Example: ``ragmetrics dataset score set.json --judge lexical --judge
+    openai/gpt-4o``.
     """
     parser = command(kinds, "score", _score)
     add(
@@ -353,8 +354,8 @@ def _lines_on_continuous(dataset: ContinuousSet, *, n_wanted: int) -> list[str]:
     - from tags: the model that wrote the answer tagged each sentence with the context
       that it is from.
 
-    The lines say how far both labels agree. Example: labels of .5 and 1 from the matrix,
-    and .4 and 1 from tags, differ by .05 on average.
+    The lines say how far both labels agree. Example: labels of .5 and 1 from the
+    matrix, and .4 and 1 from tags, differ by .05 on average.
 
     Args:
         dataset: The set.

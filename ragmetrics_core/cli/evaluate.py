@@ -416,11 +416,11 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
             batches have not answered. None if no file was asked for.
     """
     run = measured.run
-    # A run that stops once its gates are decided (it has a decider) judges the rows in a
-    # random order. So it must count them first, even in a large file.
+    # A run that stops once its gates are decided (it has a decider) judges the rows in
+    # a random order. So it must count them first, even in a large file.
     samples = plan.source.count_samples(always=run.decider is not None)
-    # If a file holds the results of an earlier run that did not judge all of its samples:
-    # why it did not, such as "it was interrupted".
+    # If a file holds the results of an earlier run that did not judge all of its
+    # samples: why it did not, such as "it was interrupted".
     run.why_part = plan.source.why_part
     results = stream(run, samples, progress=plan.options.progress, columns={})
     try:
@@ -573,8 +573,8 @@ def _closing_lines(
     """Return what is printed at the end of a run, line by line.
 
     First come the numbers, the metrics that were left out, and the cost, such as "Spent:
-    40 calls, $0.0200; 12.1 s". Then come the files that were written; then the rows to look
-    at and the command to run next. Without numbers only the files are listed.
+    40 calls, $0.0200; 12.1 s". Then come the files that were written; then the rows to
+    look at and the command to run next. Without numbers only the files are listed.
 
     Args:
         plan: What the run needs.
@@ -677,8 +677,8 @@ def settle(options: argparse.Namespace) -> None:
     Raises:
         SettingError: If the file names code and ``--dry-run`` is typed, as a dry run
             imports no code. If the file names an address and ``--api-key-env`` is typed:
-            a key goes only to an address that was typed. If the file names the column of
-            a field that samples do not have.
+            a key goes only to an address that was typed. If the file names the column
+            of a field that samples do not have.
     """
     # Judge, metrics, address and store of the file are ignored if they were typed. So
     # they need no trust, either.

@@ -278,9 +278,9 @@ def add_settings(
 ) -> None:
     """Add an option for each setting of a class.
 
-    The setting's type decides the kind of option: a flag without a value (true or false),
-    a number, or else a path. A setting whose default is a text takes a text. Example:
-    the setting ``max_calls`` becomes ``--max-calls N``.
+    The setting's type decides the kind of option: a flag without a value (true or
+    false), a number, or else a path. A setting whose default is a text takes a text.
+    Example: the setting ``max_calls`` becomes ``--max-calls N``.
 
     Args:
         parser: A parser, or a group of it, to which the options are added.
@@ -506,7 +506,8 @@ def settle_gates(options: argparse.Namespace, option: str, *, has_gate: bool) ->
 def exit_code(decisions: Iterable[Decision], options: argparse.Namespace) -> int:
     """Return the exit code for the decisions on all gates.
 
-    1 if a gate failed; for an undecided gate the code that ``--undecided`` says; else 0.
+    1 if a gate failed; for an undecided gate the code that ``--undecided`` says; else
+    0.
     """
     outcomes = {decision.outcome for decision in decisions}
     if "failed" in outcomes:

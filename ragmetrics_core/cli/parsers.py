@@ -45,7 +45,8 @@ class CommandParser(argparse.ArgumentParser):
         for argument in arguments:
             if argument == "--":  # no options come after it
                 return
-            # The options after the name of a command belong to the command's own parser.
+            # The options after the name of a command belong to the command's own
+            # parser.
             if has_commands and not argument.startswith("-"):
                 return
             name = argument.partition("=")[0]

@@ -53,8 +53,9 @@ def check_paths(options: argparse.Namespace) -> None:
             is also an input or another output; an output cannot be written, or would
             replace what a person made.
     """
-    # Each file stands under two keys: its real path, and its number on its device, which
-    # another link to it shares. The value says its use, such as "the input rows.jsonl".
+    # Each file stands under two keys: its real path, and its number on its device,
+    # which another link to it shares. The value says its use, such as "the input
+    # rows.jsonl".
     use_by_key: dict[Hashable, str] = {}
     for name in READ:
         _refuse_named_twice(_paths_of(options, name))
@@ -130,7 +131,8 @@ def _uses_of_input(options: argparse.Namespace, name: str) -> dict[Hashable, str
 def _outputs_of(options: argparse.Namespace, name: str) -> list[Path]:
     """Return the paths that an option writes to.
 
-    A command that has ``--store`` writes to the usual store if the option was not typed.
+    A command that has ``--store`` writes to the usual store if the option was not
+    typed.
     """
     paths = _paths_of(options, name)
     has_default = name == "store" and name in options
@@ -204,8 +206,8 @@ def _refuse_to_overwrite(options: argparse.Namespace) -> None:
             f"--out {path} is written as JSON, which nobody reads from a {path.suffix}"
             " file; name it .jsonl"
         )
-    # ``replaces`` is a mark that stands in the first bytes of the command's own outputs:
-    # only a file with this mark may be replaced. Some commands have none.
+    # ``replaces`` is a mark that stands in the first bytes of the command's own
+    # outputs: only a file with this mark may be replaced. Some commands have none.
     is_command_checked = "replaces" in options
     if not is_command_checked or getattr(options, "dry_run", False):
         return  # a dry run writes nothing

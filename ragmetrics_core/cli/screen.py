@@ -1,9 +1,9 @@
 """Prints a report in a terminal, in the order of the HTML page's first screen.
 
-First come the verdicts on gates, the largest loss and the stage of the pipeline to mend;
-then the table of metrics, the groups of rows and the signs of risk; then footnotes on
-judge and methods. The three worst rows and the next command come last, where a terminal
-leaves the eye.
+First come the verdicts on gates, the largest loss and the stage of the pipeline to
+mend; then the table of metrics, the groups of rows and the signs of risk; then
+footnotes on judge and methods. The three worst rows and the next command come last,
+where a terminal leaves the eye.
 """
 
 import shlex

@@ -146,16 +146,17 @@ class Source:
     ) -> Self | Iterator[Sample | RowError]:
         """Count the rows of all files, and return the samples.
 
-        All files are read to their ends, so that one that cannot be read is found before
-        any call is paid. Files that are large together are not counted, and an iterator
-        without a length is returned, unless ``always`` is true. Example: 3 files of 10
-        MB are read and counted; of a file of 2 GB only the first row is read.
+        All files are read to their ends, so that one that cannot be read is found
+        before any call is paid. Files that are large together are not counted, and an
+        iterator without a length is returned, unless ``always`` is true. Example: 3
+        files of 10 MB are read and counted; of a file of 2 GB only the first row is
+        read.
 
         Raises:
-            InputError: If a file cannot be read or holds no rows, or no sample has a key
-                of a slice or cluster.
-            RowError: If two columns may hold one field; with ``--strict``, for the first
-                row that is no sample.
+            InputError: If a file cannot be read or holds no rows, or no sample has a
+                key of a slice or cluster.
+            RowError: If two columns may hold one field; with ``--strict``, for the
+                first row that is no sample.
         """
         paths = [file.path for file in self._files if file.path.exists()]
         n_bytes = sum(path.stat().st_size for path in paths)
@@ -168,8 +169,9 @@ class Source:
         for file in self._files:
             n_rows_of_file = 0
             for row in self._checked_rows(file):
-                # Two columns may hold one field: this concerns all rows, so it is raised
-                # now. Any other bad row is only counted, and reported in its turn.
+                # Two columns may hold one field: this concerns all rows, so it is
+                # raised now. Any other bad row is only counted, and reported in its
+                # turn.
                 if isinstance(row, AmbiguousColumns):
                     raise row
                 n_rows_of_file += 1
@@ -211,7 +213,8 @@ class Source:
     def _tell_of_bad_row(self, file: _File, problem: RowError) -> None:
         """Print what is wrong with a row.
 
-        After a few rows of a file, one line says that further bad rows are only counted.
+        After a few rows of a file, one line says that further bad rows are only
+        counted.
         """
         sentence = str(problem)
         if file.bad > _SHOWN_PROBLEMS:
@@ -301,8 +304,8 @@ class Source:
     def remarks(self) -> list[str]:
         """Lines on what of each file was not used, or not in all rows.
 
-        These are columns that no field was made of, fields that were read from different
-        columns, and traces that gave no complete sample.
+        These are columns that no field was made of, fields that were read from
+        different columns, and traces that gave no complete sample.
         """
         lines = [
             f"{file.path}: {file.columns}, kept as metadata"

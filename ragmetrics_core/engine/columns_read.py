@@ -94,8 +94,9 @@ class ColumnsRead:
         """Note the column that each field was read from, unless the user named it.
 
         Example: ``{"user_input": "Who?"}`` notes "user_input" for the question. In
-        ``{"answer": "", "response": "Paris"}`` "response" is noted as passed over. Which
-        fields the sample has, and which columns no field was read from, is noted as well.
+        ``{"answer": "", "response": "Paris"}`` "response" is noted as passed over.
+        Which fields the sample has, and which columns no field was read from, is noted
+        as well.
 
         Args:
             row: The row.
@@ -121,7 +122,8 @@ class ColumnsRead:
     def _note_needed_fields(self, sample: Sample) -> None:
         """Note which of the fields that metrics need a sample has.
 
-        ``facts`` may take the place of ``reference``, and ``retrieved`` of ``contexts``.
+        ``facts`` may take the place of ``reference``, and ``retrieved`` of
+        ``contexts``.
         """
         needed_fields_held: set[str] = set()
         for field, substitute in _SUBSTITUTE_BY_NEEDED_FIELD.items():

@@ -233,9 +233,9 @@ class CountingJudge(Judge):
             return (cheaper_reply,) * question.polls
         if question.first_poll is None:  # all polls are asked at once, not in rounds
             return (dearer_reply,) * question.polls
-        # Rounds end as soon as enough replies agree: replies that alternate never do. The
-        # dearer reply comes at 0, 2 and 4, and so has the majority. The index goes on
-        # over the rounds: 0, 1, 2 in the first, 3 and 4 in the second.
+        # Rounds end as soon as enough replies agree: replies that alternate never do.
+        # The dearer reply comes at 0, 2 and 4, and so has the majority. The index goes
+        # on over the rounds: 0, 1, 2 in the first, 3 and 4 in the second.
         poll_indices = range(question.first_poll, question.first_poll + question.polls)
         return tuple(
             cheaper_reply if poll_index % 2 else dearer_reply
@@ -296,8 +296,8 @@ class CountingJudge(Judge):
     def _n_replies(self, question: Question[R], capabilities: Capabilities) -> int:
         """Return how many replies a question takes of a model.
 
-        One reply with log-probabilities gives the probabilities that a question wants. A
-        model without them is polled several times instead.
+        One reply with log-probabilities gives the probabilities that a question wants.
+        A model without them is polled several times instead.
         """
         if question.weigh is None:
             return question.polls
@@ -378,8 +378,8 @@ class CountingDecisions(CountingJudge):
     the *state*.
 
     At the lower bound, all questions about equal texts share requests. At the upper
-    bound, only the typed questions of one metric's question do: questions that are asked
-    later share nothing, and some services count the texts for each question.
+    bound, only the typed questions of one metric's question do: questions that are
+    asked later share nothing, and some services count the texts for each question.
 
     Args:
         model: The model.
@@ -406,8 +406,8 @@ class CountingDecisions(CountingJudge):
         if form.reply is not None:
             return Answer(form.reply)
         # The typed questions of a group share requests. The lower bound supposes that
-        # all questions about the same texts (``form.state``) share them. The upper bound
-        # supposes that only the typed questions of this one question do.
+        # all questions about the same texts (``form.state``) share them. The upper
+        # bound supposes that only the typed questions of this one question do.
         if self._is_upper_bound:
             group = hash((form.state, form.typed_jsons))
         else:
@@ -529,10 +529,10 @@ class CountingGuards(CountingJudge):
     def _add(self, request: GuardRequest) -> None:
         """Count a request to a guard, unless an equal request was counted before.
 
-        A guard is a model that judges a text by one word. Some endpoints reject a request
-        for log-probabilities, which is then sent again without them. So at the upper
-        bound the request may count as two calls. Example: a body of 400 characters is
-        100 tokens at the lower bound, 133 at the upper.
+        A guard is a model that judges a text by one word. Some endpoints reject a
+        request for log-probabilities, which is then sent again without them. So at the
+        upper bound the request may count as two calls. Example: a body of 400
+        characters is 100 tokens at the lower bound, 133 at the upper.
         """
         if request in self._requests:
             return

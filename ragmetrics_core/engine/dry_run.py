@@ -56,7 +56,8 @@ class Estimate:
     Attributes:
         samples: How many samples there are.
         low: Lower bound of what is usual; its cost is None where a price is unknown.
-        high: Upper bound of what is usual; equal to ``low`` where the estimate is exact.
+        high: Upper bound of what is usual; equal to ``low`` where the estimate is
+            exact.
         bad_rows: Rows that are no sample.
         left_out: Why a metric that applies to no sample does not, by its name.
         failing: On how many samples a metric fails in any case, and why, by its name:
@@ -187,8 +188,8 @@ def _samples_line(
     A gate is a mean to reach. The run stops as soon as it is clear on which side of the
     gate the mean is. This estimates how many samples are judged until then: once for a
     mean that is ``gap`` above the gate, and once for a mean that is ``gap`` below. The
-    line says the larger number. Example: a gate of .8 and a gap of .05 take the means .75
-    and .85; "120 of 1,000 samples on average".
+    line says the larger number. Example: a gate of .8 and a gap of .05 take the means
+    .75 and .85; "120 of 1,000 samples on average".
 
     Args:
         estimate_of_all: What judging all samples would cost.

@@ -120,8 +120,9 @@ def evaluate(
     # For a misspelt argument the error suggests one of this function's own arguments.
     column_by_field = columns_by_field(columns, beside=evaluate.__annotations__)
     budget = Budget(limits)
-    # A usual run goes through the samples once. A run in batches goes through them again
-    # until all is answered; without "wait" it ends as soon as batches are submitted.
+    # A usual run goes through the samples once. A run in batches goes through them
+    # again until all is answered; without "wait" it ends as soon as batches are
+    # submitted.
     while True:
         run = Run(
             metrics,
@@ -184,8 +185,8 @@ def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Repo
             sample is left out, and the report says so, unless a gate decided on it.
     """
     if run.decider is not None and run.decider.samples is not None:
-        # A run that stopped once its gates were decided judged only some of its samples.
-        # The facts on its input are about all of them.
+        # A run that stopped once its gates were decided judged only some of its
+        # samples. The facts on its input are about all of them.
         all_samples: Iterable[Sample | None] = run.decider.samples
     else:
         all_samples = (row.sample for row in results)

@@ -86,8 +86,8 @@ def resolve_judge(
         api_key_env: The environment variable that holds the key; see ``api_base``.
 
     Returns:
-        The judge. Equal names with an equal endpoint and key give the same object. Where
-        nobody chose a judge, a log record says so, once per process.
+        The judge. Equal names with an equal endpoint and key give the same object.
+        Where nobody chose a judge, a log record says so, once per process.
 
     Raises:
         SettingError: If ``judge`` is none of these, a name or address is empty, or the
@@ -275,7 +275,8 @@ def _guard_judge(model: GuardModel) -> Judge:
 def _warn_of_changing_model(name: str) -> None:
     """Warn of a name that ends in "-latest".
 
-    The model behind such a name may change, and stored answers would outlive the change.
+    The model behind such a name may change, and stored answers would outlive the
+    change.
     """
     if name.endswith("-latest"):
         _logger.warning(

@@ -54,7 +54,8 @@ class RowsInFlight:
             judging: Judges a row.
             window: Most rows that are judged at a time.
         """
-        # By the row's index in the input: results that the run's caller has not got yet.
+        # By the row's index in the input: results that the run's caller has not got
+        # yet.
         self.results_not_handed_on: dict[int, SampleResult] = {}
         self._judging = judging
         self._most_judged = window
@@ -108,8 +109,8 @@ class RowsInFlight:
 
         A future gives the result of the *next row*, which the caller then takes: the
         first row in input order whose result nobody has taken. Or it gives None, which
-        says only that some other row has finished. Example: 8 rows are judged at a time,
-        and row 0 is slow; as soon as row 3 has finished, a ninth row may start.
+        says only that some other row has finished. Example: 8 rows are judged at a
+        time, and row 0 is slow; as soon as row 3 has finished, a ninth row may start.
 
         Args:
             one_by_one: Whether the result of the next row may end the run, so that no
@@ -118,8 +119,8 @@ class RowsInFlight:
         """
         n_results_given = 0
         while len(self._futures_not_taken) >= self._most_judged and not is_over():
-            # Read before the checks: if a row finishes during them, this future is done,
-            # and waiting for it ends at once.
+            # Read before the checks: if a row finishes during them, this future is
+            # done, and waiting for it ends at once.
             any_row_finishes = self._next_end
             next_row = self._futures_not_taken[0]
             # At most ``AHEAD`` rows may wait to be taken behind a slow row.

@@ -248,8 +248,8 @@ class Run:
         """Start judging the rows, and yield futures to wait for, one after the other.
 
         A future gives the ``SampleResult`` of the next row in order, which the caller
-        hands to ``take``. Or it gives None: a later row finished first, so that one more
-        row may start. Example: row 0 is slow and row 3 has finished: None.
+        hands to ``take``. Or it gives None: a later row finished first, so that one
+        more row may start. Example: row 0 is slow and row 3 has finished: None.
 
         Args:
             samples: What holds the samples.
@@ -266,7 +266,8 @@ class Run:
         if self.decider is not None:
             is_list = isinstance(samples, Sized)
             numbered_rows = self.decider.rows_in_order(rows, listed=is_list)
-        # Some metrics compare a sample with others: they get the first ``POOL`` samples.
+        # Some metrics compare a sample with others: they get the first ``POOL``
+        # samples.
         first_rows = list(islice(numbered_rows, POOL))
         self._prepare_metrics([row for _, row in first_rows])
         for index, row in chain(first_rows, numbered_rows):
@@ -370,8 +371,8 @@ class Run:
     def is_ready_for_next_pass(self, *, wait_for_batches: bool) -> bool:
         """Whether a run in batches can go through its samples once more now.
 
-        It can when few requests are left, which are then asked live, or when the batches
-        have ended.
+        It can when few requests are left, which are then asked live, or when the
+        batches have ended.
 
         Args:
             wait_for_batches: Whether to wait here until the batches end. If not, or if
@@ -468,9 +469,9 @@ def stream(
 ) -> Iterator[SampleResult]:
     """Yield the results of a run in input order.
 
-    A run in batches first takes in the replies of earlier batches. At its end it submits
-    the requests that have no reply yet. Example: the first run over 100 samples submits
-    a batch; a second run over them takes in the replies of the batch.
+    A run in batches first takes in the replies of earlier batches. At its end it
+    submits the requests that have no reply yet. Example: the first run over 100 samples
+    submits a batch; a second run over them takes in the replies of the batch.
 
     An interrupt (Ctrl-C) ends the run. The results that are done are then yielded, with
     those of rows that were cut off after something was paid.

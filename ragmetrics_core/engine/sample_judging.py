@@ -27,8 +27,8 @@ from ragmetrics_core.models.chat import ChatModel, check_prices
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore
 
-# At least so many questions may be open beyond the calls in flight. They wait for a call
-# to end, for their next attempt, or for their reply to be read.
+# At least so many questions may be open beyond the calls in flight. They wait for a
+# call to end, for their next attempt, or for their reply to be read.
 _MIN_QUESTIONS_AHEAD = 32
 
 
@@ -91,8 +91,8 @@ class SampleJudging:
     ) -> None:
         """Make a session of each judge for this run.
 
-        Example: with 100 calls in flight up to 132 questions may be open: 100 are asked,
-        and 32 wait, so that a free place is taken at once.
+        Example: with 100 calls in flight up to 132 questions may be open: 100 are
+        asked, and 32 wait, so that a free place is taken at once.
 
         Args:
             judge_by_metric: The judge of each metric, by the metric's name. One judge
@@ -164,9 +164,9 @@ class SampleJudging:
         """Start each metric in a task, as soon as a slot for a question is free.
 
         Metrics that may ask their judge together share rounds: the questions of a round
-        go out in one request. All metrics have joined their rounds before any task runs.
-        Example: two metrics that ask about one answer send their first questions in one
-        request.
+        go out in one request. All metrics have joined their rounds before any task
+        runs. Example: two metrics that ask about one answer send their first questions
+        in one request.
 
         Returns:
             The tasks, by the metric's name.
@@ -174,8 +174,8 @@ class SampleJudging:
         rounds_by_metric = make_rounds(metrics, self._run_judge_by_metric)
         tasks: dict[str, asyncio.Task[MetricResult]] = {}
         # Wait for a free slot, so that a sample does not start before one of its
-        # questions can be asked. The slot is given back when the tasks are started; each
-        # question then takes a slot of its own.
+        # questions can be asked. The slot is given back when the tasks are started;
+        # each question then takes a slot of its own.
         async with self._question_slots:
             for metric in metrics:
                 judging = carry_out(

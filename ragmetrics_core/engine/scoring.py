@@ -77,8 +77,8 @@ class _Spending:
     usages: list[Usage] = field(default_factory=list)
 
 
-# Set while code of a metric or judge runs, which may call ``score`` itself; None outside
-# of any run.
+# Set while code of a metric or judge runs, which may call ``score`` itself; None
+# outside of any run.
 _spending_around: ContextVar[_Spending | None] = ContextVar(
     "ragmetrics_spending_around", default=None
 )
@@ -150,8 +150,8 @@ def _limit_that_ended(outcome: Failed, outer_budget: Budget) -> errors.LimitReac
     Raised, it ends the calling metric as well, which then has no score.
     """
     limit = outer_budget.reached or errors.LimitReached(outcome.reason)
-    # The error of the budget may be raised many times: each time a traceback would grow,
-    # and keep the texts of its frames in memory.
+    # The error of the budget may be raised many times: each time a traceback would
+    # grow, and keep the texts of its frames in memory.
     return limit.with_traceback(None)
 
 
@@ -714,8 +714,9 @@ async def _checked_answers(
     The errors are those of ``_ask_in_slot``. Example: a judge that raises
     ``SystemExit`` gives a ``RuntimeError``, "the judge raised SystemExit".
     """
-    # A judge that a user wrote may call ``score`` itself. Those nested calls draw on the
-    # budget of this run. What they cost is not added here: the judge's answers say it.
+    # A judge that a user wrote may call ``score`` itself. Those nested calls draw on
+    # the budget of this run. What they cost is not added here: the judge's answers say
+    # it.
     token = _spending_around.set(_Spending(judge.budget))
     try:
         # ``grace`` is the time behind the run's deadline in which a judge that ends by

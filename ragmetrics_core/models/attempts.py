@@ -130,8 +130,8 @@ class Availability:
         Once the endpoint is open, calls go out side by side; until then one by one.
 
         - An answer opens the endpoint, and ends an outage.
-        - A refusal that would meet every call, such as a wrong key, begins an outage. If
-          the endpoint has answered before, only many refusals in a row do.
+        - A refusal that would meet every call, such as a wrong key, begins an outage.
+          If the endpoint has answered before, only many refusals in a row do.
         - Any other error opens the endpoint if it could be reached now, or has answered
           before. During an outage such an error is ignored: its call was sent before.
 
@@ -483,8 +483,8 @@ async def call_authors_code(
         KeyboardInterrupt,
     ) as raised:  # nobody knows what a client raises
         error = error_of_client(raised, name)
-    # Raised outside of the handlers, so that the client's exception, which may hold keys
-    # and texts, is not attached to it.
+    # Raised outside of the handlers, so that the client's exception, which may hold
+    # keys and texts, is not attached to it.
     raise error
 
 
@@ -496,7 +496,8 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
     without a cost, at a millionth of a dollar for each token, costs 0.00011.
 
     Raises:
-        JudgeError: If a part of the reply is not of its type, or the texts are too long.
+        JudgeError: If a part of the reply is not of its type, or the texts are too
+            long.
     """
     mistake = _mistake_of(reply)
     if mistake:

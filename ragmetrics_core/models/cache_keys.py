@@ -216,8 +216,8 @@ def public_form(settings: object, *, is_sent: bool = False) -> object:
     """Return a model's serialised settings without secrets and settings without effect.
 
     - Secrets are headers, fields such as ``api_key``, and the user in addresses.
-    - Without effect on a reply are client options such as ``timeout``, ``callbacks`` and
-      ``name``, and fields without a value.
+    - Without effect on a reply are client options such as ``timeout``, ``callbacks``
+      and ``name``, and fields without a value.
 
     Example: ``{"model": "m", "api_key": "k", "timeout": 5}`` gives ``{"model": "m"}``.
 
@@ -255,8 +255,8 @@ def _is_secret(name: object, value: object, *, is_sent: bool) -> bool:
         name: The field's name.
         value: Its value.
         is_sent: Whether it is part of what is sent to the model. There a field called
-            ``key`` may belong to the schema of a tool: it is a secret only if it holds a
-            text. Headers are always secret.
+            ``key`` may belong to the schema of a tool: it is a secret only if it holds
+            a text. Headers are always secret.
     """
     words = [word.lower() for word in _WORD.findall(str(name))]
     if isinstance(value, (int, float)) or _SECRET_WORDS.isdisjoint(words):

@@ -4,9 +4,9 @@ OpenAI's ``POST /v1/decisions`` takes a list of questions and gives a list of an
 System One's ``POST /v1/systemone``, which other services share, takes and gives maps by
 name.
 
-In our own form, a request is JSON: a *state*, which is the texts to judge, and questions
-about it. The answer to a question is a JSON list of probabilities: one for a predicate,
-which is true or false; one for each option of any other question.
+In our own form, a request is JSON: a *state*, which is the texts to judge, and
+questions about it. The answer to a question is a JSON list of probabilities: one for a
+predicate, which is true or false; one for each option of any other question.
 """
 
 import json
@@ -106,9 +106,9 @@ def _systemone_question(kind: str, wording: str, options: list[Any]) -> Body:
     return {"type": kind, "instructions": wording, "criteria": levels}
 
 
-# How long requests are, for the lower and upper bounds of estimates. System One's form is
-# the shorter one. In OpenAI's form the state is a text, whose quotes are escaped, and
-# each option is an object.
+# How long requests are, for the lower and upper bounds of estimates. System One's form
+# is the shorter one. In OpenAI's form the state is a text, whose quotes are escaped,
+# and each option is an object.
 
 _LONGEST_NAME = "q000"
 _LONGEST_MODEL = 60  # characters of a usual name

@@ -128,8 +128,8 @@ class ServedDecisionModel(DecisionModel):
     ) -> None:
         """Check the settings that the class describes, and make the HTTP client.
 
-        Nothing is sent. Example: "systemone/typesafe/jev-1.13.0" without an address gets
-        the address and the prices of Typesafe, and the model "jev-1.13.0".
+        Nothing is sent. Example: "systemone/typesafe/jev-1.13.0" without an address
+        gets the address and the prices of Typesafe, and the model "jev-1.13.0".
 
         Raises:
             SettingError: As the class says.
@@ -142,8 +142,8 @@ class ServedDecisionModel(DecisionModel):
         has_key = api_key is not None or api_key_env is not None
         endpoint = provider_endpoint(self.provider, api_base, has_key=has_key)
         address = self._with_version(endpoint.address or self.provider.address)
-        # The service of Typesafe knows "typesafe/jev-1.13.0" as "jev-1.13.0". At the user's
-        # own address the name is sent as it is.
+        # The service of Typesafe knows "typesafe/jev-1.13.0" as "jev-1.13.0". At the
+        # user's own address the name is sent as it is.
         self.model = self._name_at_endpoint(
             model_name, is_address_given=api_base is not None
         )
@@ -429,8 +429,8 @@ def decision_model(
 
     - ``decisions/MODEL`` is ``OpenAIDecisionModel``.
     - ``systemone/MODEL`` is ``SystemOneModel``; so is ``systemone/typesafe/MODEL``.
-    - ``systemone/PROVIDER/MODEL`` is ``LiteLLMDecisionModel`` if no address is given, or
-      the provider's protocol is not that of System One; else ``SystemOneModel``.
+    - ``systemone/PROVIDER/MODEL`` is ``LiteLLMDecisionModel`` if no address is given,
+      or the provider's protocol is not that of System One; else ``SystemOneModel``.
 
     Example: "openai/gpt-4o" gives None, as it is a chat model.
 

@@ -96,8 +96,8 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 # A class of error, words, and the more special class of an error that says these words.
-# The first row that fits counts. A row for ``JudgeError``, the base of all classes, fits
-# every class.
+# The first row that fits counts. A row for ``JudgeError``, the base of all classes,
+# fits every class.
 _REFINEMENTS: tuple[
     tuple[type[errors.JudgeError], re.Pattern[str], type[errors.JudgeError]], ...
 ] = (
@@ -465,8 +465,8 @@ def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
     """Return the error codes and names of parameters in an error reply, without repeats.
 
     Only documented codes and names are returned: any other text may echo a key or a
-    sample. Example: ``{"error": {"code": "unsupported_parameter", "param": "logprobs"}}``
-    gives "unsupported_parameter" and "logprobs".
+    sample. Example: ``{"error": {"code": "unsupported_parameter", "param":
+    "logprobs"}}`` gives "unsupported_parameter" and "logprobs".
 
     Args:
         body: The body of the reply; empty if it is unknown.
@@ -531,9 +531,9 @@ def _class_of_error(
     """Return the class of judge error for a fault.
 
     Clients use one class of exception for several faults. So what the fault itself says
-    goes before the class of the exception: first the key, then an invalid parameter, the
-    HTTP status, and words that name a more special fault; last, that the reply cannot
-    be read, or why none came. Example: with "insufficient_quota" in its words,
+    goes before the class of the exception: first the key, then an invalid parameter,
+    the HTTP status, and words that name a more special fault; last, that the reply
+    cannot be read, or why none came. Example: with "insufficient_quota" in its words,
     ``RateLimited`` becomes ``QuotaExhausted``.
 
     Args:

@@ -90,8 +90,8 @@ _FEATURES: dict[str, _Feature] = {
 _FORMS = frozenset({"schema_form", "limit_form"})
 # The limit of a reply's length is so many times higher for a model that reasons.
 _REASONING_FACTOR = 16
-# After so many requests that were rejected whatever was removed, only a feature that the
-# rejection names is removed from a request.
+# After so many requests that were rejected whatever was removed, only a feature that
+# the rejection names is removed from a request.
 _MAX_GUESSES = 2
 # Rejected requests that are not sent again, and for how long.
 _MAX_REMEMBERED = 1_000
@@ -268,10 +268,10 @@ class Fitting:
     async def _ask_with_less(self, progress: _Progress) -> None:
         """Send a rejected request again, each time without one more of its features.
 
-        This ends when the endpoint takes the request, or no feature is left to try. Only
-        the feature that was left out last is then noted as missing: without the others
-        alone the request was still rejected. Example: rejected without "n", taken
-        without "n" and "logprobs": "logprobs" is noted.
+        This ends when the endpoint takes the request, or no feature is left to try.
+        Only the feature that was left out last is then noted as missing: without the
+        others alone the request was still rejected. Example: rejected without "n",
+        taken without "n" and "logprobs": "logprobs" is noted.
         """
         lacking_by_now = lacking(self._model, self.features_found_lacking)
         if lacking_by_now - progress.left_out:

@@ -280,8 +280,8 @@ class Budget:
     async def acquire(self, tokens: float) -> Any:
         """Count a call that is about to be sent.
 
-        Under ``max_cost`` the call waits for the end of calls in flight until it is sure
-        to fit beside the others.
+        Under ``max_cost`` the call waits for the end of calls in flight until it is
+        sure to fit beside the others.
 
         Raises:
             LimitReached: If a cap is reached.
@@ -437,7 +437,8 @@ class Slots:
     def __init__(self, most: int) -> None:
         self.most = most
         self.taken = 0
-        # Estimate of how many calls in flight the endpoint takes; it grows by fractions.
+        # Estimate of how many calls in flight the endpoint takes; it grows by
+        # fractions.
         self._width = math.inf
         # One future for each call that waits for a slot, first come first served.
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -541,8 +542,8 @@ _Levels = dict[str, tuple[float, float]]
 class RateLimiter:
     """Limits the calls and the tokens per minute to one model; a ``Limiter``.
 
-    A *bucket* is a meter of calls or of tokens: each call fills it, time empties it, and
-    a call waits while it is too full.
+    A *bucket* is a meter of calls or of tokens: each call fills it, time empties it,
+    and a call waits while it is too full.
 
     With ``rate_file`` all processes that name the file share the buckets in it. No call
     is booked ahead: a call that may not leave yet asks again later, so that a process
@@ -658,8 +659,8 @@ class RateLimiter:
     ) -> float | None:
         """Count a call in the buckets that a file holds, if there is room in them.
 
-        Example: two processes share a file. A call of the first fills the bucket, so that
-        the second has to wait as after a call of its own.
+        Example: two processes share a file. A call of the first fills the bucket, so
+        that the second has to wait as after a call of its own.
 
         Args:
             file: The file that processes share.
@@ -691,10 +692,11 @@ class RateLimiter:
         """Count a call in the buckets, one of calls and one of tokens, if it may leave.
 
         Args:
-            levels: By unit, how full its bucket was, and at what time. Changed in place.
+            levels: By unit, how full its bucket was, and at what time. Changed in
+                place.
             tokens: Estimated tokens of the call.
-            uncounted_tokens: What earlier calls took beyond their estimates; negative if
-                they took less. They fill the bucket even if the call has to wait.
+            uncounted_tokens: What earlier calls took beyond their estimates; negative
+                if they took less. They fill the bucket even if the call has to wait.
                 Example: 100 after a call of 400 tokens that was estimated at 300.
 
         Returns:

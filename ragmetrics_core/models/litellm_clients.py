@@ -166,7 +166,8 @@ def _guard_key(call: LiteLLMCall, request: httpx.Request) -> None:
 
     LiteLLM adds the keys of the environment to every request. They are removed from a
     request to an address that the caller gave. To the provider's own address they may
-    go; but if a variable of the environment changed that address, the request is refused.
+    go; but if a variable of the environment changed that address, the request is
+    refused.
 
     Args:
         call: Our call. The address is noted in it, and so is a refusal.

@@ -51,8 +51,8 @@ from ragmetrics_core.models.urls import endpoint_address
 if TYPE_CHECKING:
     from ragmetrics_core.models.litellm_clients import LiteLLMCall
 
-# The judge errors that LiteLLM's exceptions stand for, where neither status nor words say
-# more. A class that is not listed counts as its base.
+# The judge errors that LiteLLM's exceptions stand for, where neither status nor words
+# say more. A class that is not listed counts as its base.
 EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
     "ContextWindowExceededError": errors.ContextWindowExceeded,
     "UnsupportedParamsError": errors.UnsupportedParameter,
@@ -141,7 +141,8 @@ def _check_litellm_for(model: str) -> None:
         raise errors.SettingError(
             "a model's name holds no address; name the address with api_base="
         )
-    # For these names LiteLLM uses a client without httpx, to which no hook can be added.
+    # For these names LiteLLM uses a client without httpx, to which no hook can be
+    # added.
     if model.startswith("aiohttp_openai/"):
         raise errors.SettingError(f"{model}: name it openai/{model.partition('/')[2]}")
 
@@ -205,7 +206,8 @@ class LiteLLMModel(ChatModel):
         self._api_key = api_key
         self._timeout = timeout
         self._given_address = None if api_base is None else endpoint_address(api_base)
-        # Without secrets. The provider's own address is "" until the first call shows it.
+        # Without secrets. The provider's own address is "" until the first call shows
+        # it.
         self._shown_address = self._given_address.shown if self._given_address else ""
         check_prices(model, prices)
         # Our list names OpenAI's models without the prefix.
@@ -314,7 +316,7 @@ class LiteLLMModel(ChatModel):
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send one request through LiteLLM, and return the reply.
 
-        Example: no reply within 60 s: ``JudgeTimeout``, "gpt sent no reply within 60 s".
+        Example: a ``JudgeTimeout`` says "gpt sent no reply within 60 s".
 
         Raises:
             JudgeError: As ``EXCEPTIONS`` lists for what LiteLLM raises; if no reply
@@ -328,8 +330,8 @@ class LiteLLMModel(ChatModel):
         litellm = _litellm()
         guard_clients(litellm)
         call = self._new_call()
-        # A hook of ours that raises also adds its error here, because LiteLLM wraps what
-        # it raises. So the first error is the hook's own, where a hook raised.
+        # A hook of ours that raises also adds its error here, because LiteLLM wraps
+        # what it raises. So the first error is the hook's own, where a hook raised.
         failures = call.refusals
         token = current_call.set(call)
         try:

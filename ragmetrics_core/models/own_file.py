@@ -5,8 +5,8 @@ in one transaction. In WAL mode a commit survives a killed process without waiti
 the disk.
 
 A file that is not ours is never opened for writing, renamed or changed, nor are the
-journals beside it. Its header says whether it is ours. The header is read first, without
-a lock.
+journals beside it. Its header says whether it is ours. The header is read first,
+without a lock.
 """
 
 import asyncio
@@ -69,10 +69,10 @@ def check(path: Path, kind: Kind) -> None:
         kind: The kind of file that it is to be.
 
     Raises:
-        ForeignFile: If the path is a link to itself, or a link by which a new file would
-            be made in another folder; if it leads to something that is no file; if the
-            file is not ours, or of another version; or if there is only the journal of a
-            file that is gone.
+        ForeignFile: If the path is a link to itself, or a link by which a new file
+            would be made in another folder; if it leads to something that is no file;
+            if the file is not ours, or of another version; or if there is only the
+            journal of a file that is gone.
     """
     if _leads_to_itself(path):
         raise ForeignFile(
@@ -277,8 +277,8 @@ def _read_header(path: Path) -> tuple[int, int]:
 def _reason_without_texts(error: Exception, path: Path) -> str:
     """Say why a file cannot be written, in words that hold no text of a sample.
 
-    Of an error that is not ours only its name is told: SQLite's name of it, the system's
-    words, or its class.
+    Of an error that is not ours only its name is told: SQLite's name of it, the
+    system's words, or its class.
     """
     if isinstance(error, ForeignFile):
         return str(error)
@@ -294,7 +294,8 @@ class OwnFile:
     """A file of ours in use; it is opened at the first use.
 
     While this process forks, the file is closed. SQLite's locks belong to a process: a
-    child process that inherited the open file would wait for locks that nobody releases.
+    child process that inherited the open file would wait for locks that nobody
+    releases.
 
     Attributes:
         path: The file.

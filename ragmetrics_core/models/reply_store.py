@@ -380,8 +380,8 @@ def _choice_of_row(
     """Return the reply in a row of the table; None if it is to be asked for again.
 
     - Usable reply: the reply.
-    - Unusable reply, first time for its request (``rejections`` 1): None. The request is
-      sent once more.
+    - Unusable reply, first time for its request (``rejections`` 1): None. The request
+      is sent once more.
     - Unusable reply, second time for its request: the reply, marked as unusable. It is
       paid for no third time.
     - No reply in the row, e.g. on a damaged page of the file: None.

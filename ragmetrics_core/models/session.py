@@ -322,8 +322,8 @@ class Session:
     ) -> Usage:
         """Ask again for all replies that cannot be used, at once; return the cost.
 
-        Example: of 5 replies the third is no valid JSON. One call asks for it again, and
-        ``results[2]`` becomes what was read of the new reply.
+        Example: of 5 replies the third is no valid JSON. One call asks for it again,
+        and ``results[2]`` becomes what was read of the new reply.
 
         Args:
             request: The request that brought the replies.

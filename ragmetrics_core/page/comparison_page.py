@@ -110,10 +110,10 @@ def _changed_samples(
 ) -> list[ChangedSample]:
     """List the samples whose scores changed most, from the worst loss to the best gain.
 
-    Samples that lost come first, in the order of ``Comparison.lost_most``: the losses in
-    the worst metric, then those in the next. Samples that only gained follow, the
-    smallest gain first. Example: changes of one metric by +.4, -.2, +.1 and -.5 stand as
-    -.5, -.2, +.1, +.4.
+    Samples that lost come first, in the order of ``Comparison.lost_most``: the losses
+    in the worst metric, then those in the next. Samples that only gained follow, the
+    smallest gain first. Example: changes of one metric by +.4, -.2, +.1 and -.5 stand
+    as -.5, -.2, +.1, +.4.
 
     Args:
         comparison: Both runs.

@@ -241,7 +241,8 @@ class MetricCounts:
         that it can give is named. Example: "80 of 100 answers are supported. Not scored:
         2 failed. Highest mean this judge can give: 0.950."
         """
-        # ``verdicts`` counts the rows whose verdict is a yes, and those where it is a no
+        # ``verdicts`` counts the rows whose verdict is a yes, and those where it is a
+        # no
         rows = Counted(holds=self.verdicts[True], of=self.verdicts.total())
         words = sentence_of(numbers, rows)
         if has_too_few(numbers):
@@ -269,7 +270,8 @@ def sentence_of(numbers: MetricSummary, rows: Counted) -> str:
     Args:
         numbers: The metric's numbers.
         rows: How many rows have a verdict (``of``), and how many of the verdicts are a
-            yes (``holds``). If no row has a verdict, the sentence counts the scored rows.
+            yes (``holds``). If no row has a verdict, the sentence counts the scored
+            rows.
     """
     if not numbers.count:
         why_unscored = numbers.unscored_in_words

@@ -96,9 +96,9 @@ def diagnose(row: SampleResult) -> Diagnosis | None:
     """Name the stage of the pipeline at which a sample probably went wrong.
 
     Each stage has a rule with one or more conditions. A condition names the findings
-    that must hold together, such as ``{"facts_prompted": True, "adherent": False}``: the
-    prompt held the facts, but the answer does not rest on them. The first rule with a
-    condition that holds is the diagnosis.
+    that must hold together, such as ``{"facts_prompted": True, "adherent": False}``:
+    the prompt held the facts, but the answer does not rest on them. The first rule with
+    a condition that holds is the diagnosis.
 
     Returns:
         The diagnosis, with the scores that the condition rests on. None where nothing

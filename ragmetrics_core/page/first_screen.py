@@ -244,7 +244,8 @@ class ScreenTally:
             run: The facts of the run.
             decisions: What each gate decides.
             warnings: Further caveats about the numbers.
-            exit_code: The exit code of the command; None if no command shows the screen.
+            exit_code: The exit code of the command; None if no command shows the
+                screen.
         """
         groups = self._all_groups()
         groups_with_fault = losses_among(groups)
@@ -445,8 +446,8 @@ class ScreenTally:
         if not self._n_scored and not declined_range:
             return ""
         are_few_scored = self._n_scored < n_rows_wanted(summary)
-        # "0 to 97 % have a fault", from one scored row without a fault, says nothing. It
-        # is left out if the range of declining rows can stand instead.
+        # "0 to 97 % have a fault", from one scored row without a fault, says nothing.
+        # It is left out if the range of declining rows can stand instead.
         if declined_range and are_few_scored and not losses:
             fault_ranges = ""
         parts = []
@@ -567,8 +568,8 @@ class ScreenTally:
     ) -> str:
         """Word the 95 % range of the share of rows in some groups, as "12 to 25 %".
 
-        Failed rows may belong to the groups or not: the low end takes it that none does,
-        the high end that all do. "" if there is no row.
+        Failed rows may belong to the groups or not: the low end takes it that none
+        does, the high end that all do. "" if there is no row.
 
         Args:
             codes: The codes of the groups.

@@ -48,9 +48,9 @@ def loss_in_words(
 ) -> str:
     """Say how many rows have a fault, and which fault is the largest.
 
-    Example: "No fault found in 20 rows", or "3 of 20 rows have a fault: …" with the title
-    of the only group. If some rows with a fault have a good answer and some a bad one,
-    they are counted apart.
+    Example: "No fault found in 20 rows", or "3 of 20 rows have a fault: …" with the
+    title of the only group. If some rows with a fault have a good answer and some a bad
+    one, they are counted apart.
 
     Args:
         losses: The groups of rows with a fault.

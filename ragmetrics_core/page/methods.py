@@ -173,7 +173,8 @@ def _table_of_definitions(kind: str, settings: Mapping[str, str]) -> str:
 def _sentences_on_origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterator[str]:
     """Yield for each metric and judge how many probabilities come from each origin.
 
-    For example "Probabilities of context_recall by gpt: 40 from the token of a verdict."
+    For example "Probabilities of context_recall by gpt: 40 from the token of a
+    verdict."
     """
     counts_by_metric_and_judge: defaultdict[
         tuple[str, str], Counter[ProbabilityFrom]

@@ -63,9 +63,9 @@ class CaptureWarningTally:
     def add(self, warnings: Iterable[str], index: int) -> None:
         """Count the warnings of one captured sample, each kind of warning once.
 
-        A kind is a warning's text without its numbers: "3 of 5 documents have no id" and
-        "1 of 2 documents have no id" are one kind. The text of the earliest sample is
-        kept to be shown.
+        A kind is a warning's text without its numbers: "3 of 5 documents have no id"
+        and "1 of 2 documents have no id" are one kind. The text of the earliest sample
+        is kept to be shown.
 
         Args:
             warnings: The warnings of the sample.

@@ -108,8 +108,8 @@ def _test_change(
         metric: Name of the metric.
         part: The pairs of rows, all or those of a slice.
         cluster: Which samples belong together.
-        margin: The least difference that matters. Above 0, the change also says how many
-            pairs are needed to detect a difference of this size.
+        margin: The least difference that matters. Above 0, the change also says how
+            many pairs are needed to detect a difference of this size.
     """
     results = _results(part.pairs, metric)
     cluster_numbers = _cluster_numbers(part.pairs, cluster)

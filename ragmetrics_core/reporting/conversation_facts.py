@@ -81,7 +81,8 @@ class TurnTally:
         self._lowest_by_conversation: dict[str, float] = {}
         # share of each answer's claims that rest on the assistant's own words
         self._own_words_shares = array("d")
-        # documents of earlier turns of which it is known whether prompts still show them
+        # documents of earlier turns of which it is known whether prompts still show
+        # them
         self._n_earlier_documents = 0
         self._n_still_shown = 0
 

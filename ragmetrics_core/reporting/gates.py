@@ -427,8 +427,8 @@ def _claim(
 ) -> str:
     """Word what follows from a mean, such as "reaches 0.8".
 
-    If the gate is undecided, the words say on which side of the threshold the mean lies,
-    and whether chance or rows of unknown score could have put it there.
+    If the gate is undecided, the words say on which side of the threshold the mean
+    lies, and whether chance or rows of unknown score could have put it there.
     """
     if outcome != "undecided":
         return f"{VERBS[outcome]} {threshold:g}"
@@ -490,8 +490,8 @@ def _hint(
     Args:
         outcome: What was decided of the gate.
         numbers: What was measured of its metric.
-        interval: The interval of the mean; None if the mean itself was compared with the
-            threshold.
+        interval: The interval of the mean; None if the mean itself was compared with
+            the threshold.
         threshold: The mean that is to be reached.
     """
     if outcome != "undecided" or numbers.unknown > 0:

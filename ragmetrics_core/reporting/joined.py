@@ -152,8 +152,8 @@ def _join_judges(runs: Sequence[RunFacts]) -> dict[str, object]:
 
     The judges, their models, addresses and settings of all runs are listed. Whether the
     caller chose the judge is None where the runs differ in it. Example: runs judged by
-    "gpt" and "lexical", the first chosen, the second a default: ``judges`` has both, and
-    ``judge_chosen`` is None.
+    "gpt" and "lexical", the first chosen, the second a default: ``judges`` has both,
+    and ``judge_chosen`` is None.
     """
     addresses_by_judge: dict[str, tuple[str, ...]] = {}
     settings_by_judge: dict[str, dict[str, str]] = {}

@@ -230,9 +230,9 @@ def _report_of_rows(
 def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
     """Gather what rows alone tell of the run, or the runs, that they come from.
 
-    Rows name the judges, the models and the signature of each metric, which says how the
-    metric was measured. They do not say when the run began or how long it took. If a
-    metric has several signatures, that of the earliest row counts, and a note says
+    Rows name the judges, the models and the signature of each metric, which says how
+    the metric was measured. They do not say when the run began or how long it took. If
+    a metric has several signatures, that of the earliest row counts, and a note says
     "context_recall was measured in 2 ways in these rows: …".
     """
     judges: dict[str, None] = {}  # dictionaries of None: sets that keep the order
@@ -323,8 +323,8 @@ def plain(value: object, holder_ids: frozenset[int] = frozenset()) -> object:
     """Turn any object into data that JSON can hold.
 
     Models and dataclasses become objects of their fields. NaN and infinity become null.
-    Anything else that JSON cannot hold becomes its text. Example: ``(1, nan, Path("a"))``
-    becomes ``[1, None, "a"]``.
+    Anything else that JSON cannot hold becomes its text. Example: ``(1, nan,
+    Path("a"))`` becomes ``[1, None, "a"]``.
 
     Args:
         value: The object.

@@ -207,9 +207,9 @@ def figures_of_cards(judge: str, run: RunFacts) -> dict[Signature, CardFigures]:
     the same settings, and if a metric of the run has the same signature, which means
     that it is measured in the same way.
 
-    For each metric the first card that fits counts. Cards in the folder or file that the
-    environment variable ``RAGMETRICS_CARDS`` names come first, then the cards that ship
-    with the package.
+    For each metric the first card that fits counts. Cards in the folder or file that
+    the environment variable ``RAGMETRICS_CARDS`` names come first, then the cards that
+    ship with the package.
 
     Args:
         judge: Name of the judge.
@@ -217,8 +217,8 @@ def figures_of_cards(judge: str, run: RunFacts) -> dict[Signature, CardFigures]:
 
     Returns:
         What the first card that fits says of each metric, by the metric's signature.
-        Metrics without such a card are left out. Example: a run of adherence and recall,
-        and a card of the same judge on adherence alone: one entry.
+        Metrics without such a card are left out. Example: a run of adherence and
+        recall, and a card of the same judge on adherence alone: one entry.
     """
     signatures_of_run = set(run.metrics.values())
     figures_by_signature: dict[Signature, CardFigures] = {}

@@ -70,8 +70,8 @@ _NAMES = {"T": "temperature", "prompt": "prompt version", "early_stop": "early s
 def group_of(sample: Sample | None, by: GroupBy) -> str | None:
     """Return the key of the group that a sample belongs to, as a text.
 
-    Samples are in one group exactly if their keys are equal. None for a sample without a
-    key, which stands alone. The number 1 and the text "1" are one key; 1 and True are
+    Samples are in one group exactly if their keys are equal. None for a sample without
+    a key, which stands alone. The number 1 and the text "1" are one key; 1 and True are
     two. Example: by "metadata.user.id", {"user": {"id": 7}} gives "7".
 
     Args:
@@ -324,8 +324,8 @@ def group_pairs(
             key_of_pairs.append(None)
             continue
         # Keys of the two runs are kept apart by "first" and "second", since runs may
-        # name a conversation anew. Without a key in the first run, the key of the second
-        # run is taken as if it were the first run's.
+        # name a conversation anew. Without a key in the first run, the key of the
+        # second run is taken as if it were the first run's.
         key_of_pairs.append(("first", key))
         if second_key is not None:
             groups.join(("first", key), ("second", second_key))
@@ -585,8 +585,8 @@ def _content_and_outcomes(
 def _content(sample: Sample) -> tuple[object, ...]:
     """Return the texts of a sample that metrics read, to compare it with another run's.
 
-    Two samples with equal results are the same to all metrics; their ids and metadata may
-    differ. Example: the same question with another answer gives another result.
+    Two samples with equal results are the same to all metrics; their ids and metadata
+    may differ. Example: the same question with another answer gives another result.
     """
     history = tuple((turn.role, turn.content) for turn in sample.history)
     retrieved = None if sample.retrieved is None else _texts_of(sample.retrieved)

@@ -32,9 +32,10 @@ def parts_shown(
     then a context that is a part of the passage.
 
     Returns:
-        For each passage the index of the context, and the share of the passage's letters
-        that the context shows. Examples: (2, 1.0) for all of it; (2, .5) for half; (2,
-        None) for a reworded passage, share unknown; (None, 0.0) if no context shows it.
+        For each passage the index of the context, and the share of the passage's
+        letters that the context shows. Examples: (2, 1.0) for all of it; (2, .5) for
+        half; (2, None) for a reworded passage, share unknown; (None, 0.0) if no context
+        shows it.
     """
     equal_contexts = _EqualContexts(retrieved, contexts)
     context_texts = [_plain(context.text) for context in contexts]
@@ -142,8 +143,8 @@ def _find_part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -
 
     A context with the passage's id is preferred; else the context that shows most.
     Example: contexts 0 and 1 with a third and a half of the passage: (1, .5). If no
-    context shows a part, a context with the passage's id, or with a few words of it in a
-    row, gives its index and None: it is not known how much it shows.
+    context shows a part, a context with the passage's id, or with a few words of it in
+    a row, gives its index and None: it is not known how much it shows.
 
     Args:
         passage: The passage.

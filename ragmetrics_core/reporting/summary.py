@@ -350,9 +350,9 @@ class Summary(Frozen):
     def folded_signs(self) -> tuple[str, ...]:
         """Return the warning signs of the run, then those of metrics, a line for each kind.
 
-        A metric's sign is a text such as "adherence: few clusters: 3, under 20": metric,
-        kind, detail. If several metrics show the same kind of sign, their details stand
-        in one line.
+        A metric's sign is a text such as "adherence: few clusters: 3, under 20":
+        metric, kind, detail. If several metrics show the same kind of sign, their
+        details stand in one line.
         """
         metrics_by_kind: dict[str, list[tuple[str, str]]] = {}
         for numbers in self.metrics:
@@ -381,8 +381,9 @@ def _fold_signs(kind: str, metrics: Sequence[tuple[str, str]]) -> str:
 
     Args:
         kind: The kind of sign, such as "few clusters".
-        metrics: Name of each metric that shows the sign, and the details in words, which
-            may be "". Of several metrics only the details before a semicolon are shown.
+        metrics: Name of each metric that shows the sign, and the details in words,
+            which may be "". Of several metrics only the details before a semicolon are
+            shown.
     """
     ((first_metric, first_detail), *further_metrics) = metrics
     if not further_metrics:
@@ -427,7 +428,8 @@ class Tally:
             is_slice: Whether this is the tally of one slice.
         """
         # {"language": {"en": …, None: …}}. A bad row has no language, and counts in all
-        # slices: the tally under None holds the bad rows, with which a new slice begins.
+        # slices: the tally under None holds the bad rows, with which a new slice
+        # begins.
         self._tallies_by_key: dict[str, dict[str | None, Tally]] = {
             key: {None: Tally(metrics, cluster=cluster, is_slice=True)}
             for key in slices

@@ -318,8 +318,8 @@ def columns(
     """Lay out the results of a run as columns of a table, which pandas and CSV take.
 
     Each column has one cell for each row of the input, None where something is missing.
-    Of two columns of one name, costs count before metrics, and metrics before all others.
-    Example: a metric named "cost" gives way to the costs.
+    Of two columns of one name, costs count before metrics, and metrics before all
+    others. Example: a metric named "cost" gives way to the costs.
 
     Args:
         results: The rows.

@@ -44,9 +44,9 @@ def compare(
 ) -> Comparison:
     """Compare two finished runs over the samples that both hold.
 
-    Example: scores .5 and .7 before, .6 and .9 after: the difference is +.15, tested over
-    the pairs. ``ragmetrics_core.compare_until_decided`` instead judges rows and compares
-    them at once.
+    Example: scores .5 and .7 before, .6 and .9 after: the difference is +.15, tested
+    over the pairs. ``ragmetrics_core.compare_until_decided`` instead judges rows and
+    compares them at once.
 
     Args:
         before: The run to compare with.

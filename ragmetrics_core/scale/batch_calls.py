@@ -27,15 +27,15 @@ ENDED = ("completed", "expired", "cancelled", "failed")
 SETTLED_SECONDS = 600.0
 """A batch that is not listed so long after it was claimed was never made."""
 
-# If a batch is not there after SETTLED_SECONDS, other runs make it again. So attempts to
-# make it end that much sooner than other attempts.
+# If a batch is not there after SETTLED_SECONDS, other runs make it again. So attempts
+# to make it end that much sooner than other attempts.
 _SECONDS_LESS_TO_MAKE_BATCH = SETTLED_SECONDS / 2
 # The name under which a batch's metadata hold our token.
 _TOKEN_KEY = "ragmetrics"  # noqa: S105  # no secret
 _OPENAI = "https://api.openai.com/"
 _MAX_REASON = 300  # characters of a service's own words
-# The fields of a service's objects that are read, and what is taken in their place where
-# they are of another type.
+# The fields of a service's objects that are read, and what is taken in their place
+# where they are of another type.
 _DEFAULTS: dict[str, Any] = {
     "id": "",
     "status": "",
@@ -209,9 +209,9 @@ def _object_with_known_types(described: dict[str, Any]) -> dict[str, Any]:
 def reason_for_failure(model: OpenAICompatibleModel, batch: dict[str, Any]) -> str:
     """Return in words why a service did not answer a batch; "" if it does not say.
 
-    The reason has the service's error codes. Its message is added only if the service is
-    OpenAI: the message of another service may quote a line of the file, and so the text
-    of a sample. Example: "(token_limit_exceeded); give fewer rows at a time".
+    The reason has the service's error codes. Its message is added only if the service
+    is OpenAI: the message of another service may quote a line of the file, and so the
+    text of a sample. Example: "(token_limit_exceeded); give fewer rows at a time".
     """
     first_error = _first_error(batch)
     fault = Fault.from_reply(None, json.dumps({"error": first_error}), None)

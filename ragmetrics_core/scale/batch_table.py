@@ -1,9 +1,9 @@
 """What the file of replies holds of batches: two tables, and every change to them.
 
 ``batches`` has a row for each batch that is made or being made. Its ``token`` is drawn
-before, and the service's ``id`` is entered once it is known. ``since`` is when the batch
-was claimed, or its file was there; ``unreadable_since`` is when a look first could not
-read its answers.
+before, and the service's ``id`` is entered once it is known. ``since`` is when the
+batch was claimed, or its file was there; ``unreadable_since`` is when a look first
+could not read its answers.
 
 ``parked`` has a row for each request. Its ``id`` is the digest of the reply's key, and
 ``body`` the digest of what was asked. ``token`` is that of the batch, then of the pass

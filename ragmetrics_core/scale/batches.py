@@ -161,7 +161,8 @@ class ParkingStore(SqliteStore):
         - A batch has answered it: the answer.
         - It stands in a batch that has not ended: a reply that failed with
           ``LimitReached``.
-        - Requests are now sent without a batch (live): None, so that the caller sends it.
+        - Requests are now sent without a batch (live): None, so that the caller sends
+          it.
         - Otherwise it is put aside for the next batch: a reply that failed, as above.
 
         Example: the first pass puts the request aside, the second returns "yes".
@@ -251,8 +252,8 @@ class ParkingStore(SqliteStore):
         """Make batches of the requests that wait at the end of this pass.
 
         If only a few are left, the next pass asks them live, without a batch. If none
-        waits, the file forgets the batches' answers, which the store of replies holds by
-        now. Otherwise ``batches_of_pass`` is not empty: a further pass is needed.
+        waits, the file forgets the batches' answers, which the store of replies holds
+        by now. Otherwise ``batches_of_pass`` is not empty: a further pass is needed.
 
         Raises:
             BatchFailed: If the budget is too small, or the service refuses a batch.
@@ -313,9 +314,9 @@ class ParkingStore(SqliteStore):
     ) -> None:
         """Make a batch of the requests that no other process has claimed.
 
-        The batch is entered in the file under a **token**, a random word of ours, before
-        the service is asked: it can be found again whatever happens. Example: of 10
-        requests another process has claimed 4: a batch of 6 is made.
+        The batch is entered in the file under a **token**, a random word of ours,
+        before the service is asked: it can be found again whatever happens. Example: of
+        10 requests another process has claimed 4: a batch of 6 is made.
 
         Raises:
             BatchFailed: If the service refuses it.
@@ -518,8 +519,8 @@ class ParkingStore(SqliteStore):
             finds answers. False if it had none, or if the deadline of the run came
             first: the batches go on then.
         """
-        # Tokens of the batches that have not ended. ``batches_of_pass`` keeps also those
-        # that have.
+        # Tokens of the batches that have not ended. ``batches_of_pass`` keeps also
+        # those that have.
         going_on = self.batches_of_pass
         try:
             async with asyncio.timeout(self._budget.remaining) as deadline:
@@ -547,8 +548,8 @@ class ParkingStore(SqliteStore):
     ) -> None:
         """Store the answers of a batch that has ended, forget it, and log its outcome.
 
-        If its answers cannot be read yet, its ``status`` in ``state`` is made to say so,
-        and it is looked at again later. Example of a log: "batch_1: completed, 8
+        If its answers cannot be read yet, its ``status`` in ``state`` is made to say
+        so, and it is looked at again later. Example of a log: "batch_1: completed, 8
         requests answered, 2 to be asked again".
 
         Args:
@@ -569,14 +570,15 @@ class ParkingStore(SqliteStore):
             return
         has_no_answer = status == "completed" and n_entered == 0
         is_lost = has_no_answer and await self._is_lost(token)
-        # Of 10 requests 9 have an answer (n_entered). One of these answers says that the
-        # request failed (n_failed); the tenth request has none (n_unanswered).
+        # Of 10 requests 9 have an answer (n_entered). One of these answers says that
+        # the request failed (n_failed); the tenth request has none (n_unanswered).
         n_failed = await self._count_failures_to_ask_again(token)
         n_unanswered, n_to_ask_again = await self._forget(token, status, n_failed)
         summary = _summary(state, n_entered - n_failed, n_to_ask_again)
         if status in ("failed", "cancelled") or is_lost:
             reason = reason_for_failure(model, state)
-            # "batch_1: failed, 0 requests answered, 10 to be asked again by the next run"
+            # "batch_1: failed, 0 requests answered, 10 to be asked again by the next
+            # run"
             sentence = f"{summary} by the next run {reason}".rstrip()
             raise errors.BatchFailed(sentence)
         is_complete = n_unanswered + n_failed == 0
@@ -771,9 +773,9 @@ def _is_passing_failure(reply: ChatReply) -> bool:
 def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
     """Make a reply of what a batch answered to one request.
 
-    The cost is computed at the prices of a batch. If the request failed, the reply has no
-    choices, and its failure says why. Example: [200, {"choices": …}] gives the choices;
-    [null, …] gives a failure, and no call is counted.
+    The cost is computed at the prices of a batch. If the request failed, the reply has
+    no choices, and its failure says why. Example: [200, {"choices": …}] gives the
+    choices; [null, …] gives a failure, and no call is counted.
 
     Args:
         model: The model that was asked.

@@ -34,8 +34,8 @@ def score_dataset(
 
     Args:
         dataset: The dataset, one sample in each row.
-        scorer: Scores the rows. Its limits hold for all workers together, and a limit per
-            minute for the calls to all models together.
+        scorer: Scores the rows. Its limits hold for all workers together, and a limit
+            per minute for the calls to all models together.
         workers: How many processes. Leave a core for reading the dataset: Ray waits for
             ever where none is free.
         batch_size: Rows that a worker is given at a time. It should be many times

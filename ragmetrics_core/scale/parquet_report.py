@@ -126,9 +126,10 @@ def result_type() -> Any:
 def _arrow_type(kind: Any) -> Any:
     """Return the type of an Arrow column for the values of a Python type.
 
-    Numbers and truth values have types of their own, a tuple is a list, and a class with
-    fields is a struct. ``X | None`` and ``Annotated[X, …]`` have the type of X. All else
-    is a text. Example: ``float | None`` is a double, ``tuple[str, ...]`` a list.
+    Numbers and truth values have types of their own, a tuple is a list, and a class
+    with fields is a struct. ``X | None`` and ``Annotated[X, …]`` have the type of X.
+    All else is a text. Example: ``float | None`` is a double, ``tuple[str, ...]`` a
+    list.
     """
     pa = import_extra("pyarrow", "parquet", "a table of results")
     origin = get_origin(kind)
@@ -263,7 +264,8 @@ class ParquetRows(Sequence[SampleResult]):
         """
         dataset = import_extra("pyarrow.dataset", "parquet", "a report from Parquet")
         self._path = path
-        # {"question": "frage"}: the question of a sample is in the file's column "frage"
+        # {"question": "frage"}: the question of a sample is in the file's column
+        # "frage"
         self._columns = columns
         self._field = dataset.field  # makes an expression that reads a column
         try:
@@ -655,8 +657,8 @@ class ParquetReport(Report):
         """Open the rows, and make the facts of the run from their signatures.
 
         A **signature** says with which settings, judge and prompt a score was made.
-        Example: if rows have two signatures of a metric, the alphabetically first counts,
-        and a note says "context_adherence: rows of 2 signatures".
+        Example: if rows have two signatures of a metric, the alphabetically first
+        counts, and a note says "context_adherence: rows of 2 signatures".
         """
         self.results = ParquetRows(path, columns)
         signature_by_metric: dict[str, Signature] = {}
