@@ -21,7 +21,7 @@ def tools_with_undivided_text(sample: Sample) -> tuple[str, ...]:
         contexts, or that was not captured.
     """
     notes = sample.capture
-    ledger = sample.ledger
+    ledger = sample.ledger  # what the calls of the application returned
     if notes is None or ledger is None:
         return ()
     if notes.evidence_from != "undivided":  # the contexts are known in another way

@@ -186,6 +186,7 @@ class _Asking:
                 if isinstance(error, ContextWindowExceeded):
                     raise error
             raise errors[0]
+        # one request with n=5 brought five replies
         came_together = any(reply.choice.origin.together > 1 for reply in replies)
         values = tuple(reply.value for reply in replies)
         return Asked(values, tuple(errors), together=came_together)

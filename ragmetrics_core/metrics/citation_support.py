@@ -522,7 +522,7 @@ def ask_for_claims(
                 },
                 instructions=instructions,
                 Reply=EachSentence,
-                decided=_EACH_CLAIM,
+                decided=_EACH_CLAIM,  # for a judge that gives only probabilities
                 example=_all_claims,
             )
         ]

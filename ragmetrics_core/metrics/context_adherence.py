@@ -556,6 +556,11 @@ class ContextAdherence(Metric):
         - undefined: most polls say that the answer makes no claim;
         - else a score: the share of polls that say yes, such as .75 for 3 of 4, or the
           probability of yes.
+
+        Args:
+            polls: The polls that were answered, and those that failed.
+            ranks: For each text that the judge was shown, its rank.
+            grounds: What the answer's claims rest on; None if that was not asked.
         """
         n_answered = len(polls.replies)
         if n_answered == 0 and polls.failures:
@@ -786,6 +791,7 @@ def _evidence(
         claims += poll.encoder_claims
     return AdherenceEvidence(
         asked=polls.asked,
+        # in how many pieces the contexts were judged, where they were too long
         windows=polls.windows[0] if polls.windows else None,
         yes=len(yes_polls),
         no=len(no_polls),

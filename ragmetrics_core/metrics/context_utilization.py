@@ -412,8 +412,8 @@ class ContextUtilization(Metric):
             },
             instructions=instructions,
             Reply=_REPLIES[self._form],
-            weigh=self._wanted_probability,
-            split=Split(part_name, verdict_field),
+            weigh=self._wanted_probability,  # None if bare verdicts will do
+            split=Split(part_name, verdict_field),  # what is cut if it is too long
             decided=self._typed_questions,  # for a judge that gives only probabilities
             example=_examples,
         )

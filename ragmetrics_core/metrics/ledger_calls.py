@@ -287,7 +287,7 @@ def calls_with_contexts(
     A search without any of the contexts has (). Calls of kind "written", whose texts a
     model wrote, are left out.
     """
-    if sample.ledger is None:
+    if sample.ledger is None:  # nobody recorded the application's calls
         return []
     calls: list[CallWithContexts] = []
     known_pairs = ids_and_texts(sample.ledger)

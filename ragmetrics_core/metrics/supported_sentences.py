@@ -200,10 +200,11 @@ def _labelled_poll_of_probabilities(
     claims: list[Claim] = []
     chances_of_support: list[float] = []
     for text, chances in zip(split_sentences(question["answer"]), answers, strict=True):
-        if _mass(chances, (_NO_CLAIM,)) > 0.5:
+        if _mass(chances, (_NO_CLAIM,)) > 0.5:  # "I hope this helps."
             continue
         label = _likeliest_label(chances)
         claims.append(Claim.model_validate({"claim": text, "needs": label}))
+        # the probability of all labels that support the sentence, added up
         chances_of_support.append(_mass(chances, _SUPPORTING))
     if not claims:
         return Asked((LabelledPoll(reason="The answer makes no claim.", claims=()),))

@@ -40,6 +40,7 @@ def opening(question: Question[Any]) -> dict[str, Any]:
     if part is None or part.text is None:
         return state
     state["question"] = part.text
+    # "How old is the tower?" for the user's "How old is it?"
     if part.rewrite and part.rewrite != part.text:
         state["standalone_question"] = part.rewrite
     if part.history:
