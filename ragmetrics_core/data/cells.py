@@ -362,8 +362,15 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
     """Return a context from a text or from an object with a text.
 
     "Blue." and ``{"page_content": "Blue.", "id": "a"}`` both have the text "Blue.": the
-    usual shapes of documents, nodes and passages are known. An object without a text
-    raises ``RowError``.
+    usual shapes of documents, nodes and passages are known.
+
+    Args:
+        cell: The text, the object or a context.
+        field: The field that it was read for, such as "contexts", for messages.
+        rank: Its number in the field, from 1, for messages.
+
+    Raises:
+        RowError: For an object without a text, and for anything else.
     """
     if isinstance(cell, Context):
         return cell

@@ -80,6 +80,7 @@ class _SignatureOfFields:
 
         For a model with the fields ``name: str`` and ``k: int = 5`` it is
         ``(*, name: str, k: int = 5)``. An ``__init__`` that names its parameters wins.
+        Python calls this for ``Model.__signature__``, with the class as ``owner``.
         """
         if instance is not None:  # this is no signature for calling an object
             raise AttributeError("__signature__")

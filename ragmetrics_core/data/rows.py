@@ -60,7 +60,12 @@ def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
     ``{"id": "r7", "answer": ["Blue.", "Red."]}`` has two, "r7#0" and "r7#1", with one
     ``row_key``.
 
-    Arguments and errors are those of ``Sample.from_row``.
+    Args:
+        row: The row.
+        columns: For a field, the column that the caller named for it, if any.
+
+    Raises:
+        RowError: If the row is no object, or cannot be read as samples.
     """
     if not isinstance(row, Mapping):
         raise RowError(
@@ -244,6 +249,11 @@ def _metadata(
     question and answer, and what the metadata column holds. It also holds a
     conversation's id that stands beside the question or the answer, as in
     ``{"messages": [...], "conversation_id": ...}``.
+
+    Args:
+        row: The row.
+        found_by_field: The value that was found for each field, with its column.
+        metadata_cell: What the column of the field ``metadata`` holds.
     """
     used_columns = {
         _column_of(row, found_value.column) for found_value in found_by_field.values()

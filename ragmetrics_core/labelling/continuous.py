@@ -182,7 +182,8 @@ def _write_question(
 
     The golden contexts are the first ``n_golden`` contexts of the sample; the others
     are noise. Each sentence of the answer has a tag: the index of the golden context
-    that the model took it from. Example: "Chunk B" is tag 1.
+    that the model took it from. Example: "Chunk B" is tag 1. ``language`` is what the
+    model writes in; None leaves that to the model.
     """
     golden_texts = [context.text for context in sample.contexts[:n_golden]]
     question = WriteQuestion.about(golden_texts, language)
@@ -332,7 +333,8 @@ def _stratify(
 
     A point is a combination of contexts; the question was written from the golden ones.
     Example: 1 point has no golden context, 3 points have one: 1 of each is drawn. The
-    draw is without replacement, and the same at every call.
+    draw is without replacement. The document and the seed in the settings decide it, so
+    that it is the same at every call.
     """
     points_by_n_golden: dict[int, list[CombinationPoint]] = {}
     for point in points:

@@ -82,6 +82,11 @@ def write_pairs(
     again. A question that the model wrote before is left out, and another chunk is
     tried.
 
+    Args:
+        documents: The documents.
+        settings: How many questions are wanted, and how long a chunk is.
+        maker: Asks the model.
+
     Raises:
         InputError: If the model gave no usable question.
         JudgeUnavailable: If the model will answer nothing.

@@ -487,6 +487,10 @@ def composition(labelled_set: AnySet, reviews: Reviews | None) -> str:
 
     Example: "30 points: 15 positive, 15 negative; 0 left out as ambiguous." A set is
     skewed if most of its points are of one kind: a judge then agrees often by chance.
+
+    Args:
+        labelled_set: The set.
+        reviews: What people decided about its labels, if anything.
     """
     labels = labels_of(labelled_set, reviews)
     n_ones = labels.count(1)

@@ -410,6 +410,11 @@ def describe_left_over(
 
     Either no sample of the run has the label's id, or the sample has no score: "labels
     that match no sample (2): a, b".
+
+    Args:
+        report: The run.
+        metric: The metric whose scores are compared with the labels.
+        labels: What people said of samples.
     """
     sample_by_id = _samples_by_id(report)
     scored_by_id = _scores_by_id(report, metric)

@@ -108,7 +108,10 @@ def asking(
     def ask(
         metric: Metric, samples: Sequence[Sample], repetition_number: int
     ) -> Sequence[MetricResult]:
-        """Score the samples in order; repetition 0 may use stored replies."""
+        """Score the samples in order with a metric.
+
+        Repetition 0 may use stored replies. With 1, 2 and so on the judge answers anew.
+        """
         judge_of_run, store_of_run = judge, store
         if repetition_number > 0:
             judge_of_run, store_of_run = _judge_and_store_of_repetition(

@@ -147,6 +147,11 @@ def _judge_on_foreign_contexts(
 ) -> _SourcedValues:
     """Judge each sample on the contexts of another one, which should not support it.
 
+    Args:
+        metric: Asks the judge about a sample.
+        rows: The labelled samples.
+        ask_again: Has the judge answer the metric's questions on some samples.
+
     Returns:
         For each verdict the source of its sample, and 1.0 if the judge says yes, else
         0.0. Samples for which no foreign contexts were found are left out.
@@ -531,6 +536,11 @@ def _judge_padded_texts(
     """Ask one question about one row of each source, on a text too long for any model.
 
     A judge that answers nevertheless has cut the text off, and has not said so.
+
+    Args:
+        metric: Asks the judge about a sample.
+        rows: The labelled samples.
+        ask_again: Has the judge answer a metric's questions on some samples.
 
     Returns:
         For each source its name, and 1.0 if the judge answered, else 0.0, such as

@@ -503,6 +503,11 @@ def ask_for_claims(
     Example: of "It is old." and "I hope this helps." the first makes a claim. A
     sentence without a letter or digit makes none, and is not asked about.
 
+    Args:
+        texts: The sentences.
+        question: The user's question, which the judge is shown.
+        instructions: What the judge is told.
+
     Returns:
         The sentences that make a claim; ``NotAnswered`` if the judge did not answer.
     """

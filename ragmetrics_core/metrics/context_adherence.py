@@ -413,6 +413,12 @@ class ContextAdherence(Metric):
         what each claim rests on, such as 2 on contexts and 1 on an earlier turn. If it
         cannot give labels, the judge is asked for the bare verdict.
 
+        Args:
+            groups: The texts that the answer may rest on: those of this turn, and those
+                of earlier turns.
+            parts: What the judge is shown.
+            instructions: What the judge is told.
+
         Returns:
             The polls; and what the claims rest on, or a note why there are no labels.
             The second value is None if the answer can rest on this turn only, or if the

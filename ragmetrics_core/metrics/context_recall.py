@@ -167,6 +167,10 @@ def _rating_of_probabilities(
     middles, weighed by the probabilities: with .8 for a band around .9 and .2 for one
     around .4 it is .8. A mean outside of the likeliest band is moved to the nearest end
     of that band.
+
+    Args:
+        question: The question, whose bands are ranges of scores with a name.
+        answers: One answer: the probability of each band.
     """
     (chances,) = answers
     band, lowest, highest = question.bands[most_likely(chances)]

@@ -199,6 +199,10 @@ def _reply_of_probabilities(
 
     A fact counts as covered if its probability is above one half: ``[(.9,), (.2,)]`` is
     "F1 covered, F2 not", with the weights .9 and .2.
+
+    Args:
+        question: The question about all facts, or about a single one.
+        answers: For each fact the probability that the context covers it.
     """
     probabilities = [chance for (chance,) in answers]
     verdicts: list[dict[str, Any]] = [

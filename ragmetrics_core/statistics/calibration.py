@@ -54,6 +54,9 @@ def slope_and_intercept(
     ``logit(probability) = slope · logit(score) + intercept``. Scores that are
     probabilities already have slope 1 and intercept 0.
 
+    Args:
+        pairs: Score and label of each row.
+
     Returns:
         Slope and intercept; None if all labels are equal, scores do not vary, or a
         score separates the labels (nearly), so that they determine no slope.

@@ -224,6 +224,11 @@ def _labels_alone(
 
     The interval is Wilson's. If several labels are of one cluster (samples that are not
     independent), the interval is one over clusters.
+
+    Args:
+        labels: The labels.
+        cluster_numbers: The number of each label's cluster; negative if it has none.
+        n_unlabelled: How many samples have no label; it is only noted.
     """
     n_positive = sum(bool(label) for label in labels)
     interval = None

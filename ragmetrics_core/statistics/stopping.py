@@ -257,6 +257,7 @@ class SequentialGate:
         Evidence against "the mean is too low" lets the gate pass. Evidence against "the
         mean is high enough" lets it fail. Example: with threshold .8 and margin .05, it
         passes by evidence of 20 against "at most .75", and fails against "at least .8".
+        The 20 is 1 / ``alpha``, where ``alpha`` is the risk of an error.
         """
         check_share("threshold", threshold)
         check_share("margin", margin)
