@@ -72,7 +72,7 @@ class EncoderJudge(Judge):
         kind: ``"nli"`` and ``"score"`` are sequence classifiers. ``"tokens"`` is a
             token classifier that reads the whole answer and marks its unsupported
             tokens; a claim is as supported as its weakest token. ``"seq2seq"`` replies
-            a word, of whose two alternatives the probabilities count.
+            one of two words, whose probabilities count.
         label: The label that means that a claim (of ``"tokens"`` a token) is supported,
             or the word of ``"seq2seq"``. None where its name says so, e.g.
             *entailment*, or where the checkpoint is known (``checkpoints.KNOWN``).
@@ -752,7 +752,7 @@ def _reason(
 
     Args:
         claims: The claims of the answer with their probabilities; at least one.
-        other_parts: Parts of the answer that claim nothing, of which some are quoted.
+        other_parts: Parts of the answer that claim nothing. The first ones are quoted.
         weakest_in_words: The probability of the weakest claim, e.g. "p = 0.4".
     """
     supported = [claim for claim in claims if (claim.probability or 0.0) >= 0.5]

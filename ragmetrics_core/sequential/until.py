@@ -221,7 +221,9 @@ class Decider:
     def _share_needed(self, claim_index: int) -> float:
         """Return the share of the rows that a gate needs scored.
 
-        The rows are those of either run, of which some may have no partner.
+        All rows of the two runs count, also rows without a partner. Example: 100 rows
+        now, and 20 rows of the earlier run without a partner: a share of 0.5 of all 120
+        rows is a share of 0.6 of these 100.
         """
         if not self._claims[claim_index].is_difference:
             return self.until.min_scored
@@ -359,7 +361,7 @@ class Decider:
         return indices
 
     def _clusters(self, samples: Sequence[Sample | None]) -> list[str | None]:
-        """The cluster of each row, None for one that stands alone.
+        """The cluster of each row, None for a row that stands alone.
 
         Those of one cluster in either run are together.
         """

@@ -253,7 +253,7 @@ class _Fields:
     names: Mapping[str, Any]
 
     def values(self, field_name: str) -> tuple[Any, ...]:
-        """The values of the attributes that hold a field, of those that hold anything."""
+        """The values of all attributes that may hold a field, without empty values."""
         values = []
         for name in self.names.get(field_name, ()):
             value = plain(value_of(self.attributes, name))
@@ -351,7 +351,7 @@ def _documents(
 
     Args:
         attributes: The attributes of the span.
-        names: The names of those that may list documents.
+        names: The names of the attributes that may list documents.
 
     Returns:
         The documents; () if the span says that there are none, and None if it says

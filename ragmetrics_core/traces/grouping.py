@@ -31,10 +31,10 @@ from ragmetrics_core.traces.splitting import elements
 
 # what cannot be read twice is kept in memory up to here, then in a temporary file
 _MAX_SPOOLED_IN_MEMORY = 64 * 2**20
-_PIECE = 2**20  # that a line is looked through by
-_LONG = 4 * 2**20  # a line that is not read before it is known what it would take
-_OBJECT = 64  # bytes of an object of Python, with its place in the one that holds it
-_PLACE = 128  # bytes of what is noted of each element of a long line
+_PIECE = 2**20  # bytes of a line that are looked through at once
+_LONG = 4 * 2**20  # of a longer line the memory that it would take is estimated first
+_OBJECT = 64  # bytes of an object of Python, with its entry in a list or mapping
+_PLACE = 128  # bytes of the note on each element of a long line
 _MAX_RECENT_LINES = 4
 # bytes that a packed file may hold, and how many times its size
 MOST_UNPACKED = 2**30
@@ -296,7 +296,7 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
 
 
 def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
-    """Read all lines, and write into an index which of them hold spans of which trace.
+    """Read all lines, and write into an index which lines hold spans of which trace.
 
     Lines without a span are noted in ``lines.unreadable``, which is emptied first. A
     second table holds the traces to which spans of other traces link.

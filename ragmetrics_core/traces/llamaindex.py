@@ -27,8 +27,8 @@ from ragmetrics_core.traces.values import (
     replies_in,
 )
 
-# The methods that count, without the "a" of those that are awaited; others are looked
-# through.
+# What a call of each method does. An awaited method has its name without the "a":
+# "aquery" counts as "query". Calls of other methods are looked through.
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(
         ("query", "chat", "stream_chat", "run", "predict_and_call"), "agent"
@@ -42,8 +42,8 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("call", "__call__"), "tool"),
     "retrieve": "retriever",
 }
-# Where no method is named, these keys of what went in, or with ">" came out, tell it:
-# the first row of which all are there.
+# If a span names no method, the keys of what went in tell it, and with ">" the keys of
+# what came out. The first row counts of which all keys are there.
 _METHODS_BY_KEYS = {
     "ev": "step",
     ">tool_name >raw_output": "call",
@@ -179,7 +179,10 @@ def _nodes_with_metadata(
 
 
 def _likely_question(texts: Mapping[str, str], inner_query: str | None) -> str | None:
-    """Choose the text that is likely the question, of those that a workflow began with.
+    """Choose the likely question among the texts that a workflow began with.
+
+    Example: {"topic": "Who?", "tone": "kind"} with the inner query "Who?" gives "Who?".
+    Without an equal text a usual name such as "query" counts, or a single text.
 
     Args:
         texts: The texts by their names.
@@ -267,7 +270,7 @@ class _Trace:
     def _all_nodes(self, calls: Sequence[Call]) -> list[Document]:
         """All nodes of the trace, in the order of the calls.
 
-        Of one call, those that came out stand before those that went in.
+        For each call, the nodes that came out stand before the nodes that went in.
         """
         nodes: list[Document] = []
         for call in calls:

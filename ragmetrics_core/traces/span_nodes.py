@@ -76,7 +76,7 @@ def _children(call: Call) -> list[Node]:
 
 
 def _drop_replaced_attempts(calls: Sequence[Call]) -> list[Call]:
-    """Calls beside each other, without failed ones that were tried again."""
+    """Calls beside each other, without failed calls that were tried again."""
     latest_first: list[Call] = []
     later_names: set[str] = set()
     for call in reversed(calls):
@@ -220,7 +220,7 @@ def _fill_step(node: Node, reading: Reading) -> None:
 
 
 def _identity(document: Document) -> tuple[str | None, str, float | None]:
-    """What tells a document that was passed on from one that a step brought."""
+    """Return what must be equal for a document to count as passed on, not brought."""
     return document.id, document.text, document.score
 
 

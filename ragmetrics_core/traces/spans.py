@@ -316,8 +316,8 @@ def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
 def _n_dropped(fields: Mapping[str, Any]) -> int:
     """How many attributes, and events with messages, the SDK left out at its limit.
 
-    Events count only where those that are there tell messages: a span with an event for
-    each token may lose some of them, and nothing that is read.
+    Lost events count only if the events that are left hold messages. Example: a span
+    with an event for each token may lose some of these, and no message is lost.
     """
     n_dropped = _count(fields, "droppedAttributesCount", "dropped_attributes_count")
     n_events = _count(fields, "droppedEventsCount", "dropped_events_count")

@@ -24,8 +24,9 @@ _SCORED_NODE = re.compile(
 )
 _OBJECT = re.compile(r"[A-Z]\w*\((?:\)|\w+=|$).*", re.DOTALL)
 _NAMELESS_OBJECT = re.compile(r"<.* at 0x[0-9a-f]+.*>", re.DOTALL)
-# In what Python writes: a text, which stays; a member of an enumeration, of which the
-# value stays; and any other object that is no literal.
+# What Python writes for a value: a text ('Rome'), which stays; a member of an
+# enumeration (<Role.USER: 'user'>), whose value stays; and any other object that is no
+# literal (<Node at 0x7f>).
 _TEXT_OR_OBJECT = re.compile(
     r"""('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")|<[\w.]+: ('\w*')>|<(?:[^<>]|<[^<>]*>)*>""",
     re.DOTALL,

@@ -352,7 +352,7 @@ class Recorder(BaseCallbackHandler):
             )
 
     def _wrapper_of_fallbacks(self) -> Run | None:
-        """The run of LangChain's fallbacks, one alternative of which begins here.
+        """The run of LangChain's fallbacks around the run that begins here.
 
         The alternative does not name that run as its parent: only the context tells.
         None if no fallbacks are open in this context.

@@ -297,7 +297,7 @@ def _with_writing_call(calls: Calls, node: Node, answer: Answer) -> Answer:
 
 
 def _writer_of(calls: Calls, texts: tuple[str | None, ...]) -> Node | None:
-    """The last call one of whose replies is one of these texts."""
+    """The last call of a model that replied one of these texts; None if none did."""
     wanted_texts = {as_one_line(text) for text in texts if text and text.strip()}
     writers = [
         node
@@ -425,11 +425,12 @@ def _component_of_place(run: Run, place: str) -> Node | None:
 
 
 def _at_end_of_run(run: Run, candidates: list[Answer]) -> list[Answer]:
-    """Keep those texts that no further component worked on.
+    """Keep the texts that no further component worked on.
 
-    A text of a socket that is another component's input is left out, and then a text of
-    a component any output of which is another component's input. Where that would leave
-    no text, all texts stay.
+    Example: "writer.replies" is the input of a builder, and "reviewer.replies" is the
+    input of none: the reviewer's text stays. First a text goes if its socket is another
+    component's input, then if any output of its component is. If no text would be left,
+    all stay.
     """
     for by_component in (False, True):
         at_end = [

@@ -107,7 +107,7 @@ class Calls:
             call.text = next(texts_in(node.output_by_socket.get("last_message")), None)
 
     def _call_of_agent(self, enclosing: Call, node: Node) -> Call:
-        """The call of an agent: the call of the component around it; in a tool a new one.
+        """The call of an agent: that of the component around it; in a tool a new one.
 
         If several agents run, the call gets the agent's name, too.
 
@@ -202,7 +202,7 @@ class Calls:
         ]
 
     def _requests_of_step(self, node: Node) -> list[ToolCall]:
-        """The tools that the model asked for in the step of an agent in which a tool ran."""
+        """The tools that an agent's model asked for in the step in which a tool ran."""
         requests: list[ToolCall] = []
         for model in self._models_of[node.agent]:
             # the models of later steps have no call yet
@@ -214,7 +214,7 @@ class Calls:
         return requests
 
     def _next_model(self, node: Node) -> Node | None:
-        """The next call of the model of an agent, which is shown what a tool returned."""
+        """The next call of an agent's model, which is shown what a tool returned."""
         models = self._models_of[node.agent]
         return next((model for model in models if model.opened > node.opened), None)
 
@@ -260,9 +260,10 @@ class Calls:
         return not takes_documents and not _has_socket_of_documents(node.input_sockets)
 
     def _documents_in_input(self, value: object) -> tuple[Document, ...]:
-        """The documents in an input, or those of which its bare texts were made.
+        """The documents in an input, or the documents whose texts the input holds.
 
-        Components pass on bare texts of documents, or windows around them.
+        Example: a retriever gave two documents, and an input holds their bare texts, or
+        windows around them: these two documents.
         """
         if isinstance(value, tuple) and _holds_only_texts(value):
             documents_of_texts = self._documents_by_texts.get(value, ())
@@ -537,7 +538,7 @@ def documents_with_text(documents: Iterable[Document]) -> tuple[Document, ...]:
 
 
 def _with_ids(reply: CopiedMessage, node: Node) -> CopiedMessage:
-    """A reply whose tool calls all have ids, because the order of calls is told by them."""
+    """Return a reply with an id for each tool call: ids tell the order of the calls."""
     calls = (
         replace(call, id=call.id or f"{node.opened}.{place}")
         for place, call in enumerate(reply.tool_calls)
@@ -554,7 +555,7 @@ def _one_text(arguments: Mapping[str, Any]) -> str:
 
 
 def _results_after_the_last_reply(messages: Sequence[Message]) -> list[Message]:
-    """The results of tools behind the model's last reply, each with the call that it answers."""
+    """The results of tools behind the model's last reply, each with its tool call."""
     places_of_replies = [
         place for place, message in enumerate(messages) if message.role == "assistant"
     ]

@@ -322,7 +322,8 @@ def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:
 def _skipped_a_branch(run: Run) -> bool:
     """Whether a router sent the run past components, so that they never ran.
 
-    Such a component takes an output of one that ran.
+    Example: a router could send "Hi" to a retriever or to a generator, and only the
+    generator ran. The skipped component takes an output of a component that ran.
     """
     outer_nodes = [node for node in run.components() if node.parent is run.root]
     ran = {node.name for node in outer_nodes}
@@ -336,8 +337,8 @@ def _skipped_a_branch(run: Run) -> bool:
 def _ends_with_a_search(calls: Calls) -> bool:
     """Whether a run searched after its last call of a model.
 
-    Its models then only wrote queries. True also for a run that called no model, and
-    False for one that failed.
+    Its models then only wrote queries. True also for a run that called no model. False
+    for a run that failed.
     """
     run = calls.run
     if run.error is not None:
@@ -557,7 +558,7 @@ def _texts_in_input(
     """Find the texts in one input of a component that may be the question.
 
     Example: "Who?" gives itself, ["Who?", "When?"] gives both, and messages give the
-    user's last message. A list of which the run searched for "Who?" gives that alone.
+    user's last message. If the run searched for "Who?", the list gives "Who?" alone.
 
     Args:
         value: The input.
@@ -896,7 +897,7 @@ def _messages_among(values: Mapping[str, Any]) -> list[Message]:
 
 
 def _drop_written(messages: list[Message], written: list[Message]) -> list[Message]:
-    """Return messages without those that the run itself wrote.
+    """Return messages without the messages that the run itself wrote.
 
     If a message stands in the list several times, only the last one is dropped: the
     others belong to earlier turns.

@@ -212,7 +212,7 @@ SEARCHES = _SearchesOfStores()
 
 
 def observe(response: Streamed, on_end: OnEnd, while_fetching: WhileFetching) -> None:
-    """Replace the stream of a response by one that tells how its reading ended.
+    """Replace the stream of a response by a stream that reports how its reading ended.
 
     Args:
         response: The response.
@@ -228,7 +228,7 @@ def observe(response: Streamed, on_end: OnEnd, while_fetching: WhileFetching) ->
             setattr(response, name, _observed(stream, on_end, while_fetching))
         else:
             # A stream of another class stays, because the application may use what a
-            # wrapper lacks. It counts as one that was never read.
+            # wrapper lacks. It counts as a stream that was never read.
             on_end("", GeneratorExit())
 
 

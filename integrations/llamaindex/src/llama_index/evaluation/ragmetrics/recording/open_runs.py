@@ -102,8 +102,9 @@ class BeginningSpan:
     instance: object
 
 
-# of spans that stand in no run, and of spans of which nothing inside is recorded either
+# the record of a span that stands in no run; a span inside it may begin a run
 NOT_RECORDED = SpanRecord()
+# the record of a span, such as a judge's, inside which nothing is recorded either
 IGNORED = SpanRecord()
 # The record below which calls are put while the application reads a streamed answer: a
 # model may be called only then.
@@ -180,9 +181,9 @@ def is_inside_retriever(record: SpanRecord) -> bool:
 def record_inside_call(
     outer: SpanRecord, span: BeginningSpan, node: Node | None
 ) -> SpanRecord:
-    """Make the record of a span of which no call is recorded.
+    """Make the record of a span that is no call of its own.
 
-    Spans inside of it are calls in the same runs as spans beside it.
+    Spans inside it are calls in the same runs as spans beside it.
 
     Args:
         outer: The record of the span around it.

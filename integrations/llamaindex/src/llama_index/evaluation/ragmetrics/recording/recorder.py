@@ -263,7 +263,7 @@ class Recorder:
     def _kind_of_span(self, id_: str, instance: object) -> Kind | None:
         """Tell what a span does, by the class of its object and the method in its id.
 
-        Returns None for a span of which no call is recorded. One kind of these has an
+        Returns None for a span that is recorded as no call. One kind of these has an
         effect: when an engine begins to write a streamed answer, the pieces of the
         answer are collected from now on.
         """

@@ -99,7 +99,7 @@ _ASIDE: tuple[tuple[type, str], ...] = (
     (BaseMemory, "get aget put aput"),
     (BaseMemoryBlock, "aget aput atruncate"),
 )
-# of these, what only keeps or shortens a conversation
+# the classes among these that only keep or shorten a conversation
 MEMORY = (BaseMemory, BaseMemoryBlock)
 _NAMES = frozenset(name for _, names in _ASIDE for name in names.split())
 
@@ -125,10 +125,11 @@ def kind_of(owner: type, method: str) -> Kind | None:
 
 
 def preparing_caller() -> type | None:
-    """The class of ``_ASIDE`` a method of which is among the callers; None without one.
+    """Return the class of ``_ASIDE`` whose method is among the callers; else None.
 
-    These classes prepare, check or remember, and answer no question. A task that such a
-    method starts has other callers: there it is not seen.
+    Example: a model is called inside ``memory.get()``: ``BaseMemory``. These classes
+    prepare, check or remember, and answer no question. A task that such a method starts
+    has other callers: there it is not seen.
     """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
     while frame is not None:

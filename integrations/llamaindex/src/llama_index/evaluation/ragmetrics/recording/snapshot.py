@@ -393,7 +393,7 @@ def _shown(message: ChatMessage) -> tuple[Message, ...]:
 
 
 def _messages_in_reasoning(message: Message) -> tuple[Message, ...]:
-    """Split a message of a ReAct agent into those that it stands for.
+    """Split a message of a ReAct agent into the messages that it stands for.
 
     In a memory such an agent keeps one text of a whole turn. Example: the lines
     "Thought: …", "Observation: Rome is old", "Thought: …" and "Answer: Old" stand for

@@ -245,7 +245,10 @@ def _add_search(engine: Node, run: Run) -> None:
 
 
 def _nodes_without_origin(step: Node, run: Run) -> tuple[Document, ...]:
-    """The documents that a step was handed, without those that the run was given or a call wrote."""
+    """The documents that a step was handed and that come from nowhere else.
+
+    Left out are documents that the run was given, and documents that a call wrote.
+    """
     ids_given = {document.id for document in run.root.input_documents}
     return tuple(
         document
