@@ -341,6 +341,27 @@ CUT_FATES: dict[str, tuple[str, str, str, Loss | None, bool]] = {
         None,
         False,
     ),
+    "other words where the last ones stand": (
+        f"{STONE} {OPENED}",
+        f"{STONE} The lighthouse of Norwick was opened on …",
+        OPENED,
+        None,
+        False,
+    ),
+    "other words where the first ones stand": (
+        f"{OPENED} {STONE}",
+        f"… opened on 4 May 1874. {STONE}",
+        OPENED,
+        None,
+        False,
+    ),
+    "sentences cut away behind other words": (
+        f"{STONE} {OPENED} {STONE} {STONE}",
+        f"{STONE} …",
+        OPENED,
+        "cut",
+        True,
+    ),
     "sentences cut away between two pieces": (
         f"{STONE} {STONE} {OPENED} {STONE} {STONE}",
         f"{STONE} … {STONE}",

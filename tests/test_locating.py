@@ -796,7 +796,8 @@ BEFORE = CUT_OFF[: CUT_OFF.index("method")]
         (f"{BEFORE}meteors fell.", BEFORE.strip()),
         (f"{BEFORE}met", f"{BEFORE}met"),  # cut inside a word, and nothing follows
         (f"{BEFORE}met... and more", f"{BEFORE}met"),
-        (f"{BEFORE}method unknown.", f"{BEFORE}method"),
+        # other words instead of "is not known to us"
+        (f"{BEFORE}method unknown.", f"{BEFORE}method …"),
     ],
 )
 def test_letters_that_agree_by_chance_behind_a_cut_are_no_part(
@@ -1503,3 +1504,57 @@ def test_a_text_in_latin_letters_may_be_a_text_of_another_script(language: str) 
         prompt = f"{instruction}\n[1] {shown}\n[2] {PORTO}\nWhen was it opened?"
         finding, of_other = locate([text, PORTO], prompt).findings
         assert (finding.outcome, of_other.outcome) == (outcome, "shown")
+
+
+OPENED = "Elias Holm opened the Norwick lighthouse by the cliff at noon on 4 May 1874."
+MIDDLE = "opened the Norwick lighthouse by the cliff at noon"
+REPLACED = {
+    "a mask before": ("[PERSON] opened", f"… {OPENED[11:]}"),
+    "a name before": ("Anna Brandt opened", f"… {OPENED[11:]}"),
+    "cut before": ("opened", OPENED[11:]),
+    "the number of a passage before": ("[12] opened", OPENED[11:]),
+    "a title before": ("Norwick in old times\nopened", OPENED[11:]),
+    "dots before": ("Elsewhere it says: ... opened", OPENED[11:]),
+    "a tag before": ("Source of it: <text>opened", OPENED[11:]),
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_other_words_than_the_first_of_a_text_are_told_from_a_cut(name: str) -> None:
+    shown, expected = REPLACED[name]
+    prompt = f"Use this:\n{OPENED.replace('Elias Holm opened', shown)}\nWhen?"
+    (finding,) = locate([OPENED], prompt).findings
+    assert (finding.text, finding.extent) == (expected, "end")
+
+
+REPLACED_BEHIND = {
+    "a mask behind": ("[DATE].", " …"),
+    "signs behind": ("████████", " …"),
+    "a mask, and the next passage": (f"[DATE]. {PORTO}", " …"),
+    "the number of a passage behind": ("[12]", ""),
+    "a date in other words": ("1874-05-04.", " …"),
+    "cut behind": ("", ""),
+    "dots behind": ("... (1 of 3, from the archive)", ""),
+    "the next passage behind": (f" {PORTO}", ""),
+    "a quote behind": ('", "score": 0.25, "source": "a.txt"', ""),
+    "an apostrophe in other words": ("the mayor's day", " …"),
+}
+
+
+@pytest.mark.parametrize("name", REPLACED_BEHIND)
+@pytest.mark.parametrize("form", [str, repr])
+def test_other_words_than_the_last_of_a_text_are_told_from_a_cut(
+    name: str, form: Callable[[str], str]
+) -> None:
+    shown, expected = REPLACED_BEHIND[name]
+    text = OPENED.removeprefix("Elias Holm ")
+    prompt = form(f"Use this:\n{text.replace('on 4 May 1874.', shown)}\nWhen?")
+    finding, _ = locate([text, PORTO], prompt).findings
+    assert (finding.text, finding.extent) == (f"{MIDDLE}{expected}", "beginning")
+
+
+def test_what_another_prompt_shows_of_a_text_is_not_replaced() -> None:
+    (first,) = locate([OPENED], f"[PERSON] {OPENED[11:]}").findings
+    (second,) = locate([OPENED], OPENED[:60]).findings
+    assert unite_findings([first, second]).extent == "whole"
+    assert unite_findings([first, first]).text == f"… {OPENED[11:]}"

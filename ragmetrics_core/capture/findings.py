@@ -21,6 +21,11 @@ from ragmetrics_core.capture.number_signs import (
     lacks_number_signs,
 )
 from ragmetrics_core.capture.occurrences import Occurrence
+from ragmetrics_core.capture.replaced_edges import (
+    NOTHING_REPLACED,
+    ReplacedEdges,
+    replaced_edges,
+)
 from ragmetrics_core.capture.word_differences import (
     intact_ranges,
     is_rest_of_last_word,
@@ -93,7 +98,8 @@ class Finding:
     def text(self) -> str:
         """The shown part in the candidate's own characters, parts joined by `` … ``.
 
-        A text that is shown whole stands here whole, with its tags and marks.
+        A text that is shown whole stands here whole, with its tags and marks. Where the
+        prompt has other words than the text's first or last ones, "…" stands for them.
         Empty if nothing is shown.
         """
         if not self.shown_in_prompts:
@@ -102,7 +108,19 @@ class Finding:
         if self.extent == "whole":
             return text.raw
         pieces = _pieces_together(self.shown_in_prompts)
-        return " … ".join(_characters(text, piece) for piece in pieces)
+        joined = " … ".join(_characters(text, piece) for piece in pieces)
+        is_first_replaced = any(
+            shown.replaced.before and shown.starts_at == pieces[0].start > 0
+            for shown in self.shown_in_prompts
+        )
+        is_last_replaced = any(
+            shown.replaced.behind
+            and shown.ends_at == pieces[-1].end < len(text.letters)
+            for shown in self.shown_in_prompts
+        )
+        beginning = "… " if is_first_replaced else ""
+        end = " …" if is_last_replaced else ""
+        return f"{beginning}{joined}{end}"
 
 
 @dataclass(frozen=True)
@@ -119,11 +137,30 @@ class LocateResult:
 
 
 def finding_of_shown(
-    candidate_index: int, text: Text, prompt: Prompt, occurrence: Occurrence
+    candidate_index: int,
+    text: Text,
+    prompt: Prompt,
+    occurrence: Occurrence,
+    *,
+    taken: bytearray,
 ) -> Finding:
-    """Return the finding of a candidate that a prompt shows at one place."""
+    """Return the finding of a candidate that a prompt shows at one place.
+
+    Args:
+        candidate_index: The index of the candidate.
+        text: The candidate.
+        prompt: The prompt.
+        occurrence: The place.
+        taken: For each byte of the prompt's letters 1 if a located text has taken it.
+    """
     shown_in_prompt = ShownInPrompt(text, prompt, occurrence)
-    return _finding_in_prompts(candidate_index, (shown_in_prompt,))
+    finding = _finding_in_prompts(candidate_index, (shown_in_prompt,))
+    if finding.extent == "whole":
+        return finding
+    replaced = replaced_edges(occurrence.spans, len(text.letters), prompt, taken)
+    return replace(
+        finding, shown_in_prompts=(replace(shown_in_prompt, replaced=replaced),)
+    )
 
 
 def unite_findings(findings: Sequence[Finding]) -> Finding:
@@ -195,11 +232,23 @@ class ShownInPrompt:
         text: The text.
         prompt: The prompt.
         occurrence: Where the text stands in the prompt, whole or in parts.
+        replaced: At which of its edges the prompt has other words.
     """
 
     text: Text
     prompt: Prompt
     occurrence: Occurrence
+    replaced: ReplacedEdges = NOTHING_REPLACED
+
+    @property
+    def starts_at(self) -> int:
+        """Where its first part begins in the letters of the text."""
+        return min(span.text_start for span in self.occurrence.spans)
+
+    @property
+    def ends_at(self) -> int:
+        """Where its last part ends in the letters of the text."""
+        return max(span.text_end for span in self.occurrence.spans)
 
     @property
     def message_index(self) -> int:

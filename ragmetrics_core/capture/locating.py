@@ -186,7 +186,9 @@ class _Competition:
         for index, text in enumerate(self.candidates):
             occurrence = occurrence_of.get(index)
             if occurrence is not None:
-                finding = finding_of_shown(index, text, self.prompt, occurrence)
+                finding = finding_of_shown(
+                    index, text, self.prompt, occurrence, taken=self.taken
+                )
             else:
                 finding = self._finding_of_missing(index, any_is_shown, changed_texts)
             findings.append(finding)

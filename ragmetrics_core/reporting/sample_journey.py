@@ -44,6 +44,9 @@ Showing = Literal["whole", "cut", "not shown"]
 WHOLE = 1.0
 """The share of a passage that is shown whole; one that lacks a word was cut."""
 _BETWEEN_PIECES = " … "  # joins the pieces of a text in a context
+# stand there if the prompt has other words than the text's first or last ones
+_BEFORE_FIRST_PIECE = "… "
+_BEHIND_LAST_PIECE = " …"
 # So many characters of a passage at most may be said in other words where they lack
 # before a piece of it. Where more lack, they were cut away.
 _LONGEST_GAP = 120
@@ -745,16 +748,20 @@ def _with_small_gaps_filled(text: str, shown_part: str) -> str:
     The prompt may have other words in their place. Example: of "It was opened on 4 May
     1874 by Holm." the part "It was opened on … by Holm." is shown: the whole text is
     returned. So it is for "was opened on 4 May 1874 by Holm.", where a name may stand
-    for "It". What lacks at the end stays away: there texts are cut. A part that does
-    not consist of pieces of the text is returned as it is.
+    for "It". What lacks at the end stays away, because texts are cut there, unless "…"
+    says that other words stand there: "It was opened on …". A part that does not consist
+    of pieces of the text is returned as it is.
 
     Args:
         text: The text of the passage.
         shown_part: What is shown of it: pieces of the text, joined by " … ".
     """
+    is_last_replaced = shown_part.endswith(_BEHIND_LAST_PIECE)
+    pieces = shown_part.removeprefix(_BEFORE_FIRST_PIECE)
+    pieces = pieces.removesuffix(_BEHIND_LAST_PIECE)
     filled = ""
     end = 0
-    for piece in shown_part.split(_BETWEEN_PIECES):
+    for piece in pieces.split(_BETWEEN_PIECES):
         start = text.find(piece, end)
         if start < 0:
             return shown_part
@@ -765,6 +772,8 @@ def _with_small_gaps_filled(text: str, shown_part: str) -> str:
             filled += _BETWEEN_PIECES
         filled += piece
         end = start + len(piece)
+    if is_last_replaced and len(text) - end <= _LONGEST_GAP:
+        filled += text[end:]
     return filled
 
 
