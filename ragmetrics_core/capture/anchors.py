@@ -1,8 +1,8 @@
 """Where texts stand in a prompt, whole or in parts: found by their anchors in one pass.
 
 Prompt and texts are compared by their letters: letters and digits in lower case, as
-bytes (``letters``). The texts are candidates, of which the caller asks whether the
-prompt shows them, and known texts, which stand there anyway, such as the question.
+bytes (``letters``). Some texts are candidates: the caller asks whether the prompt shows
+them. The others are known texts, which stand there anyway, such as the question.
 
 1. An **anchor** is a piece of 16 bytes of a text. The anchors of all texts are kept in
    one mapping, and one pass over the prompt stops wherever an anchor stands.

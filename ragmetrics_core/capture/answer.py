@@ -426,7 +426,7 @@ class _Attribution:
 
     @cached_property
     def calls_of_equal_text(self) -> list[Node]:
-        """Calls whose reply is the answer, but for white space; the last first."""
+        """Calls whose reply is the answer, apart from white space; the last first."""
         replies = self.search.calls.replies
         return [call for call in self.latest_first if replies[call].line in self.lines]
 

@@ -50,8 +50,8 @@ class ModelTexts:
         """Return whether a document's text is a reply of a model, alone or in a frame.
 
         A text that was found, or cut from a text that was found, is no model's, even if
-        it quotes a reply. Neither is a page of which a model's sentence is only a small
-        part, such as a web page that repeats the rewritten question.
+        it quotes a reply. A page is no model's either if a model's sentence is only a
+        small part of the page, as where a web page repeats the rewritten question.
 
         Args:
             text: The text of a document.

@@ -231,7 +231,7 @@ class BackgroundEvaluator(Generic[Run]):
         # judged samples whose results the thread has not counted yet
         self._uncounted_results: deque[Future[SampleResult]] = deque()
         self._n_in_flight = 0  # samples that are being made or judged
-        self._n_judging_begun = 0  # samples, also those that are judged by now
+        self._n_judging_begun = 0  # samples, also the ones that are judged by now
         self._results: list[SampleResult] = []
 
     @guard_hook
@@ -459,7 +459,7 @@ class BackgroundEvaluator(Generic[Run]):
 
     @guard_hook
     def _start_judging(self, make_samples: Callable[[], Iterable[Sample]]) -> None:
-        """Make samples, and begin to judge those that are drawn.
+        """Make samples, and begin to judge the ones that are drawn.
 
         Turns of one conversation are drawn together, so that a conversation is judged
         as a whole or not at all. A sample that ``redact`` drops is not judged.

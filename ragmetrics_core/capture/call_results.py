@@ -84,7 +84,7 @@ class CallResults:
         """Return the calls' results that the ledger lists, in the order of the ledger.
 
         A sub-agent replies "It fell in 1874.", and the run answers the same: this text
-        is left out. So are texts that a model of an earlier turn wrote.
+        is left out. Texts that a model of an earlier turn wrote are left out too.
 
         Args:
             answer: The answer of this turn; None if there is none.
@@ -150,7 +150,7 @@ class CallResults:
     def _not_handed_on(
         self, documents: Iterable[Document], known_texts: Collection[str]
     ) -> tuple[Document, ...]:
-        """Leave out known documents, which a step hands on, and those that it rewrote."""
+        """Leave out documents that a step only handed on, or that it rewrote."""
         return tuple(
             document
             for document in self._without_rewritten(documents)
@@ -243,7 +243,7 @@ class CallResults:
     ) -> tuple[Document, ...]:
         """Return the documents of a step that it may have searched for.
 
-        Left out are known documents, those that it rewrote, and replies of models.
+        Left out are known documents, documents that it rewrote, and replies of models.
         """
         unknown_documents = _documents_by_no_model(
             step.documents, besides=known_documents

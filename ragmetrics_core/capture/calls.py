@@ -462,7 +462,7 @@ class Calls:
 
     @cached_property
     def names_of_tools_that_ran(self) -> frozenset[str]:
-        """The names of the tools of which a call was recorded."""
+        """The names of the tools that were called."""
         return frozenset(node.name for node in self.nodes if node.kind == "tool")
 
     # What was found
@@ -499,7 +499,7 @@ class Calls:
 
     @cached_property
     def _documents_of_steps(self) -> dict[Node, tuple[Document, ...]]:
-        """The documents that each step gave, without those that a model wrote.
+        """The documents that each step gave, without documents that a model wrote.
 
         Steps that gave no other documents are left out.
         """
@@ -798,7 +798,7 @@ def _documents_not_found_inside(tool: Node) -> tuple[Document, ...]:
 
 
 def texts_not_of_models(call: Node) -> list[str]:
-    """The messages that a call was shown, without those that models wrote."""
+    """The messages that a call was shown, without messages that models wrote."""
     return [message.text for message in call.prompt if message.role != "assistant"]
 
 

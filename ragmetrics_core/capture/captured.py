@@ -248,7 +248,7 @@ class Captured(Generic[Run]):
 
     @guard_hook
     def _keep(self, sample: Sample) -> None:
-        """Add a sample to those that are kept, with the user's values and redacted."""
+        """Keep a sample, with the user's values and redacted."""
         finished = self._finish(sample, self._n_samples_made)
         self._n_samples_made += 1
         if finished is not None:

@@ -66,7 +66,7 @@ _BEFORE_A_NAME = re.compile(
 )
 # "report.pdf", "https://example.org/1"
 _FILE_OR_ADDRESS = re.compile(r"\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+")
-# Several words of which the first begins with a capital: "Bridge book", no "May 1874".
+# Several words, the first one with a capital: "Bridge book", no "May 1874".
 _TITLE = re.compile(r"[^\W\d_a-zß-öø-ÿ][^\W\d_]*(?:[\s,'’&–-]+[^\W\d_]+)+")
 _AROUND_NAME = " \t\"'“”„‘’`*"
 
@@ -270,7 +270,7 @@ class CitationSearch:
         return indexes
 
     def kind_of_mark(self, mark: Mark, labels: Labels) -> str:
-        """Return of which kind the numbers of a mark are; see ``kind_of_number``.
+        """Return the kind of the numbers of a mark; see ``kind_of_number``.
 
         "" for "document [1]" where the prompt's ``labels`` number documents, too: the
         mark may mean the number in brackets, or that of a document.
@@ -792,7 +792,7 @@ def _name_in(inside: str) -> str:
 
 
 def kind_of_number(name: str) -> str:
-    """Return of which kind the numbers in an answer's name of a source are.
+    """Return the kind of the numbers in an answer's name of a source.
 
     Returns:
         The word before them, such as ``source``; ``IN_BRACKETS`` for a bracket without

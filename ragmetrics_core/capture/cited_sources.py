@@ -27,9 +27,9 @@ class QuotedContexts:
     """The contexts that a quote comes from; both tuples are empty if none is known.
 
     Args:
-        holding_all: The indexes of those that hold the whole quote.
-        making_up: Where none does: the indexes of those whose parts, one behind the
-            other, are the quote.
+        holding_all: The indexes of the contexts that hold the whole quote.
+        making_up: Where none does: the indexes of the contexts whose parts, one behind
+            the other, are the quote.
     """
 
     holding_all: tuple[int, ...] = ()

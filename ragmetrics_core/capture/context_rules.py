@@ -704,8 +704,8 @@ def _doubt_of(
 def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
     """Say in words which prompts show the contexts.
 
-    These may be prompts of earlier calls, of which the answering call was shown only
-    the replies.
+    These may be prompts of earlier calls, if the answering call was shown the replies
+    of these calls.
     """
     if not showing or call in showing:
         return f"what occurs in the prompt of {call.name}"

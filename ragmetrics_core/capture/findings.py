@@ -475,8 +475,8 @@ def _coverage(text: Text, shown_in_prompts: Iterable[ShownInPrompt]) -> float:
 def _pieces_together(shown_in_prompts: Iterable[ShownInPrompt]) -> list[_Piece]:
     """Return the pieces of a text that some prompts show together, in their order.
 
-    Pieces that overlap are one. So are pieces of different prompts that meet. Where two
-    pieces of one prompt meet, the prompt puts a word between them.
+    Pieces that overlap are one, and also pieces of different prompts that meet. Where
+    two pieces of one prompt meet, the prompt puts a word between them.
     """
     together: list[_Piece] = []
     for shown in shown_in_prompts:

@@ -23,7 +23,7 @@ _TELLING_WORD = re.compile(
     r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]|\d+"
     r"|[^\W\d_\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]{4,}"
 )
-_FEWEST_DOCUMENTS = 3  # of which most may share a word that tells nothing
+_FEWEST_DOCUMENTS = 3  # of fewer documents each word tells something
 
 
 def is_everything_forgotten(

@@ -295,7 +295,7 @@ class Listeners:
             _listeners_around.set((*_listeners_around.get(), listener))
 
     def remove(self, listener: Listener) -> None:
-        """Begin no further runs for a listener; those that go on still reach it."""
+        """Begin no further runs for a listener; runs that go on still reach it."""
         if not listener.everywhere:
             # No token: a block may be left in another context than it was entered in.
             _listeners_around.set(_without(_listeners_around.get(), listener))

@@ -21,8 +21,8 @@ def ledger(
 ) -> Ledger:
     """List the searches and tool calls of a conversation up to this answer.
 
-    Each call has the items that it returned, and the indexes of those that the model
-    was shown for this answer. Documents that the application itself put into the
+    Each call has the items that it returned, and the indexes of the items that the
+    model was shown for this answer. Documents that the application itself put into the
     request become one call more, of the kind "given".
 
     Example: in turn 1 a search found A, in turn 2 another found B and C, and the prompt

@@ -58,8 +58,7 @@ class ShownToAnswer:
     """What one answer was shown.
 
     Attributes:
-        contexts: The contexts of the answer, each by the key of the document of which
-            it was made.
+        contexts: The contexts of the answer, each by the key of its document.
         prompts: The messages that the answering call was shown, and the earlier calls
             whose replies it was shown; None if no call is known.
         known: Texts that stand in the prompts for another reason, such as the question
@@ -92,7 +91,7 @@ class ShownToAnswer:
     ) -> Iterator[LedgerEntry]:
         """Yield the ledger's entry for each result of this turn.
 
-        Example: a search returned A and B, of which A is a context, and a calculator
+        Example: a search returned A and B, A is a context, and a calculator
         returned "42", which the prompt holds: the indexes shown are (0,) and (0,).
 
         Args:
@@ -165,7 +164,7 @@ class ShownToAnswer:
     def _texts_in_prompts(
         self, texts: Sequence[str], context_texts: Iterable[str]
     ) -> set[str]:
-        """Return those of some texts of which at least half stands in the prompts.
+        """Return the texts that stand in the prompts, at least by half.
 
         Where a context or another known text stands, none of the texts is found.
         """

@@ -24,7 +24,7 @@ from ragmetrics_core.capture.occurrences import (
 def best_first(
     occurrences: Sequence[Occurrence], *, prompt_size: int
 ) -> list[Occurrence]:
-    """Sort occurrences: the longest first, and last those that fuller ones cover.
+    """Sort occurrences: the longest first, and last the ones that fuller ones cover.
 
     Args:
         occurrences: The occurrences.

@@ -277,7 +277,7 @@ def runs_outside(
     """
     starts = [span.prompt_start for span in whole_spans]
     for run in runs:
-        # of those that begin before the run ends, the last one reaches farthest
+        # the last whole span that begins before the run ends: it reaches farthest
         last_index = bisect_left(starts, run[-1].prompt_end) - 1
         is_before_all = last_index < 0
         if is_before_all or whole_spans[last_index].prompt_end <= run[0].prompt_start:

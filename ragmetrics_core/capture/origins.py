@@ -1,7 +1,7 @@
 """Which document each context shows. Pure.
 
 The **key** of a document is its id and text, or its text and metadata
-(``Document.key``). A context has the key of the document of which it was made. A step
+(``Document.key``). A context has the key of the document that it shows. A step
 between search and prompt may have cut, merged or renamed documents: a search found
 "It is old. It fell in 1874.", and the prompt shows "It fell in 1874." under another id.
 Then the keys differ, and the texts tell that the context shows this document.
@@ -28,7 +28,7 @@ def context_keys_of(
 
     Args:
         documents: The documents, in any order.
-        contexts: The contexts, each by the key of the document of which it was made.
+        contexts: The contexts, each by the key of its document.
 
     Returns:
         For each document the key of its context; None if no context shows it.
@@ -141,7 +141,7 @@ def keys_of_unmatched_contexts(
 
     Args:
         documents: The documents.
-        contexts: The contexts, each by the key of the document of which it was made.
+        contexts: The contexts, each by the key of its document.
     """
     context_keys = context_keys_of(documents, contexts)
     return _keys_without_document(context_keys, documents, contexts)
@@ -192,7 +192,7 @@ def match_contexts(
 
     Args:
         documents: The documents.
-        contexts: The contexts, each by the key of the document of which it was made.
+        contexts: The contexts, each by the key of its document.
     """
     context_keys = context_keys_of(documents, contexts)
     unmatched_keys = _keys_without_document(context_keys, documents, contexts)
@@ -214,7 +214,7 @@ def _has_words_of(text: str, document: Document) -> bool:
 
 @dataclass(frozen=True)
 class MatchedDocuments:
-    """Which later document was made of which earlier document.
+    """For each earlier document the later document that was made of it.
 
     Attributes:
         later_keys: For each earlier document the key of the later document that holds
@@ -230,7 +230,7 @@ class MatchedDocuments:
 def match_documents(
     earlier: Sequence[Document], later: Sequence[Document]
 ) -> MatchedDocuments:
-    """Find out which later document was made of which earlier document.
+    """Find for each earlier document the later document that was made of it.
 
     Documents are matched by key, by id, and by the words that they share.
 

@@ -57,8 +57,8 @@ class Passages:
 
     Attributes:
         notes: A note for each document; None where it is unknown what was retrieved.
-        dropped_inside: For the name of each retriever how many documents it dropped of
-            those that searches inside it found.
+        dropped_inside: For the name of each retriever how many documents it dropped
+            that searches inside it had found.
         warnings: How many documents were not shown, and how many contexts were not
             retrieved.
     """

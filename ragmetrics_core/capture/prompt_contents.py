@@ -52,10 +52,9 @@ class ShownToCall:
     Attributes:
         shown_documents: The documents shown, by their keys, in the order in which they
             are first shown.
-        unknown_documents: The documents of which the prompts do not tell whether they
-            show them.
-        keys_with_some_words: The keys of the unknown documents of which some words
-            stand there.
+        unknown_documents: The documents that the prompts may show or not: nobody can
+            tell.
+        keys_with_some_words: The keys of the unknown documents with some words there.
         keys_in_order: The keys of the documents shown. Unknown documents stand between
             their neighbours of one list.
         calls: The call and the calls that it read, in the order in which they began.
@@ -83,10 +82,9 @@ class _ShownInOwnPrompt:
 
     Attributes:
         shown_documents: The documents shown, by their keys, in the prompt's order.
-        unknown_documents: The documents of which the prompt does not tell whether it
-            shows them.
-        keys_with_some_words: The keys of the unknown documents of which some words
-            stand there.
+        unknown_documents: The documents that the prompt may show or not: nobody can
+            tell.
+        keys_with_some_words: The keys of the unknown documents with some words there.
         calls_read: The earlier calls whose replies the call was shown.
     """
 
@@ -129,9 +127,9 @@ class PromptContents:
         Four groups of documents are perhaps shown, and are kept beside these:
 
         - unknown documents: the prompts do not tell whether they show them
-        - ``keys_with_some_words``: unknown documents of which some words stand there
-        - ``keys_behind_notes``: those of which a reply that the call read may be a note
-        - ``keys_perhaps_cut``: those whose first words fill a short line of a prompt
+        - ``keys_with_some_words``: unknown documents with some words there
+        - ``keys_behind_notes``: a reply that the call read may be a note on them
+        - ``keys_perhaps_cut``: their first words fill a short line of a prompt
         """
         calls = self._call_and_calls_read(call)
         own_prompts = [self._shown_by_itself(read_call) for read_call in calls]
@@ -236,7 +234,7 @@ class PromptContents:
         return EarlierReplies(self.calls)
 
     def _call_and_calls_read(self, call: Node) -> list[Node]:
-        """Return a call, the calls that it read, and those that these read, in order."""
+        """Return a call and all calls that it read, also through others, in order."""
         calls = [call]
         # the calls that a call read are appended while the loop runs
         for reader in calls:
@@ -367,7 +365,7 @@ class PromptContents:
     def _letters_not_written(
         self, documents: Iterable[Document], replies: Iterable[EarlierReply]
     ) -> set[bytes]:
-        """Return the letters of documents, without those that models of this turn wrote."""
+        """Return the letters of the documents that no model of this turn wrote."""
         letters_of_replies = {letters_of(reply.text) for reply in replies}
         return self._letters_of_documents(documents) - letters_of_replies
 
@@ -584,7 +582,7 @@ def _shown_in_own_prompt(
     shown_by_key: Mapping[DocumentKey, ShownDocument],
     calls_read: tuple[Node, ...],
 ) -> _ShownInOwnPrompt:
-    """Put together what a prompt shows, and of which documents it does not tell.
+    """Put together what a prompt shows, and what it may show or not.
 
     Args:
         search: What was found in the prompt.
@@ -653,8 +651,8 @@ def _is_shown(
 ) -> bool:
     """Whether a reply counts as shown in a prompt.
 
-    So does a reply that equals a shown document, which takes the words of the prompt.
-    So does an entry of a list in doubt: as an entry its few words stand apart.
+    A reply that equals a shown document counts, although the document has taken its
+    words. An entry of a list counts even in doubt, since its few words stand apart.
     """
     if finding.extent == "whole" or as_one_line(reply.text) in document_lines:
         return True

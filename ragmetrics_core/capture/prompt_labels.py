@@ -300,8 +300,8 @@ def _indexes_by_name(
 ) -> dict[str, tuple[int, ...]]:
     """Return the indexes of the contexts by the names that lines give them.
 
-    Example: ``{"a.pdf": (0, 2), "b.pdf": (1,)}`` for three contexts, of which two are
-    of one file.
+    Example: ``{"a.pdf": (0, 2), "b.pdf": (1,)}`` for three contexts, two of them of one
+    file.
     """
     indexes_by_name: dict[str, set[int]] = {}
     for index, lines in lines_by_context.items():
@@ -421,7 +421,7 @@ def _blocks(prompt: str, contexts: Sequence[str]) -> list[_Block]:
 
 
 def _without_inner_blocks(blocks: Iterable[_Block]) -> list[_Block]:
-    """Sort blocks, and leave out those that begin inside of another one."""
+    """Sort blocks, and leave out blocks that begin inside of another one."""
     blocks_apart: list[_Block] = []
     for block in sorted(blocks, key=lambda block: (block.start, -block.end)):
         if not blocks_apart or block.start >= blocks_apart[-1].end:

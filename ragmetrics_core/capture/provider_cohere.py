@@ -2,7 +2,7 @@
 
 The first interface lists ``documents`` beside the reply and names them in its citations
 by ``document_ids``. The second one writes each cited document into the ``sources`` of
-the citation, and tells nothing of those that are not cited.
+the citation, and says nothing of other documents.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CohereDocuments:
     """What a reply of Cohere tells of documents.
 
     Attributes:
-        documents: The documents of which it tells the text, each once.
+        documents: The documents whose text it tells, each once.
         annotations: Which documents it cites for which part of the reply.
         ids_without_text: The ids of documents that it cites without a text.
         lists_all_documents: Whether it lists all documents that the model was shown,

@@ -1,4 +1,4 @@
-"""Values of a provider's reply: any JSON, of which nothing is taken for granted. Pure."""
+"""Values of a provider's reply: any JSON; nothing is taken for granted. Pure."""
 
 import json
 import math

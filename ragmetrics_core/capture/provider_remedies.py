@@ -57,7 +57,7 @@ _SEARCHES_BY_ITSELF = (
 
 
 def handed_on_nothing(tools: str) -> str:
-    """Say that a search may have been made of which the reply tells nothing."""
+    """Say that a search may have been made, though the reply says nothing of it."""
     return _HANDED_ON_NOTHING.format(tools)
 
 

@@ -134,7 +134,7 @@ def evidence_in_reply(*places: object) -> ProviderEvidence:
         ('file_search', 'lamp', ['Anna lit the lamp.'])
     """
     mappings = [place for place in places if isinstance(place, Mapping)]
-    # a plain message, of which a conversation holds many, is not read further
+    # a plain message is not read further: a conversation holds many
     model = next(filter(None, map(_model_of, mappings)), None)
     if not any(map(may_tell_evidence, mappings)):
         return ProviderEvidence(model=model)

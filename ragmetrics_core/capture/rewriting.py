@@ -68,7 +68,7 @@ class DocumentChange:
     Attributes:
         node: The step.
         taken: The documents that it was given; empty if nobody recorded them.
-        returned: The documents that it returned; of a filter those that it passed on.
+        returned: The documents that it returned, or that it passed on as a filter.
         dropped: The documents that it was given and did not return.
         added: The documents that it returned and was not given.
         is_filter: Whether it is a plain step that dropped some documents and added
@@ -89,7 +89,7 @@ class DocumentChange:
 
     @property
     def texts_of_unknown_origin(self) -> list[Document]:
-        """The documents that it added, if they may be others of which it dropped some.
+        """The documents that it added, if nobody knows where they come from.
 
         It may have translated a dropped document, or searched for another. Empty where
         a search was recorded inside the step, or it dropped none.
@@ -225,7 +225,7 @@ def _letters_of_forms(document: Document) -> list[bytes]:
 
 
 def _handed_on(step: Node) -> tuple[Document, ...]:
-    """The documents that a step passed on as they were, and those that it returned."""
+    """The documents that a step passed on as they were, and its returned documents."""
     return (*step.documents_passed_on, *(step.documents or ()))
 
 

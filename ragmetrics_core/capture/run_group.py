@@ -415,7 +415,7 @@ def _shown_groups_of_run(
 def _groups_that_add_texts(shown_groups: Iterable[ShownGroup]) -> list[ShownGroup]:
     """Leave out each group all of whose shown texts belong to groups before it, too.
 
-    Groups of which only a query is shown stay.
+    A group stays if only its query is shown.
     """
     chosen_groups: list[ShownGroup] = []
     texts_of_chosen: set[str] = set()

@@ -9,7 +9,7 @@ _EMPTY = frozenset(("", "[]", "()"))
 
 
 def searching_tools(nodes: Iterable[Node]) -> frozenset[str]:
-    """Names of the tools of which a call gave documents."""
+    """Return the names of the tools that gave documents in some call."""
     tools = [node for node in nodes if node.kind == "tool"]
     return frozenset(tool.name for tool in tools if tool.documents)
 

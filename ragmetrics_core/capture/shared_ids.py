@@ -50,7 +50,7 @@ def _ids_of_several_searches(root: Node) -> set[str]:
 def _searches_by_level(root: Node) -> Iterator[list[Node]]:
     """Yield the outermost searches of a run, then the searches inside each of them, and so on.
 
-    Example: two searches at the top, of which the first has a search inside it: a list
+    Example: two searches at the top, and a search inside the first one: a list
     of these two and the documents that the run was handed (as if a tool returned them),
     then a list of the inner search.
     """

@@ -99,7 +99,7 @@ class SourceNames:
 def _add(
     indexes_by_name: dict[str, frozenset[int]], name: str, indexes: Iterable[int]
 ) -> None:
-    """Add the indexes of a name to those that it has."""
+    """Add indexes to the indexes of a name."""
     indexes_by_name[name] = indexes_by_name.get(name, frozenset()).union(indexes)
 
 

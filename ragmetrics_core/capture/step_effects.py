@@ -66,7 +66,7 @@ class StepEffects:
         writer_by_index: For the index of a document that a rewriting step took and did
             not return, the name of the first such step.
         possible_writer_by_index: The same of steps that perhaps rewrote documents:
-            they added one of which nobody recorded where it comes from.
+            nobody recorded where a document comes from that they added.
         keys_of_unknown_origin: The keys of the documents that these steps added.
         copy_by_index: For the index of a document that a step left out as a duplicate,
             the index of the document of the same text that it handed on.

@@ -173,7 +173,7 @@ class Node:
     # Documents that it returned, in their order: None if it returned none, () for an
     # empty list. Of a step only what it did not merely pass on.
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
-    # documents that stood among the inputs of a step, and those that it passed on
+    # documents that stood among the inputs of a step, and the ones that it passed on
     documents_among_inputs: tuple[Document, ...] = field(default=(), repr=False)
     documents_passed_on: tuple[Document, ...] = field(default=(), repr=False)
     # what a tool or agent returned, as the model sees it
@@ -204,7 +204,7 @@ class Node:
     branch: str = ""
     # the provider of the model around it made it, while that model answered
     by_provider: bool = False
-    # how many sources it named of which the whole text was not recorded
+    # how many sources it named whose whole text was not recorded
     n_without_text: int = 0
     # what is uncertain about it, in words: nothing is exact then
     remarks: tuple[str, ...] = ()

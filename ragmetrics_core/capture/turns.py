@@ -459,7 +459,7 @@ class Turns(Generic[Run]):
         Args:
             runs: The runs.
             name: Why they are one turn: ``FLOW`` for runs of plain functions,
-                ``THREAD`` for a run and those that resumed it.
+                ``THREAD`` for a run and the runs that resumed it.
             is_final: Whether no further run joins them, so that they are remembered as
                 a turn.
         """

@@ -30,7 +30,7 @@ class ToolsOfText:
 
     Attributes:
         with_text: Calls of all such tools.
-        to_name: Calls of the tools of which the user has to say whether their text is a
+        to_name: Calls of tools for which the user has to say whether their text is a
             context.
         names_not_called: What the user named, if the run called no tool of such a name.
     """
@@ -43,7 +43,7 @@ class ToolsOfText:
     def warnings(self) -> tuple[str, ...]:
         """A sentence that says how to name the tools; none if there are none to name.
 
-        It also says if the user named tools of which the run called none.
+        It also says if the user named only tools that the run did not call.
         """
         if self.names_not_called and self.with_text:
             named = ", ".join(self.names_not_called)

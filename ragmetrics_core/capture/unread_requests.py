@@ -146,7 +146,7 @@ def _names_of_kept(parameters: object) -> Iterator[str]:
 
 
 def _kinds_of_blocks(content: object, depth: int = DEEPEST) -> Iterator[str]:
-    """Yield the kinds of blocks, but for documents whose text stands in the request.
+    """Yield the kinds of blocks, except documents whose text stands in the request.
 
     Results of tools hold further blocks. Langfuse writes "@@@langfuseMedia:type=…" into
     a text in place of a file. Example: ``{"type": "input_file", …}`` is "input_file".

@@ -577,7 +577,7 @@ def _names_of_shown_documents(
 
     Args:
         group: The group.
-        shown_groups: What the prompts show of the groups of which it is made.
+        shown_groups: What the prompts show of the groups that were united into it.
     """
     texts_shown: set[str] = set()
     for shown_group in shown_groups:
