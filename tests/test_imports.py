@@ -76,6 +76,58 @@ def test_the_assertions_are_loaded_at_their_first_use() -> None:
         ragmetrics_core.testing.nothing  # noqa: B018 - the access is the test
 
 
+LANGCHAIN = "langchain_ragmetrics"
+LLAMAINDEX = "llama_index.evaluation.ragmetrics"
+HAYSTACK = "haystack_integrations.components.evaluators.ragmetrics"
+ADAPTERS = (LANGCHAIN, LLAMAINDEX, HAYSTACK)
+
+
+def modules_of_ours_after(code: str) -> set[str]:
+    """The modules of core and adapters that a fresh interpreter has loaded."""
+    printing = "print(*(name for name in sys.modules if 'ragmetrics' in name))"
+    return set(fresh(f"import sys\n{code}\n{printing}").splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_an_adapter_loads_each_name_at_its_first_use(adapter: str) -> None:
+    loaded = modules_of_ours_after(f"import {adapter}")
+    assert loaded == {adapter, "ragmetrics_core"}
+    everything = modules_of_ours_after(f"from {adapter} import *")
+    assert "ragmetrics_core.capture.calls" in everything
+
+
+SCORED_BY_ADAPTERS = {
+    LLAMAINDEX: (
+        f"from {LLAMAINDEX} import ContextAdherenceEvaluator\n"
+        "evaluator = ContextAdherenceEvaluator(judge='lexical')\n"
+        "evaluator.evaluate('Who?', 'Anna.', ['Anna.'])"
+    ),
+    HAYSTACK: (
+        f"from {HAYSTACK} import RagMetricsEvaluator\n"
+        "evaluator = RagMetricsEvaluator(['context_adherence'], judge='lexical')\n"
+        "evaluator.run(query='Who?', replies=['Anna.'], documents=[])"
+    ),
+}
+
+
+@pytest.mark.parametrize("adapter", SCORED_BY_ADAPTERS)
+def test_an_evaluator_of_given_texts_loads_no_recordings(adapter: str) -> None:
+    """They are half of all modules; LangChain's evaluator reads runs, and needs them."""
+    loaded = modules_of_ours_after(SCORED_BY_ADAPTERS[adapter])
+    assert "ragmetrics_core.engine.scoring" in loaded
+    assert "ragmetrics_core.capture.calls" not in loaded
+
+
+def test_the_first_evaluation_loads_few_modules() -> None:
+    """Each costs about a millisecond, whether or not anything of it is used.
+
+    Who adds one raises the number, or loads it where it is needed.
+    """
+    code = "from ragmetrics_core import evaluate\n"
+    code += "evaluate([{'question': 'q', 'contexts': ['c'], 'answer': 'c'}], judge='lexical')"
+    assert len(modules_of_ours_after(code)) <= 138
+
+
 def test_models_are_built_at_their_first_use_in_any_thread() -> None:
     code = """
 import sys
@@ -147,6 +199,7 @@ def test_every_public_name_resolves() -> None:
         "ragmetrics_core.capture",
         "ragmetrics_core.data",
         "ragmetrics_core.testing",
+        *ADAPTERS,
     ],
 )
 def test_type_checkers_see_the_same_names(name: str) -> None:

@@ -26,7 +26,6 @@ from ragmetrics_core.data import (
     write_text,
 )
 from ragmetrics_core.reporting.answering import Answering, count_answering
-from ragmetrics_core.reporting.journey import Journey, journey
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts, SequentialDecision
@@ -42,6 +41,8 @@ from ragmetrics_core.reporting.two_runs import compare
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from ragmetrics_core.reporting.journey import Journey
 
 __all__ = ["JsonlWriter", "Report", "RunFacts"]
 
@@ -188,6 +189,9 @@ class Report:
             >>> report.journey().mend, report.journey().of("not_shown").lost
             ('not_shown', 1)
         """
+        # few runs ask for it, and its modules would be a tenth of what a run loads
+        from ragmetrics_core.reporting.journey import journey
+
         return journey(self.results)
 
     def answering(

@@ -24,7 +24,6 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.reporting.gates import all_in_words
-from ragmetrics_core.reporting.journey_columns import COLUMNS, COUNTS, counts_of
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 
@@ -378,6 +377,9 @@ def _columns_of_costs(results: Sequence[SampleResult]) -> dict[str, list[Any]]:
 
 def _columns_of_journey(results: Sequence[SampleResult]) -> dict[str, list[Any]]:
     """How many passages and facts passed each stage of each row."""
+    # loaded with the first table: most runs ask for no journeys
+    from ragmetrics_core.reporting.journey_columns import COLUMNS, counts_of
+
     counts_of_rows = [counts_of(row) for row in results]
     return {name: [counts[name] for counts in counts_of_rows] for name in COLUMNS}
 
@@ -409,6 +411,8 @@ def data_frame(results: Sequence[SampleResult], metrics: Sequence[str]) -> pd.Da
     Raises:
         MissingDependency: If pandas is not installed.
     """
+    from ragmetrics_core.reporting.journey_columns import COUNTS
+
     pandas = import_extra("pandas", "pandas", "a DataFrame")
     types = {
         "index": "Int64",

@@ -309,9 +309,10 @@ class AdapterContract:
         """Importing the adapter imports no other framework and no client."""
         foreign = [name for name in _FRAMEWORKS if name != self.framework]
         foreign += _CLIENTS
+        # of all its names, since a package may import each at its first use
         code = (
-            f"import sys, {self.module}; print([name for name in {foreign!r} if name in"
-            " sys.modules])"
+            f"import sys; from {self.module} import *; print([name for name in"
+            f" {foreign!r} if name in sys.modules])"
         )
         process = subprocess.run(  # noqa: S603
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -1,26 +1,9 @@
 """ragmetrics for LangChain: pass a callback, or nothing at all; question, contexts and answer are found.
 
-The public names are listed in ``__all__``; everything else may change.
+The stub beside this file lists the public names; everything else may change.
 """
 
-from langchain_ragmetrics.capturing import (
-    RagMetricsCallback,
-    capture,
-    samples_from,
-    watch,
-)
-from langchain_ragmetrics.evaluator import RagMetricsRunEvaluator, as_run_evaluator
-from langchain_ragmetrics.explicit import add_documents, observe
-from langchain_ragmetrics.model import LangChainModel
+from ragmetrics_core import names_of_stub
 
-__all__ = [
-    "LangChainModel",
-    "RagMetricsCallback",
-    "RagMetricsRunEvaluator",
-    "add_documents",
-    "as_run_evaluator",
-    "capture",
-    "observe",
-    "samples_from",
-    "watch",
-]
+# each name is imported at its first use: to score data that one has needs no recorder
+__getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

@@ -14,7 +14,6 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge, settings_judge
-from llama_index.evaluation.ragmetrics.recording.capturing import samples_from
 from pydantic import ValidationError
 
 from ragmetrics_core import (
@@ -326,10 +325,20 @@ def native(
 
 
 def _responded(query: str | None, response: Any, reference: References) -> Sample:
-    (sample,) = [Sample()] if response is None else samples_from(response)
+    """Return the sample of a response; with ``query`` and ``reference`` where given."""
+    sample = Sample() if response is None else _sample_of(response)
     expected = (
         reference
         if reference is None or isinstance(reference, str)
         else tuple(reference)
     )
     return UserValues(query, expected).apply_to(sample, 0)
+
+
+def _sample_of(response: Any) -> Sample:
+    """Return the sample that a response of a query engine or chat engine makes."""
+    # the room of recordings, which who scores texts of their own does not need
+    from llama_index.evaluation.ragmetrics.recording.capturing import samples_from
+
+    (sample,) = samples_from(response)
+    return sample

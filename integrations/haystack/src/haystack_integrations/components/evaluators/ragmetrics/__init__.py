@@ -1,20 +1,6 @@
 """Evaluation of Haystack pipelines: one component on one wire, and a tracer that needs none."""
 
-from haystack_integrations.components.evaluators.ragmetrics.capturing import (
-    capture as capture,
-)
-from haystack_integrations.components.evaluators.ragmetrics.capturing import (
-    evaluate_pipeline as evaluate_pipeline,
-)
-from haystack_integrations.components.evaluators.ragmetrics.capturing import (
-    samples_from as samples_from,
-)
-from haystack_integrations.components.evaluators.ragmetrics.capturing import (
-    watch as watch,
-)
-from haystack_integrations.components.evaluators.ragmetrics.evaluator import (
-    RagMetricsEvaluator as RagMetricsEvaluator,
-)
-from haystack_integrations.components.evaluators.ragmetrics.model import (
-    HaystackModel as HaystackModel,
-)
+from ragmetrics_core import names_of_stub
+
+# each name is imported at its first use: to score data that one has needs no recorder
+__getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

@@ -1,0 +1,11 @@
+from langchain_ragmetrics.capturing import RagMetricsCallback as RagMetricsCallback
+from langchain_ragmetrics.capturing import capture as capture
+from langchain_ragmetrics.capturing import samples_from as samples_from
+from langchain_ragmetrics.capturing import watch as watch
+from langchain_ragmetrics.evaluator import (
+    RagMetricsRunEvaluator as RagMetricsRunEvaluator,
+)
+from langchain_ragmetrics.evaluator import as_run_evaluator as as_run_evaluator
+from langchain_ragmetrics.explicit import add_documents as add_documents
+from langchain_ragmetrics.explicit import observe as observe
+from langchain_ragmetrics.model import LangChainModel as LangChainModel

@@ -1,0 +1,39 @@
+from llama_index.evaluation.ragmetrics.datasets import (
+    evaluate_query_engine as evaluate_query_engine,
+)
+from llama_index.evaluation.ragmetrics.datasets import (
+    load_rag_dataset as load_rag_dataset,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    AnswerRelevanceEvaluator as AnswerRelevanceEvaluator,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    CitationQualityEvaluator as CitationQualityEvaluator,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    ContextAdherenceEvaluator as ContextAdherenceEvaluator,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    ContextRecallEvaluator as ContextRecallEvaluator,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    ContextSufficiencyEvaluator as ContextSufficiencyEvaluator,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    ContextUtilizationEvaluator as ContextUtilizationEvaluator,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    MetricEvaluator as MetricEvaluator,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    RagMetricsResult as RagMetricsResult,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    RetrievalAccuracyEvaluator as RetrievalAccuracyEvaluator,
+)
+from llama_index.evaluation.ragmetrics.model import LlamaIndexModel as LlamaIndexModel
+from llama_index.evaluation.ragmetrics.recording.capturing import capture as capture
+from llama_index.evaluation.ragmetrics.recording.capturing import (
+    samples_from as samples_from,
+)
+from llama_index.evaluation.ragmetrics.recording.capturing import watch as watch
