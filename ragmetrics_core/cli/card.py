@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.agreement import lines_on_rival
 from ragmetrics_core.cli.options import add, command, positive, show
@@ -159,7 +160,7 @@ def _card(options: argparse.Namespace) -> int:
     Returns:
         The exit code, 0.
     """
-    judge = shared.judge_from(options.judge, options)
+    judge = chosen_judges.judge_from(options.judge, options)
     limits = shared.settings_from(options, Limits)
     is_whole_card = options.template is None and options.band is None
     _check(options, judge, is_whole_card=is_whole_card)
@@ -182,7 +183,7 @@ def _card(options: argparse.Namespace) -> int:
         def work_with(counting_judge: Judge) -> list[str]:
             return work(asking(counting_judge))
 
-        return shared.dry_run(judge, len(samples), "samples", work_with, note)
+        return chosen_judges.dry_run(judge, len(samples), "samples", work_with, note)
     ask = asking(
         judge,
         store=shared.store(options),

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, show
 from ragmetrics_core.cli.paths import SET_MARK
@@ -247,8 +248,10 @@ def _discrete(options: argparse.Namespace) -> int:
             def write_with(counting_judge: Judge) -> object:
                 return write_pairs(documents, settings, Maker(counting_judge))
 
-            return shared.dry_run(judge, settings.questions, "questions", write_with)
-        maker = shared.maker(judge, options)
+            return chosen_judges.dry_run(
+                judge, settings.questions, "questions", write_with
+            )
+        maker = chosen_judges.maker(judge, options)
         pairs = write_pairs(documents, settings, maker)
     dataset = build_discrete(
         documents, pairs, settings, retriever=retriever, source=source, maker=maker
@@ -262,13 +265,13 @@ def _continuous(options: argparse.Namespace) -> int:
     settings = shared.settings_from(options, ContinuousSettings).refuse_misfits()
     judge = _writing_judge(options)
     if options.dry_run:
-        return shared.dry_run(
+        return chosen_judges.dry_run(
             judge,
             settings.documents,
             "documents",
             lambda counter: build_continuous(documents, settings, Maker(counter)),
         )
-    maker = shared.maker(judge, options)
+    maker = chosen_judges.maker(judge, options)
     return _finish(
         build_continuous(documents, settings, maker, source=source), maker, options
     )
@@ -306,7 +309,7 @@ def _read_corpus(
 def _writing_judge(options: argparse.Namespace) -> LLMJudge:
     """Return the language model that writes a set; ``SettingError`` if none is named."""
     named = options.model or os.environ.get("RAGMETRICS_JUDGE")
-    judge = shared.judge_from(named, options) if named else None
+    judge = chosen_judges.judge_from(named, options) if named else None
     if isinstance(judge, LLMJudge):
         return judge
     raise SettingError(
@@ -452,7 +455,7 @@ def _score(options: argparse.Namespace) -> int:
         if name == "lexical":  # has no endpoint, even where one is named for others
             judges.append(resolve_judge(name))
         else:
-            judges.append(shared.judge_from(name, options))
+            judges.append(chosen_judges.judge_from(name, options))
     prompts = list(dict.fromkeys(name.strip() for name in options.prompts.split(",")))
     unknown_prompts = set(prompts) - set(judge_scores.PROMPTS)
     if unknown_prompts:
@@ -536,14 +539,14 @@ def _extract(options: argparse.Namespace) -> int:
     shared.needs_out(options)
     rows = [row for _, row in read_objects(options.file)]
     extraction = options.extraction
-    judge = shared.judge_from(options.judge, options)
+    judge = chosen_judges.judge_from(options.judge, options)
     if options.dry_run:
 
         def extract_with(counting_judge: Judge) -> object:
             return extract_facts(rows, Maker(counting_judge), extraction=extraction)
 
-        return shared.dry_run(judge, len(rows), "references", extract_with)
-    maker = shared.maker(judge, options)
+        return chosen_judges.dry_run(judge, len(rows), "references", extract_with)
+    maker = chosen_judges.maker(judge, options)
     facts_file = extract_facts(rows, maker, extraction=extraction)
     write_facts(options.out, facts_file)
     show(

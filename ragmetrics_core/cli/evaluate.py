@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import BAD_INPUT, add, command, flag, positive, show
-from ragmetrics_core.cli.paths import RESULTS_MARK
+from ragmetrics_core.cli.evaluate_options import UNTIL_SETTINGS
+from ragmetrics_core.cli.options import BAD_INPUT, show
 from ragmetrics_core.cli.screen import lines_on_rows, next_command, screen_lines
-from ragmetrics_core.cli.source import COLUMNS, Source
+from ragmetrics_core.cli.source import Source
 from ragmetrics_core.data import (
     PROJECT_FILE,
     JudgeUnavailable,
@@ -41,160 +42,12 @@ from ragmetrics_core.reporting.report import Folded, JsonlWriter
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary, Tally
 from ragmetrics_core.reporting.tables import markdown
-from ragmetrics_core.traces.dialects import DIALECTS
 
-_EXIT_CODES = (
-    "Exit codes: 0 all well; 1 a gate failed or nothing was scored; 2 bad input, or a"
-    " judge that cannot be used; 3 a gate is undecided; 4 batches are on their way; 130"
-    " interrupted, what was done is written."
-)
-# Exit codes, as _EXIT_CODES explains them.
+# Exit codes, as the help explains them.
 _WAITS_FOR_BATCHES = 4
 _INTERRUPTED = 130
-_LIMITS = "a cap that is reached ends the run with what is done until then"
-# The options that are settings of ``UntilDecided``.
-_UNTIL = ("alpha", "seed", "max_samples", "against", "margin")
 # The sentence on a gate in a dry run.
 _UNDECIDED = "{}: a dry run judges nothing."
-
-
-def add_to(commands: Any) -> None:
-    """Add the command ``evaluate``, with its options.
-
-    Example: ``ragmetrics evaluate rows.csv --metrics context_adherence --out
-    run.jsonl``.
-
-    Args:
-        commands: The commands of the command line (argparse), to which it is added.
-    """
-    parser = command(commands, "evaluate", _run, epilog=_EXIT_CODES)
-    _add_input(parser)
-    _add_metrics(parser)
-    _add_output(parser)
-    shared.add_clusters_of_samples(parser)
-    add(
-        parser,
-        "--limit",
-        "read at most N rows of each file",
-        unit="N",
-        convert=positive,
-    )
-    flag(parser, "--strict", "stop at the first row that is no sample")
-    shared.add_calls(parser)
-    _add_batches(parser)
-    shared.add_settings(parser.add_argument_group("limits", _LIMITS), Limits)
-    gates = shared.add_gates(parser)
-    flag(
-        gates,
-        "--until-decided",
-        "judge rows in a drawn order, and stop when the gates are decided",
-    )
-    shared.add_settings(
-        gates, UntilDecided, only=_UNTIL, about="with --until-decided: "
-    )
-    # called before the command runs, to fill in options from the settings file
-    parser.set_defaults(settle=settle)
-    _add_columns(parser)
-
-
-def _add_input(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the input: files of rows, or recorded traces."""
-    add(
-        parser,
-        "files",
-        ".jsonl, .json, .csv, .tsv or .parquet",
-        unit="FILE",
-        convert=Path,
-        nargs="+",
-    )
-    flag(
-        parser,
-        "--traces",
-        "the files hold recorded traces, e.g. OTLP JSON; the samples are found in them",
-    )
-    add(
-        parser,
-        "--dialect",
-        "of traces whose spans bear the marks of several",
-        unit="NAME",
-        choices=tuple(DIALECTS),
-    )
-    add(
-        parser,
-        "--resolve",
-        "of traces with ids alone: a mapping or function from ids to texts",
-        unit="MODULE:NAME",
-    )
-    add(
-        parser,
-        "--context-tools",
-        "of traces: tools whose text is evidence, separated by commas",
-        unit="NAMES",
-    )
-
-
-def _add_metrics(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the metrics and the judge."""
-    add(
-        parser,
-        "--metrics",
-        "separated by commas; by default those of the four that apply; also"
-        " context_sufficiency, answer_relevance, citation_quality",
-        unit="NAMES",
-    )
-    shared.add_judge(parser)
-    help_text = (
-        "a setting of a metric, e.g. adherence.polls=3 or module:name.polls=3; may be"
-        " repeated"
-    )
-    add(
-        parser,
-        "--set",
-        help_text,
-        unit="METRIC.SETTING=VALUE",
-        default=[],
-        action="append",
-        dest="settings",
-    )
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the files that are written."""
-    add(
-        parser,
-        "--out",
-        "write samples and results to this JSONL file",
-        unit="FILE",
-        convert=Path,
-    )
-    parser.set_defaults(replaces=RESULTS_MARK)
-    add(parser, "--report", "write an HTML page", unit="FILE", convert=Path)
-    shared.add_name(parser)
-
-
-def _add_batches(parser: argparse.ArgumentParser) -> None:
-    """Add the options to ask in batches, which cost half."""
-    flag(
-        parser,
-        "--batch",
-        "ask in batches, answered within a day at half the price; the same command"
-        " later goes on",
-    )
-    flag(parser, "--wait", "the same, and wait for the answers")
-
-
-def _add_columns(parser: argparse.ArgumentParser) -> None:
-    """Add an option for the column of each field of a sample."""
-    columns = parser.add_argument_group(
-        "columns", "found by themselves; a name or a dotted path where not"
-    )
-    for name in COLUMNS:
-        names = (
-            ("--reference-column", "--ground-truth-column")
-            if name == "reference"
-            else (f"--{name}-column",)
-        )
-        columns.add_argument(*names, dest=f"{name}_column", metavar="NAME")
 
 
 @dataclass(frozen=True)
@@ -264,7 +117,7 @@ class _Measured:
             self.kept_results.append(result)
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Evaluate the samples of files, and return an exit code that says how the gates end.
 
     - With ``--dry-run`` the calls are only counted.
@@ -320,7 +173,7 @@ def _make_plan(options: argparse.Namespace) -> _Plan:
     source = Source(options, KeysSought(keys_of_slices, options.cluster))
     judge = None  # each metric's own
     if options.judge or options.api_base or options.api_key_env:
-        judge = shared.judge_from(options.judge, options)
+        judge = chosen_judges.judge_from(options.judge, options)
     return _Plan(options, tuple(metrics), gates, stopping_rule, source, judge)
 
 
@@ -650,7 +503,7 @@ def _stopping_rule(options: argparse.Namespace) -> UntilDecided | None:
         SettingError: If an option of ``--until-decided`` is given without it.
     """
     settings: dict[str, Any] = {}
-    for name in _UNTIL:
+    for name in UNTIL_SETTINGS:
         value = getattr(options, name)
         if value is not None:
             settings[name] = value

@@ -19,6 +19,7 @@ from ragmetrics_core.cli import COMMANDS, example_and_help
 # The module that adds a command. A command that is not listed has a module of its name.
 _MODULE_BY_COMMAND = {
     **dict.fromkeys(("init", "demo", "metrics", "trust"), "start"),
+    "evaluate": "evaluate_options",
     "label": "agreement",
     "batch": "store",
     "facts": "dataset",

@@ -13,6 +13,7 @@ from typing import Self
 
 # a name of it is loaded at its first use
 from ragmetrics_core import traces as recorded
+from ragmetrics_core.cli.options import COLUMNS
 from ragmetrics_core.data import (
     AmbiguousColumns,
     InputError,
@@ -31,7 +32,6 @@ from ragmetrics_core.labelling.row_files import (
 from ragmetrics_core.reporting.pairing import KeysSought
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
-COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", "id")
 _SHOWN_PROBLEMS = 5
 _LARGE = 100_000_000  # bytes that are not read twice
 _SHOWN_COLUMNS = 12

@@ -1,0 +1,72 @@
+"""The judges and models that the options of a command choose, and its dry run.
+
+They stand apart from ``options``: a help shows options, and loads no judge.
+"""
+
+import argparse
+from collections.abc import Callable
+
+from ragmetrics_core.cli.options import show, store
+from ragmetrics_core.data import SettingError
+from ragmetrics_core.engine.counting_judges import make_counting_judges
+from ragmetrics_core.engine.dry_run import Estimate
+from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.labelling.making import Maker
+
+
+def judge_from(name: str | None, options: argparse.Namespace) -> Judge:
+    """Return the judge of this name, at the endpoint that the options give.
+
+    Args:
+        name: The judge; None for the one that ``RAGMETRICS_JUDGE`` names, else the
+            embedded judge.
+        options: The options; ``api_base`` and ``api_key_env`` are read.
+
+    Raises:
+        SettingError: If an endpoint or key is given for a judge without a model.
+    """
+    judge = resolve_judge(
+        name, api_base=options.api_base, api_key_env=options.api_key_env
+    )
+    for option in ("api_base", "api_key_env"):
+        if getattr(options, option) and not judge.models:
+            spelling = f"--{option.replace('_', '-')}"
+            raise SettingError(
+                f"{spelling} needs a model: --judge openai/MODEL; the embedded judge has"
+                " no endpoint"
+            )
+    return judge
+
+
+def maker(judge: Judge, options: argparse.Namespace) -> Maker:
+    """Return the object by which a model writes and labels, as the options say."""
+    return Maker(
+        judge,
+        store=store(options),
+        concurrency=options.concurrency,
+        language=getattr(options, "language", None),
+        progress=options.progress,
+    )
+
+
+def dry_run(
+    judge: Judge, count: int, unit: str, work: Callable[[Judge], object], more: str = ""
+) -> int:
+    """Do a command's work with judges that only count calls, and print the numbers.
+
+    Args:
+        judge: The judge that a run would ask.
+        count: How many samples or other units there are.
+        unit: The name of the units, in the plural.
+        work: The command's work with the judge that it is given.
+        more: Further words to print.
+
+    Returns:
+        The exit code, 0.
+    """
+    low, high = make_counting_judges(judge)
+    for counter in (low, high):
+        work(counter)
+    show(Estimate(count, low.total, high.total).text(unit) + more)
+    return 0
