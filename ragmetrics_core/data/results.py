@@ -164,8 +164,8 @@ class _Result(Frozen):
     def lines_of_outcome(self) -> list[str]:
         """Return the outcome in lines: the score and why, each verdict, the judge.
 
-        Example: "context_adherence 0.800: 4 of 5 polls say yes", then each poll, then
-        "judge: …".
+        Example: "context_adherence 0.423: number in no context: 1901", "not supported,
+        …", "judge: lexical …".
         """
         if isinstance(self, Scored):
             outcome = f"{self.value:.3f}"

@@ -221,7 +221,7 @@ def _values_by_field(
 ) -> dict[str, Any]:
     """Read the cells of a row into the values that a sample takes.
 
-    Example: the cell '["a", "b"]' of the field "contexts" becomes a list of two texts.
+    Example: the cell '["a", "b"]' of the field "contexts" becomes two contexts.
     Fields with an empty cell are left out.
 
     Args:
@@ -406,7 +406,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 def _explain(error: ValidationError, found_by_field: _Found) -> str:
     """Describe the first problem: which field needs what, and the type that it has.
 
-    Example: "answer (column 'final'): needs a text, found int". The text of a value is
+    Example: "question (column 'q'): needs a text, found int". The text of a value is
     never shown.
     """
     problem = error.errors(include_url=False)[0]

@@ -164,9 +164,9 @@ def _rating_of_probabilities(
     """Make a rating from the probabilities of the bands.
 
     The band of the rating is the likeliest one. The score is the mean of the bands'
-    middles, weighed by the probabilities: with .8 for a band around .9 and .2 for one
-    around .4 it is .8. A mean outside of the likeliest band is moved to the nearest end
-    of that band.
+    middles, weighed by the probabilities. Example: "mostly" (.65 to 1) has .8 and
+    "partial" (.35 to .65) has .2: .8 · .825 + .2 · .5 = .76. A mean outside of the
+    likeliest band is moved to the nearest end of that band.
 
     Args:
         question: The question, whose bands are ranges of scores with a name.

@@ -112,7 +112,7 @@ def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
 def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> Report:
     """Evaluate samples, and fail the test unless its gates pass; return the report.
 
-    Example: with the gate "context_adherence >= 0.8" and a mean of .7 the test fails.
+    Example: with the gate "adherence=0.8" and a mean of .7 the test fails.
     What was measured is noted for the summary at the end of the session.
 
     Args:
