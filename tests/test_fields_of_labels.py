@@ -116,3 +116,8 @@ def test_a_field_that_nobody_asks_to_cite_leaves_the_labels_their_numbers(
     found = labels(form, values, instruction)
     assert found.ambiguous_numbers == frozenset()
     assert [found.indexes_by_label[number] for number in "123"] == [(0,), (1,), (2,)]
+
+
+def test_a_number_of_a_page_that_is_no_label_means_nothing() -> None:
+    found = labels("[{n}] {text} (p. {value})", [57, 58, 59])
+    assert found.ambiguous_numbers == frozenset()

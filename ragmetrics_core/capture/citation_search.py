@@ -9,15 +9,19 @@ fell.", the mark "[2]" cites the context with the index 1.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.calls import Calls, Reply, end_of, texts_not_of_models
+from ragmetrics_core.capture.closing_sources import closing_sources_in
 from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.label_lines import IN_BRACKETS
-from ragmetrics_core.capture.names_in_words import names_a_source
+from ragmetrics_core.capture.names_in_words import (
+    names_a_source,
+    names_cited_beside_marks,
+)
 from ragmetrics_core.capture.numbers_beside_names import (
     NamedNumber,
     numbers_beside_names,
@@ -26,6 +30,7 @@ from ragmetrics_core.capture.own_lists import (
     ListEntry,
     OwnNumbers,
     Shown,
+    contexts_in_lists,
     entries_of_own_lists,
     own_numbers,
     with_plain_lists,
@@ -38,13 +43,14 @@ from ragmetrics_core.capture.prompt_numbers import (
     numbers_by_kind_in,
 )
 from ragmetrics_core.capture.question import Turn
-from ragmetrics_core.capture.source_names import SourceNames
+from ragmetrics_core.capture.source_names import SourceNames, is_file, stem_of
 from ragmetrics_core.capture.structured_sources import sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Context
 from ragmetrics_core.data.citations import places_of
 from ragmetrics_core.data.mark_patterns import LOOKBACK, SOURCE_WORD
 from ragmetrics_core.data.marks import Mark, marks_in, plain_label
+from ragmetrics_core.data.source_lists import source_lists_in
 
 _OPENING = 200  # signs of a text by which it is found in a prompt
 _BEGINNING = 40  # signs of a text by which it is found close behind its label
@@ -155,6 +161,20 @@ class CitationSearch:
         return "".join(pieces)
 
     @cached_property
+    def _text_without_lists(self) -> str:
+        """What the model wrote, with blanks for its lists of sources."""
+        text = self.only_of_the_model(self.text)
+        spans = source_lists_in(text)
+        spans += [(entry.start, entry.end) for entry in self.own_entries]
+        closing = closing_sources_in(text)
+        if closing is not None:
+            spans.append((closing.start, closing.end))
+        characters = list(text)
+        for start, end in spans:
+            characters[start:end] = " " * (end - start)
+        return "".join(characters)
+
+    @cached_property
     def spans_of_the_model(self) -> list[tuple[int, int]] | None:
         """The parts of the answer that the model wrote; None if its marks were changed.
 
@@ -230,13 +250,57 @@ class CitationSearch:
     @property
     def names_a_source_in_words(self) -> bool:
         """Whether an answer without marks names a source in words, as "f2.txt says" does."""
-        names = [label for label in self.numbering if not label.isdigit()]
         return names_a_source(
             self.text,
-            names,
+            list(self.indexes_by_name),
             numbers=self.numbers,
             subject_texts=[self.turn.question or "", *self.context_texts],
         )
+
+    def names_others_in_words(self, cited: Collection[int]) -> bool:
+        """Whether an answer cites a context in words that none of its marks cites.
+
+        "It is old [1]. According to b.pdf, it fell." does, if b.pdf is not number 1. A
+        title that the question or a context has is what the answer speaks of.
+
+        Args:
+            cited: The indexes of the contexts that its marks cite.
+        """
+        text = self._text_without_lists
+        subjects = "\n".join([self.turn.question or "", *self.context_texts]).lower()
+        for name in names_cited_beside_marks(text, self._names_and_stems):
+            indexes = self._names_and_stems[name]
+            if indexes.isdisjoint(cited) and name.lower() not in subjects:
+                return True
+        return False
+
+    @cached_property
+    def _names_and_stems(self) -> dict[str, frozenset[int]]:
+        """By each name of a context, and a file's name without ending, the contexts."""
+        indexes_by_name: dict[str, frozenset[int]] = {}
+        for name, indexes in self.indexes_by_name.items():
+            for form in {name, stem_of(name)} if is_file(name) else {name}:
+                others = indexes_by_name.get(form, frozenset())
+                indexes_by_name[form] = others.union(indexes)
+        return indexes_by_name
+
+    def lists_other_sources(self, cited: Collection[int]) -> bool:
+        """Whether the answer's own lists name other sources than its marks cite.
+
+        The prompt shows "[1] a.pdf" and "[2] b.pdf". The answer "It fell [1]." with
+        "Sources: b.pdf" lists a source that it does not cite, and not the one that it
+        cites: it may number its sources anew.
+
+        Args:
+            cited: The indexes of the contexts that its marks cite.
+        """
+        names = SourceNames.of(self.indexes_by_name)
+        listed = contexts_in_lists(self.only_of_the_model(self.text), names)
+        lists_one_that_is_not_cited = any(map(frozenset(cited).isdisjoint, listed))
+        all_listed = frozenset().union(*listed)
+        contexts_with_names = frozenset().union(*self.indexes_by_name.values())
+        not_listed = contexts_with_names.intersection(cited) - all_listed
+        return lists_one_that_is_not_cited and bool(not_listed)
 
     def _names_unknown_file(self, bracket: re.Match[str]) -> bool:
         """Whether a bracket is "(other.pdf)", where the contexts are files of other names."""
@@ -576,15 +640,19 @@ class CitationSearch:
         The prompt shows "[1] a.pdf [2] b.pdf", and the answer ends in "Sources: [1]
         b.pdf": its number 1 means b.pdf, another context than in the prompt.
         """
-        indexes_by_name = {
+        contexts = self.answer_evidence.contexts.items
+        shown = Shown(contexts, self.indexes_by_name, self.indexes_by_number)
+        named_numbers = self._named_numbers(shown.names)
+        return own_numbers(self.own_entries, named_numbers, shown)
+
+    @cached_property
+    def indexes_by_name(self) -> dict[str, tuple[int, ...]]:
+        """By each label that is no number, such as "b.pdf": the contexts' indexes."""
+        return {
             label: indexes
             for label, indexes in self.numbering.items()
             if not label.isdigit()
         }
-        contexts = self.answer_evidence.contexts.items
-        shown = Shown(contexts, indexes_by_name, self.indexes_by_number)
-        named_numbers = self._named_numbers(shown.names)
-        return own_numbers(self.own_entries, named_numbers, shown)
 
     @cached_property
     def indexes_by_number(self) -> dict[str, frozenset[int]]:

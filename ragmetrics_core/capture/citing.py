@@ -78,6 +78,10 @@ _NAMED_IN_WORDS = (
 _SOURCE_IN_WORDS = (
     "the answer names a source in its own words, which may cite it and may not"
 )
+_LISTS_OTHERS = (
+    "the answer's own list of sources names others than its marks cite: what the marks"
+    " mean is not known"
+)
 _CHANGED = (
     "the application changed the marks that the model wrote: what they mean now is not"
     " recorded"
@@ -370,12 +374,30 @@ def _by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
             citations.append(_citation_of_mark(mark, citation, search))
     if not citations:
         return None
-    # beside its marks, the answer says "[see 2]", which is not read
-    if cites_in_unread_form(search.model_text_with_file_marks, numbering):
+    _refuse_sources_beside_marks(citations, search)
+    return tuple(citations)
+
+
+def _refuse_sources_beside_marks(
+    citations: Iterable[Citation], search: CitationSearch
+) -> None:
+    """Raise if an answer also cites, or lists, sources that its marks do not cite.
+
+    Raises:
+        UnknownMeaning: If it does, by "[see 2]", "(Bridge book)", "according to b.pdf"
+            or "Sources: b.pdf".
+    """
+    if cites_in_unread_form(search.model_text_with_file_marks, search.numbering):
         raise UnknownMeaning(UNREAD_FORM)
     if search.has_names_in_words:
         raise UnknownMeaning(_NAMED_IN_WORDS)
-    return tuple(citations)
+    cited: set[int] = set()
+    for citation in citations:
+        cited.update(citation.contexts)
+    if search.names_others_in_words(cited):
+        raise UnknownMeaning(_SOURCE_IN_WORDS)
+    if search.lists_other_sources(cited):
+        raise UnknownMeaning(_LISTS_OTHERS)
 
 
 def _citation_of_mark(

@@ -1,4 +1,4 @@
-"""Whether an answer without marks names a source in its own words. Pure.
+"""Whether an answer names a source in its own words, without a mark. Pure.
 
 "According to report.pdf, it fell." names a source, and may cite it. "The Eiffel Tower is
 high." only speaks of what a text with the title "Eiffel Tower" is about.
@@ -18,12 +18,11 @@ from ragmetrics_core.capture.source_names import (
 
 _SENTENCE_ENDS = r"(?=[\"'”*`]{0,2}\s*(?:[.,;:!?)]|$))"
 # "according to", "see", "Source:"
-_WORDS_BEFORE_A_SOURCE = (
-    r"\b(?:according to|as per|per|see|cf\.?|quoted from|sources?:|reference:)"
-)
+_CITES = r"according to|as per|per|quoted from|sources?:|reference:|laut|gemäß"
+_WORDS_BEFORE_A_SOURCE = rf"\b(?:{_CITES}|see|cf\.?)"
 _SAYS = (
     r"(?:says?|states?|notes?|reports?|gives?|writes?|shows?|tells?|mentions?"
-    r"|describes?|explains?|puts it)\b"
+    r"|describes?|explains?|puts it)\b(?!\s+(?:nothing|little|no)\b)"
 )
 _QUOTE_SIGNS = r"[\"'“”„‘’*_`]{0,3}"
 # "#2", "^2^", "/2/", "|2|", "(Q2)" behind a sentence; rows of a table begin with "|"
@@ -70,6 +69,37 @@ def names_a_source(
         and not any(name.lower() in subject for subject in subjects)
         for name in names_there
     )
+
+
+def names_cited_beside_marks(answer: str, names: Iterable[str]) -> list[str]:
+    """List the names by which an answer cites sources in words, beside its marks.
+
+    "It is old [1]. According to b.pdf, it fell." cites b.pdf so. A file that the answer
+    only speaks of, as in "b.pdf says nothing on it" and "see b.pdf", is not cited.
+
+    Args:
+        answer: The answer, without its lists of sources.
+        names: The names of the contexts.
+    """
+    return [
+        name
+        for name in names
+        if is_no_common_word(name)
+        and name in answer
+        and _is_cited_in_words(name, answer)
+    ]
+
+
+def _is_cited_in_words(name: str, answer: str) -> bool:
+    """Whether an answer says "according to NAME", "NAME says", "(NAME)" or "… — NAME."."""
+    quoted_name = rf"{_QUOTE_SIGNS}{pattern_of_name(name)}{_QUOTE_SIGNS}"
+    places = (
+        rf"\b(?i:{_CITES})\s*(?:the\s+)?{quoted_name}",
+        rf"{quoted_name}\s+(?:also\s+)?{_SAYS}",
+        rf"[(（](?:from |source: )?{quoted_name}(?:,[^()\n]*)?[)）]",
+        rf"\w[.]?[ \t]+[-–—]{{1,2}}[ \t]*{quoted_name}\.?[ \t]*$",
+    )
+    return any(re.search(place, answer, re.MULTILINE) for place in places)
 
 
 def _has_number_in_signs(

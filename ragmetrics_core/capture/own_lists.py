@@ -42,6 +42,7 @@ _ENTRY_WITH_NUMBER_LAST = re.compile(
     r"(?:\[(?P<number>\d{1,4})\]|\((?P<in_round_brackets>\d{1,3})\))[ \t.]*+"
 )
 _TAG = re.compile(r"<(?P<name>/?[A-Za-z]{1,20})(?:[ \t][^<>\n]{0,200})?>")
+_FURTHER_READING = re.compile(r"\W*further reading", re.IGNORECASE)
 _SEE_ALSO = re.compile(r"\((?:see|cf|compare|siehe|vgl)\b[^()\n]*\)", re.IGNORECASE)
 # the entries of "Sources: [1] a.pdf, [2] b.pdf"
 _ENTRY_IN_A_LINE = re.compile(r"\[(?P<number>\d{1,4})\][:.]?(?P<text>[^\[\]\n]+)")
@@ -92,6 +93,26 @@ def entries_of_own_lists(answer: str) -> list[ListEntry]:
         for line in _LINE.finditer(text, start, end):
             entries += _entries_of_line(line[0], line.start())
     return list(dict.fromkeys(entries))
+
+
+def contexts_in_lists(answer: str, names: SourceNames) -> list[frozenset[int]]:
+    """List, for each name in the lists of sources of an answer, the contexts it may mean.
+
+    "Sources: a.pdf" names the contexts that are shown as "a.pdf". What is listed for
+    further reading was not used.
+    """
+    text = with_plain_lists(answer)
+    spans = source_lists_in(text)
+    closing = closing_sources_in(text)
+    if closing is not None:
+        spans.append((closing.start, closing.end))
+    indexes_of_names: list[frozenset[int]] = []
+    for start, end in spans:
+        if _FURTHER_READING.match(text, start, end) is None:
+            for line in _LINE.finditer(text, start, end):
+                listed = line[0].partition(":")[2] or line[0]  # behind "Sources:"
+                indexes_of_names += _meanings_of_names(listed, names)
+    return indexes_of_names
 
 
 def with_plain_lists(answer: str) -> str:
@@ -353,7 +374,7 @@ def _only_context_named(entry: ListEntry, shown: Shown) -> int | None:
 def _meanings_of_text(text: str, shown: Shown) -> list[frozenset[int]]:
     """List, for each name, number and quote in an entry, the contexts it may mean."""
     return [
-        *_meanings_of_names(text, shown),
+        *_meanings_of_names(text, shown.names),
         *_meanings_of_numbers(text, shown),
         *_meanings_of_quotes(text, shown),
     ]
@@ -375,8 +396,8 @@ def _meanings_of_like_files(text: str, shown: Shown) -> list[frozenset[int]]:
     return meanings
 
 
-def _meanings_of_names(text: str, shown: Shown) -> Iterator[frozenset[int]]:
-    """Yield, for each shown name that an entry holds, the contexts with this name.
+def _meanings_of_names(text: str, names: SourceNames) -> Iterator[frozenset[int]]:
+    """Yield, for each shown name that a text holds, the contexts with this name.
 
     The entry "report.pdf, page 3" names the contexts shown as "report.pdf". A name
     inside a longer one does not count: "Bridge Report" in "Old Bridge Report".
@@ -388,7 +409,8 @@ def _meanings_of_names(text: str, shown: Shown) -> Iterator[frozenset[int]]:
     for place in _NAME_MAY_BEGIN.finditer(text):
         if place.start() < end_of_last:
             continue
-        found = shown.names.longest_at(text, place.start())
+        found = names.longest_at(text, place.start())
+        # a name that is no common word may also stand inside of a part
         if found is not None and (
             found.name.lower() in parts or is_telling(found.name)
         ):

@@ -1,0 +1,90 @@
+"""Answers with marks that also name sources in words, or list others than they cite."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_numbers_beside_names import FILES, TITLES, prompt_of
+from test_two_numberings import TEXTS, sample_of
+
+PROMPT = prompt_of("[{n}] {name}\n{text}", FILES)
+IN_WORDS = (
+    "According to {}, it fell.",
+    "According to `{}`, it fell.",
+    "Per {} it fell.",
+    "Laut {} fiel sie.",
+    "{} says that it fell.",
+    "It fell ({}, page 3).",
+    "It fell (Source: {}).",
+    "It fell. — {}",
+)
+LISTS = ("Sources:\n- {}", "SOURCES: {}", "**References**\n\n* {}", "Sources: *{}*")
+
+
+@given(
+    said=st.sampled_from(IN_WORDS),
+    index=st.integers(0, 2),
+    number=st.integers(1, 3),
+    has_ending=st.booleans(),
+)
+def test_a_source_that_is_cited_in_words_alone_is_never_known_as_not_cited(
+    said: str, index: int, number: int, has_ending: bool
+) -> None:
+    name = FILES[index] if has_ending else FILES[index].removesuffix(".txt")
+    sample = sample_of(PROMPT, f"It is old [{number}]. {said.format(name)}")
+    if sample.citations is not None:
+        assert {i for c in sample.citations for i in c.contexts} >= {index}
+    elif index == number - 1:  # its mark cites it already
+        assert "form" in sample.citations_unknown or "(" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "f2.txt says nothing about it.",
+        "See f2.txt for more.",
+        "Open f2.txt to read on.",
+        "Unlike f2.txt, it tells the date.",
+        "I also read f2.txt and f3.txt.",
+        "Further reading:\n- f2.txt",
+        "Not used: f2.txt",
+    ],
+)
+def test_a_file_that_an_answer_only_speaks_of_leaves_its_marks_known(
+    words: str,
+) -> None:
+    sample = sample_of(PROMPT, f"It is old [1].\n\n{words}")
+    assert sample.citations is not None, sample.citations_unknown
+    assert [c.contexts for c in sample.citations] == [(0,)]
+
+
+def test_a_title_that_a_text_has_is_what_the_answer_speaks_of() -> None:
+    words_of_a_text = " ".join(TEXTS[1].split()[:2])
+    for title, is_known in ((words_of_a_text, True), ("Opening day", False)):
+        prompt = prompt_of("[{n}] {name}\n{text}", ("Rivers", title, "Bones"))
+        sample = sample_of(prompt, f"It is old [1]. {title} shows it.")
+        assert (sample.citations is not None) is is_known
+
+
+@given(
+    form=st.sampled_from(LISTS),
+    names=st.sampled_from([FILES, TITLES]),
+    listed=st.sets(st.integers(0, 2), min_size=1),
+    numbers=st.sets(st.integers(1, 3), min_size=1),
+)
+def test_a_list_of_other_sources_makes_the_marks_unknown(
+    form: str, names: tuple[str, ...], listed: set[int], numbers: set[int]
+) -> None:
+    """Unknown where a source is listed and not cited, and another cited and not listed."""
+    answer = " ".join(f"It is so{number}x [{number}]." for number in sorted(numbers))
+    joined = ", ".join(names[index] for index in sorted(listed))
+    prompt = prompt_of("[{n}] {name}\n{text}", names)
+    sample = sample_of(prompt, f"{answer}\n\n{form.format(joined)}")
+    cited = {number - 1 for number in numbers}
+    if listed - cited and cited - listed:
+        assert sample.citations is None
+        assert "names others" in sample.citations_unknown
+    else:
+        assert sample.citations is not None, sample.citations_unknown
+        assert [c.contexts for c in sample.citations] == [(i,) for i in sorted(cited)]
