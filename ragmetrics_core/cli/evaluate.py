@@ -374,7 +374,9 @@ def _write_page(
         return
     options = plan.options
     report = report_of(
-        measured.run, measured.kept_results, asked=options.metrics is not None
+        measured.run,
+        measured.kept_results,
+        are_metrics_named=options.metrics is not None,
     )
     facts_of_files = {"inputs": facts.inputs, "name": facts.name}
     page_facts = report.run.model_copy(update=facts_of_files)

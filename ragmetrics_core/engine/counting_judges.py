@@ -180,7 +180,8 @@ class CountingJudge(Judge):
         A question that was asked before is not counted again, since a run keeps
         replies. A question without an example is counted, and answered with an error.
         Where the question wants probabilities, each verdict of the example gets the
-        probability 1.
+        probability 1. Example: two metrics ask the same question: it is counted once,
+        and both get its example reply.
         """
         replies = self._example_replies(question)
         self._add_usage_of_new(question, replies)
@@ -248,7 +249,8 @@ class CountingJudge(Judge):
         """Estimate what one model would take for a question: calls, tokens, price.
 
         Tokens are estimated from characters: 3 in a token for the upper bound, 4 for
-        the lower.
+        the lower. Example: a prompt of 1,200 characters has 300 tokens as the lower
+        bound, 400 as the upper, and a few around it.
 
         Args:
             question: The question.

@@ -137,8 +137,8 @@ def evaluate(
         results = list(stream(run, samples, progress=progress, columns=column_by_field))
         if not run.is_ready_for_next_pass(wait_for_batches=batch == "wait"):
             break
-    has_named_metrics = metrics is not None
-    return report_of(run, results, asked=has_named_metrics)
+    are_metrics_named = metrics is not None
+    return report_of(run, results, are_metrics_named=are_metrics_named)
 
 
 async def aevaluate(
@@ -169,10 +169,12 @@ async def aevaluate(
             run, samples, progress=progress, columns=column_by_field
         )
     ]
-    return report_of(run, results, asked=metrics is not None)
+    return report_of(run, results, are_metrics_named=metrics is not None)
 
 
-def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Report:
+def report_of(
+    run: Run, results: Sequence[SampleResult], *, are_metrics_named: bool
+) -> Report:
     """Return the report of a run.
 
     Example: no row has a reference, and no metric was named: the report has no context
@@ -181,8 +183,9 @@ def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Repo
     Args:
         run: The run, which has ended.
         results: Its results in input order.
-        asked: Whether the user named the metrics. If not, a metric that applied to no
-            sample is left out, and the report says so, unless a gate decided on it.
+        are_metrics_named: Whether the user named the metrics. If not, a metric that
+            applied to no sample is left out, and the report says so, unless a gate
+            decided on it.
     """
     if run.decider is not None and run.decider.samples is not None:
         # A run that stopped once its gates were decided judged only some of its
@@ -192,7 +195,7 @@ def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Repo
         all_samples = (row.sample for row in results)
     inputs = (Input.of_samples(all_samples),)
     facts = run.facts.model_copy(update={"inputs": inputs})
-    if asked:
+    if are_metrics_named:
         return Report(results=results, run=facts)
     decided_metrics = {decision.metric for decision in facts.decisions}
     reason_by_metric: dict[str, str] = {}  # why a metric is left out

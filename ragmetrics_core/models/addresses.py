@@ -205,19 +205,19 @@ def check_variable(name: str | None) -> None:
 
 
 def headers_that_say_who(
-    headers: Mapping[str, str], given: Collection[str], key: str
+    headers: Mapping[str, str], given_values: Collection[str], key: str
 ) -> list[str]:
     """Return the names of the headers that say who asks, and that the caller did not give.
 
     Args:
         headers: The headers of a request.
-        given: The values of headers that the caller gave.
+        given_values: The values of headers that the caller gave.
         key: The key that the caller gave; "" for none. A header that holds it was
             given, too.
     """
     names: list[str] = []
     for name, value in headers.items():
-        if not _SAYS_WHO.search(name) or value in given:
+        if not _SAYS_WHO.search(name) or value in given_values:
             continue
         holds_given_key = key != "" and key in value
         if not holds_given_key:

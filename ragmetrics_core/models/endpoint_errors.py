@@ -681,7 +681,7 @@ def _is_about_unknown_parameter(error: BaseException, fault: Fault) -> bool:
 
 
 def error_of_redirect(
-    where: str, asked: str, location: str, key: str = ""
+    where: str, called_address: str, location: str, key: str = ""
 ) -> errors.EndpointMoved:
     """Return the error for a call that was answered with a redirect.
 
@@ -690,12 +690,12 @@ def error_of_redirect(
 
     Args:
         where: Name of the model.
-        asked: The address that was called.
+        called_address: The address that was called.
         location: The target of the redirect.
         key: The key that was sent; a host that contains the key is not named.
     """
     try:
-        origin = read_address(urljoin(asked, location)).origin
+        origin = read_address(urljoin(called_address, location)).origin
     except ValueError:  # also one of urljoin's
         origin = UNREADABLE
     if key and key.casefold() in origin.casefold():

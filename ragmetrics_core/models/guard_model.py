@@ -105,10 +105,10 @@ class GuardModel(OpenAICompatibleModel):
         Of several messages only the first counts. Repairs add further messages, but a
         guard is asked again with the same words.
         """
-        asked = GuardRequest.from_json(request.messages[0].content)
+        guard_request = GuardRequest.from_json(request.messages[0].content)
         return {
             "model": self.model,
-            **self.form.fields(asked),
+            **self.form.fields(guard_request),
             **parameters(request),
             **self._extra,
         }

@@ -393,13 +393,13 @@ class LiteLLMModel(ChatModel):
     def _how_to_call(self) -> dict[str, Any]:
         """Return model, address, key and limits, as LiteLLM's functions take them."""
         key = self._key() or (_NO_KEY if self.api_base is not None else None)
-        own = {"api_base": self.api_base, "api_key": key}
+        endpoint = {"api_base": self.api_base, "api_key": key}
         return {
             "model": self.model,
             "timeout": self._timeout,
             "num_retries": 0,
             "max_retries": 0,
-            **{name: value for name, value in own.items() if value is not None},
+            **{name: value for name, value in endpoint.items() if value is not None},
         }
 
     def _translate_error(self, error: Exception) -> errors.JudgeError:

@@ -116,6 +116,8 @@ def example_of(row: SampleResult, group: str, *, is_of_stage: bool) -> Example |
     """Make what the first screen shows of a row as an example of its group.
 
     It shows the question, and the lowest of the row's scores with the metric's name.
+    Example: a row with the question "Who?", and the scores .9 of one metric and .3 of
+    another: "Who?", .3 and the other's name.
 
     Args:
         row: The row.

@@ -266,16 +266,16 @@ def words_of(text: str) -> list[str]:
     return _TELLING_WORD.findall(text.lower())
 
 
-def holds_most(words: AbstractSet[str], held: AbstractSet[str]) -> bool:
+def holds_most(words: AbstractSet[str], words_of_passage: AbstractSet[str]) -> bool:
     """Whether a passage holds most words of a sentence, and these tell something.
 
     They tell something if one is a number, or if there are at least two.
 
     Args:
         words: The words of the sentence.
-        held: The words of the passage.
+        words_of_passage: The words of the passage.
     """
     has_number = any(word.isdigit() for word in words)
     if not has_number and len(words) < _FEWEST_WORDS:
         return False
-    return len(words & held) > _HALF * len(words)
+    return len(words & words_of_passage) > _HALF * len(words)

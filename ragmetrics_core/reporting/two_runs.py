@@ -271,7 +271,7 @@ def _judges_of(row: SampleResult, metrics: Sequence[str]) -> set[str]:
 
 def _addresses(judge: str, *reports: Report) -> tuple[str, ...]:
     """The addresses that a judge was asked at in any of the runs."""
-    asked = [
+    addresses = [
         address for report in reports for address in report.run.addresses.get(judge, ())
     ]
-    return tuple(dict.fromkeys(asked))
+    return tuple(dict.fromkeys(addresses))
