@@ -82,7 +82,7 @@ class GuardQuestions:
     """The requests to a guard that stand for a question, and how to read their verdicts.
 
     Args:
-        requests: One for each claim, fact or chunk; () where there is nothing to ask.
+        requests: One for each claim, fact or chunk; () if there is nothing to ask.
         reply_to: Makes the reply to the question of the verdicts on all requests, in
             their order.
     """

@@ -79,7 +79,7 @@ class _RowScore(NamedTuple):
     """What one row brings to one gate.
 
     Attributes:
-        score: The score; None where it is not known, as of a failed result.
+        score: The score; None if it is not known, as of a failed result.
         is_defined: Whether the metric is defined for the row.
     """
 

@@ -42,7 +42,7 @@ def cut_spans_of(spans: Sequence[Span]) -> set[str]:
         spans: The spans of one trace.
 
     Returns:
-        The ids of the spans; empty where nothing was cut.
+        The ids of the spans; empty if nothing was cut.
     """
     texts_by_length: dict[int, set[str]] = {}
     for text in _texts_of(spans):

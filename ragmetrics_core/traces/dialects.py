@@ -37,7 +37,7 @@ _KINDS = {
 class Reading:
     """A **reading**: what one span says, in plain values.
 
-    None, empty texts and empty tuples stand where it is silent.
+    A field is None, "" or () if the span does not say it.
 
     Attributes:
         kind: What the call is: a model, a retriever, a tool, a step.

@@ -228,19 +228,19 @@ def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
     closing_start = _start_of_closing_line(file)
     file.seek(0)
     length = 0  # bytes of the value so far
-    begins_line = True
-    closes_value = True
+    is_start_of_line = True
+    is_last_line = True  # of the value
     # a long line is read in several pieces
     while piece := file.readline(_PIECE):
-        if begins_line:
-            closes_value = piece.startswith(closing_start)
-        ends_line = piece.endswith(b"\n")
-        begins_line = ends_line  # of the next piece
+        if is_start_of_line:
+            is_last_line = piece.startswith(closing_start)
+        is_end_of_line = piece.endswith(b"\n")
+        is_start_of_line = is_end_of_line  # for the next piece
         is_blank_between_values = length == 0 and not piece.strip()
         if is_blank_between_values:
             continue
         length += len(piece)
-        if ends_line and closes_value:
+        if is_last_line and is_end_of_line:
             offset = file.tell() - length
             yield offset, length
             file.seek(offset + length)  # the caller may have moved in the file

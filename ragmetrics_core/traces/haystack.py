@@ -345,7 +345,7 @@ def _windows(
     """
     output_spec = plain(call.span.attributes.get("haystack.component.output_spec"))
     socket = mapping(mapping(output_spec).get("context_windows"))
-    is_taken = socket.get("receivers", True)  # where it is not told, it may be
+    is_taken = socket.get("receivers", True)  # not recorded: it may be
     if not is_taken:
         return ()
     texts = outputs.get("context_windows", ())
@@ -356,7 +356,7 @@ def _windows(
 
 
 def _component_type(call: Call) -> str:
-    """The class of a component; where that was not recorded, the name of its span."""
+    """The class of a component; if it was not recorded, the name of its span."""
     return str(call.span.attributes.get("haystack.component.type") or call.span.name)
 
 

@@ -532,7 +532,11 @@ class _Trace:
     def _read_engine(
         self, call: Call, reading: Reading, sources: tuple[Document, ...]
     ) -> None:
-        """Write into a reading what an engine, workflow or synthesizer was asked and answered.
+        """Write into a reading what an engine was asked and answered.
+
+        A workflow and a synthesizer, which answers from nodes, are read as well.
+        Example: ``engine.query("Who?")`` answered "Anna": the query "Who?", the output
+        "Anna".
 
         Args:
             call: The call.
@@ -577,7 +581,7 @@ class _Trace:
         return None
 
     def _question_of_workflow(self, call: Call, steps: Sequence[Call]) -> str | None:
-        """Tell what a workflow was asked; None where nothing tells it.
+        """Tell what a workflow was asked; None if nothing tells it.
 
         Args:
             call: The workflow.
@@ -636,7 +640,7 @@ class _Trace:
             sources: The nodes that the engine around it returned as its sources.
 
         Returns:
-            A node for each text; the sources where no text was recorded.
+            A node for each text; the sources if no text was recorded.
         """
         texts = self._first_chunks_given(synthesizer)
         if len(texts) > len(sources):
@@ -798,7 +802,7 @@ def _describes_tool(document: Document) -> bool:
 
 
 def _method(call: Call, inputs: Any, output: Any) -> str:
-    """Tell which method of LlamaIndex a call is; "" where nothing tells it.
+    """Tell which method of LlamaIndex a call is; "" if nothing tells it.
 
     Most spans are named OWNER.METHOD. ``aquery`` and the like count as ``query``.
     """
@@ -815,7 +819,7 @@ def _method_by_values(owner: str, name: str, inputs: Any, output: Any) -> str:
     Traceloop calls any outermost call a "workflow", also an engine or a retriever.
 
     Returns:
-        The method; "" where nothing tells it.
+        The method; "" if nothing tells it.
     """
     method = _method_by_keys(inputs, output)
     returns_nodes = isinstance(output, tuple)

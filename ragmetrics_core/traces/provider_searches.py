@@ -299,7 +299,7 @@ def _has_citations_of_its_own(fields: Mapping[str, Any]) -> bool:
 
 
 def _text_of(value: Mapping[str, Any]) -> str:
-    """What the model says in a reply; "" where that cannot be read."""
+    """What the model says in a reply; "" if that cannot be read."""
     replies = replies_in(plain(dict(value)))
     return "".join(reply.text for reply in replies)
 

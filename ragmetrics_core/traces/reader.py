@@ -192,9 +192,10 @@ class TraceReader:
     ) -> list[Sample]:
         """Read a trace, and return the samples that are finished with it.
 
-        A trace that only retrieved waits for a later trace that shows a model what was
-        found. When too many wait, the oldest becomes samples without a model's answer.
-        A trace without a sample leaves the reason in ``code_by_trace_without_sample``.
+        Example: a query that retrieved and called a model gives one sample. A trace
+        that only retrieved waits for a later trace that shows a model what was found.
+        When too many wait, the oldest becomes samples without a model's answer. A trace
+        without a sample leaves the reason in ``code_by_trace_without_sample``.
 
         Args:
             trace: The id of the trace.
@@ -208,6 +209,7 @@ class TraceReader:
         # by a link in either direction, or by the name of a conversation
         may_be_joined = is_linked or whole_trace.names_others
         if may_be_joined and only_retrieves(whole_trace):
+            # the oldest traces, if too many wait now; usually none
             given_up = self._retrievals.add(whole_trace)
             return self._samples_of_retrievals(given_up)
         retrievals = self._retrievals.take_those_shown_in(whole_trace)
@@ -247,6 +249,7 @@ class TraceReader:
             haystack.read(calls)
         if _is_llamaindex(spans):
             llamaindex.read(calls)
+            # the spans of a streamed answer may stand beside the chat: put them into it
             return llamaindex.put_streams_into_chats(calls)
         return calls
 

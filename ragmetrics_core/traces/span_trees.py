@@ -56,6 +56,7 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     """
     reading = call.reading  # None for a span without a known mark, as of a web server
     session = session_of(call.span.attributes) or session_around
+    # such as a loop over questions
     is_around_runs = reading is not None and _is_loop_or_silent_step(call, reading)
     if reading is not None and not is_around_runs and _has_own_question(reading):
         yield _tree(call, reading, session or _session_below(call))
@@ -73,7 +74,7 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
 
 
 def _joined(trees: Sequence[Tree]) -> Tree:
-    """Join runs beside each other to one turn, with a doubt where they ask unlike questions.
+    """Join runs beside each other to one turn; unlike questions of theirs are a doubt.
 
     A run that was asked and answers without any call may be a step of the turn. It may
     also be another turn, whose calls were not recorded.
@@ -224,6 +225,9 @@ def _session_below(call: Call) -> str | None:
 def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     """Make the tree of one turn: its calls, and what they say of the turn.
 
+    Example: a chain was asked "Who?", retrieved two documents and answered "Anna": a
+    tree with its calls, the question and the answer.
+
     Args:
         call: The outermost call of the turn.
         reading: What its span says.
@@ -234,11 +238,13 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     synthesizers = [node for node in root.walk() if _is_synthesizer(node)]
     tree = _tree_of_calls(root, call, session)
     tree.output = reading.output
+    # a model's streamed reply may not be recorded: the run's output is its reply
     _restore_reply_of_stream(call, models, reading.output)
     add_provider_searches(root, call)
     add_question(tree, reading)
     # a document such as "Response: In 1874." gets the inner engine as its author
     name_authors(root)
+    # what a retriever found is no context if it only chose which indices are asked
     _ignore_choices_of_indices(root, synthesizers)
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)

@@ -536,12 +536,12 @@ class Langfuse(Sink):
             follow_redirects=False,
         )
         self._scores = client.scores
-        # what its client raises where a score was not taken
+        # what its client raises if a score was not taken
         error_module = import_extra(
             "langfuse.api.core.api_error", "langfuse", "this target"
         )
         httpx = import_extra("httpx", "langfuse", "this target")
-        # the last two are raised where the address is not valid
+        # the last two are raised if the address is not valid
         self._errors = (
             error_module.ApiError,
             httpx.HTTPError,

@@ -307,7 +307,7 @@ def _message(value: Mapping[str, Any]) -> Message | None:
         bare_fields = {"tool_call_id": result.get("id"), **bare_fields}
     fields = {**mapping(bare_fields.get("additional_kwargs")), **bare_fields}
     calls = [*(fields.get("tool_calls") or ()), *_calls_in_content(content)]
-    # some conventions write no content where it is empty
+    # some conventions leave an empty content out
     is_empty_message = set(fields) == {"role"}
     if content is None and not calls and not is_empty_message:
         return None

@@ -171,6 +171,7 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             build,
             every_turn=every_turn,
         )
+        # makes samples of finished runs, and knows the conversations so far
         turns = _ADAPTER.turns(sources, Problems())
         # A conversation that began in a ``capture()`` block may go on here: its earlier
         # turns become the history, if the block hides texts by the same function.

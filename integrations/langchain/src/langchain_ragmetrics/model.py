@@ -247,9 +247,9 @@ class LangChainModel(FrameworkModel):
         if not isinstance(self._model, BaseChatModel):
             return self._model, {}
         fields = type(self._model).model_fields
-        # The model is bound to the schema elsewhere. Each class of models has its own
-        # name for the limit, such as "num_predict" of ``ChatOllama``.
+        # without the schema, to which the model is bound elsewhere
         settings = parameters(replace(request, schema=None, max_tokens=None))
+        # the limit under the model's own name, such as "num_predict" of ``ChatOllama``
         limit_fields = [name for name in _LIMIT_FIELDS if name in fields]
         if request.max_tokens is not None and limit_fields:
             settings[limit_fields[0]] = request.max_tokens

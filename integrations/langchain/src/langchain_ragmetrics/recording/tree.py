@@ -151,7 +151,7 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
         root.input_documents = _documents_to_answer_from(inputs)
     tree = _tree_of_calls(root, run)
     tree.output = output
-    tree.continues = _resumes_a_graph(run)
+    tree.continues = _resumes_a_graph(run)  # it is asked nothing new
     # where the question was found, such as "metadata['ragmetrics']['question']"
     tree.question, tree.question_place = _question(
         run, inputs, output, resumes=tree.continues
@@ -225,8 +225,9 @@ def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
     # a model inside never ended: the application left the stream before its end
     if tree.error is None and gave_nothing and _is_abandoned(run):
         tree.error = _ABANDONED
-    # Only a model's call shows whether the application left a stream. A run without one
-    # that gave nothing was left, or ended with nothing: it does not count as complete.
+    # A model's call shows whether the application left a stream. Without a model, a run
+    # that gave nothing may have been left, or may have found nothing. To be safe, it
+    # does not count as complete.
     may_be_abandoned = gave_nothing and not calls_models
     tree.is_complete = tree.error is None and not may_be_abandoned
     thread = metadata_of(run).get("thread_id")

@@ -542,11 +542,13 @@ def _user_texts(calls: Calls) -> list[_UserText]:
     for place, name, value in _inputs(calls.run):
         if name in _NEVER_A_QUESTION:
             continue
-        for text in _texts_in_input(value, lines_asked_inside):
-            user_text = text_by_line.setdefault(as_one_line(text.text), text)
+        for found_text in _texts_in_input(value, lines_asked_inside):
+            line = as_one_line(found_text.text)
+            # the same text in an earlier input, else this one
+            user_text = text_by_line.setdefault(line, found_text)
             user_text.add_input(place, name)
             # ["Who?", "When?"] in one input, "Who?" alone in another: "Who?" was asked
-            is_handed_in_alone = not text.is_one_of_several
+            is_handed_in_alone = not found_text.is_one_of_several
             if is_handed_in_alone:
                 user_text.is_one_of_several = False
     return list(text_by_line.values())
@@ -599,17 +601,18 @@ def _texts_in_list(
         lines_asked_inside: What the run sent to its own calls, each text in one line.
     """
     lines_asked = {as_one_line(text) for text in texts} & set(lines_asked_inside)
-    is_one_asked = len(lines_asked) == 1  # then this one is surely the question
+    is_one_asked = len(lines_asked) == 1
     user_texts = []
     for index, text in enumerate(texts):
         if lines_asked and as_one_line(text) not in lines_asked:
             continue
-        is_last = index == len(texts) - 1
-        user_text = _UserText(text)
-        if is_last and is_one_asked:
-            user_text.before = tuple(texts[:index])
-        user_text.is_one_of_several = len(texts) > 1 and not is_one_asked
-        user_texts.append(user_text)
+        if is_one_asked:
+            # surely the question; if it is the last text, the others are earlier turns
+            is_last = index == len(texts) - 1
+            before = tuple(texts[:index]) if is_last else ()
+            user_texts.append(_UserText(text, before=before))
+        else:
+            user_texts.append(_UserText(text, is_one_of_several=len(texts) > 1))
     return user_texts
 
 

@@ -354,7 +354,7 @@ class RagMetricsEvaluator:
     def _scores_of_metric(
         self, metric: Metric, rows: Sequence[SampleResult]
     ) -> dict[str, Any]:
-        """The results of one metric, in the form that ``EvaluationRunResult`` takes.
+        """Return the results of one metric, in the form of ``EvaluationRunResult``.
 
         A missing score is NaN; ``status`` and ``reasons`` say why it is missing.
         Example: of the scores 1, 0.5 and NaN the mean is 0.75. The mean of no score is

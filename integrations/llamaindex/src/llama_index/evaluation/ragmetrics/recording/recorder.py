@@ -346,15 +346,15 @@ class Recorder:
         if span.kind == "model":
             prompt = snapshot.prompt_of(span.arguments)
             call_reported_before = call_of_same_model(outer, prompt)
-        # such as the second span of one ``llm.chat``, or a synthesizer's method that it
-        # calls on itself
+        # A part of a recorded call: such as the second span of one ``llm.chat``, or a
+        # synthesizer's method that it calls on itself.
         if call_reported_before is not None or is_no_call_of_its_own(span.kind, outer):
             self._note_history_of_prompt(outer, span.arguments)
             return record_inside_call(outer, span, call_reported_before)
         begins_run = bool(new_listeners) and span.kind in ROOTS
         is_in_run = bool(outer.calls_of_runs) or begins_run
         if span.kind is None or not is_in_run:
-            # such as a tool that the application calls by itself
+            # in no run: such as a tool that the application calls by itself
             return SpanRecord(kind=span.kind)
         node = self._make_call(span.kind, span, outer)
         run_and_call_pairs = []  # each run, with the call that later calls go below
