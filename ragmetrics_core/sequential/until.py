@@ -163,7 +163,7 @@ class Decider:
 
         A claim says, for example, that a metric's mean reaches 0.8; a gate is its
         statistical test. The rows come later, as a list or from an iterator.
-        Example: the gates "context_adherence>=0.8" and an earlier run: two claims.
+        Example: the gates "adherence=0.8" and an earlier run: two claims.
 
         Args:
             until: The settings, or "decided" for the usual ones.
@@ -596,7 +596,7 @@ def _means_to_reach(
 ) -> list[_Claim]:
     """Make a claim of each gate that the caller gave: a mean that a metric is to reach.
 
-    Example: "context_adherence>=0.8" gives the claim that its mean reaches 0.8.
+    Example: "adherence=0.8" gives the claim that the mean of adherence reaches 0.8.
 
     Args:
         gates: One gate, or several.
