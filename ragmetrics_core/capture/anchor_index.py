@@ -93,20 +93,28 @@ class AnchorIndex:
             position = start_of_text | offset
             first_position = first_position_by_anchor.setdefault(anchor, position)
             if first_position != position:
-                self._add_further_position(anchor, position)
+                self._add_further_position(anchor, position, start_of_text)
 
-    def _add_further_position(self, anchor: bytes, position: int) -> None:
+    def _add_further_position(
+        self, anchor: bytes, position: int, start_of_text: int
+    ) -> None:
         """Add a position of an anchor that has one; at most two in the same text.
 
-        A text that repeats itself must not fill the list.
+        A text that repeats itself must not fill the list. Example: two texts hold the
+        anchor, the second one three times: three of the four positions are kept.
+
+        Args:
+            anchor: The anchor.
+            position: The new position.
+            start_of_text: The position at which the text begins. Those of the texts
+                before it are lower.
         """
         positions = self._all_positions_by_anchor.get(anchor)
         if positions is None:
             first_position = self.first_position_by_anchor[anchor]
             self._all_positions_by_anchor[anchor] = [first_position, position]
-        # texts are added one after the other: if the last but one is a position of this
-        # text, so is the last one
-        elif text_index_of(positions[-2]) != text_index_of(position):
+        # if the last but one is a position of this text, so is the last one
+        elif positions[-2] < start_of_text:
             positions.append(position)
 
     def _replace_common_anchors(self) -> None:
@@ -134,9 +142,11 @@ class AnchorIndex:
         common_offsets_by_text: dict[int, list[int]] = defaultdict(list)
         # a position is one number that packs a text's index and an offset in the text
         for anchor, positions in list(self._all_positions_by_anchor.items()):
+            if len(positions) <= MOST_TEXTS_OF_ANCHOR:
+                continue  # rare enough to find its texts by
             text_indexes = {text_index_of(position) for position in positions}
             if len(text_indexes) <= MOST_TEXTS_OF_ANCHOR:
-                continue  # rare enough to find its texts by
+                continue  # the same, with two positions in some of them
             del self._all_positions_by_anchor[anchor]
             del self.first_position_by_anchor[anchor]
             for position in positions:

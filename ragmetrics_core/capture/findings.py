@@ -286,7 +286,9 @@ class ShownInPrompt:
     @property
     def lacks_number_signs(self) -> bool:
         """Whether the prompt has fewer signs of numbers, such as "-", than the text."""
-        if not self.text.letters:  # "...": such a text has no number
+        letters = self.text.letters
+        # letters beyond ASCII are looked at as well: their bytes are not alphabetic
+        if not letters or letters.isalpha():
             return False
         written_text = _TAG.sub(" ", decode_escapes(self.text.raw))
         n_by_kind = count_number_signs(written_text)

@@ -61,18 +61,19 @@ def replaced_edges(
     """
     first = min(spans, key=lambda span: span.text_start)
     last = max(spans, key=lambda span: span.text_end)
-    words_before = _words_before(first.prompt_start, prompt, taken)
-    words_behind = _words_behind(last.prompt_end, prompt, taken)
-    return ReplacedEdges(
-        before=_replace(words_before, n_lacking=first.text_start),
-        behind=_replace(words_behind, n_lacking=text_size - last.text_end),
-    )
+    n_lacking_behind = text_size - last.text_end
+    before = behind = False
+    if first.text_start > 0:
+        words = _words_before(first.prompt_start, prompt, taken)
+        before = _replace(words, n_lacking=first.text_start)
+    if n_lacking_behind > 0:
+        words = _words_behind(last.prompt_end, prompt, taken)
+        behind = _replace(words, n_lacking=n_lacking_behind)
+    return ReplacedEdges(before, behind)
 
 
 def _replace(words: str, *, n_lacking: int) -> bool:
     """Whether some words are enough to replace so many letters of a text."""
-    if n_lacking == 0:
-        return False
     is_long_enough = len(letters_of(words)) >= _LEAST_SHARE * n_lacking
     return is_long_enough or _MASK.search(words) is not None
 

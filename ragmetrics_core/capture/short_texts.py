@@ -82,13 +82,15 @@ def is_inside_of_word(size: int, borders: Borders) -> bool:
 
 
 def short_texts_standing_apart(
-    occurrences: Iterable[Occurrence], prompt: Prompt
+    occurrences: Sequence[Occurrence], prompt: Prompt
 ) -> set[Occurrence]:
     """Find the occurrences of short texts that touch no word of another text.
 
     Example: "Art" in '"Art"' and in "ArtBridge", where "Bridge" is another text. They
     may touch each other, as two titles do, or a long text that stands there whole.
     """
+    if not any(occurrence.sought_text.is_short for occurrence in occurrences):
+        return set()
     whole = [occurrence for occurrence in occurrences if occurrence.is_whole]
     whole.sort(key=lambda occurrence: occurrence.begins_at)
     short_occurrences = [each for each in whole if each.sought_text.is_short]
