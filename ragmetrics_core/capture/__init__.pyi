@@ -72,6 +72,9 @@ from ragmetrics_core.capture.tree import ToolCall as ToolCall
 from ragmetrics_core.capture.tree import Tree as Tree
 from ragmetrics_core.capture.turns import Turns as Turns
 from ragmetrics_core.capture.unread_requests import UnreadRequest as UnreadRequest
+from ragmetrics_core.capture.unread_requests import (
+    parameters_in_reply as parameters_in_reply,
+)
 from ragmetrics_core.capture.unread_requests import unread_request as unread_request
 from ragmetrics_core.data.citations import Citation as Citation
 from ragmetrics_core.data.citations import citations_of_marks as citations_of_marks

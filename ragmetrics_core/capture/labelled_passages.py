@@ -61,9 +61,11 @@ def unknown_passages(
 def _first_piece(context: str) -> str:
     """Return the first piece of a context that the prompt shows in pieces.
 
-    Example: "It fell in … by night." is shown as "It fell in [YEAR] by night.".
+    Example: "It fell in … by night." is shown as "It fell in [YEAR] by night.". A prompt
+    that has other words than the first or last ones gives "… fell in 1874 …".
     """
-    piece, _, _ = context.strip().partition(_BETWEEN_PIECES)
+    text = context.strip().removeprefix("… ").removesuffix(" …")
+    piece, _, _ = text.partition(_BETWEEN_PIECES)
     return piece
 
 

@@ -9,15 +9,12 @@ the reranker and has the share 0.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from ragmetrics_core.capture.calls import end_of
 from ragmetrics_core.capture.context_rules import Contexts
-from ragmetrics_core.capture.findings import Finding
-from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.origins import MatchedContexts
 from ragmetrics_core.capture.prompt_contents import ShownToCall
 from ragmetrics_core.capture.step_effects import (
@@ -29,13 +26,6 @@ from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import Context, PassageNote
 
 Documents = tuple[Document, ...]
-
-# So many letters at the end of a text may stand in a prompt in other words. Where more
-# lack, they were cut away.
-_LONGEST_END = 100
-_N_FIRST_WORDS = 3  # by which it is told what stands behind a text
-_WORD = re.compile(r"\w+")
-_DOTS = re.compile(r"\s*(?:\.{2,}|…|\[\.\.\.|\[…)")
 
 _FOREIGN = (
     "{} of {} contexts are not among the retrieved documents: they came with the"
@@ -279,8 +269,7 @@ class _NoteWriter:
         """Return which share of a document its context shows, from 0 to 1.
 
         Half of a document in the prompt is 0.5; a document without a context has 0. None
-        if its context is only a guess: no prompt was found to show the context. None as
-        well if the prompt may show its end in other words.
+        if its context is only a guess: no prompt was found to show the context.
         """
         context_key = self.traces.matched_contexts.context_keys[index]
         if context_key is None:
@@ -292,12 +281,7 @@ class _NoteWriter:
         is_context_itself = context_key == document.key
         if shown is not None and is_context_itself:
             _, finding = shown.shown_documents[context_key]
-            if finding.extent == "whole":
-                return 1.0
-            known_texts = [other.text for other in self.retrieved]
-            if _ends_in_other_words(finding, known_texts):
-                return None
-            return finding.coverage
+            return 1.0 if finding.extent == "whole" else finding.coverage
         return _share_by_length(document, self._context_by_key[context_key])
 
     def _step_that_rewrote(self, index: int) -> str | None:
@@ -357,37 +341,6 @@ def _share_by_length(document: Document, context: Context) -> float:
         return 1.0
     n_shown = sum(map(str.isalnum, context.text))
     return min(1.0, n_shown / n_letters)
-
-
-def _ends_in_other_words(finding: Finding, known_texts: Sequence[str]) -> bool:
-    """Whether a prompt goes on with other words where the end of a text lacks.
-
-    Example: of "It was opened on 4 May 1874." a prompt shows "It was opened on May 4,
-    1874.": it may say the end otherwise. Behind a text that was cut stand dots, the end
-    of the line or another text.
-
-    Args:
-        finding: What the prompts show of the text, which is not whole.
-        known_texts: The texts that may stand behind it.
-    """
-    letters_known = [letters_of(text) for text in known_texts]
-    for shown in finding.shown_in_prompts:
-        last_span = shown.occurrence.spans[-1]
-        n_lacking = len(shown.text.letters) - last_span.text_end
-        if not 0 < n_lacking <= _LONGEST_END:
-            return False
-        message_index = shown.prompt.message_index_at(last_span.prompt_start)
-        _, end = shown.prompt.offsets_in_message(
-            last_span.prompt_start, last_span.prompt_end
-        )
-        message = shown.prompt.messages[message_index].raw
-        rest_of_line, _, _ = message[end:].partition("\n")
-        first_words = _WORD.findall(rest_of_line)[:_N_FIRST_WORDS]
-        letters = letters_of("".join(first_words))
-        is_cut = not first_words or _DOTS.match(rest_of_line) is not None
-        if is_cut or any(letters in known for known in letters_known):
-            return False
-    return bool(finding.shown_in_prompts)
 
 
 @dataclass(frozen=True)

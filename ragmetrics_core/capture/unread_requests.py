@@ -127,6 +127,18 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
     return UnreadRequest(tuple(evidence), tuple(remarks))
 
 
+def parameters_in_reply(fields: object) -> dict[str, object]:
+    """Return the parameters that a reply of OpenAI repeats; empty for any other value.
+
+    Example: ``{"object": "response", "previous_response_id": "resp_1", "prompt": None}``
+    gives ``{"previous_response_id": "resp_1"}``.
+    """
+    if not isinstance(fields, Mapping) or fields.get("object") != "response":
+        return {}
+    names = (*_NAMES_OF_KEPT, _STORED_PROMPT)
+    return {name: fields[name] for name in names if fields.get(name)}
+
+
 def _names_of_kept(parameters: object) -> Iterator[str]:
     """Yield the names of parameters that name what a provider keeps.
 

@@ -706,15 +706,8 @@ def _fate_of_retrieved(
 
 
 def _is_shown_in(passage: Passage, fact: str, sample: Sample) -> bool:
-    """Whether a passage that holds a fact shows it: whole, or in the part that is left.
-
-    Of a passage of which a part was shown, the end may stand there in other words.
-    """
-    shown_part = _shown_part(passage, sample)
-    is_piece = shown_part != "" and shown_part in _retrieved_text(passage, sample)
-    is_shorter = len(shown_part) < len(_retrieved_text(passage, sample))
-    has_other_end = passage.shown is None and is_piece and is_shorter
-    if passage.shown == "cut" or has_other_end:
+    """Whether a passage that holds a fact shows it: whole, or in the part that is left."""
+    if passage.shown == "cut":
         return states_word_by_word(_shown_part(passage, sample), fact)
     return passage.shown == "whole"
 

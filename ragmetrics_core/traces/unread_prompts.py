@@ -11,7 +11,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ragmetrics_core.capture import Document, UnreadRequest, unread_request
+from ragmetrics_core.capture import (
+    Document,
+    UnreadRequest,
+    parameters_in_reply,
+    unread_request,
+)
 from ragmetrics_core.data.messages import ROLES, text_of_content, unwrap_message
 from ragmetrics_core.traces.dialects import attribute_names, dialects_of, value_of
 from ragmetrics_core.traces.values import decode, fields_of_repr
@@ -134,9 +139,7 @@ def _parameters(
             if "model" in value:
                 sources.append(value)
     for value in _values(attributes, "output"):
-        reply = decode(value)
-        if isinstance(reply, Mapping) and reply.get("object") == "response":
-            sources.append(reply)
+        sources.append(parameters_in_reply(decode(value)))
     parameters: dict[str, object] = {}
     for source in sources:
         if isinstance(source, Mapping):

@@ -20,7 +20,10 @@ PICTURE = ImageContent(
 
 @component
 class Generator:
-    """Says the same whatever it is asked."""
+    """Says the same whatever it is asked; its reply repeats what the request named."""
+
+    def __init__(self, repeated: dict[str, Any] | None = None) -> None:
+        self.repeated = {"object": "response", **(repeated or {})}
 
     @component.output_types(replies=list[ChatMessage])
     def run(
@@ -28,7 +31,8 @@ class Generator:
         messages: list[ChatMessage],
         generation_kwargs: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        return {"replies": [ChatMessage.from_assistant("On 4 May 1874.")]}
+        reply = ChatMessage.from_assistant("On 4 May 1874.", meta=self.repeated)
+        return {"replies": [reply]}
 
 
 @component
@@ -45,13 +49,15 @@ class Prompt:
         return {"messages": [said]}
 
 
-def asked(*parts: Any, **parameters: Any) -> Sample:
+def asked(
+    *parts: Any, repeated: dict[str, Any] | None = None, **parameters: Any
+) -> Sample:
     store = InMemoryDocumentStore()
     store.write_documents([Document(content=IRON)])
     pipeline = Pipeline()
     pipeline.add_component("retriever", InMemoryBM25Retriever(store))
     pipeline.add_component("prompt", Prompt(list(parts)))
-    pipeline.add_component("generator", Generator())
+    pipeline.add_component("generator", Generator(repeated))
     pipeline.connect("retriever.documents", "prompt.documents")
     pipeline.connect("prompt.messages", "generator.messages")
     with capture() as captured:
@@ -77,6 +83,13 @@ def test_an_earlier_response_makes_a_sample_incomplete() -> None:
     assert sample.capture is not None
     assert sample.capture.grade == "incomplete"
     assert "previous_response_id" in str(sample.capture.unread_texts)
+
+
+def test_what_the_generator_was_made_with_is_told_by_its_reply() -> None:
+    sample = asked(repeated={"prompt": {"id": "pmpt_1"}, "conversation": None})
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+    assert "(prompt)" in str(sample.capture.unread_texts)
 
 
 def test_texts_and_usual_settings_leave_a_sample_exact() -> None:

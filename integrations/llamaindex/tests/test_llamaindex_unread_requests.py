@@ -14,6 +14,7 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.llms import MockLLM
 from llama_index.evaluation.ragmetrics.recording.snapshot import copy_arguments
+from pydantic import Field, PrivateAttr
 
 from ragmetrics_core.capture import Node
 
@@ -47,6 +48,31 @@ def test_an_image_or_sound_is_remarked(block: Any, kind: str) -> None:
 def test_an_earlier_response_is_evidence_that_nobody_recorded() -> None:
     (reason,) = asked(previous_response_id="resp_1").evidence_not_recorded
     assert "previous_response_id" in reason
+
+
+class SetUp(MockLLM):
+    """A model that is made with parameters for each request."""
+
+    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
+    _previous_response_id: str | None = PrivateAttr(default=None)
+
+
+@pytest.mark.parametrize(
+    "name", ["previous_response_id", "conversation", "additional", "tracked"]
+)
+def test_a_model_may_be_made_with_what_the_provider_keeps(name: str) -> None:
+    model = SetUp()
+    if name == "tracked":
+        model._previous_response_id = "resp_1"  # as OpenAI's model keeps it
+    elif name == "additional":
+        model.additional_kwargs = {"prompt": {"id": "pmpt_1"}}
+    else:
+        model.additional_kwargs = {name: "resp_1"}
+    node = Node("model")
+    arguments = {"messages": [ChatMessage(role="user", blocks=[TEXT])], "kwargs": {}}
+    copy_arguments("model", node, arguments, model)
+    (reason,) = node.evidence_not_recorded
+    assert "what the model's provider keeps" in reason
 
 
 def test_texts_and_what_a_model_drew_leave_nothing_unread() -> None:

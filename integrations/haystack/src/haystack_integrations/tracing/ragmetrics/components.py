@@ -669,7 +669,14 @@ def _unread_request(node: Node) -> UnreadRequest:
         if isinstance(message, CopiedMessage) and message.role != "assistant":
             kinds += message.unread_kinds
     blocks = [{"type": kind} for kind in kinds]
-    return unread_request(node.input.get("generation_kwargs"), blocks)
+    # those that the generator was made with are told by the reply alone
+    parameters: dict[str, object] = {}
+    for reply in replies(node):
+        parameters.update(reply.parameters)
+    given = node.input.get("generation_kwargs")
+    if isinstance(given, Mapping):
+        parameters.update(given)
+    return unread_request(parameters, blocks)
 
 
 def _found_with(message: Message) -> Message | None:

@@ -32,6 +32,7 @@ from ragmetrics_core.capture import (
     ProviderEvidence,
     ToolCall,
     evidence_in_reply,
+    parameters_in_reply,
 )
 
 PIPELINE = "haystack.pipeline.run"
@@ -57,12 +58,14 @@ class CopiedMessage(Message):
         failed: Whether it is a tool's message that tells of a failure.
         found: What the model's provider searched and found while the model wrote it.
         unread_kinds: What it holds beside texts: "image", "file", or both.
+        parameters: The parameters of the request that a model's reply repeats.
     """
 
     model: str | None = None
     failed: bool = False
     found: ProviderEvidence = field(default=ProviderEvidence(), compare=False)
     unread_kinds: tuple[str, ...] = field(default=(), compare=False)
+    parameters: Mapping[str, object] = field(default_factory=dict, compare=False)
 
 
 def copied(value: object, depth: int = _DEPTH) -> Any:
@@ -146,6 +149,7 @@ def _message(message: ChatMessage) -> CopiedMessage:
         failed=any(result.error for result in results),
         found=_found_by_provider(message),
         unread_kinds=tuple(_unread_kinds(message)),
+        parameters=parameters_in_reply(message.meta),
     )
 
 

@@ -109,7 +109,8 @@ def copy_arguments(
         node.is_prompt_text_alone = _are_texts_alone(arguments)
         blocks = list(_blocks_sent(_prompt_among(arguments)))
         # note what the model was shown and cannot be read, such as a PDF
-        unread_request(arguments.get("kwargs"), blocks).add_to(node)
+        parameters = _parameters_sent(arguments, instance)
+        unread_request(parameters, blocks).add_to(node)
         model_name = instance.metadata.model_name
         # the framework's word for no name
         node.model = None if model_name == "unknown" else model_name
@@ -352,6 +353,23 @@ def _are_texts_alone(arguments: Mapping[str, Any]) -> bool:
         if any(block.block_type != "text" for block in message.blocks):
             return False
     return True
+
+
+def _parameters_sent(arguments: Mapping[str, Any], model: BaseLLM) -> dict[str, Any]:
+    """Collect the parameters of a request by their names.
+
+    Some models are made with parameters for each request. OpenAI's model of the
+    Responses API keeps the id of the response that it goes on from.
+    """
+    parameters: dict[str, Any] = {}
+    previous_id = getattr(model, "_previous_response_id", None)
+    if isinstance(previous_id, str):
+        parameters["previous_response_id"] = previous_id
+    further = getattr(model, "additional_kwargs", None)
+    for source in (further, arguments.get("kwargs")):
+        if isinstance(source, Mapping):
+            parameters.update(source)
+    return parameters
 
 
 def _blocks_sent(prompt: object) -> Iterator[dict[str, str]]:
