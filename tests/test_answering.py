@@ -913,7 +913,7 @@ def test_names_of_other_libraries_are_refused_with_the_nearest(
 )
 def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingError):
-        metric_named("context_sufficiency", **wrong)
+        metric_named("context_sufficiency", wrong)
 
 
 def test_signatures_name_the_settings_that_change_cases() -> None:

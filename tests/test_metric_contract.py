@@ -49,7 +49,12 @@ from ragmetrics_core.metrics.fact_matrix import (
     FactInContext,
 )
 from ragmetrics_core.metrics.polls import Adherent, RestsOn, SentenceSupport
-from ragmetrics_core.metrics.registry import METRICS, NAMED_METRICS, metric_named
+from ragmetrics_core.metrics.registry import (
+    METRICS,
+    NAMED_METRICS,
+    metric_named,
+    metrics_with_settings,
+)
 from ragmetrics_core.metrics.templates import digest_of_prompt
 from ragmetrics_core.statistics.certification import Certified
 from ragmetrics_core.statistics.corrected_means import CorrectedMean
@@ -313,7 +318,7 @@ def test_a_failed_application_run_is_never_scored(name):
 @pytest.mark.parametrize("name", NAMED_METRICS)
 def test_settings_are_checked_and_frozen(name):
     with pytest.raises(SettingError, match="sense"):
-        metric_named(name, sense=1)
+        metric_named(name, {"sense": 1})
     metric = metric_named(name)
     with pytest.raises(ValueError, match="frozen"):
         metric.name = "other"
@@ -321,7 +326,7 @@ def test_settings_are_checked_and_frozen(name):
 
 @pytest.mark.parametrize("name", NAMED_METRICS)
 def test_language_reaches_the_judge_and_the_signature(name):
-    metric = metric_named(name, language="German")
+    metric = metric_named(name, {"language": "German"})
     judge = ScriptedJudge({})
     metric.score(CITING, judge=judge)
     assert judge.asked[0].instructions.language == "German"
@@ -331,7 +336,7 @@ def test_language_reaches_the_judge_and_the_signature(name):
 @pytest.mark.parametrize("name", NAMED_METRICS)
 def test_model_is_not_part_of_the_signature(name):
     assert (
-        metric_named(name, model="gpt-4o-mini").signature
+        metric_named(name, {"model": "gpt-4o-mini"}).signature
         == metric_named(name).signature
     )
 
@@ -368,9 +373,15 @@ def test_contexts_are_not_copied_on_their_way_to_the_judge(metric):
     }
 
 
+def test_a_setting_may_be_called_name():
+    (metric,) = metrics_with_settings(["adherence"], ["adherence.name=grounded"])
+    assert metric.name == "grounded"
+
+
 def test_names():
     assert isinstance(metric_named("ContextRecall"), ContextRecall)
-    assert metric_named("adherence", polls=3).polls == 3
+    assert metric_named("adherence", {"polls": 3}).polls == 3
+    assert metric_named("adherence", {"name": "grounded"}).name == "grounded"
     with pytest.raises(SettingError, match="context_utilization, context_adherence"):
         metric_named("faithfulness")
     assert issubclass(ContextRecall, Metric)

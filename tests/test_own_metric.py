@@ -532,7 +532,7 @@ def test_a_metric_that_is_made_takes_no_settings_and_goes_by_its_place(
     place = f"{module}:politeness"
     assert metric_named(place).name == "politeness"
     with pytest.raises(SettingError, match=f"{place} takes no settings"):
-        metric_named(place, polls=3)
+        metric_named(place, {"polls": 3})
 
 
 def test_a_class_takes_flat_names_and_refuses_unknown_ones_when_it_is_made() -> None:

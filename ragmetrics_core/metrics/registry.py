@@ -1,7 +1,7 @@
 """The metrics by name."""
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from inspect import isfunction
 from typing import Any
@@ -54,15 +54,15 @@ NAMED_METRICS = METRICS | ON_REQUEST
 _WITHOUT_SHORT_NAME = frozenset({"answer_relevance", "citation_quality"})
 
 
-def metric_named(name: str, **settings: Any) -> Metric:
+def metric_named(name: str, settings: Mapping[str, Any] | None = None) -> Metric:
     """Make a metric from its name and settings.
 
     Args:
         name: Full or short name, e.g. ``context_adherence`` or ``adherence``; or
             ``module:name`` of one of your own, looked for as Python does, and in the
             working directory.
-        **settings: Settings of the metric, where it is a class. Which ones there are
-            depends on the name.
+        settings: Settings of the metric by their names, where it is a class; None for
+            none. Which ones there are depends on the metric.
 
     Returns:
         The metric.
@@ -71,17 +71,18 @@ def metric_named(name: str, **settings: Any) -> Metric:
         SettingError: If no metric has this name, or a setting is invalid.
 
     Examples:
-        >>> metric_named("adherence", polls=3).polls
+        >>> metric_named("adherence", {"polls": 3}).polls
         3
     """
+    settings_given = settings or {}
     if ":" not in name:
-        return NAMED_METRICS[full_name(name)](**settings)
+        return NAMED_METRICS[full_name(name)](**settings_given)
     named = import_named_object(name)
     if isinstance(named, type) and issubclass(named, Metric):
-        return named(**settings)
+        return named(**settings_given)
     if not isinstance(named, Metric):
         raise SettingError(f"{name} is no metric; make one with @metric or a class")
-    if settings:
+    if settings_given:
         raise SettingError(f"{name} takes no settings")
     return named
 
@@ -168,7 +169,7 @@ def metrics_with_settings(
             )
         settings_by_metric[name][setting] = value
     return choose_metrics(
-        [metric_named(name, **options) for name, options in settings_by_metric.items()]
+        [metric_named(name, options) for name, options in settings_by_metric.items()]
     )
 
 

@@ -201,7 +201,7 @@ def scorers() -> list[Scorer]:
 
 
 def by_name() -> Metric:
-    metric: Metric = metric_named("adherence", polls=3)
+    metric: Metric = metric_named("adherence", {"polls": 3})
     return metric
 
 

@@ -441,9 +441,7 @@ def _metric_described(description: Mapping[Any, Any]) -> Metric:
     """
     settings = dict(description.get("settings") or {})
     if "name" in description:
-        # not metric_named(name, **settings): a setting may itself be called "name"
-        named_metric = capture.metric_named(str(description["name"]))
-        return type(named_metric)(**settings)
+        return capture.metric_named(str(description["name"]), settings)
     metric_class = import_class_by_name(str(description["type"]))
     if not issubclass(metric_class, Metric):
         raise SettingError(f"{description['type']} is no Metric")
