@@ -1116,6 +1116,7 @@ def test_law_a_text_with_a_changed_word_is_never_shown_whole(
     words = texts[0].split()
     index = data.draw(st.integers(0, len(words) - 1))
     put_in = data.draw(st.sampled_from(["", "(1874)", "*", *NEGATIONS]))
+    assume(put_in != words[index])
     changed = " ".join([*words[:index], put_in, *words[index + 1 :]])
     prompt = TEMPLATE.format(form(changed))
     finding = locate([texts[0]], prompt, known=[QUESTION]).findings[0]

@@ -137,7 +137,8 @@ class AnchorIndex:
         pages begin with "Contoso handbook 2024", "contosohandbook2" finds no one page.
 
         Returns:
-            For the index of each such text the offsets, in bytes, of its lost anchors.
+            For the index of each such text the offsets, in bytes, of its lost anchors:
+            ``{0: [0], 1: [0], …}`` if each of the ten pages begins with the words.
         """
         common_offsets_by_text: dict[int, list[int]] = defaultdict(list)
         # a position is one number that packs a text's index and an offset in the text

@@ -71,8 +71,8 @@ class OccurrenceSearch:
     def __init__(self, prompt: Prompt, sought_texts: Sequence[SoughtText]) -> None:
         """Index the texts by their anchors; the prompt is searched later.
 
-        The anchor "portoliesonthedo" finds the text "Porto lies on the Douro." Letters
-        are the letters and digits of prompt and texts, in lower case and as bytes.
+        Example: the anchor "portoliesonthedo" finds the text "Porto lies on the Douro."
+        Letters are the letters and digits of prompt and texts, in lower case, as bytes.
         """
         self.prompt = prompt
         self.sought_texts = sought_texts
@@ -81,6 +81,7 @@ class OccurrenceSearch:
         self._text_letters = [sought.text.letters for sought in sought_texts]
         self._reversed_prompt = prompt.letters[::-1]  # for comparing backwards
         prompt_size = len(prompt.letters)
+        # of 100 letters a tag has the letters 10 to 12; backwards they are 88 to 90
         self._reversed_tag_ends = {
             prompt_size - end: prompt_size - start
             for start, end in prompt.tag_ends.items()
@@ -149,6 +150,9 @@ class OccurrenceSearch:
 
         An anchor is a piece of 16 bytes of a text. Most of a text that stands whole is
         skipped.
+
+        Example: a page of 2,000 bytes stands whole from byte 100 on. The pass stops at
+        100, notes the page, looks at a few more places, and goes on near byte 2,100.
         """
         letters = self.prompt.letters
         skipped = _SkippedPart(self._stride, self.shortest_size)
@@ -191,6 +195,13 @@ class OccurrenceSearch:
 
         If none stands there whole, the closest ones are compared with the prompt.
 
+        Example: "Porto lies on the Douro." and "Porto lies on the Douro. It is old."
+        begin alike. A prompt that shows the longer one shows both there: both are noted.
+
+        Args:
+            start: The place of the prompt.
+            family: The texts with the same first bytes.
+
         Returns:
             Where the longest candidate ends that stands there whole; 0 without one.
         """
@@ -227,7 +238,8 @@ class OccurrenceSearch:
         thousand times. So each text has a number of tries, and a comparison uses one. A
         text without tries is compared at this anchor no longer.
         """
-        # a position is one number that packs a text's index and an offset in it
+        # A position is one number that packs a text's index and an offset in it: three
+        # pages that begin with the same heading have three positions of its anchor.
         positions = self._anchors.positions_of(anchor)
         for position in positions:
             self._compare_text(text_index_of(position), place, offset_of(position))
@@ -255,6 +267,10 @@ class OccurrenceSearch:
         It does nothing if the text is known to stand there, was compared too often, or
         is too short to be shown in parts.
 
+        Example: at the anchor "portoliesonthedo" prompt and text are equal from 16 bytes
+        before it to 40 behind it: a run of 72 bytes is noted. The next anchor of the
+        text lies in this run, and is not compared again.
+
         Args:
             text_index: The index of the text.
             prompt_offset: Where in the prompt the anchor stands.
@@ -267,7 +283,7 @@ class OccurrenceSearch:
             return
         runs = self._runs_by_text[text_index]
         if runs and _pairs(runs[-1], prompt_offset, text_offset):
-            return
+            return  # the last run holds this anchor
         sought_text.n_tries_left -= 1
         text = self._text_letters[text_index]
         add_run(runs, self._run_around(prompt_offset, text, text_offset))

@@ -101,6 +101,9 @@ class Finding:
         A text that is shown whole stands here whole, with its tags and marks. Where the
         prompt has other words than the text's first or last ones, "…" stands for them.
         Empty if nothing is shown.
+
+        Example: "It was opened … by Holm." where the prompt has another date, and "… was
+        opened on 4 May 1874." where it has a name instead of "It".
         """
         if not self.shown_in_prompts:
             return ""
@@ -109,18 +112,32 @@ class Finding:
             return text.raw
         pieces = _pieces_together(self.shown_in_prompts)
         joined = " … ".join(_characters(text, piece) for piece in pieces)
-        is_first_replaced = any(
-            shown.replaced.before and shown.starts_at == pieces[0].start > 0
+        before = "… " if self._is_beginning_replaced(pieces[0]) else ""
+        behind = " …" if self._is_end_replaced(pieces[-1]) else ""
+        return f"{before}{joined}{behind}"
+
+    def _is_beginning_replaced(self, first_piece: _Piece) -> bool:
+        """Whether a prompt has other words before the first piece that is shown.
+
+        Example: "[PERSON] opened it." for "Elias Holm opened it." Not if a part that
+        another prompt shows begins earlier.
+        """
+        return any(
+            shown.replaced.before and shown.starts_at == first_piece.start > 0
             for shown in self.shown_in_prompts
         )
-        is_last_replaced = any(
+
+    def _is_end_replaced(self, last_piece: _Piece) -> bool:
+        """Whether a prompt has other words behind the last piece that is shown.
+
+        Example: "It opened on [DATE]." for "It opened on 4 May 1874." Not if a part that
+        another prompt shows ends later.
+        """
+        return any(
             shown.replaced.behind
-            and shown.ends_at == pieces[-1].end < len(text.letters)
+            and shown.ends_at == last_piece.end < len(shown.text.letters)
             for shown in self.shown_in_prompts
         )
-        beginning = "… " if is_first_replaced else ""
-        end = " …" if is_last_replaced else ""
-        return f"{beginning}{joined}{end}"
 
 
 @dataclass(frozen=True)
@@ -285,7 +302,11 @@ class ShownInPrompt:
 
     @property
     def lacks_number_signs(self) -> bool:
-        """Whether the prompt has fewer signs of numbers, such as "-", than the text."""
+        """Whether the prompt has fewer signs of numbers, such as "-", than the text.
+
+        Example: the text "It was -5 degrees" and the prompt "It was 5 degrees" have equal
+        letters, but the prompt lacks the "-".
+        """
         letters = self.text.letters
         # letters beyond ASCII are looked at as well: their bytes are not alphabetic
         if not letters or letters.isalpha():

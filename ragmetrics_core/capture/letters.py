@@ -262,6 +262,9 @@ class Text:
     def _offsets_of_character(self, byte_index: int) -> tuple[int, int]:
         """Return where the character to which a byte belongs stands in the text.
 
+        Example: the letters of "Le caf&eacute;" are ``lecafe``. The "f" is byte 4, and
+        stands at the offsets (5, 6); the last "e" is byte 5, and stands at (6, 14).
+
         Args:
             byte_index: The index of the byte in ``letters``.
 
@@ -271,7 +274,7 @@ class Text:
         """
         piece_index = bisect_right(self._first_bytes_of_pieces, byte_index) - 1
         piece = self._pieces[piece_index]
-        is_escape = self.raw[piece.start] in "\\&"
+        is_escape = self.raw[piece.start] in "\\&"  # "&eacute;", a piece of its own
         if is_escape:
             return piece.start, piece.end
         # the byte belongs to the first character that ends behind it

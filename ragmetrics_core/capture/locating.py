@@ -123,8 +123,8 @@ class _Competition:
     ) -> None:
         """Prepare the search; ``result()`` runs it.
 
-        Candidates and known texts with equal letters are one ``SoughtText``: the
-        document "Iron." and the question "iron?" are searched for together.
+        Candidates and known texts with equal letters are one ``SoughtText``. Example:
+        the document "Iron." and the question "iron?" are searched for together.
 
         Args:
             candidates: The texts that may be shown, such as retrieved documents.

@@ -149,8 +149,8 @@ def _candidates(
 ) -> list[Candidate]:
     """List the texts to search for: each text of each document, and repetitions.
 
-    One document has a long text, and a message of the prompt holds this text twice:
-    then the text is searched for twice, as the document's and as its repetition 1.
+    Example: one document has a long text, and a message of the prompt holds this text
+    twice. The text is searched for twice: as the document's, and as its repetition 1.
 
     Args:
         documents: The documents.
@@ -280,7 +280,7 @@ def keys_of_divided(
     keys = set()
     for document in whole_documents:
         n_later_lists = n_later_lists_by_key[document.key]
-        # unshown documents that a later step returned, such as the pieces
+        # unshown documents that a later step returned, such as "It is old." and "It fell."
         later_documents = [
             unshown
             for unshown in unshown_documents
@@ -330,9 +330,9 @@ def documents_shown(
 ) -> dict[DocumentKey, ShownDocument]:
     """Return the documents that a prompt shows, by their keys, in the prompt's order.
 
-    Documents A and B have equal texts, A was retrieved first, and the prompt shows the
-    text three times. If the first one belongs to an earlier turn, the second is A and
-    the third is B. If a document has several texts, the longest shown one counts.
+    Example: documents A and B have equal texts, A was retrieved first, and the prompt
+    shows the text three times. If the first one belongs to an earlier turn, the second is
+    A and the third is B. If a document has several texts, the longest shown one counts.
 
     The search found three candidates there: A, B, and a repetition for the place that
     is left. Each candidate has one place, and its index in ``indexes_shown``; but which

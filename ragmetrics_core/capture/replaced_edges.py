@@ -81,6 +81,9 @@ def _replace(words: str, *, n_lacking: int) -> bool:
 def _words_before(end: int, prompt: Prompt, taken: bytearray) -> str:
     """Return the words before a place of the prompt that are of no located text.
 
+    Example: in the line "[2] Anna Brandt opened it" the words before "opened" are "[2]
+    Anna Brandt ".
+
     Args:
         end: The place, an index in the prompt's letters. What stands before it in
             another line, or outside of the quotes around it, is left out.
@@ -100,6 +103,9 @@ def _words_before(end: int, prompt: Prompt, taken: bytearray) -> str:
 
 def _words_behind(start: int, prompt: Prompt, taken: bytearray) -> str:
     """Return the words behind a place of the prompt that are of no located text.
+
+    Example: in "opened on [DATE]. Porto lies on the Douro." the words behind "on" are
+    " [DATE]. ", if "Porto lies on the Douro." is a located text.
 
     Args:
         start: The place, an index in the prompt's letters. What stands behind it in

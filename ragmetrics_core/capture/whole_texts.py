@@ -91,6 +91,9 @@ class WholeTexts:
         there, its beginning merely repeats itself, as in "na na na". Once too many
         bytes of the prompt were compared, nothing is yielded any longer.
 
+        Example: in a long prompt the anchor "ortoliesonthenor" stands at 301. It has the
+        offset 1 in the texts that begin with "portoliesontheno": they begin at 300.
+
         Args:
             prompt_offset: Where in the prompt the anchor stands.
             anchor: The anchor, a piece of 16 bytes.

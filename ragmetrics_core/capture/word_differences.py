@@ -96,30 +96,29 @@ def _is_difference(
     Example: the text "It opened in 1874." and the prompt "It was opened in 1874."
     differ behind "It". The prompt "It [2] opened in 1874." has no other words.
     """
-    # what only the text has, and how many letters only the prompt has
+    # what only the text has
     text_gap = (before.text_end, max(after.text_start, before.text_end))
     n_put_in = after.prompt_start - before.prompt_end
     goes_on = 0 <= n_put_in <= MOST_APART + LONGEST_STEP
     # the next span stands in another place of the prompt
     if not goes_on:
         return bool(_words_of_text(text, *text_gap))
-    put_in = (before.prompt_end, after.prompt_start)
+    # the prompt leaves letters of the text out: "It opened" for "It was opened". They
+    # are words if they are words wherever the gap may begin.
+    is_left_out = n_put_in == 0 and text_gap[0] < text_gap[1]
+    if is_left_out:
+        shifted_gaps = _shifted(text.letters, text_gap, most_back=before.size)
+        return all(_words_of_text(text, *gap) for gap in shifted_gaps)
     # The letters that only the text seems to have also end what the prompt puts in, as
     # the first byte of two Cyrillic letters: so the prompt has them too.
+    put_in = (before.prompt_end, after.prompt_start)
     gap_letters = text.letters[slice(*text_gap)]
-    if n_put_in and prompt.letters[slice(*put_in)].endswith(gap_letters):
+    if prompt.letters[slice(*put_in)].endswith(gap_letters):
         put_in = (put_in[0], put_in[1] - len(gap_letters))
-        text_gap = (before.text_end, before.text_end)
-    # the text goes on without a gap: "It was opened"
-    if text_gap[0] == text_gap[1]:
+        # the text goes on without a gap: "It was opened"
         return _puts_words_in(
             text, prompt, before.text_end, put_in, most_back=before.size
         )
-    # the prompt leaves letters of the text out: "It opened" for "It was opened". They
-    # are words if they are words wherever the gap may begin.
-    if n_put_in == 0:
-        shifted_gaps = _shifted(text.letters, text_gap, most_back=before.size)
-        return all(_words_of_text(text, *gap) for gap in shifted_gaps)
     # both have letters there: "1874" and "1875"
     return _words_of_text(text, *text_gap) != _words_of_prompt(prompt, *put_in)
 
@@ -168,12 +167,20 @@ def _shifted(
 ) -> Iterator[tuple[int, int]]:
     """Yield a gap, and the same gap further back where the letters allow it.
 
-    In "<p>port" beside "port" the gap may be the first or the second "p".
+    Nobody can say which of two equal letters was put in. Example: the prompt has the
+    letters ``thepport`` and the text ``theport``. The gap (4, 5) is the second "p" of
+    the prompt, and (3, 4) the first one.
+
+    Args:
+        letters: The letters of prompt or text.
+        gap: Where the gap begins and ends in them.
+        most_back: How many letters back the gap may begin.
     """
     start, end = gap
     for _ in range(min(most_back, LONGEST_STEP) + 1):
         if not _is_inside_of_letter(letters, start):
             yield start, end
+        # other letters would be left in the text
         if start == 0 or letters[start - 1] != letters[end - 1]:
             return
         start -= 1
@@ -203,11 +210,12 @@ def _words_of_prompt(prompt: Prompt, start: int, end: int) -> bytes:
     message_index = prompt.message_index_at(start)
     message = prompt.messages[message_index]
     message_start = prompt.message_starts[message_index]
-    # the same place in the characters of the message, with what stands around it
+    # the same place in the characters of the message, with what stands around it:
+    # " <b>fell</b> in 1879 [2]."
     raw_start, _ = message.gap_at(start - message_start)
     _, raw_end = message.gap_at(end - message_start)
     written = decode_escapes(message.raw[raw_start:raw_end])
-    without_markup = _MARKUP.sub(" ", written)
+    without_markup = _MARKUP.sub(" ", written)  # "fell in 1879"
     line_number = BEGINNING_OF_LINE.search(without_markup)
     if line_number is not None and _counts_lines(line_number, message):
         before, behind = line_number.span()
