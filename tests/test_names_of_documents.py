@@ -119,6 +119,8 @@ def test_round_brackets_that_say_nothing_new_leave_the_marks_known(words: str) -
     assert [one.contexts for one in sample.citations or ()] == [(1,)]
 
 
-def test_the_number_decides_where_its_link_goes_elsewhere() -> None:
+def test_a_number_whose_link_goes_to_another_source_is_unknown() -> None:
     sample = asked(NUMBERED, "It was opened in 1874 [2](f0.pdf).")
+    assert sample.citations is None
+    sample = asked(NUMBERED, "It was opened in 1874 [2](f1.pdf).")
     assert [one.contexts for one in sample.citations or ()] == [(1,)]

@@ -16,6 +16,7 @@ from ragmetrics_core.capture.numbers_beside_names import numbers_beside_names
 from ragmetrics_core.capture.source_names import SourceNames
 
 FILES = ("f1.txt", "f2.txt", "f3.txt")
+PATHS = ("docs/iron.md", "docs/day.md", "docs/ship.md")
 TITLES = ("Rivers and hills", "Opening day", "The Bridge Book")
 SAID = "It is so [1]. It is old [2]. It is red [3]."
 
@@ -34,12 +35,27 @@ LISTS = (
     "References:\n[1] {0}\n[2] {1}\n[3] {2}",
     "References:\n{0} (1)\n{1} (2)\n{2} (3)",
     "<details><summary>Sources</summary>\n[1] {0}\n[2] {1}\n[3] {2}\n</details>",
+    "{0} = [1]\n{1} = [2]\n{2} = [3]",
+    "I cite {0} as [1], {1} as [2] and {2} as [3].",
+    "Note [1]: {0}\nNote [2]: {1}\nNote [3]: {2}",
+    "[Source 1]: {0}\n[Source 2]: {1}\n[Source 3]: {2}",
+    "[1] The source is {0}.\n[2] The source is {1}.\n[3] The source is {2}.",
+    "[1] [{0}](https://z.test/a)\n[2] [{1}](https://z.test/b)\n[3] [{2}](https://z.test/c)",
+    "[1]:\n  File: {0}\n[2]:\n  File: {1}\n[3]:\n  File: {2}",
+    "<ul><li>[1] {0}</li><li>[2] {1}</li><li>[3] {2}</li></ul>",
     "> [1]: *{0}*\n> [2]: *{1}*\n> [3]: *{2}*",
 )
 # Here the numbers alone might count steps, so that they tell only behind the marks.
 COUNTS = (
     "| # | Source |\n|---|---|\n| 1 | {0} |\n| 2 | {1} |\n| 3 | {2} |",
     "<ol><li>{0}</li><li>{1}</li><li>{2}</li></ol>",
+    "- **1**: {0}\n- **2**: {1}\n- **3**: {2}",
+    "Ref. 1: {0}\nRef. 2: {1}\nRef. 3: {2}",
+    "Legend: 1: {0}, 2: {1}, 3: {2}",
+    "Footnote 1: {0}\nFootnote 2: {1}\nFootnote 3: {2}",
+    "① {0}\n② {1}\n③ {2}",
+    "1 – {0}\n2 – {1}\n3 – {2}",
+    "| Source | # |\n|---|---|\n| {0} | 1 |\n| {1} | 2 |\n| {2} | 3 |",
     "¹ {0}\n² {1}\n³ {2}",
     "1. {0}\n2. {1}\n3. {2}",
     "(1) {0}\n(2) {1}\n(3) {2}",
@@ -65,7 +81,7 @@ def prompt_of(label: str, names: tuple[str, ...], before: str = "") -> str:
 
 @given(
     label=st.sampled_from(LABELS),
-    names=st.sampled_from([FILES, TITLES]),
+    names=st.sampled_from([FILES, TITLES, PATHS]),
     form=st.sampled_from([*LISTS, *COUNTS]),
     order=st.permutations(range(3)),
     is_first=st.booleans(),
@@ -93,7 +109,7 @@ def test_a_mark_means_what_the_answer_names_beside_its_number_or_is_unknown(
 
 @given(
     label=st.sampled_from(LABELS),
-    names=st.sampled_from([FILES, TITLES]),
+    names=st.sampled_from([FILES, TITLES, PATHS]),
     form=st.sampled_from(MAPPINGS),
     order=st.permutations(range(3)),
     number=st.integers(1, 3),

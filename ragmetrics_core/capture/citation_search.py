@@ -25,6 +25,7 @@ from ragmetrics_core.capture.names_in_words import (
 from ragmetrics_core.capture.numbers_beside_names import (
     NamedNumber,
     numbers_beside_names,
+    numbers_in_short_lines,
 )
 from ragmetrics_core.capture.own_lists import (
     ListEntry,
@@ -677,19 +678,28 @@ class CitationSearch:
         mark: before it, it may be a step or a rank.
         """
         text = with_plain_lists(self.only_of_the_model(self.text))
-        text = _FENCED.sub(lambda code: " " * len(code[0]), text)
         cited_labels = {plain_label(str(source.id)) for source in self.sources or ()}
         end_of_last_mark = 0
         for mark in marks_in(text, self.numbering):
             if not self.is_in_own_list(mark.start):
                 cited_labels.update(mark.labels)
                 end_of_last_mark = mark.end
+        last_words = text[end_of_last_mark:]
+        # what the answer shows as code before its last mark is what it speaks of
+        text = _FENCED.sub(lambda code: " " * len(code[0]), text[:end_of_last_mark])
+        named_numbers = [
+            named
+            for named in numbers_beside_names(text + last_words, names)
+            if not named.may_count
+        ]
+        named_numbers += [
+            replace(named, start=named.start + end_of_last_mark)
+            for named in numbers_in_short_lines(last_words, names)
+        ]
         return [
             named
-            for named in numbers_beside_names(text, names)
-            if named.number in cited_labels
-            and not self.is_in_own_list(named.start)
-            and not (named.may_count and named.start < end_of_last_mark)
+            for named in named_numbers
+            if named.number in cited_labels and not self.is_in_own_list(named.start)
         ]
 
     def is_in_own_list(self, place: int) -> bool:

@@ -8,6 +8,7 @@ means.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,36 +20,43 @@ from ragmetrics_core.capture.source_names import (
     is_no_common_word,
 )
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD
+from ragmetrics_core.data.source_lists import is_reference
 
 _LINE = re.compile(r"[^\n]+")
 # "[1]", "Source 1", '"1":', "1 =": a number that names a source wherever it stands
 _NUMBER = re.compile(
-    rf"""[\[［〔【]\^?[ ]?(?P<in_brackets>\d{{1,4}})[ ]?[\]］〕】]
-    |(?<![^\W_])(?P<behind_word>{SOURCE_WORD}[ \t]*(?:\#|n[or]\.?|numbers?)?[ \t]*
+    rf"""[\[［〔【]\^?[ ]?(?P<in_brackets>(?:{SOURCE_WORD}[ ]?)?\d{{1,4}})[ ]?[\]］〕】]
+    |(?<![^\W_])(?P<behind_word>{SOURCE_WORD}\.?[ \t]*(?:\#|n[or]\.?|numbers?)?[ \t]*
       \d{{1,4}})(?![\w.]*\w)
     |["'](?P<quoted>\d{{1,4}})["'](?=[ \t]*:)
     |(?<![\w.])(?P<equal>\d{{1,4}})(?=[ \t]*(?:=|→|->))""",
     re.IGNORECASE | re.VERBOSE,
 )
-# "1.", "(1)", "| 1 |", "¹", "1 report.pdf": a number that begins a line may mean a
-# source as well
+# "1.", "(1)", "| 1 |": a number that begins a line of a prompt may count what follows
 _NUMBER_OF_LINE = re.compile(
-    r"[^\w\n\[(⁰¹²³⁴-⁹]*+"
-    r"(?:\((?P<in_brackets>\d{1,4})\)"
-    r"|(?P<bare>\d{1,4})(?:\ufe0f?\u20e3|[.):|]|(?=[ \t]))"
-    r"|(?P<raised>[⁰¹²³⁴-⁹]{1,3}))"
+    r"[^\w\n\[(]*+(?:\((?P<in_brackets>\d{1,4})\)|(?P<bare>\d{1,4})(?:[.):|]|(?=[ \t])))"
 )
-_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
-_QUOTES_AND_STARS = r"[ \t*_`\"'“”„«»‘’]"
-_TAG = r"<[^<>\n]{0,80}>"
+# "1", "¹" and "①" by themselves
+_BARE_NUMBER = re.compile(
+    r"(?<![\w.,\[/-])(?P<digits>\d{1,4})(?!\w|[.,/-]\d|\])|(?P<raised>[⁰¹²³⁴-⁹]{1,3}|[①-⑳])"
+)
+_ENTRY_IN_A_LINE = re.compile(r"[^,;]+")
+_PLACE_IN_SOURCE = re.compile(
+    r"(?<!\w)(?:pp?\.?|pages?:?|seiten?|s\.|section|chapter|chunk|part|lines?|vol\.?|§)"
+    r"[ \t]*\d[\d ,–-]*",
+    re.IGNORECASE,
+)
+_QUOTES_AND_STARS = r"[ \t*_`\"'“”„«»‘’\[<]"
 # "[1] a.pdf", "[1](a.pdf)"
-_CLOSE_BY = re.compile(
-    rf"(?:{_QUOTES_AND_STARS}|{_TAG}){{0,20}}+\(?{_QUOTES_AND_STARS}?"
-)
-# "[1]: a.pdf", "| [1] | a.pdf", "[1] – File: a.pdf"
-_BEHIND_A_SIGN = re.compile(
-    rf"(?:{_QUOTES_AND_STARS}|{_TAG}|[:|(>–—-]){{0,20}}+"
-    r"(?:(?:file|document|source|title|datei|quelle|titel)\b[ \t]*[:=]?)?"
+_CLOSE_BY = re.compile(rf"{_QUOTES_AND_STARS}{{0,20}}+\(?{_QUOTES_AND_STARS}?")
+# "[1]: a.pdf", "| [1] | a.pdf", "[1] – *a.pdf*"
+_SIGNS = r"[ \t*_`\"'“”„«»‘’\[<:|(>–—-]"
+_BEHIND_A_SIGN = re.compile(rf"{_SIGNS}{{0,20}}+")
+# "[1] – File: a.pdf", "[1] The source is a.pdf", "[1] see a.pdf"
+_BEHIND_WORDS = re.compile(
+    rf"{_SIGNS}{{0,20}}+"
+    r"(?:(?:see|from|in|the|is|was|file|document|source|title|datei|quelle|titel|siehe|aus"
+    r"|die|ist)\b[ \t]*[:=]?[ \t]*){0,4}"
     rf"{_QUOTES_AND_STARS}{{0,4}}+",
     re.IGNORECASE,
 )
@@ -62,14 +70,20 @@ _IS = re.compile(
 )
 # what stands before a number that a clause explains: "…, where [1] is report.pdf"
 _BEGINS_A_CLAUSE = re.compile(
-    r"(?:\A|[.;:,(|{!?–—>*-]|\b(?:where|and|here|while|wobei|und))[ \t*_(`]*\Z",
+    r"(?:\A|[.;:,(|{!?–—>*-]|\b(?:where|and|here|while|wobei|und|(?:foot)?note))"
+    r"[ \t*_(`]*\Z",
     re.IGNORECASE,
 )
 _PATH = re.compile(r"(?:https?://)?(?:[\w.~-]{1,60}[/\\]){1,12}|[/\\]")
 _AROUND_NAME = " \t*_`\"'“”«»(|:–—-"
+# "a.pdf = [1]", "I cite a.pdf as [1]."
+_NAME_IS_NUMBER = re.compile(
+    r"[*_`\"'”»)]*[ \t]*(?:=|→|->|\b(?:is|as|ist|als))[ \t*_`(]*\Z"
+)
+_NUMBER_ENDS = re.compile(r"[*_`)\]]*[ \t]*(?:\Z|[.,;|)])")
 # Behind a name that is an entry no sentence goes on: "[1] Opening day was" is none.
 _TITLE_ENDS = re.compile(
-    r"[*_`\"'“”»)\]} \t]{0,8}+"
+    r"\]\(|[*_`\"'“”»)\]} \t]{0,8}+"
     r"(?:\Z|[|<;.\0]|,?[ \t]*(?:pp?\.|pages?\b|and\b|und\b)"
     r"|,?[ \t]*(?:[\[\"']\d|source))",
     re.IGNORECASE,
@@ -116,7 +130,7 @@ def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]
         counting = _NUMBER_OF_LINE.match(words)
         name = None
         if counting is not None:
-            name = _name_at(_BEHIND_A_SIGN, words, counting.end(), names)
+            name = _name_of_entry(words, counting.end(), names)
         if counting is not None and name is not None:
             yield NamedNumber(
                 _digits(counting), name.indexes, line.start(), may_count=True
@@ -124,7 +138,7 @@ def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]
         # "[1]" alone in its line, and "a.pdf" in the next
         alone = _NUMBER.fullmatch(words.strip(" \t*_:-"))
         if alone is not None and line_index + 1 < len(lines):
-            name = _name_at(_CLOSE_BY, lines[line_index + 1][0], 0, names)
+            name = _name_of_entry(lines[line_index + 1][0], 0, names)
             if name is not None:
                 yield NamedNumber(_digits(alone), name.indexes, line.start())
 
@@ -149,6 +163,9 @@ def _numbers_in_line(
         start = line_start + number.start()
         kind = ""
         name = _name_that_is_meant(number, words, names)
+        indexes_before = _named_before_a_link(number, words, names)
+        if indexes_before:
+            yield NamedNumber(_digits(number), indexes_before, start)
         if name is None and not is_name_first:
             name = _name_behind(number, words, names)
             kind = _kind_of(number)
@@ -159,7 +176,8 @@ def _numbers_in_line(
 def _digits(found: re.Match[str]) -> str:
     """Return the number of a match, without zeros before it."""
     written = next(filter(None, found.groupdict().values()))
-    return str(int(re.sub(r"\D", "", written.translate(_RAISED))))
+    plain = unicodedata.normalize("NFKC", written)  # "¹" is "1"
+    return str(int(re.sub(r"\D", "", plain)))
 
 
 def _kind_of(number: re.Match[str]) -> str:
@@ -196,6 +214,17 @@ def _name_that_is_meant(
     return name
 
 
+def _named_before_a_link(
+    number: re.Match[str], words: str, names: SourceNames
+) -> frozenset[int]:
+    """Return the contexts named in "a.pdf = [1]" or "I cite a.pdf as [1]."; empty without."""
+    nearest = max(0, number.start() - names.longest - _LOOKBACK)
+    link = _NAME_IS_NUMBER.search(words[nearest : number.start()])
+    if link is None or _NUMBER_ENDS.match(words, number.end()) is None:
+        return frozenset()
+    return names.longest_before(words[nearest:], link.start())
+
+
 def _name_behind(
     number: re.Match[str], words: str, names: SourceNames
 ) -> NameFound | None:
@@ -209,7 +238,14 @@ def _name_behind(
     is_entry = _begins_a_clause(number, words) or _stands_behind_a_name(
         number, words, names
     )
-    return _name_at(_BEHIND_A_SIGN, words, number.end(), names) if is_entry else None
+    return _name_of_entry(words, number.end(), names) if is_entry else None
+
+
+def _name_of_entry(words: str, start: int, names: SourceNames) -> NameFound | None:
+    """Find the name of an entry of a list behind its number, as in "| 1 | File: a.pdf"."""
+    name = _name_at(_BEHIND_A_SIGN, words, start, names)
+    # "The source is a.pdf"; but "The Bridge Book" is a name as a whole
+    return name or _name_at(_BEHIND_WORDS, words, start, names)
 
 
 def _name_at(
@@ -243,3 +279,43 @@ def _name_at(
     closing = _FILE_ENDS if is_file(found.name) else _TITLE_ENDS
     goes_on = closing.match(words, found.end) is None
     return None if ends and goes_on else found
+
+
+def numbers_in_short_lines(text: str, names: SourceNames) -> Iterator[NamedNumber]:
+    """Yield the bare numbers of lines that hold names of sources, and no sentence.
+
+    "1 – a.pdf", "¹ a.pdf", "| a.pdf | 1 |" and "Footnote 1: a.pdf" do. The number of a
+    page, as in "a.pdf, p. 1", is none.
+
+    Args:
+        text: An answer from behind its last mark.
+        names: The names of the contexts.
+    """
+    for line in _LINE.finditer(text):
+        # "1: a.pdf, 2: b.pdf" has two entries
+        for entry in _ENTRY_IN_A_LINE.findall(line[0].replace("|", " ")):
+            yield from _numbers_of_entry(entry, line.start(), names)
+
+
+def _numbers_of_entry(
+    entry: str, line_start: int, names: SourceNames
+) -> Iterator[NamedNumber]:
+    """Yield the bare numbers of an entry such as "1 – a.pdf"; none of a sentence.
+
+    Args:
+        entry: The entry.
+        line_start: Where its line begins in the text.
+        names: The names of the contexts.
+    """
+    if not is_reference(entry):
+        return
+    indexes: set[int] = set()
+    words_left = entry  # without the names, which may hold numbers
+    for start, found in names.found_in(entry):
+        indexes.update(found.indexes)
+        blanks = " " * (found.end - start)
+        words_left = words_left[:start] + blanks + words_left[found.end :]
+    words_left = _PLACE_IN_SOURCE.sub(" ", words_left)
+    if indexes:
+        for number in _BARE_NUMBER.finditer(words_left):
+            yield NamedNumber(_digits(number), frozenset(indexes), line_start)

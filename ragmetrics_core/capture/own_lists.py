@@ -41,8 +41,16 @@ _ENTRY_WITH_NUMBER_LAST = re.compile(
     r"[ \t]*+(?:[-*•>][ \t]*+)?(?P<text>[^\s\[].*)"
     r"(?:\[(?P<number>\d{1,4})\]|\((?P<in_round_brackets>\d{1,3})\))[ \t.]*+"
 )
-_TAG = re.compile(r"<(?P<name>/?[A-Za-z]{1,20})(?:[ \t][^<>\n]{0,200})?>")
+_TAG = re.compile(
+    r"<(?P<name>/?(?:[aibpsu]|em|strong|su[bp]|li|[ou]l|details|summary|[bh]r|cite|code|span"
+    r"|div|small|t[dhr]|table|tbody|thead|h[1-6]|mark|section))(?:[ \t][^<>\n]{0,200})?/?>",
+    re.IGNORECASE,
+)
 _FURTHER_READING = re.compile(r"\W*further reading", re.IGNORECASE)
+_LINK = re.compile(r"\[(?!\d+\])(?P<words>[^\[\]\n]{1,200})\]\([^()\s]{1,500}\)")
+_BEFORE_NAME = re.compile(
+    r"(?:see|from|in|source|file|document|title|siehe|aus)\b[ \t:]*", re.IGNORECASE
+)
 _SEE_ALSO = re.compile(r"\((?:see|cf|compare|siehe|vgl)\b[^()\n]*\)", re.IGNORECASE)
 # the entries of "Sources: [1] a.pdf, [2] b.pdf"
 _ENTRY_IN_A_LINE = re.compile(r"\[(?P<number>\d{1,4})\][:.]?(?P<text>[^\[\]\n]+)")
@@ -51,7 +59,6 @@ _NUMBER_IN_BRACKETS = re.compile(r"\[(\d{1,4})\]")
 _NUMBERS_STAND_LAST = re.compile(
     r"\[\d{1,4}\](?:[ \t]*+[,;]|[^\n]*\[\d{1,4}\][ \t.]*+\Z)"
 )
-_NAME_MAY_BEGIN = re.compile(r"(?<!\w)\S")
 _WORD_CHARACTER = re.compile(r"\w")
 _COLON_OR_BRACKET = re.compile(r"[:\[]")
 _LINE = re.compile(r"[^\n]+")
@@ -120,18 +127,20 @@ def with_plain_lists(answer: str) -> str:
 
     "<ol><li>a.pdf</li></ol>" becomes the line "1. a.pdf" between blanks.
     """
-    item_numbers: list[int] = []  # of each list that is open: 0 if it has no numbers
+    item_numbers: list[int] = []  # the last number of each "<ol>" that is open
 
     def plain(tag: re.Match[str]) -> str:
         name = tag["name"].lower()
         written = ""
-        if name in ("ol", "ul"):
+        if name == "ol":
             item_numbers.append(0)
-        elif name in ("/ol", "/ul"):
+        elif name == "/ol":
             item_numbers[-1:] = []
         elif name == "li" and item_numbers:
             item_numbers[-1] += 1
             written = f"\n{item_numbers[-1]}."
+        elif name in ("li", "tr", "br", "p"):
+            written = "\n"
         return written.ljust(len(tag[0]))[: len(tag[0])]
 
     return _TAG.sub(plain, answer)
@@ -140,7 +149,11 @@ def with_plain_lists(answer: str) -> str:
 def _entries_of_line(line: str, start: int) -> Iterator[ListEntry]:
     """Yield the numbered sources in a line that begins at an index of the answer."""
     end = start + len(line)
+    # "[2] [b.pdf](https://example.org)" names b.pdf
+    line = _LINK.sub(r"\g<words>", line)
     for number, text in _numbers_and_texts(line):
+        if not text.strip():
+            continue
         # "[2] b.pdf (see also a.pdf)" is b.pdf
         text = _SEE_ALSO.sub("", text)
         yield ListEntry(str(int(number)), text, start, end)
@@ -404,17 +417,11 @@ def _meanings_of_names(text: str, names: SourceNames) -> Iterator[frozenset[int]
     """
     # "report.pdf" and "page 3"
     parts = {part.strip(_AROUND_NAME).lower() for part in _BETWEEN_PARTS.split(text)}
-    parts.add(text.strip(_AROUND_NAME).lower())
-    end_of_last = 0
-    for place in _NAME_MAY_BEGIN.finditer(text):
-        if place.start() < end_of_last:
-            continue
-        found = names.longest_at(text, place.start())
+    whole = text.strip(_AROUND_NAME).lower()
+    parts |= {whole, _BEFORE_NAME.sub("", whole, count=1)}  # "see report.pdf"
+    for _, found in names.found_in(text):
         # a name that is no common word may also stand inside of a part
-        if found is not None and (
-            found.name.lower() in parts or is_telling(found.name)
-        ):
-            end_of_last = found.end
+        if found.name.lower() in parts or is_telling(found.name):
             yield found.indexes
 
 

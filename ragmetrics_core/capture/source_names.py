@@ -7,7 +7,7 @@ as "report".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 _FILE_OR_ADDRESS = re.compile(
@@ -18,6 +18,7 @@ _FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{1,4}\Z")
 # "f2", "annual_report", "kb-27": letters beside a digit or a joining sign
 _JOINED_NAME = re.compile(r"\w*[^\W\d_][\w-]*[\d_-][\w-]*")
 _TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
+_NAME_MAY_BEGIN = re.compile(r"(?<!\w)\S")
 _WORD_ENDS = re.compile(r"(?<=\w)(?!\w)|(?<=[^\w\s])")
 _LONGEST_NAME = 160
 # a name ends before "." only if no word follows: "f1.txt" in "f1.txt.bak" is another name
@@ -86,10 +87,21 @@ class SourceNames:
                 return NameFound(region[:word_end], indexes, end)
         return None
 
+    def found_in(self, text: str) -> Iterator[tuple[int, NameFound]]:
+        """Yield where a name begins in a text, and the name; the longest at each place."""
+        end_of_last = 0
+        for place in _NAME_MAY_BEGIN.finditer(text):
+            if place.start() < end_of_last:
+                continue
+            found = self.longest_at(text, place.start())
+            if found is not None:
+                end_of_last = found.end
+                yield place.start(), found
+
     def longest_before(self, text: str, end: int) -> frozenset[int]:
         """Return the contexts of the longest name that ends at a place; empty without."""
         region = text[max(0, end - self.longest) : end]
-        for word in re.finditer(r"(?<!\w)\S", region):
+        for word in _NAME_MAY_BEGIN.finditer(region):
             indexes = self.indexes_by_name.get(region[word.start() :].lower())
             if indexes is not None:
                 return indexes
@@ -116,8 +128,11 @@ def is_no_common_word(name: str) -> bool:
 
 
 def is_file(name: str) -> bool:
-    """Whether a name is that of a file, or an address."""
-    return _FILE_OR_ADDRESS.fullmatch(name) is not None
+    """Whether a name is that of a file, such as "docs/a.pdf", or an address."""
+    is_whole = _FILE_OR_ADDRESS.fullmatch(name) is not None
+    has_blank = any(map(str.isspace, name))
+    is_path = not has_blank and _FILE_OR_ADDRESS.fullmatch(file_name_of(name))
+    return is_whole or bool(is_path)
 
 
 def pattern_of_name(name: str) -> str:
