@@ -84,6 +84,7 @@ def calls_of(
     readings = [call.reading for call in calls.values() if call.reading is not None]
     # a retriever's span may lack the ids of its documents: other spans have them
     _restore_ids(readings)
+    _restore_texts(readings)
     if resolve is not None:
         _resolve_texts(readings, resolve, ordered[0].trace)
     return roots
@@ -182,6 +183,30 @@ def _with_ids(
             document_id = next(unused_ids[document.text], None)
         with_ids.append(replace(document, id=document_id or None))
     return tuple(with_ids)
+
+
+def _restore_texts(readings: Sequence[Reading]) -> None:
+    """Give documents of which a span holds only the ids the texts of other spans.
+
+    Example: a reranker's span lists the ids of its best documents, whose texts stand in
+    the retriever's span. The readings are changed. An id of several texts tells none.
+    """
+    texts_by_id: dict[str, set[str]] = {}
+    for reading in readings:
+        listed = [*(reading.documents or ()), *reading.input_documents]
+        for document in (*listed, *find_instances(reading.output, Document)):
+            if document.id and document.text:
+                texts_by_id.setdefault(document.id, set()).add(document.text)
+    text_by_id = {
+        document_id: next(iter(texts))
+        for document_id, texts in texts_by_id.items()
+        if len(texts) == 1
+    }
+    for reading in readings:
+        if reading.documents:
+            reading.documents = tuple(
+                _with_text(document, text_by_id) for document in reading.documents
+            )
 
 
 def _resolve_texts(readings: Sequence[Reading], resolve: Resolve, trace: str) -> None:

@@ -15,6 +15,11 @@ from ragmetrics_core.capture.plain_values import (
 )
 from ragmetrics_core.capture.tree import Document, Message, Node
 from ragmetrics_core.traces.dialects import Reading
+from ragmetrics_core.traces.found_texts import (
+    FORM_NOT_READ,
+    documents_by_index,
+    found_texts,
+)
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.unread_prompts import (
     documents_handed_in,
@@ -165,12 +170,24 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
     elif reading.documents is not None:
         node.documents = reading.documents
     elif reading.output is not None:
-        node.documents = ()
-    else:
-        node.documents = None
+        _read_output_of_retriever(node, reading.output)
     if node.documents:
         # what was found is recorded, so the error came later and does not undo it
         node.error = None
+
+
+def _read_output_of_retriever(node: Node, output: Any) -> None:
+    """Write into a retriever's node what it returned in a form of the application's own.
+
+    A reranker may return the indexes of documents that it was given. Where the output
+    cannot be read, the documents stay unknown, and that is noted.
+    """
+    if node.kind == "reranker":
+        node.documents = documents_by_index(output, node.input_documents)
+    if node.documents is None:
+        node.documents = found_texts(output)
+    if node.documents is None:
+        node.evidence_not_recorded += (FORM_NOT_READ,)
 
 
 def _fill_tool(node: Node, reading: Reading) -> None:

@@ -1,0 +1,229 @@
+"""What retrievers and rerankers that were traced by hand record in forms of their own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spans_by_hand import GATE, MILL, QUESTION, Told, otlp, span
+
+from ragmetrics_core import Sample, evaluate
+from ragmetrics_core.traces import samples_from_spans
+from ragmetrics_core.traces.found_texts import documents_by_index, found_texts
+
+ANSWER = "I do not know."
+WELL = "The well in the market square is older than the town's first wall."
+TEXTS = (GATE, MILL, WELL)
+
+
+def retriever_of(dialect: str, output: object) -> Told:
+    written = output if isinstance(output, str) else json.dumps(output)
+    match dialect:
+        case "openinference":
+            attributes = {
+                "openinference.span.kind": "RETRIEVER",
+                "input.value": QUESTION,
+                "output.value": written,
+            }
+        case "mlflow":
+            attributes = {
+                "mlflow.spanType": json.dumps("RETRIEVER"),
+                "mlflow.spanInputs": json.dumps({"query": QUESTION}),
+                "mlflow.spanOutputs": json.dumps(output),
+            }
+        case "langfuse":
+            attributes = {
+                "langfuse.observation.type": "retriever",
+                "langfuse.observation.input": QUESTION,
+                "langfuse.observation.output": written,
+            }
+        case _:
+            attributes = {
+                "langsmith.span.kind": "retriever",
+                "gen_ai.prompt": json.dumps({"query": QUESTION}),
+                "gen_ai.completion": written,
+            }
+    return span("search", "chain", 2, 3, **attributes)
+
+
+def sample_of(*searches: Told, shown: Sequence[str] = TEXTS) -> Sample:
+    chain = span(
+        "chain",
+        openinference__span__kind="CHAIN",
+        input__value=QUESTION,
+        output__value=ANSWER,
+    )
+    prompt = "\n".join(
+        [*(f"[{n}] {text}" for n, text in enumerate(shown, 1)), QUESTION]
+    )
+    model = span(
+        *("model", "chain", 6, 8),
+        openinference__span__kind="LLM",
+        **{
+            "llm.input_messages.0.message.role": "user",
+            "llm.input_messages.0.message.content": prompt,
+            "llm.output_messages.0.message.role": "assistant",
+            "llm.output_messages.0.message.content": ANSWER,
+        },
+    )
+    (sample,) = samples_from_spans([otlp(chain, *searches, model)])
+    return sample
+
+
+FORMS: dict[str, Callable[[Sequence[str]], object]] = {
+    "texts": list,
+    "text": lambda texts: [{"text": text} for text in texts],
+    "content and score": lambda texts: [{"content": t, "score": 0.5} for t in texts],
+    "texts with scores": lambda texts: [[text, 0.5] for text in texts],
+    "documents": lambda texts: {"documents": list(texts)},
+    "Chroma": lambda texts: {"ids": [["a"] * len(texts)], "documents": [list(texts)]},
+    "Pinecone": lambda texts: {
+        "matches": [{"id": "a", "metadata": {"text": text}} for text in texts]
+    },
+    "Qdrant": lambda texts: {"points": [{"payload": {"text": text}} for text in texts]},
+    "Elasticsearch": lambda texts: {
+        "hits": {"hits": [{"_source": {"body": text}} for text in texts]}
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "dialect", ["openinference", "mlflow", "langfuse", "langsmith"]
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_texts_in_a_form_of_their_own_are_documents(form: str, dialect: str) -> None:
+    sample = sample_of(retriever_of(dialect, FORMS[form](TEXTS)))
+    assert [context.text for context in sample.contexts] == list(TEXTS)
+    assert [document.text for document in sample.retrieved or ()] == list(TEXTS)
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact", sample.capture.warnings
+
+
+@given(st.sampled_from(sorted(FORMS)), st.lists(st.sampled_from(TEXTS), min_size=1))
+def test_every_form_holds_every_text_in_its_order(form: str, texts: list[str]) -> None:
+    documents = found_texts(FORMS[form](texts))
+    assert [document.text for document in documents or ()] == texts
+
+
+def test_ids_and_scores_beside_texts_are_read() -> None:
+    (document,) = found_texts([{"text": GATE, "_id": "g", "similarity": 0.5}]) or ()
+    assert (document.id, document.score) == ("g", 0.5)
+
+
+@pytest.mark.parametrize(
+    "empty", [[], {}, "", " ", {"documents": []}, [[]], {"a": None}]
+)
+def test_nothing_found_is_nothing_found(empty: object) -> None:
+    assert found_texts(empty) == ()
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"n": 2},
+        [1, 2],
+        [{"title": "Gates"}],
+        [GATE, 7, 8],
+        {"documents": [{"url": "https://a.org"}]},
+        "[Document(page_content='The gate')]",
+        "['The gate', 'The mill']",
+    ],
+    ids=str,
+)
+def test_what_cannot_be_read_is_said(output: object) -> None:
+    """It is never taken for a search that found nothing."""
+    assert found_texts(output) is None
+    sample = sample_of(retriever_of("mlflow", output))
+    sample = sample.model_copy(update={"reference": (GATE,)})
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+    assert "in a form that is not read" in " ".join(sample.capture.warnings)
+    journey = evaluate([sample], metrics=["accuracy"], judge="lexical").journey()
+    assert journey.mend is None
+
+
+def test_a_single_text_is_one_document() -> None:
+    sample = sample_of(retriever_of("openinference", GATE), shown=[GATE])
+    assert [context.text for context in sample.contexts] == [GATE]
+
+
+def reranker_with(**output: Any) -> Told:
+    inputs = {
+        f"reranker.input_documents.{n}.document.{name}": value
+        for n, text in enumerate(TEXTS)
+        for name, value in (("content", text), ("id", f"d{n}"))
+    }
+    return span(
+        *("rerank", "chain", 4, 5),
+        openinference__span__kind="RERANKER",
+        **{"reranker.query": QUESTION, **inputs, **output},
+    )
+
+
+def with_ids() -> Told:
+    documents = {
+        f"retrieval.documents.{n}.document.{name}": value
+        for n, text in enumerate(TEXTS)
+        for name, value in (("content", text), ("id", f"d{n}"))
+    }
+    kind = {"openinference.span.kind": "RETRIEVER", "input.value": QUESTION}
+    return span("search", "chain", 2, 3, **kind, **documents)
+
+
+RETURNED = {
+    "indexes": {"output.value": json.dumps([2, 1])},
+    "results": {"output.value": json.dumps({"results": [{"index": 2}, {"index": 1}]})},
+    "ids": {
+        "reranker.output_documents.0.document.id": "d2",
+        "reranker.output_documents.1.document.id": "d1",
+    },
+    "texts": {"output.value": json.dumps([WELL, MILL])},
+}
+
+
+@pytest.mark.parametrize("form", RETURNED)
+@pytest.mark.parametrize("shown", [[WELL, MILL], [WELL]])
+def test_a_reranker_may_return_indexes_or_ids(form: str, shown: list[str]) -> None:
+    sample = sample_of(with_ids(), reranker_with(**RETURNED[form]), shown=shown)
+    assert [context.text for context in sample.contexts] == shown
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact", sample.capture.warnings
+    notes = sample.capture.passages or ()
+    assert [note.kept for note in notes] == [False, True, True]
+    assert [note.rank_kept for note in notes] == [None, 2, 1]
+
+
+@given(st.lists(st.integers(-2, 4), max_size=4))
+def test_only_distinct_indexes_of_documents_are_read(indexes: list[int]) -> None:
+    documents = found_texts(list(TEXTS)) or ()
+    by_index = documents_by_index(indexes, documents)
+    are_read = bool(indexes) and set(indexes) <= {0, 1, 2}
+    if are_read and len(set(indexes)) == len(indexes):
+        assert by_index == tuple(documents[index] for index in indexes)
+    else:
+        assert by_index is None
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["text", "documents", "hits", "metadata", "index", "x"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(json_values)
+def test_any_output_can_be_read(output: object) -> None:
+    documents = found_texts(output)
+    assert documents is None or all(document.text for document in documents)
+    documents_by_index(output, documents or ())
