@@ -623,7 +623,8 @@ def answer_text(value: object) -> str | None:
     """Return the answer in a value that a run returned; None if it holds none.
 
     A text is the answer itself, and a list of messages holds it in the last reply.
-    ``{"answer": "At ten."}`` holds "At ten."; all of ``{"sql": "SELECT 1"}`` is one.
+    ``{"answer": "At ten."}`` gives "At ten.". A mapping without such a field is itself
+    the answer, written as text: ``{"sql": "SELECT 1"}``.
     """
     if isinstance(value, str):
         # "<Stream object at 0x7f2a>" is no answer

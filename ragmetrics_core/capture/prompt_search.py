@@ -334,15 +334,17 @@ def documents_shown(
     shows the text three times. If the first one belongs to an earlier turn, the second is
     A and the third is B. If a document has several texts, the longest shown one counts.
 
-    The search found three candidates there: A, B, and a repetition for the place that
-    is left. Each candidate has one place, and its index in ``indexes_shown``; but which
-    candidate counts for which place is decided here.
+    The search found three candidates there: A, B, and a repetition of one of them. It
+    has one candidate for each place, but which candidate counts for which place is
+    decided here. Without an earlier turn the third place is the repetition, which has
+    a key of its own.
 
     Args:
         search: What was found in the prompt.
         keys_in_retrieved_order: The keys of all documents, the first retrieved first.
         n_earlier_by_text: How many occurrences of a text belong to earlier turns.
     """
+    # {text: [A, B, repetition]}: as many candidates as the text has places
     candidates_left_by_text = _shown_candidates_by_text(search, keys_in_retrieved_order)
     n_to_skip_by_text = _n_to_skip_by_text(candidates_left_by_text, n_earlier_by_text)
     shown_by_key: dict[DocumentKey, ShownDocument] = {}

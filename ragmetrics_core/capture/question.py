@@ -424,8 +424,8 @@ def by_a_models_query(search: _QuestionSearch) -> FoundQuestion | None:
 def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
     """A query that no model wrote: one that the answering prompt shows, else the first.
 
-    chziakas/Icarus, rag_openai.py: the application calls a retriever with "When did it
-    open?", and a model with "… Question: When did it open?", without a chain.
+    Seen in chziakas/Icarus, rag_openai.py: the application calls a retriever with "When
+    did it open?", and a model with "… Question: When did it open?", without a chain.
 
     Three kinds are tried in this order: a query that is a line of the answering prompt
     or stands there behind a label, as above; a query anywhere in this prompt; any
@@ -440,7 +440,8 @@ def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
     in_own_line = [query for query in shown if _stands_apart(query, search.calls)]
     best_first = [*in_own_line, *shown, *queries]
     question = best_first[0]
-    if question == search.queries[0]:
+    first_query = search.queries[0]
+    if question == first_query:
         place = "query of the first retriever"
     elif shown:
         place = "query that the answering prompt shows"

@@ -396,8 +396,9 @@ def _shown_groups_of_run(
     """
     groups_of_task = [group for group in groups if group.has_run_of(task_or_thread)]
     groups_of_others = [group for group in groups if group not in groups_of_task]
-    # by_question: the query of a question without an answer, "bridge", in a prompt is
-    # enough. Not so in another thread: there another user may have asked the same.
+    # by_question: in this thread, a question without an answer counts as shown if a
+    # prompt holds just its query, "bridge". In another thread this is not enough:
+    # there another user may have asked the same.
     shown_of_task = _shown_groups(groups_of_task, prompts, by_question=True)
     # Case 1: a question of this thread has no answer yet. The run is about it.
     if any(shown.group.answered_at is None for shown in shown_of_task):

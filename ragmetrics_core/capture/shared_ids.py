@@ -83,7 +83,7 @@ def _searches_below(node: Node) -> Iterator[Node]:
 
 
 def _ids_with_other_texts(searches: Sequence[Node]) -> set[str]:
-    """Find the ids that searches gave to the texts of different documents.
+    """Find the ids under which two different documents were found.
 
     Example: two vector stores both count from "0". One search found "0": "The bridge
     opened in 1874.", the other "0": "The ferry runs hourly.": the id "0" is shared.
@@ -99,6 +99,7 @@ def _ids_with_other_texts(searches: Sequence[Node]) -> set[str]:
             if document.id is None:
                 continue
             texts_before = texts_by_id.setdefault(document.id, [])
+            # a tool may repeat an earlier document in other words
             if _is_other_document(document.text, texts_before, search):
                 shared_ids.add(document.id)
             if document.text not in texts_before:

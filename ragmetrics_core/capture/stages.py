@@ -129,8 +129,9 @@ def _sample(
         capture=_notes(turn, found_answer, answer_evidence, cited),
         ledger=ledger_of_turn,
     )
-    is_blank_answer = sample.answer != found_answer.text  # a sample has None for " "
-    # no citations are known, or they mean nothing, or the user gave some
+    # the run answered " ": a sample stores None for a blank answer, so these differ
+    is_blank_answer = sample.answer != found_answer.text
+    # no citations are known, a blank answer cites nothing, or the user gave some
     if cited.citations is None or is_blank_answer or sample.citations:
         return sample
     return sample.model_copy(update={"citations": cited.citations})

@@ -299,11 +299,7 @@ def _quotation_at(
     names_before_question: Collection[str],
     question_ends: Collection[int],
 ) -> Quotation:
-    r"""Say how a message quotes an earlier answer: as a turn, or as a possible draft.
-
-    Example: in "User: When did it open?\nAssistant: In 1874.\nUser: And the ferry?" the
-    answer "In 1874." is an earlier turn. In "When did it open? In 1874. Make it short."
-    it stands right behind its question, and may be a draft.
+    r"""Say how a message quotes an earlier answer at one place.
 
     Args:
         text: The message.
@@ -313,6 +309,14 @@ def _quotation_at(
             "anna" for "Anna: When did it open?".
         question_ends: The offsets in the message at which this question ends. The
             question may stand there several times.
+
+    Returns:
+        For the answer "In 1874.":
+
+        - "earlier turn": "Assistant: In 1874.\nUser: And the ferry?"
+        - "assistant's last words": "Assistant: In 1874.", and nobody speaks after it
+        - "after its question": "When did it open? In 1874. Make it short."
+        - "among other words": "Translate: In 1874."
     """
     # for "Assistant: In 1874." the name is "assistant", and the separator ": "
     name, separator = _name_before(text, start)

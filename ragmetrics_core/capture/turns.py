@@ -636,7 +636,7 @@ class Turns(Generic[Run]):
                 placed, words, _EARLIER_QUESTION_AND_ANSWER
             )
         # the answer of an earlier turn, without its question
-        answers = self._answers_without_questions(tree)
+        answers = self._earlier_answers_in_prompts(tree)
         if answers:
             return _doubt_words_of_conversation(placed, answers, _EARLIER_ANSWER_ALONE)
         return placed
@@ -657,11 +657,12 @@ class Turns(Generic[Run]):
                 last_turn = quoted.turn
         return last_turn
 
-    def _answers_without_questions(self, tree: Tree) -> list[str]:
+    def _earlier_answers_in_prompts(self, tree: Tree) -> list[str]:
         """Find answers of earlier turns in the prompts of a run.
 
         Example: an earlier turn answered "The bridge was opened in 1874 by the mayor.".
-        A prompt of this run holds this sentence and "Make it longer.".
+        A prompt of this run repeats this sentence without its question: "The bridge was
+        opened in 1874 by the mayor. Make it longer."
         """
         calls = Calls(tree)
         # queries, replies and documents of this run may have the same words; they are

@@ -483,10 +483,11 @@ def _on_intervals(scores: Sequence[Score]) -> str:
 
 
 def composition(labelled_set: AnySet, reviews: Reviews | None) -> str:
-    """Say in a sentence how many points a set has, and how skewed they are.
+    """Say in a sentence how many points a set has, and how many of each label.
 
-    Example: "30 points: 15 positive, 15 negative; 0 left out as ambiguous." A set is
-    skewed if most of its points are of one kind: a judge then agrees often by chance.
+    Example: "30 points: 15 positive, 15 negative; 0 left out as ambiguous." A set of
+    documents is called skewed: most of its chunks have the label 0, so that a judge
+    often agrees by chance.
 
     Args:
         labelled_set: The set.

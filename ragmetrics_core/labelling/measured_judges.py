@@ -278,7 +278,8 @@ def _card(
 
     Args:
         run: Knows the judge, the version of this library and the date.
-        signature_by_question: How the metric that asks each question asks it.
+        signature_by_question: For each question the signature (version of the prompt,
+            settings) of the metric that asks it.
         measured_by_question: What was measured on each question.
     """
     not_measured = _MeasuredQuestion(())

@@ -329,8 +329,9 @@ def _judge_each_text(
 ) -> Asked[Any]:
     """Judge the texts that a question shows, one by one, and return its reply.
 
-    The question is given both forms of reply, and reads the form that it needs.
-    Example: two chunks make the first chunk's fields, and "chunks": [first, second].
+    The reply holds two forms at once: the verdict on the first text, and the list of
+    all verdicts. The question reads the form that it needs. Example for two chunks:
+    ``{"useful": True, …, "chunks": [{"useful": True, …}, {"useful": False, …}]}``.
 
     Args:
         question: Its part "chunk" shows one text, its part "chunks" several; or "fact"
@@ -350,7 +351,8 @@ def _judge_each_text(
         probabilities.append(probability)
     reply_to_one = verdicts[0]
     reply_to_several = {f"{kind}s": verdicts}
-    reply = question.read({**reply_to_one, **reply_to_several})  # it takes its own form
+    # a question about one text ignores the list, a question about several the first
+    reply = question.read({**reply_to_one, **reply_to_several})
     return Asked(
         (reply,),
         weights=tuple(Weight(probability, "lexical") for probability in probabilities),

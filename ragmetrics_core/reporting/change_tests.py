@@ -50,10 +50,10 @@ def changes_of_identical_runs(
 def changes_without_tests(
     parts: Sequence[Part], metrics: Sequence[str], cluster: GroupBy
 ) -> list[MetricChange]:
-    """Compute how metrics changed where a run stopped as soon as its gates were decided.
+    """Compute how metrics changed where a run stopped once its gates were decided.
 
-    Mean differences are not tested: rows of such a run were chosen by their scores.
-    Example: difference +.15, verdict "not tested".
+    The scores decided when such a run stopped, so a test of their mean difference would
+    be biased. Example: difference +.15, verdict "not tested".
 
     Args:
         parts: All pairs of rows, and those of each slice.
@@ -61,9 +61,8 @@ def changes_without_tests(
         cluster: Which samples belong together.
 
     Returns:
-        A change for each part and metric. If no pair has two scores, the change tests
-        instead whether more rows declined, and whether more rows failed: there were no
-        scores that could choose the rows.
+        A change for each part and metric. If no pair has two scores, declines and
+        failures are tested: whether more rows declined, and whether more rows failed.
     """
     changes = []
     for part in parts:
@@ -75,8 +74,8 @@ def changes_without_tests(
             if differences.values:
                 numbers = {"verdict": "not tested", **_mean_change(differences)}
             else:
-                # p-values: do more rows decline, or fail, in one of the runs? They may
-                # be tested: without pairs of scores no row was chosen by its score.
+                # p-values: do more rows decline, or fail, in one of the runs? These
+                # tests are not biased: no scores decided when the run stopped.
                 numbers = dict(p_of_shifts(results))
             change = _change_of_outcomes(metric, part, results)
             changes.append(change.model_copy(update=numbers))

@@ -381,8 +381,9 @@ def _decide_by_mean(
         The outcome, and the end of a sentence that begins with the gate.
     """
     numbers = summary[gate.metric]
-    # a run that stopped early is always decided by its bounds, a kind of interval
+    # a run that stopped early is always decided by an interval, never by the mean
     interval = _interval_to_compare(numbers, summary, on)
+    # the ends of the interval, or twice the mean; wider if rows failed
     low, high = _bounds(numbers, mean, interval)
     outcome = three_way(low, high, gate.at_least)
     words = [
@@ -391,7 +392,9 @@ def _decide_by_mean(
         f" {count_in_words(numbers.count, 'scored row')}",
     ]
     if interval is not None:
-        kind = "bounds" if summary.decisions else "95 % interval"
+        has_stopped_early = bool(summary.decisions)
+        # bounds hold at whatever row a run stops; a 95 % interval does not
+        kind = "bounds" if has_stopped_early else "95 % interval"
         ends = _range(interval.low, interval.high, gate.at_least)
         words.append(f", {kind} {ends}")
     words.append(".")
@@ -406,7 +409,7 @@ def _interval_to_compare(
 ) -> Interval | None:
     """The interval that is held against a gate; None for the mean itself.
 
-    A run that stopped when its gates were decided has bounds for either.
+    A run that stopped when its gates were decided always gives its interval.
     """
     has_stopped_early = bool(summary.decisions)
     return numbers.interval if on == "interval" or has_stopped_early else None

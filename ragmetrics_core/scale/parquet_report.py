@@ -381,11 +381,13 @@ class ParquetRows(Sequence[SampleResult]):
 
         # a row with a problem is no sample
         is_sample = compute.equal(compute.fill_null(batch["problem"], ""), "")
+        # None: a bad row belongs to no cluster, nor does a row without a group
         groups = compute.if_else(is_sample, batch["group"], None).to_pylist()
         cluster_numbers = array([_cluster_number(group, clustered) for group in groups])
         # the cost of metrics that a limit cut off
         tally.usage += _sum_of_usages(batch["unfinished"])
-        is_judged: Any = False  # of each row, whether any metric has judged it
+        # whether any metric has judged a row: False at first, then a column
+        is_judged: Any = False
         for metric, metric_tally in tally.metrics.items():
             column_by_field = {
                 name: batch[f"{metric}/{name}"] for name in _COUNTED_FIELDS

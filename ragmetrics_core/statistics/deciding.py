@@ -127,8 +127,9 @@ def choose_band(
 
     Args:
         rows: Labelled rows of one or more sources.
-        goal: What is limited: "wrong", the share of the decided rows that is decided
-            wrongly; or "lost", the same share of all rows, on each source.
+        goal: What is limited. "wrong": wrong decisions divided by decided rows, as
+            the mean over sources. "lost": wrong decisions divided by all rows, on each
+            source.
         limit: The limit, a share.
     """
     sources = _sources(rows).values()

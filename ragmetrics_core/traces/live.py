@@ -146,9 +146,10 @@ class SampleProcessor(BackgroundEvaluator[int]):
         super().after_fork()
         self._reader = TraceReader(self._dialect, self._resolve, self._context_tools)
         self.without_sample: Counter[Code] = Counter()
-        # ended spans by the id of their trace; the trace of the latest span is the last
-        self._open_spans: OrderedDict[int, list[Any]] = OrderedDict()
-        self._n_open_spans = 0  # of all traces together
+        # Ended spans that wait for the end of the root around them, by the id of their
+        # trace. The trace of the latest span is the last.
+        self._held_spans: OrderedDict[int, list[Any]] = OrderedDict()
+        self._n_held_spans = 0  # of all traces together
         # Ids of traces that were let go. Their later spans are forgotten as well: no
         # sample is made of a part.
         self._let_go_traces: OrderedDict[int, None] = OrderedDict()
@@ -171,11 +172,11 @@ class SampleProcessor(BackgroundEvaluator[int]):
         with self._spans_lock:
             if self._stopped or is_judge_work() or trace in self._let_go_traces:
                 return
-            self._open_spans.setdefault(trace, []).append(span)
-            self._open_spans.move_to_end(trace)
-            self._n_open_spans += 1
-            while self._n_open_spans > self._max_open:
-                quietest_trace = next(iter(self._open_spans))
+            self._held_spans.setdefault(trace, []).append(span)
+            self._held_spans.move_to_end(trace)
+            self._n_held_spans += 1
+            while self._n_held_spans > self._max_open:
+                quietest_trace = next(iter(self._held_spans))
                 self._let_go(quietest_trace)
                 n_let_go += 1
         if n_let_go:
@@ -199,8 +200,8 @@ class SampleProcessor(BackgroundEvaluator[int]):
 
     def _let_go(self, trace: int) -> None:
         """Forget the spans of a trace and do not take any later ones."""
-        spans = self._open_spans.pop(trace, ())
-        self._n_open_spans -= len(spans)
+        spans = self._held_spans.pop(trace, ())
+        self._n_held_spans -= len(spans)
         self._let_go_traces[trace] = None
         if len(self._let_go_traces) > self._max_open:
             self._let_go_traces.popitem(last=False)
@@ -216,18 +217,18 @@ class SampleProcessor(BackgroundEvaluator[int]):
         ended_spans: list[Any] = []
         spans_by_parent = defaultdict[int, list[Any]](list)
         with self._spans_lock:
-            for span in self._open_spans.pop(trace, ()):
-                if _is_root(span):
+            for span in self._held_spans.pop(trace, ()):
+                if _is_root(span):  # it has ended: only ended spans are held
                     ended_spans.append(span)
                 else:
                     spans_by_parent[span.parent.span_id].append(span)
-            # the list of roots grows by what is inside them while it is gone through
+            # the list grows while the loop goes through it: by the spans inside each span
             for span in ended_spans:
                 ended_spans += spans_by_parent.pop(span.context.span_id, ())
-            self._n_open_spans -= len(ended_spans)
+            self._n_held_spans -= len(ended_spans)
             if spans_by_parent:
                 waiting = chain.from_iterable(spans_by_parent.values())
-                self._open_spans[trace] = list(waiting)
+                self._held_spans[trace] = list(waiting)
         return ended_spans
 
     def _samples_of_trace(self, trace: int) -> list[Sample]:
@@ -260,8 +261,8 @@ class SampleProcessor(BackgroundEvaluator[int]):
         """
         has_judged_all = super().stop(timeout)
         with self._spans_lock:
-            n_unended = len(self._open_spans)
-            self._open_spans.clear()
+            n_unended = len(self._held_spans)
+            self._held_spans.clear()
         self._count_lost(n_unended, _UNENDED)
         return has_judged_all
 

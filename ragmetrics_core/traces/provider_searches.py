@@ -271,10 +271,12 @@ def _reply_in(value: Mapping[str, Any]) -> _Reply | None:
     if isinstance(fields.get("parts"), list):
         # a message of OpenTelemetry's conventions
         fields = {**fields, "content": [_block_of(part) for part in fields["parts"]]}
-    if _has_citations_of_its_own(fields):
+    if _are_citations_of_application(fields):
+        # {"answer": "…", "citations": ["a.pdf"]}: no provider wrote them, so they tell
+        # of no search of a provider
         fields = {key: entry for key, entry in fields.items() if key != "citations"}
     beside_content = [fields.get(name) for name in _BESIDE_CONTENT]
-    # most objects tell nothing: their text is not read
+    # most objects tell of no search: their text is not read
     if not any(map(may_tell_evidence, (fields, *beside_content))):
         return None
     text = _text_of(value)
@@ -282,11 +284,11 @@ def _reply_in(value: Mapping[str, Any]) -> _Reply | None:
     return _Reply(text, evidence) if evidence else None
 
 
-def _has_citations_of_its_own(fields: Mapping[str, Any]) -> bool:
-    """Whether an object lists citations as no provider does.
+def _are_citations_of_application(fields: Mapping[str, Any]) -> bool:
+    """Whether the application wrote the citations of an object, and no provider did.
 
-    Providers list objects, or addresses of the web. Names of files and numbers are
-    written by the application, or by the model that it asked for them.
+    Providers list objects, or addresses of the web. Names of files and numbers, such as
+    ["a.pdf"], are written by the application, or by the model that it asked for them.
     """
     citations = fields.get("citations")
     if not isinstance(citations, (list, tuple)) or not citations:

@@ -237,6 +237,7 @@ def _reference(example: Example | None, source: Source | None) -> tuple[list[str
         return [], "no example was given"
     outputs = example.outputs or {}
     if source is not None:
+        # looked up in the example's outputs as ``answer_from`` is in a run's outputs
         overrides = Overrides(answer_from=source)
         is_found, value = overrides.find("answer", example, outputs)
         if is_found:
