@@ -1623,7 +1623,7 @@ def test_the_rules_of_a_stage_stand_in_the_docs_with_the_application_that_needs_
     expected = []
     for rule in TABLES[stage]:
         what, _, application = (rule.__doc__ or "").replace("``", "`").partition("\n\n")
-        name = " ".join(application.split()).partition(": ")[0]
+        name = " ".join(application.split()).partition(": ")[0].removeprefix("Seen in ")
         expected.append(
             (f"`{rule.__name__}`", " ".join(what.split()).rstrip("."), name)
         )

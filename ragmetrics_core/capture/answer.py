@@ -229,8 +229,8 @@ def _prompt_without_tools(reader: Node) -> str:
 def by_the_users_place(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """The place that ``answer_from=`` names.
 
-    HaileyTQuach/docchat-docling, agents/workflow.py: the answer is a draft in the
-    state, written by a model that the framework does not see.
+    Seen in HaileyTQuach/docchat-docling, agents/workflow.py: the answer is a draft in
+    the state, written by a model that the framework does not see.
     """
     if "answer" not in search.turn.named:
         return ()
@@ -241,7 +241,7 @@ def by_the_users_place(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
 def by_documents_alone(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """None, of a run that gives documents and nothing else.
 
-    deepset-ai/haystack-cookbook,
+    Seen in deepset-ai/haystack-cookbook,
     notebooks/improve-retrieval-by-embedding-metadata.ipynb: pipelines that only search.
     """
     gives_documents = (
@@ -255,8 +255,9 @@ def by_documents_alone(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
 def by_a_broken_run(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """None, of a run that failed or was left: what the last call had been shown until then counts.
 
-    deepset-ai/haystack, docs-website/docs/concepts/pipelines/pipeline-breakpoints.mdx:
-    a run that fails leaves a snapshot to go on from.
+    Seen in deepset-ai/haystack,
+    docs-website/docs/concepts/pipelines/pipeline-breakpoints.mdx: a run that fails
+    leaves a snapshot to go on from.
     """
     tree = search.tree
     has_answer = tree.is_complete or bool(tree.answers)
@@ -268,7 +269,7 @@ def by_a_broken_run(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
 def by_the_framework(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """The answers that the framework gives, each with the call that wrote it.
 
-    deepset-ai/haystack-tutorials, tutorials/35_Evaluating_RAG_Pipelines.ipynb:
+    Seen in deepset-ai/haystack-tutorials, tutorials/35_Evaluating_RAG_Pipelines.ipynb:
     ``AnswerBuilder`` gives an answer object.
     """
     return tuple(_with_its_call(search, answer) for answer in search.tree.answers)
@@ -277,8 +278,8 @@ def by_the_framework(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
 def by_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """A model's text that stands in the output.
 
-    lalashiwoya/Chatbot_Design_with_LangGraph, api/nodes/retrieve.py: the state keeps a
-    list of generations.
+    Seen in lalashiwoya/Chatbot_Design_with_LangGraph, api/nodes/retrieve.py: the state
+    keeps a list of generations.
 
     Of several texts the best is taken, with a doubt if another may be the answer.
     """
@@ -327,8 +328,8 @@ def _is_last_alone_with_documents(search: _AnswerSearch) -> bool:
 def by_the_last_reply(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """The last text that a model wrote; calls whose prompts hold the question go first.
 
-    chziakas/Icarus, rag_openai.py: what the model wrote is printed, and no framework
-    hands it on.
+    Seen in chziakas/Icarus, rag_openai.py: what the model wrote is printed, and no
+    framework hands it on.
     """
     likely = search.calls.likely_answer_calls
     if not likely:
@@ -343,8 +344,8 @@ def by_the_last_reply(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
 def by_a_structure_that_is_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """The mapping that a model wrote, if the run returned just this mapping.
 
-    langchain-ai/langchain, docs/docs/how_to/output_parser_json.ipynb: a parser makes a
-    mapping of the reply, and the chain returns it.
+    Seen in langchain-ai/langchain, docs/docs/how_to/output_parser_json.ipynb: a parser
+    makes a mapping of the reply, and the chain returns it.
 
     Here even a decision such as ``{"route": "search"}`` is an answer.
     """
@@ -371,8 +372,9 @@ def _mapping_returned(search: _AnswerSearch, call: Node) -> Mapping[str, Any] | 
 def by_nothing(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """No answer, and that is said.
 
-    deepset-ai/haystack, docs-website/docs/pipeline-components/agents-1/agent.mdx: an
-    agent that runs out of steps.
+    Seen in deepset-ai/haystack,
+    docs-website/docs/pipeline-components/agents-1/agent.mdx: an agent that runs out of
+    steps.
     """
     del search
     return (FoundAnswer(Answer(None, "nothing in the outputs"), doubts=(_NOTHING,)),)
@@ -449,8 +451,8 @@ class _Attribution:
 def by_nobody(attribution: _Attribution) -> FoundAnswer | None:
     """A text that was cut out of a document, or an empty answer: no model wrote it.
 
-    deepset-ai/haystack-tutorials, tutorials/34_Extractive_QA_Pipeline.ipynb: a reader
-    marks a passage.
+    Seen in deepset-ai/haystack-tutorials, tutorials/34_Extractive_QA_Pipeline.ipynb: a
+    reader marks a passage.
     """
     answer = attribution.answer
     if answer.text is not None and not answer.is_extracted:
@@ -524,8 +526,8 @@ def by_no_query(attribution: _Attribution) -> FoundAnswer | None:
 def by_identity(attribution: _Attribution) -> FoundAnswer | None:
     """The call that the framework names.
 
-    deepset-ai/haystack-cookbook, notebooks/query_decomposition.ipynb: of several
-    components with replies, the last one.
+    Seen in deepset-ai/haystack-cookbook, notebooks/query_decomposition.ipynb: of
+    several components with replies, the last one.
     """
     call = attribution.answer.writing_call
     if call is None:
@@ -536,8 +538,8 @@ def by_identity(attribution: _Attribution) -> FoundAnswer | None:
 def by_an_equal_reply(attribution: _Attribution) -> FoundAnswer | None:
     """The last call whose reply is the answer, but for white space.
 
-    langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: a parser hands the
-    model's text on.
+    Seen in langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: a parser hands
+    the model's text on.
     """
     equal_calls = attribution.calls_of_equal_text
     if not equal_calls:
@@ -562,8 +564,8 @@ def _is_inside_a_tool_of(call: Node, reader: Node, calls: Calls) -> bool:
 def by_a_structured_reply(attribution: _Attribution) -> FoundAnswer | None:
     """The last call whose structured reply is the answer, or has it as a field.
 
-    langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: the answer stands in
-    the arguments of a call.
+    Seen in langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: the answer
+    stands in the arguments of a call.
     """
     replies = attribution.search.calls.replies
     value = parse_json(attribution.answer.text or "")
@@ -578,8 +580,8 @@ def by_a_structured_reply(attribution: _Attribution) -> FoundAnswer | None:
 def by_a_labelled_part(attribution: _Attribution) -> FoundAnswer | None:
     """The last call whose reply holds the answer between labels, as a parser kept it.
 
-    run-llama/llama_index, docs/examples/agent/react_agent_with_query_engine.ipynb:
-    "Thought: … Answer: …".
+    Seen in run-llama/llama_index,
+    docs/examples/agent/react_agent_with_query_engine.ipynb: "Thought: … Answer: …".
     """
     return attribution.written_by_first(attribution.calls_of_labelled_part)
 
@@ -602,8 +604,9 @@ def by_a_part_of_a_reply(attribution: _Attribution) -> FoundAnswer | None:
 def by_a_text_behind_a_status(attribution: _Attribution) -> FoundAnswer | None:
     """Where the last message is a status line that no model wrote: the text of a model beside it in the output.
 
-    sajal2692/llm_tutorials, blog_posts/adaptive_agenic_rag/adaptive_agentic_rag.ipynb:
-    the last message is a status, no answer.
+    Seen in sajal2692/llm_tutorials,
+    blog_posts/adaptive_agenic_rag/adaptive_agentic_rag.ipynb: the last message is a
+    status, no answer.
     """
     search = attribution.search
     is_status = is_message(search.tree.output, attribution.answer.text or "")
@@ -615,8 +618,8 @@ def by_a_text_behind_a_status(attribution: _Attribution) -> FoundAnswer | None:
 def by_the_last_likely_call(attribution: _Attribution) -> FoundAnswer:
     """The last call that wrote a text, inferred: a step changed what it said.
 
-    samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: what a tool found
-    is answered without a model.
+    Seen in samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: what a tool
+    found is answered without a model.
     """
     likely = attribution.search.calls.likely_answer_calls
     if not likely:

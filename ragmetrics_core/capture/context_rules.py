@@ -158,8 +158,8 @@ class ContextSearch:
 def by_the_users_place(search: ContextSearch) -> Contexts | None:
     """The place that ``contexts_from=`` names.
 
-    langchain-ai/open_deep_research, src/open_deep_research/state.py: what was found is
-    kept as texts, under ``raw_notes``.
+    Seen in langchain-ai/open_deep_research, src/open_deep_research/state.py: what was
+    found is kept as texts, under ``raw_notes``.
     """
     if "contexts" not in search.turn.named:
         return None
@@ -178,8 +178,8 @@ def by_the_users_place(search: ContextSearch) -> Contexts | None:
 def by_the_prompt(search: ContextSearch) -> Contexts | None:
     """The documents whose text stands in the prompt of the answering call.
 
-    langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was retrieved is
-    put into the prompt.
+    Seen in langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was
+    retrieved is put into the prompt.
 
     Example: A, B and C were retrieved, and the prompt holds A and the first half of C.
     The contexts are A and this half of C. The prompts of earlier calls count as well,
@@ -325,7 +325,7 @@ def _texts_returned_before(search: ContextSearch, call: Node) -> Iterator[str]:
 def by_a_cleared_prompt(search: ContextSearch) -> Contexts | None:
     """No contexts, where all results of tools were taken out of the prompt before the answer.
 
-    langchain-ai/langchain,
+    Seen in langchain-ai/langchain,
     libs/langchain_v1/langchain/agents/middleware/context_editing.py:
     ``ContextEditingMiddleware`` clears earlier results of tools.
     """
@@ -342,7 +342,7 @@ def by_a_cleared_prompt(search: ContextSearch) -> Contexts | None:
 def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
     """No contexts, if documents were shown only to earlier calls that judge or route.
 
-    NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: no document is
+    Seen in NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: no document is
     relevant, and the model is told that nothing was found.
     """
     call = search.found_answer.writing_call
@@ -384,7 +384,7 @@ def _is_in_nested_engine(call: Node, calls: Calls) -> bool:
 def by_the_answers_documents(search: ContextSearch) -> Contexts | None:
     """The documents that the answer carries.
 
-    run-llama/llama_index,
+    Seen in run-llama/llama_index,
     llama-index-core/llama_index/core/response_synthesizers/type.py: the mode
     ``generation`` shows the model nothing of what was found.
     """
@@ -397,7 +397,7 @@ def by_the_answers_documents(search: ContextSearch) -> Contexts | None:
 def by_the_frameworks_flow(search: ContextSearch) -> Contexts | None:
     """The documents that reached the generator by the framework's own word.
 
-    deepset-ai/haystack-cookbook,
+    Seen in deepset-ai/haystack-cookbook,
     notebooks/improve-retrieval-by-embedding-metadata.ipynb: documents at the end of a
     pipeline.
     """
@@ -410,9 +410,9 @@ def by_the_frameworks_flow(search: ContextSearch) -> Contexts | None:
 def by_the_last_step(search: ContextSearch) -> Contexts | None:
     """The documents that the last step after the retrieval returned, such as a reranker or a filter.
 
-    langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: a chain that only
-    searches ends in a function that fuses ranks. Where several last steps ran beside
-    each other, the documents of all of them count.
+    Seen in langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: a chain that
+    only searches ends in a function that fuses ranks. Where several last steps ran
+    beside each other, the documents of all of them count.
     """
     if not _has_step_after_retrieval(search.calls):
         return None
@@ -474,7 +474,8 @@ def _ids_of(documents: Iterable[Document]) -> set[str]:
 def by_everything_retrieved(search: ContextSearch) -> Contexts | None:
     """Everything that was retrieved, else the documents that were handed in; none where a search found none.
 
-    samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: no model is called.
+    Seen in samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: no model is
+    called.
     """
     documents = list(search.call_results.documents_retrieved() or ())
     handed_in = () if documents else search.tree.root.input_documents

@@ -305,8 +305,8 @@ class _QuestionSearch:
 def by_the_users_words(search: _QuestionSearch) -> FoundQuestion | None:
     """What the caller says: ``capture(question="…")``.
 
-    deepset-ai/haystack-cookbook, notebooks/hackernews-custom-component-rag.ipynb: posts
-    are summed up unasked.
+    Seen in deepset-ai/haystack-cookbook,
+    notebooks/hackernews-custom-component-rag.ipynb: posts are summed up unasked.
     """
     question = search.overrides.question
     if question is None:
@@ -317,7 +317,7 @@ def by_the_users_words(search: _QuestionSearch) -> FoundQuestion | None:
 def by_the_users_place(search: _QuestionSearch) -> FoundQuestion | None:
     """The place that ``question_from=`` names.
 
-    lancedb/vectordb-recipes,
+    Seen in lancedb/vectordb-recipes,
     examples/customer_support_agent_langgraph/LangGraph_LanceDB.ipynb: the question is a
     mail that the run fetches into its state.
     """
@@ -344,8 +344,8 @@ def by_a_label(search: _QuestionSearch) -> FoundQuestion | None:
 def by_the_framework(search: _QuestionSearch) -> FoundQuestion | None:
     """What the framework was given as the question: an input of a usual name, an argument, the user's last message.
 
-    langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: the chain is invoked
-    with the question.
+    Seen in langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: the chain is
+    invoked with the question.
     """
     tree = search.tree
     if tree.question is None:
@@ -370,8 +370,8 @@ def _ends_with_search(question: str, search: _QuestionSearch) -> bool:
 def by_the_words_to_the_model(search: _QuestionSearch) -> FoundQuestion | None:
     """If a model wrote each query: the user's last message to the call that chose to search, else to the answering one.
 
-    langchain-ai/langchain, docs/docs/how_to/tool_results_pass_to_model.ipynb: the tool
-    that a model chose, here one that searches, is called by hand.
+    Seen in langchain-ai/langchain, docs/docs/how_to/tool_results_pass_to_model.ipynb:
+    the tool that a model chose, here one that searches, is called by hand.
     """
     if not search.is_rewritten:
         return None
@@ -411,8 +411,8 @@ def _calls_that_chose_search(search: _QuestionSearch) -> list[Node]:
 def by_a_models_query(search: _QuestionSearch) -> FoundQuestion | None:
     """Where a model wrote every query and the user's own words are nowhere: the first query, inferred.
 
-    run-llama/llama_index, docs/examples/low_level/fusion_retriever.ipynb: several
-    queries of a model are searched for by hand.
+    Seen in run-llama/llama_index, docs/examples/low_level/fusion_retriever.ipynb:
+    several queries of a model are searched for by hand.
     """
     if not search.is_rewritten or not search.queries:
         return None
@@ -421,7 +421,7 @@ def by_a_models_query(search: _QuestionSearch) -> FoundQuestion | None:
     )
 
 
-def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
+def by_a_query_no_model_wrote(search: _QuestionSearch) -> FoundQuestion | None:
     """A query that no model wrote: one that the answering prompt shows, else the first.
 
     Seen in chziakas/Icarus, rag_openai.py: the application calls a retriever with "When
@@ -483,8 +483,8 @@ def _has_inputs(tree: Tree) -> bool:
 def by_nothing(search: _QuestionSearch) -> FoundQuestion:
     """No question, and nothing is exact.
 
-    deepset-ai/haystack-cookbook, notebooks/information_extraction_raven.ipynb: data are
-    extracted from a page unasked.
+    Seen in deepset-ai/haystack-cookbook, notebooks/information_extraction_raven.ipynb:
+    data are extracted from a page unasked.
     """
     del search
     return FoundQuestion(None, "", (_NOT_FOUND,))
@@ -497,7 +497,7 @@ QUESTION_RULES: tuple[Callable[[_QuestionSearch], FoundQuestion | None], ...] = 
     by_the_framework,
     by_the_words_to_the_model,
     by_a_models_query,
-    by_the_first_query,
+    by_a_query_no_model_wrote,
     by_nothing,
 )
 
