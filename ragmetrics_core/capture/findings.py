@@ -16,10 +16,7 @@ from ragmetrics_core.capture.byte_spans import (
 )
 from ragmetrics_core.capture.letters import Prompt, Text, decode_escapes, letters_of
 from ragmetrics_core.capture.matching import RESUMED_LENGTH
-from ragmetrics_core.capture.number_signs import (
-    count_number_signs,
-    lacks_number_signs,
-)
+from ragmetrics_core.capture.number_signs import NumberSigns
 from ragmetrics_core.capture.occurrences import Occurrence
 from ragmetrics_core.capture.replaced_edges import (
     NOTHING_REPLACED,
@@ -312,14 +309,14 @@ class ShownInPrompt:
         if not letters or letters.isalpha():
             return False
         written_text = _TAG.sub(" ", decode_escapes(self.text.raw))
-        n_by_kind = count_number_signs(written_text)
+        signs = NumberSigns(written_text)
         message = self.prompt.messages[self.message_index].raw
         # nearly always; also where it stands once more, with its signs
-        if not n_by_kind or self.text.raw in message:
+        if not signs or self.text.raw in message:
             return False
         start, end = self.offsets
         passage = decode_escapes(message[max(start - _AROUND, 0) : end + _AROUND])
-        return lacks_number_signs(passage, n_by_kind)
+        return signs.lack_in(passage)
 
     @property
     def pieces(self) -> list[_Piece]:

@@ -11,10 +11,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_DIGITS_APART = "digits apart"
-# digits with something between them, but not with a sign inside of a number: "10-15" and
-# "10 / 15", but not "1,874" or "1.5"
-_APART = re.compile(r"\d[^\w.,]+(?=\d)")
+_HYPHENS = "-−–"
+# numbers with nothing but hyphens between them, as in "10-15" and "1874-05-04"
+_HYPHENATED = re.compile(rf"\d+(?:[{_HYPHENS}]\d+)+")
+_NUMBER = re.compile(r"\d+")
+_HYPHEN_BETWEEN_DIGITS = tuple(
+    re.compile(rf"{hyphen}(?<=\d.)\d") for hyphen in _HYPHENS
+)
 
 
 class _NumberSign(NamedTuple):
@@ -36,19 +39,17 @@ class _NumberSign(NamedTuple):
 # The pattern begins behind the sign.
 _SIGNS_AND_BESIDE = {
     # "-5", but not "well-5"
-    "minus": ("-−–", r"""(?<![^\s(\[=:;,"'*_|].)\d"""),
-    # "10-15": digits that become one number without it
-    _DIGITS_APART: ("-−–", r"(?<=\d.)\d"),
+    "minus": (_HYPHENS, r"""(?<![^\s(\[=:;,"'*_|].)\d"""),
     # "1.5", but not "1.500", which may be a thousand and a half
     "point": (".", r"(?<=\d.)\d(?!\d\d(?!\d))"),
     # "5%" and "5 %"
     "percent": ("%", r"(?:(?<=\d.)|(?<=\d\s.))"),
     # "x < 5"
     "less": ("<≤", r"(?:(?<=\S.)|(?<=\S[ \xa0].))\s*\d"),
-    # "x > 5"
-    "more": (">≥", r"(?:(?<=\S.)|(?<=\S[ \xa0].))\s*\d"),
-    # "2*3"
-    "times": ("*×", r"(?:(?<=\d.)|(?<=\d\s.))\s*\d"),
+    # "x > 5", but not the arrows "-> 5" and "=> 5"
+    "more": (">≥", r"(?<![-=].)(?:(?<=\S.)|(?<=\S[ \xa0].))\s*\d"),
+    # "2*3", but not the "*" at the beginning of a line in a list
+    "times": ("*×", r"(?:(?<=\d.)|(?<=\d[ \xa0].))\s*\d"),
 }
 
 
@@ -63,41 +64,68 @@ def _all_signs() -> Iterator[_NumberSign]:
 _SIGNS = tuple(_all_signs())
 
 
-def count_number_signs(text: str) -> Counter[str]:
-    """Count the signs of a text's numbers by their kind; kinds that it lacks are left out.
+class NumberSigns:
+    """The signs of a text's numbers.
+
+    Args:
+        text: The text as it is written, without its tags.
+
+    Attributes:
+        n_by_kind: How many signs it has, by their kind; kinds that it lacks are left out.
+        joined: What its numbers with hyphens would be without them, unless the text has
+            that number as well: "1015" of "10-15".
 
     Examples:
-        >>> dict(count_number_signs("It was -5 degrees, then -6, with 1.5 m of snow."))
-        {'minus': 2, 'point': 1}
+        >>> signs = NumberSigns("It was -5 degrees, then -6, with 1.5 m for 10-15 days.")
+        >>> dict(signs.n_by_kind), signs.joined
+        ({'minus': 2, 'point': 1}, {'1015'})
     """
+
+    def __init__(self, text: str) -> None:
+        self.n_by_kind = _count_signs(text)
+        self.joined = _joined_numbers(text)
+
+    def __bool__(self) -> bool:
+        """Whether the text has any sign."""
+        return bool(self.n_by_kind or self.joined)
+
+    def lack_in(self, passage: str) -> bool:
+        """Whether a passage that shows the letters of the text lacks one of its signs.
+
+        Example: "10–15 days at -5" lacks no sign of "10-15 days at -5". "1015 days at
+        -5" and "10-15 days at 5" do.
+
+        Args:
+            passage: The passage as it is written.
+        """
+        on_one_line = " ".join(passage.split())  # a line may end between "5" and "%"
+        if self.n_by_kind - _count_signs(on_one_line):
+            return True
+        if not self.joined:
+            return False
+        return not self.joined.isdisjoint(_NUMBER.findall(on_one_line))
+
+
+def _count_signs(text: str) -> Counter[str]:
+    """Count the signs of a text's numbers by their kind: {"minus": 1} for "at -5"."""
     n_by_kind: Counter[str] = Counter()
     for kind, character, pattern in _SIGNS:
         if character in text:
             n_signs = len(pattern.findall(text))
             if n_signs:
                 n_by_kind[kind] += n_signs
-    if _DIGITS_APART in n_by_kind:
-        n_by_kind[_DIGITS_APART] = _count_digits_apart(text)
     return n_by_kind
 
 
-def lacks_number_signs(written: str, n_by_kind: Counter[str]) -> bool:
-    """Whether a passage has fewer signs of numbers than the text that it shows.
+def _joined_numbers(text: str) -> set[str]:
+    """Return what a text's numbers with hyphens would be without them.
 
-    Example: "It lies 10–15 km away" lacks no sign of "It lies 10-15 km away", "It lies
-    1015 km away" does.
-
-    Args:
-        written: The passage, as it is written.
-        n_by_kind: The signs of the text; see ``count_number_signs``.
+    Example: "10-15 of 1874-05-04" gives {"1015", "18740504"}. A number that the text has
+    in any case is left out.
     """
-    on_one_line = " ".join(written.split())  # a line may end between "5" and "%"
-    n_in_passage = count_number_signs(on_one_line)
-    if _DIGITS_APART in n_by_kind:  # any other sign keeps them apart as well
-        n_in_passage[_DIGITS_APART] = _count_digits_apart(on_one_line)
-    return bool(n_by_kind - n_in_passage)
-
-
-def _count_digits_apart(text: str) -> int:
-    """Count the places at which digits stand apart: one in "10-15", none in "1,015"."""
-    return len(_APART.findall(text))
+    # asked first, because it is fast
+    has_hyphenated = any(pattern.search(text) for pattern in _HYPHEN_BETWEEN_DIGITS)
+    if not has_hyphenated:
+        return set()
+    joined = {re.sub(r"\D", "", each) for each in _HYPHENATED.findall(text)}
+    return joined.difference(_NUMBER.findall(text))
