@@ -158,7 +158,8 @@ class ChangedTexts:
             free_row: Matches a run of free bytes that is long enough for a passage.
         """
         word_numbers_by_stem: dict[str, list[int]] = defaultdict(list)
-        if self._taken.count(0) > _MOST_FREE_BYTES:
+        n_free_bytes = self._taken.count(0)
+        if n_free_bytes == 0 or n_free_bytes > _MOST_FREE_BYTES:
             return word_numbers_by_stem
         word_number = 0
         for passage in self._free_passages(free_row):
