@@ -1523,6 +1523,7 @@ REPLACED = {
     "the number of a passage before": ("[12] opened", OPENED[11:]),
     "a title before": ("Norwick in old times\nopened", OPENED[11:]),
     "dots before": ("Elsewhere it says: ... opened", OPENED[11:]),
+    "a letter that is equal by chance before": ("From his loom\nopened", OPENED[9:]),
     "a tag before": ("Source of it: <text>opened", OPENED[11:]),
 }
 

@@ -388,6 +388,8 @@ def test_the_coverage_over_several_calls_is_that_of_the_union(
     assert together.outcome == "shown"
     assert together.coverage == pytest.approx(covered(text, pieces), abs=0.02)
     assert together.coverage >= max(place.coverage for place in places)
+    assert not together.text.startswith("…")
+    assert not together.text.endswith("…")
     for part in together.text.split(" … "):
         assert part in text
     if together.extent == "whole":

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ragmetrics_core.capture.byte_spans import EqualSpan
-from ragmetrics_core.capture.letters import Prompt, decode_escapes, letters_of
+from ragmetrics_core.capture.letters import Prompt, Text, decode_escapes, letters_of
 
 # what ends the place of a text: the end of a line, dots that cut it, a tag of a template,
 # a quote that is no apostrophe
@@ -22,6 +22,8 @@ _BOUNDARY = re.compile(
     r"""\n|\.\.\.|…|</?[a-z][^<>]{0,300}>|(?<!\w)["'“”‘’«»]|["'“”‘’«»](?!\w)"""
 )
 _FARTHEST = 400  # letters of the prompt that are looked at beside the text
+# so many letters beside a boundary may be equal to the text by chance
+_BY_CHANCE = 3
 # words that replace others have this share of their letters at least; fewer are the
 # number or the label of the next text
 _LEAST_SHARE = 0.5
@@ -98,6 +100,8 @@ def _words_before(end: int, prompt: Prompt, taken: bytearray) -> str:
     # the same places in the message as written, with the signs beside the letters
     raw_start, _ = message.gap_at(start - message_start)
     _, raw_end = message.gap_at(end - message_start)
+    if _has_boundary_between(end, end + _BY_CHANCE, message_start, message):
+        return ""  # "ter" in the line below "Context:", whose "t" is the text's as well
     return _BOUNDARY.split(decode_escapes(message.raw[raw_start:raw_end]))[-1]
 
 
@@ -123,4 +127,26 @@ def _words_behind(start: int, prompt: Prompt, taken: bytearray) -> str:
     # the same places in the message as written, with the signs beside the letters
     raw_start, _ = message.gap_at(start - message_start)
     _, raw_end = message.gap_at(end - message_start)
+    if _has_boundary_between(start - _BY_CHANCE, start, message_start, message):
+        return (
+            ""  # "cliff" in the line above "Answer:", whose "A" is the text's as well
+        )
     return _BOUNDARY.split(decode_escapes(message.raw[raw_start:raw_end]), 1)[0]
+
+
+def _has_boundary_between(
+    start: int, end: int, message_start: int, message: Text
+) -> bool:
+    """Whether a line ends, or the like, between two letters of a message.
+
+    Example: between the "t" and the "e" of two lines, "Context:" and "ter", a line ends.
+
+    Args:
+        start: The first letter, an index in the prompt's letters.
+        end: Behind the last letter.
+        message_start: Where the message begins in the prompt's letters.
+        message: The message.
+    """
+    _, raw_start = message.gap_at(max(start - message_start, 0))
+    raw_end, _ = message.gap_at(min(end - message_start, len(message.letters)))
+    return _BOUNDARY.search(decode_escapes(message.raw[raw_start:raw_end])) is not None
