@@ -227,3 +227,102 @@ def test_any_output_can_be_read(output: object) -> None:
     documents = found_texts(output)
     assert documents is None or all(document.text for document in documents)
     documents_by_index(output, documents or ())
+
+
+def search_with(**attributes: Any) -> Told:
+    kind = {"openinference.span.kind": "RETRIEVER", "input.value": QUESTION}
+    return span("search", "chain", 2, 3, **kind, **attributes)
+
+
+def assert_nothing_is_known(sample: Sample, words: str) -> None:
+    """A search of which nothing was recorded is none that found nothing."""
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete", sample.capture.warnings
+    assert words in " ".join(sample.capture.warnings)
+    sample = sample.model_copy(update={"reference": (GATE,)})
+    journey = evaluate([sample], metrics=["accuracy"], judge="lexical").journey()
+    assert journey.mend is None
+    assert journey.of("not_retrieved", "facts") is None
+
+
+NOTHING = "holds nothing of what was found"
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        search_with(),
+        search_with(**{"output.value": "__REDACTED__"}),
+        retriever_of("mlflow", None),
+        span("search", "chain", 2, 3, **{"gen_ai.operation.name": "retrieval"}),
+    ],
+    ids=["no output", "hidden", "null", "gen_ai"],
+)
+@pytest.mark.parametrize("has_other", [False, True])
+def test_a_search_of_which_nothing_was_recorded_is_said(
+    search: Told, *, has_other: bool
+) -> None:
+    other = span(
+        *("other", "chain", 4, 5),
+        **{"openinference.span.kind": "RETRIEVER", "output.value": json.dumps([MILL])},
+    )
+    searches = [search, other] if has_other else [search]
+    assert_nothing_is_known(sample_of(*searches, shown=[MILL]), NOTHING)
+
+
+def test_documents_that_were_hidden_have_no_text() -> None:
+    hidden = {
+        f"retrieval.documents.{n}.document.{name}": value
+        for n in range(2)
+        for name, value in (("content", "__REDACTED__"), ("id", f"d{n}"))
+    }
+    sample = sample_of(search_with(**hidden), shown=[MILL])
+    assert_nothing_is_known(sample, "the text of 2 retrieved documents")
+
+
+def test_a_search_may_be_recorded_in_a_span_around_or_inside_it() -> None:
+    found = {"output.value": json.dumps([{"page_content": GATE, "metadata": {}}])}
+    kind = {"openinference.span.kind": "RETRIEVER", "input.value": QUESTION}
+    for around, inside in (({}, found), (found, {})):
+        outer = span("outer", "chain", 2, 5, **kind, **around)
+        inner = span("inner", "outer", 3, 4, **kind, **inside)
+        sample = sample_of(outer, inner, shown=[GATE])
+        assert sample.capture is not None
+        assert sample.capture.grade == "exact", sample.capture.warnings
+    step = {"openinference.span.kind": "CHAIN", "input.value": QUESTION}
+    outer = span("outer", "chain", 2, 5, **step, **found)
+    inner = span("inner", "outer", 3, 4, **kind)
+    sample = sample_of(outer, inner, shown=[GATE])
+    assert NOTHING not in str(sample.capture)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        [{"document": {"content": GATE}}, {"document": {"content": MILL}}],
+        [
+            {"id": "1", "content": {"text": GATE}},
+            {"id": "2", "content": {"text": MILL}},
+        ],
+        [{"id": "1", "text": GATE}, {"id": "2", "text": MILL}],
+        [{"page_content": GATE, "metadata": {}}, {"page_content": MILL}],
+        [GATE, MILL],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["gen_ai.retrieval.documents", "retrieval.documents"])
+def test_documents_listed_in_one_attribute_are_read(name: str, listed: object) -> None:
+    mark = {"gen_ai.operation.name": "retrieval"}
+    if name == "retrieval.documents":
+        mark = {"openinference.span.kind": "RETRIEVER"}
+    attributes = {**mark, name: json.dumps(listed)}
+    sample = sample_of(span("search", "chain", 2, 3, **attributes), shown=[GATE, MILL])
+    assert [context.text for context in sample.contexts] == [GATE, MILL]
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact", sample.capture.warnings
+
+
+def test_documents_and_texts_may_stand_side_by_side() -> None:
+    output = [{"page_content": GATE, "metadata": {}}, MILL]
+    sample = sample_of(retriever_of("langfuse", output), shown=[GATE, MILL])
+    assert [context.text for context in sample.contexts] == [GATE, MILL]

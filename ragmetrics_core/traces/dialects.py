@@ -15,6 +15,7 @@ from ragmetrics_core.capture import Document, Message
 from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.data import Turn, number_as_text
 from ragmetrics_core.data.conversation_names import conversation_in, conversation_name
+from ragmetrics_core.traces.found_texts import found_texts
 from ragmetrics_core.traces.values import (
     mapping,
     messages_in,
@@ -25,6 +26,7 @@ from ragmetrics_core.traces.values import (
 DIALECTS: dict[str, dict[str, Any]] = tomllib.loads(
     files(__package__).joinpath("dialects.toml").read_text("utf-8")
 )
+_HIDDEN = "__REDACTED__"  # OpenInference writes it in place of a text
 _INDEX = re.compile(r"-?\d+")
 _KINDS = {
     mark: cast("Kind", kind)
@@ -307,11 +309,12 @@ def value_of(attributes: Mapping[str, Any], name: str) -> Any:
     ``name.0.role``.
     """
     if not name.endswith("."):
-        return attributes.get(name)
+        value = attributes.get(name)
+        return None if value == _HIDDEN else value
     leaves = {}
     for key, value in attributes.items():
         path = key.removeprefix(name)
-        if key.startswith(name) and path:
+        if key.startswith(name) and path and value != _HIDDEN:
             leaves[path] = value
     return _nest(leaves) or None
 
@@ -358,23 +361,38 @@ def _documents(
         nothing. A document may have an id and no text.
     """
     for name in names:
-        entries = value_of(attributes, name)
+        # some write one attribute for each leaf, others one list
+        entries = value_of(attributes, name) or attributes.get(name.rstrip("."))
         if isinstance(entries, str):
             entries = plain(entries)
         documents = []
-        for entry in entries or ():
-            if isinstance(entry, Mapping):
-                documents.append(_document(entry.get("document", entry)))
+        for entry in entries if isinstance(entries, (list, tuple)) else ():
+            document = _document(entry)
+            if document is not None:
+                documents.append(document)
         says_none = entries in ([], ())
         if documents or says_none:
             return tuple(documents)
     return None
 
 
-def _document(entry: Mapping[str, Any]) -> Document:
-    """The document of an entry of a list that a convention records."""
+def _document(entry: object) -> Document | None:
+    """The document of an entry of a list of documents; None for no such entry.
+
+    The entries of a convention have a field "content". Without it, the entry is read as
+    one that a retriever returned. One without any text keeps its id.
+    """
+    if isinstance(entry, Mapping):
+        entry = entry.get("document", entry)
+    if not isinstance(entry, Mapping):
+        documents = found_texts([entry])
+        return documents[0] if documents else None
+    text = entry.get("content")
+    if not isinstance(text, str):
+        documents = found_texts([text or entry])
+        text = documents[0].text if documents else None
     return recorded_document(
-        entry.get("content"), entry.get("id"), entry.get("score"), entry.get("metadata")
+        text, entry.get("id"), entry.get("score"), entry.get("metadata")
     )
 
 

@@ -49,6 +49,9 @@ DOCUMENTS_IN_PART = (
     "the spans hold only a part of {} documents, of which the prompt shows more: let the"
     " retriever's span record their whole texts"
 )
+FOUND_NOT_RECORDED = (
+    "a retriever's span holds nothing of what was found; let it record its output"
+)
 DOCUMENTS_ARE_IN_PART = DOCUMENTS_IN_PART.partition("{} ")[2]
 _ATTRIBUTES_WERE_DROPPED = ATTRIBUTES_DROPPED.partition(",")[0].removeprefix("{}")
 

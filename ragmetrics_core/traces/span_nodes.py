@@ -165,7 +165,11 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
         find_instances(reading.input, Document)
     )
     in_output = tuple(find_instances(reading.output, Document))
-    if in_output:
+    readable = found_texts(reading.output) if in_output else None
+    if readable is not None and len(readable) > len(in_output):
+        # some documents stand there as texts alone
+        node.documents = readable
+    elif in_output:
         node.documents = in_output
     elif reading.documents is not None:
         node.documents = reading.documents

@@ -18,6 +18,7 @@ from ragmetrics_core.traces.dialects import Reading, session_of
 from ragmetrics_core.traces.notes import (
     ATTRIBUTES_DROPPED,
     DOCUMENTS_IN_PART,
+    FOUND_NOT_RECORDED,
     VALUES_CUT,
 )
 from ragmetrics_core.traces.previews import count_previews
@@ -343,12 +344,34 @@ def _take_out_documents_without_text(root: Node) -> list[str | None]:
     return list(ids)
 
 
+def _note_unrecorded_searches(node: Node, *, is_recorded_around: bool) -> None:
+    """Note on each retriever's call that nobody recorded what it found, if nobody did.
+
+    Example: a retriever's span holds the query alone. The calls around and inside it may
+    hold the documents: some instrumentations record a search in several spans.
+
+    Args:
+        node: The outermost call; all calls inside it are looked at.
+        is_recorded_around: Whether a call around it holds documents.
+    """
+    has_documents = node.documents is not None or bool(node.documents_passed_on)
+    is_recorded = is_recorded_around or has_documents
+    is_silent = node.kind == "retriever" and not node.error
+    if is_silent and not is_recorded and not node.evidence_not_recorded:
+        _, *inner_calls = node.walk()
+        if all(inner.documents is None for inner in inner_calls):
+            node.evidence_not_recorded = (FOUND_NOT_RECORDED,)
+    for child in node.children:
+        _note_unrecorded_searches(child, is_recorded_around=is_recorded)
+
+
 def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
     """Note in a tree which texts of documents and prompts its spans do not hold.
 
     Example: a document with an id and no text, and a span that dropped attributes: two
     missing texts, because a span with dropped attributes may lack a document.
     """
+    _note_unrecorded_searches(tree.root, is_recorded_around=False)
     ids_without_text = _take_out_documents_without_text(tree.root)
     incomplete_spans = [inner for inner in call.walk() if inner.span.dropped > 0]
     cut_spans = [inner for inner in call.walk() if inner.is_cut]
