@@ -463,8 +463,8 @@ def by_nobody(attribution: _Attribution) -> FoundAnswer | None:
 def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | None:
     """The earlier reply, where the last call only judged it or asked further questions.
 
-    A run that ends in a verdict on its answer, or in further questions: we know no
-    public application that ends in this way.
+    This is rare, and guarded against for safety: we know no public application whose
+    last call does so.
 
     Example: one call writes "It opened in 1874."; the last call is shown this and
     writes "yes". The answer is "It opened in 1874." None if the last reply is neither a
@@ -484,7 +484,7 @@ def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | Non
     answer = Answer(search.calls.replies[judged_call].answer, place)
     if _is_surely_judged(search, judged_call, reply):
         return FoundAnswer(answer, judged_call)
-    # the user may have read "yes": the sample gets a doubt
+    # the user may have read "yes": the sample says that its answer is a guess
     return FoundAnswer(answer, judged_call, (_JUDGED,))
 
 

@@ -97,21 +97,26 @@ def _is_small_step(before: EqualSpan, after: EqualSpan) -> bool:
 def subtract_spans(
     spans: Iterable[EqualSpan], others: Iterable[EqualSpan]
 ) -> list[EqualSpan]:
-    """Cut out of spans the bytes of the text that other spans hold, and return the rest.
+    """Cut away from spans what other spans hold of the same text, and return the rest.
+
+    A span that is cut in its middle leaves two spans; a span that the others hold whole
+    leaves none.
 
     Examples:
         >>> span = EqualSpan(prompt_start=10, text_start=0, size=8)
         >>> subtract_spans([span], [EqualSpan(prompt_start=90, text_start=2, size=3)])
         [EqualSpan(prompt_start=10, text_start=0, size=2), EqualSpan(prompt_start=15, text_start=5, size=3)]
     """
+    # sorted, and none touches the next: [(2, 5)] in the example
     ranges = text_ranges(others)
     rest = []
     for span in spans:
-        text_start = span.text_start
+        text_start = span.text_start  # where the part that is not looked at yet begins
         # the first range that ends behind the start of the span
         index = bisect_right(ranges, text_start, key=_range_end)
         while index < len(ranges) and ranges[index][0] < span.text_end:
             range_start, range_end = ranges[index]
+            # what stands before the range; nothing if the span begins within the range
             rest += clip_spans([span], text_start=text_start, text_end=range_start)
             text_start = range_end
             index += 1

@@ -143,7 +143,7 @@ class ChangedTexts:
     def _index_words(
         self,
         stems_of: Callable[[str], Iterable[str]],
-        free_row: re.Pattern[bytes],
+        free_run: re.Pattern[bytes],
     ) -> dict[str, list[int]]:
         """Number the words of the free passages, and list the numbers by stem.
 
@@ -155,14 +155,15 @@ class ChangedTexts:
 
         Args:
             stems_of: Returns the stems of the words that count.
-            free_row: Matches a run of free bytes that is long enough for a passage.
+            free_run: Matches a run of zeros that is long enough for a passage; see
+                ``_free_passages``.
         """
         word_numbers_by_stem: dict[str, list[int]] = defaultdict(list)
         n_free_bytes = self._taken.count(0)
         if n_free_bytes == 0 or n_free_bytes > _MOST_FREE_BYTES:
             return word_numbers_by_stem
         word_number = 0
-        for passage in self._free_passages(free_row):
+        for passage in self._free_passages(free_run):
             for stem in stems_of(passage):
                 word_numbers_by_stem[stem].append(word_number)
                 word_number += 1
@@ -170,21 +171,23 @@ class ChangedTexts:
             word_number += _MOST_FREE_BYTES
         return word_numbers_by_stem
 
-    def _free_passages(self, free_row: re.Pattern[bytes]) -> Iterator[str]:
+    def _free_passages(self, free_run: re.Pattern[bytes]) -> Iterator[str]:
         """Yield the passages of the messages, as written, where no text is located.
 
-        Example: of "Read this. IRON" the document IRON is located: "Read this" is free.
+        Example: in "Read this. IRON" the document IRON is located: "Read this" is free.
 
         Args:
-            free_row: Matches a run of free bytes that is long enough for a passage.
+            free_run: A pattern. It matches a run of zeros in ``_taken``, if the run is
+                long enough for a passage.
         """
+        # _taken has a byte for each letter and digit of the prompt: 0 if it is free
         message_starts = zip(
             self._prompt.messages, self._prompt.message_starts, strict=True
         )
         for message, message_start in message_starts:
             message_end = message_start + len(message.letters)
             taken = self._taken[message_start:message_end]
-            for free_bytes in free_row.finditer(taken):
+            for free_bytes in free_run.finditer(taken):
                 start, end = message.offsets_of(free_bytes.start(), free_bytes.end())
                 yield message.raw[start:end]
 

@@ -401,27 +401,39 @@ class CitationSearch:
 
     @cached_property
     def _numbers_of_other_lists(self) -> tuple[set[str], dict[str, set[str]]]:
-        """What the prompts say of numbers beside names.
+        """Compare numbers beside names, anywhere in the prompts, with the labels.
+
+        Example: the contexts stand under "[1] a.pdf", "[2] b.pdf" and "[3] c.pdf". A list
+        at the prompt's end says "Source 1: b.pdf, [3] c.pdf". The 3 agrees with the
+        labels; the 1 does not, for it is the label of a.pdf.
 
         Returns:
-            The numbers beside a name that has this number as its label, too. Then, by
-            each number beside a name with another label, the words before it.
+            Two values. The numbers that agree with a label: ``{"1", "2", "3"}``. And the
+            numbers that differ, with the words before them: ``{"1": {"source"}}``; the
+            word is "" for "[1] b.pdf".
         """
         agreeing: set[str] = set()
         kinds_by_number: dict[str, set[str]] = {}
         for named in self._numbers_beside_names:
+            # the contexts under the label "[1]"; ``named.indexes`` are those named b.pdf
             numbered = self.indexes_by_number.get(named.number, frozenset())
             if not numbered.isdisjoint(named.indexes):
                 agreeing.add(named.number)
-            elif numbered:
+            elif numbered:  # a number that labels no context is left out
                 kinds_by_number.setdefault(named.number, set()).add(named.kind)
         return agreeing, kinds_by_number
 
     @cached_property
     def _numbers_beside_names(self) -> list[NamedNumber]:
-        """The numbers of the prompts that stand beside a name of a context."""
+        """The numbers of the prompts that stand beside a name of a context.
+
+        Example: beside the label "b.pdf" stand the 1 of "[1] b.pdf", of "1. b.pdf" and
+        of "Source 1: b.pdf". If "b.pdf" is no label, but the name of a document, only
+        the 1 of "[1] b.pdf" counts: the other two may list what a user uploaded.
+        """
         labels = SourceNames.of(self.labels.indexes_by_label)
-        # what the prompt shows as a label means what stands under it
+        # names of documents that the prompt does not show as labels; a label means what
+        # stands under it, whatever document has the same name
         other_names = SourceNames.of(
             {
                 name: indexes
@@ -433,7 +445,8 @@ class CitationSearch:
         for prompt in self.prompts:
             words = _without_texts(prompt, self.context_texts)
             named_numbers += numbers_beside_names(words, labels)
-            # beside a name that is no label, "1. b.pdf" may be an upload
+            # may_count: "1. b.pdf"; kind: "source" of "Source 1: b.pdf". Both are
+            # dropped here: they may list uploads.
             named_numbers += [
                 named
                 for named in numbers_beside_names(words, other_names)

@@ -497,7 +497,8 @@ def _by_kinds_of_numbers(
 
     What a label of the mark means is looked up in this order:
 
-    1. in the answer's own list of sources, "Sources: [1] b.pdf", if it numbers anew
+    1. in the answer's own list of sources, "Sources: [1] b.pdf", if the list gives
+       some number another meaning than the prompt does
     2. among the prompt's numbers of the same kind, as "Source"
     3. among the prompt's first numbers, those in brackets above
 
@@ -510,6 +511,7 @@ def _by_kinds_of_numbers(
     Raises:
         UnknownMeaning: If a number may mean one context or another.
     """
+    # are_new: the answer's list gives a number another meaning than the prompt does
     if not labels.indexes_by_kind and not search.own_numbers.are_new:
         return citation
     # the kind of a number is the word before it: "source" of "[Source 1]"
@@ -521,8 +523,9 @@ def _by_kinds_of_numbers(
         if not indexes_of_label:
             indexes_of_label = _indexes_of_number(label, kind, labels)
         if not indexes_of_label and label in citation.dangling:
-            dangling.append(label)  # names nothing that was shown
-        # "b.pdf" is no number: the prompt's labels alone say what it means
+            dangling.append(label)  # "[9]" names nothing that was shown
+        # "b.pdf" is no number: the prompt's labels alone say what it means. A label
+        # that dangles has no index there either.
         indexes += indexes_of_label or places_of(label, search.numbering)
     return citation.model_copy(
         update={

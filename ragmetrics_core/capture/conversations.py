@@ -124,13 +124,15 @@ class Conversations:
                 None without one.
         """
         name = self._conversation_name(tree)
-        # the place: where the run repeats the turn's words, as in its messages or in a
-        # prompt; "" if the turn was found by the conversation's name
+        # the place tells how the turn was recognized: its words stand in the messages
+        # or in a prompt of the run; "" if the conversation's name told it
         last_turn, conversation_place = self._last_turn(tree, name, quoted)
         if last_turn is None:
             return replace(tree, conversation_id=name or _name_of_new(tree))
         history = tree.history
-        # a memory has cut or summed up the messages: take them as they were captured
+        # A memory has cut or summed up the messages: take them as they were captured.
+        # A run without messages may be meant to have no history, and keeps none; but
+        # not if its prompt quotes an earlier turn.
         if _lacks_turns(last_turn, tree, is_quoted=quoted is not None):
             history = last_turn.history_after
         # 1 turn was captured, but the history has 3 questions: 3 turns came before
@@ -168,6 +170,12 @@ class Conversations:
             tree: The run.
             name: The name of its conversation; None if it has none.
             quoted: The captured turn that its prompts quote as text; None without one.
+
+        The turn is looked for in this order:
+
+        1. by the name of the conversation
+        2. by the words at the end of the run's history
+        3. by a prompt's quotation, ``quoted``, if the conversation has no name
 
         Returns:
             Two values. The turn; None if the run continues no captured turn. And the

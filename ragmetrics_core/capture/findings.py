@@ -95,8 +95,8 @@ class Finding:
     def text(self) -> str:
         """The shown part in the candidate's own characters, parts joined by `` … ``.
 
-        A text that is shown whole stands here whole, with its tags and marks. Where the
-        prompt has other words than the text's first or last ones, "…" stands for them.
+        A text that is shown whole stands here whole, with its tags and marks. If the
+        prompt replaced the text's beginning or end by other words, "…" stands there.
         Empty if nothing is shown.
 
         Example: "It was opened … by Holm." where the prompt has another date, and "… was
@@ -119,6 +119,7 @@ class Finding:
         Example: "[PERSON] opened it." for "Elias Holm opened it." Not if a part that
         another prompt shows begins earlier.
         """
+        # a first piece that starts at 0 has no words before it
         return any(
             shown.replaced.before and shown.starts_at == first_piece.start > 0
             for shown in self.shown_in_prompts

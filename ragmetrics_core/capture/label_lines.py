@@ -189,7 +189,8 @@ def _line_of_brackets(line: str) -> LabelLine | None:
     """Read a label line with brackets; None without brackets.
 
     "[Source 1] report.pdf" has the name "report.pdf" and the number 1, and "Document [2]"
-    the number 2. In "see Miller [1]" the 1 is no number of the text.
+    the number 2. "see Miller [1]" has no number: its 1 cites a source, and does not
+    number the text below.
     """
     brackets = list(_BRACKETS.finditer(line))
     if not brackets:
@@ -197,14 +198,15 @@ def _line_of_brackets(line: str) -> LabelLine | None:
     texts_in_brackets = [
         bracket["in_square"] or bracket["in_lenticular"] for bracket in brackets
     ]
-    words_before = line[: brackets[0].start()]
+    words_before = line[: brackets[0].start()]  # "Document" of "Document [2]"
     number = None
     if _may_stand_before_number(words_before):
         number = _number_in(texts_in_brackets)
     text_beside_brackets = _BRACKETS.sub(" ", line)
     return LabelLine(
-        # lines of one shape are labels of the same kind
+        # a prompt's lines of one shape, "[a.pdf]" and "[b.pdf]", label in the same way
         shape=f"[{len(brackets)} in brackets]{_shape_of(words_before)}",
+        # the name of a file stands in brackets or beside them
         names=_names([*texts_in_brackets, text_beside_brackets]),
         number=number,
         numbers_by_kind=() if number is None else ((IN_BRACKETS, number),),

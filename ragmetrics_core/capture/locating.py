@@ -201,7 +201,8 @@ class _Competition:
         which stands at the same place, gets none and is not shown there.
 
         An occurrence that only repeats a part shown already waits until all others have
-        their bytes.
+        their bytes. An occurrence of the question gets no bytes once the question has
+        as many places as it should have: a document may quote the question there.
         """
         occurrences_by_bytes = _group_by_bytes(occurrences)
         repetitions: list[Occurrence] = []
@@ -214,9 +215,11 @@ class _Competition:
                 take_bytes(self.taken, occurrence)
                 self.shared_parts.add_place(rivals)
             elif _repeats_longer_part(occurrence):
-                # the repeated words may begin the next chunk: this chunk goes first
+                # The end of chunk 1 is shown a second time. There chunk 2 may begin,
+                # with the same words: chunk 2 goes first.
                 repetitions.append(occurrence)
-            # surplus: one more place of the question than it is known to have
+            # Surplus is a second place of the question, which is known to have one
+            # place: it is skipped.
             elif not _is_surplus(occurrence.sought_text):
                 self._accept(occurrence)
         for occurrence in repetitions:
@@ -297,8 +300,9 @@ class _Competition:
 
         Args:
             sought_text: The text.
-            touching_words: The places of the text at which other letters touch it. Of a
-                text too short for an anchor it is empty: its places are found here.
+            touching_words: The places at which other letters touch the text. Empty for
+                a text too short for the search by anchors: ``_with_borders`` finds
+                its places, whatever stands beside them.
         """
         is_inside_another_text = False
         in_sentences: list[Occurrence] = []

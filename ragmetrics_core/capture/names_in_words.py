@@ -45,7 +45,8 @@ def names_a_source(
 
     True for "According to report.pdf, it fell." and "It fell #2.". False for "The Eiffel
     Tower is high." if a context is named "Eiffel Tower", but the question is about the
-    tower: then its name is the subject of the answer, and no source.
+    tower: then its name is the subject of the answer, and no source. "According to
+    Eiffel Tower" names a source in any case.
 
     Args:
         answer: The answer.
@@ -60,6 +61,7 @@ def names_a_source(
     if any(_stands_like_a_source(name, answer) for name in names_there):
         return True
     subjects = [text.lower() for text in subject_texts]
+    # "#2", "^2^", "/2/" or "|2|", unless the question says "#2" as well
     if _has_number_in_signs(answer, numbers, subjects):
         return True
     # "report.pdf" anywhere in the answer, but not in the question or a context

@@ -146,7 +146,11 @@ def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]
 def _numbers_in_line(
     words: str, line_start: int, names: SourceNames
 ) -> Iterator[NamedNumber]:
-    """Yield the numbers such as "[1]" and "Source 1" of a line that has a name behind them.
+    """Yield the numbers of a line that a source's name explains.
+
+    "[1] a.pdf" and "Source 1: a.pdf" do, where the name follows the number; also "[1]
+    is a.pdf" and "a.pdf = [1]". None of "a.pdf [1], b.pdf [2]", where each mark only
+    cites the name before it.
 
     Args:
         words: The line.
@@ -157,17 +161,19 @@ def _numbers_in_line(
     numbers = [
         number for number in _NUMBER.finditer(words) if _kind_of(number) != CHUNK
     ]
-    # "a.pdf [1], b.pdf [2]": each number belongs to the name before it
+    # In "a.pdf [1], b.pdf [2]" the name that follows [1] is not its name.
     is_name_first = bool(numbers) and _stands_behind_a_name(numbers[0], words, names)
     for number in numbers:
         start = line_start + number.start()
-        kind = ""
-        name = _name_that_is_meant(number, words, names)
+        kind = ""  # "Source 1 = a.pdf" explains any 1, so it has no kind
+        name = _name_behind_equals(number, words, names)
+        # "a.pdf = [1]"
         indexes_before = _named_before_a_link(number, words, names)
         if indexes_before:
             yield NamedNumber(_digits(number), indexes_before, start)
+        # "Source 1: a.pdf" explains only a 1 of the kind "source"
         if name is None and not is_name_first:
-            name = _name_behind(number, words, names)
+            name = _name_directly_behind(number, words, names)
             kind = _kind_of(number)
         if name is not None:
             yield NamedNumber(_digits(number), name.indexes, start, kind=kind)
@@ -201,7 +207,7 @@ def _begins_a_clause(number: re.Match[str], words: str) -> bool:
     return _BEGINS_A_CLAUSE.search(before) is not None
 
 
-def _name_that_is_meant(
+def _name_behind_equals(
     number: re.Match[str], words: str, names: SourceNames
 ) -> NameFound | None:
     """Find the name in "[1] = a.pdf" or "[1] is a.pdf"; None without such words.
@@ -225,7 +231,7 @@ def _named_before_a_link(
     return names.longest_before(words[nearest:], link.start())
 
 
-def _name_behind(
+def _name_directly_behind(
     number: re.Match[str], words: str, names: SourceNames
 ) -> NameFound | None:
     """Find the name directly behind a number, as in "[1] a.pdf" and "[1]: a.pdf".

@@ -253,7 +253,8 @@ class PromptContents:
         """Find the documents and the replies of earlier calls in one call's prompt.
 
         A search found A and B, and another call replied "It fell in May." The prompt
-        "Use A. Note: It fell in May." shows document A and that reply.
+        "Use A. Note: It fell in May." shows document A and that reply: the call of this
+        prompt read the other call.
         """
         # lists of documents found before the call began; if none, all lists of the run
         retrieved_lists = self.calls.lists(call.began) or self.calls.lists()
@@ -274,6 +275,7 @@ class PromptContents:
         calls_with_shown_replies = _calls_whose_replies_are_shown(
             replies, search.findings_of_replies, shown_in_turn
         )
+        # and the calls whose replies the prompt holds in other words, as a refine step
         calls_read = self._calls_read(call, calls_with_shown_replies)
         return _shown_in_own_prompt(search, shown_in_turn, calls_read)
 

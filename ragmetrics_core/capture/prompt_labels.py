@@ -151,8 +151,8 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         The labels, each with the indexes of its contexts. There are none where nobody
         can tell which lines belong to which context: in the second example "(a.txt)"
         may label the context above it or the context below. All numbers are ambiguous
-        where a context has none, or two contexts have the same. A single number is
-        ambiguous where a field may mean it as well.
+        where a context has none, or two contexts have the same. A single number, 3, is
+        ambiguous where an answer may also mean a field by it, as "doc_id: 3".
 
     Examples:
         >>> labels_in(["[a.txt]\nIt is old.\n\n[b.txt]\nIt fell."], ["It is old.", "It fell."]).indexes_by_label
@@ -200,8 +200,9 @@ def _lines_by_context(
     The prompt "[a.txt]\nTitle: Iron\nIt is old." shows the context "Title: Iron\nIt is
     old." with two such lines: "[a.txt]" around it, and "Title: Iron" at its beginning.
 
-    Of several numbers the one that labels the context counts: "[2]" above the context
-    is its number; a 7 in the lines "Page: 7" or "Source 7:" is not.
+    A context has one number. The "[2]" above it counts more than a field around it,
+    such as "Page: 7"; and a number around it counts more than "Source 7:" at its own
+    beginning.
     """
     lines_by_context: dict[int, list[LabelLine]] = {
         index: [] for index in range(len(contexts))
@@ -211,7 +212,7 @@ def _lines_by_context(
         lines_of_blocks = _lines_of_blocks(blocks, prompt)
         for block, lines_around in zip(blocks, lines_of_blocks, strict=True):
             own_lines = _own_lines(contexts[block.context_index])  # "Title: Iron"
-            # "[2]" stands beside the field "Page: 7": the 7 is no number of the context
+            # "[2]" stands beside the field "Page: 7": the 7 does not number the context
             if any(line.number and not line.is_field for line in lines_around):
                 lines_around = list(map(_without_number_of_field, lines_around))
             # below "[2]" the context's own text begins with "Source 7:"

@@ -328,7 +328,8 @@ class WaitingGroups:
         """Find unread searches near a group that found some of the same documents.
 
         Example: a vector search found A and B, then a keyword search found B and C. A
-        model was shown B. It joined the keyword search; the vector search is a sibling.
+        model was shown B. The model's run joined the group of the keyword search, the
+        later one; the group of the vector search is returned.
 
         Args:
             group: The runs of one question. Each search begins a group of its own.
@@ -336,10 +337,11 @@ class WaitingGroups:
                 id, or by text where a document has no id.
         """
         groups_of_task = self._groups_of(group.runs[-1].task_or_thread)
+        # newest first; the first earlier group that is no sibling ends the loop
         groups_of_task.sort(key=lambda other: other.began, reverse=True)
         siblings: list[RunGroup] = []
         for other in groups_of_task:
-            # overtaken: a later question was answered and is over
+            # overtaken: its user has meanwhile got the answer to a later question
             if other is group or other.is_overtaken:
                 continue
             found_the_same = not other.document_names.isdisjoint(names)

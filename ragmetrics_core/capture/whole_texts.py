@@ -64,8 +64,9 @@ class WholeTexts:
         Args:
             prompt: The letters and digits of the prompt.
             texts: The letters and digits of each text.
-            stride: In which steps the prompt is looked at: 3 for every third byte. Each
-                family has as many anchors, so that one of them stands at such a step.
+            stride: In which steps the prompt is looked at: 3 for every third byte. Then
+                each text gets 3 anchors, at its offsets 0, 1 and 2: wherever the text
+                stands, one of these anchors stands at a step.
         """
         self._prompt = prompt
         self._stride = stride  # the prompt is looked at in steps of so many bytes
@@ -74,10 +75,11 @@ class WholeTexts:
         self._family_by_text_index: dict[int, TextFamily] = {}
         self.families_by_anchor: dict[bytes, list[tuple[int, TextFamily]]] = {}
         for family in _families_of(texts):
+            # wanted: still looked for, as all texts of a new family are
             for text_index in family.wanted_indexes:
                 self._family_by_text_index[text_index] = family
-            # with a stride of 3 the anchors at the offsets 0, 1 and 2 of the texts:
-            # "portoliesontheno", "ortoliesonthenor" and "rtoliesonthenort"
+            # with a stride of 3, the anchors of a text: "portoliesontheno",
+            # "ortoliesonthenor" and "rtoliesonthenort"
             for offset_in_text, anchor in family.first_anchors(n_anchors=stride):
                 families = self.families_by_anchor.setdefault(anchor, [])
                 families.append((offset_in_text, family))
@@ -189,9 +191,12 @@ class TextFamily:
         self._rank_of_longest_prefix = list(
             _ranks_of_longest_prefixes(self._sorted_texts)
         )
+        # all texts of a family have the same first 16 bytes
         self.beginning = self._sorted_texts[0][:ANCHOR_LENGTH]
         self.longest_size = max(map(len, self._sorted_texts))
-        self.last_found_at = _NOWHERE  # a place in the prompt
+        # set by the search: where in the prompt it last found a text of the family
+        self.last_found_at = _NOWHERE
+        # the search takes out a text that needs to be looked for no longer
         self.wanted_indexes = set(self._text_index_by_rank)
 
     @property
