@@ -71,8 +71,9 @@ class OccurrenceSearch:
     def __init__(self, prompt: Prompt, sought_texts: Sequence[SoughtText]) -> None:
         """Index the texts by their anchors; the prompt is searched later.
 
-        Example: the anchor "portoliesonthedo" finds the text "Porto lies on the Douro."
-        Letters are the letters and digits of prompt and texts, in lower case, as bytes.
+        An anchor is a piece of 16 bytes: "portoliesonthedo" finds the text "Porto lies on
+        the Douro." Letters are the letters and digits of prompt and texts, in lower
+        case, as bytes.
         """
         self.prompt = prompt
         self.sought_texts = sought_texts
@@ -81,7 +82,8 @@ class OccurrenceSearch:
         self._text_letters = [sought.text.letters for sought in sought_texts]
         self._reversed_prompt = prompt.letters[::-1]  # for comparing backwards
         prompt_size = len(prompt.letters)
-        # of 100 letters a tag has the letters 10 to 12; backwards they are 88 to 90
+        # By the offset at which a tag such as "<em>" begins: where it ends. If, of 100
+        # letters, a tag has those from 10 to 12, backwards they are from 88 to 90.
         self._reversed_tag_ends = {
             prompt_size - end: prompt_size - start
             for start, end in prompt.tag_ends.items()
@@ -92,7 +94,8 @@ class OccurrenceSearch:
         )
         # finds the other texts by any of their anchors
         self._anchors = AnchorIndex(self._text_letters, self._stride)
-        # the search also stops where a whole text may begin
+        # The search stops at each anchor that it knows. It must know also those at which
+        # families, the texts with the same first 16 bytes, may begin.
         for anchor in self._whole_texts.families_by_anchor:
             self._anchors.add_without_position(anchor)
         # Filled by the search, by text index: the runs of equal bytes, and the offsets

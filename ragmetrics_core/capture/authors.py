@@ -173,7 +173,8 @@ def name_authors(root: Node) -> None:
     found_documents = _originals_of(nodes)  # found by searches: these have no author
     for node in nodes:
         if node.kind == "tool" and node.text:
-            # a tool returns an engine's answer as its text: this becomes a document
+            # A tool returned an engine's answer as its text. It counts as a document that
+            # the engine handed to the tool: so the text gets its author.
             node.input_documents = _answers_in_text_of(node, answer_by_call)
             continue
         earlier_answers = _answers_before(node, answer_by_call)

@@ -63,9 +63,10 @@ def citations_of_sources(
         numbering: For each label in the prompt, such as "2", the index of its context.
 
     Returns:
-        A citation for each source. It dangles, with the source's id or the beginning of
-        its quote, if the source names nothing that was shown. A source is cited for its
-        statement; if this does not stand in the answer, for the whole answer.
+        A citation for each source. ``start`` and ``end`` span the statement in the
+        answer that the source belongs to; if the answer has no such statement, they span
+        the whole answer. If no context has the source's id or quote, ``dangling`` holds
+        the id, or the beginning of the quote.
 
     Examples:
         >>> shown = [Context(text="It is old.", id="a"), Context(text="It fell.", id="b")]

@@ -628,9 +628,10 @@ def _contexts_of_list(
         return Contexts(evidence_from=_why_no_contexts(search))
     keys = tuple(document.key for document in documents)
     warning = _why_inferred(search, keys, place)
-    # The prompt was recorded, and holds no word of the documents: perhaps its template
-    # has no place for them.
-    are_forgotten = warning == _UNSEEN and is_everything_forgotten(
+    # the prompt was recorded, and no word of the documents was found in it
+    is_nothing_found = warning == _UNSEEN
+    # forgotten: the prompt's template has no place for documents
+    are_forgotten = is_nothing_found and is_everything_forgotten(
         search.turn, search.found_answer, search.prompt_contents
     )
     return Contexts(

@@ -163,7 +163,8 @@ def _line_of_tags(line: str) -> LabelLine | None:
     """Read a line with tags, such as ``<doc id="3" file="report.pdf">``.
 
     This line has the number 3, the name "report.pdf" and the shape ``<doc>``: the tags
-    without attributes. Words beside the tags are a name as well. None without tags.
+    without attributes. In ``<id>4</id>`` the words beside the tags, "4", are the value
+    of the field ``id``: the line has the number 4. None without tags.
     """
     tags = list(_TAG.finditer(line))
     if not tags:

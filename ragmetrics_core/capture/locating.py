@@ -148,12 +148,14 @@ class _Competition:
         """Decide what the prompt shows of each candidate.
 
         Example: a prompt holds the document "Opened on 4 May 1874 by the mayor." The
-        candidate with this text gets its bytes. The candidate "4 May 1874" comes later
-        and finds the bytes taken: it is not shown.
+        candidate with this text gets its bytes. The candidate "4 May 1874" is short, and
+        other words touch it there. So it is decided about after the long texts: its
+        bytes are taken then, and it is not shown.
         """
         occurrences = list(self.search.occurrences_found_by_anchors())
         standing_apart = short_texts_standing_apart(occurrences, self.prompt)
-        # first long texts, and short texts in a line or in quotes of their own
+        # first long texts, and short texts that stand apart: in a line or in quotes of
+        # their own
         competing: list[Occurrence] = []
         # then short texts beside other words
         touching_words: list[Occurrence] = []

@@ -37,8 +37,8 @@ def context_keys_of(
     indexes_without_context = [
         index for index, key in enumerate(context_keys) if key is None
     ]
-    # A context that shows one chunk is left out. The chunk beside it overlaps: half of
-    # it may stand in this context too.
+    # A context that was found for one chunk is not tried for others. The next chunk
+    # overlaps the first: by its words it would match this context, too.
     keys_without_document = [key for key in contexts if key not in context_keys]
     if not indexes_without_context or not keys_without_document:
         return context_keys
@@ -69,7 +69,9 @@ def _context_keys_by_name_or_text(
             ids_by_text.setdefault(document.text, set()).add(document.own_id)
     for key, context in contexts.items():
         first_key_by_text.setdefault(context.text, key)
-        # a step that counts documents anew gives the id of one to the text of another
+        # A step may count documents anew, and give the id "0" to another text. So a
+        # context's id counts only if a document with its text has this id, or if no
+        # document with its text has an id.
         ids_of_text = ids_by_text.get(context.text, ())
         is_id_of_text = not ids_of_text or context.id in ids_of_text
         if context.id and is_id_of_text:

@@ -305,9 +305,13 @@ def own_numbers(
 
     Args:
         entries: The entries of the lists.
-        named_numbers: The numbers beside names elsewhere in the answer. "[1] is b.txt"
-            leaves 1 unclear, unless a list says the same.
+        named_numbers: The numbers beside names elsewhere in the answer, each with the
+            ``indexes`` of the contexts that have this name. "[1] is b.txt" leaves 1
+            unclear, unless a list says the same.
         shown: What the prompt showed.
+
+    Returns:
+        The numbers by what they mean. ``index_by_number`` may hold unclear numbers, too.
     """
     as_in_prompt: set[str] = set()
     index_by_number: dict[str, int] = {}
@@ -318,6 +322,7 @@ def own_numbers(
             as_in_prompt.add(number)
             continue
         context_index = _only_context_named(entry, shown)
+        # "[2] Bridges" may be a shorter form of the prompt's "[2] Bridges of Norwick"
         if context_index is None or _may_be_shortened(entry, shown):
             unclear.add(number)
             continue
@@ -328,6 +333,7 @@ def own_numbers(
         in_prompt = shown.indexes_by_number.get(named.number, frozenset())
         if not named.indexes.isdisjoint(in_prompt):
             as_in_prompt.add(named.number)
+        # "[1] is b.txt", and no list of the answer gives 1 to the context b.txt
         elif index_by_number.get(named.number) not in named.indexes:
             unclear.add(named.number)
     # one entry keeps the prompt's meaning of a number, another entry gives a new one

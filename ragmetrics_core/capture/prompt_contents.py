@@ -124,12 +124,14 @@ class PromptContents:
         Call 1 is shown A and B, and replies "They fell." Call 2 is shown C and this
         reply: it was shown A, B and C.
 
-        Four groups of documents are perhaps shown, and are kept beside these:
+        Other documents are perhaps shown, and are kept beside these:
 
         - unknown documents: the prompts do not tell whether they show them
-        - ``keys_with_some_words``: unknown documents with some words there
-        - ``keys_behind_notes``: a reply that the call read may be a note on them
-        - ``keys_perhaps_cut``: their first words fill a short line of a prompt
+        - ``keys_with_some_words``: unknown documents, some words of which are there
+        - ``keys_behind_notes``: another call was shown them, and its short reply, "2,100
+          cars", may stand in the prompt
+        - ``keys_perhaps_cut``: they begin with the words of a short line of a prompt,
+          "- Anna lit the old lamp"
         """
         calls = self._call_and_calls_read(call)
         own_prompts = [self._shown_by_itself(read_call) for read_call in calls]

@@ -169,9 +169,11 @@ def _is_filter(
     """Whether a plain step handed on some of the texts that it took, for later calls.
 
     Example: a step took A, B, C and returned A and C, which a later call took: True.
-    The step may return other documents with these texts: with scores, without ids, in
-    lower case, or with a heading. False if it added a text that no search inside it
-    found, or if a later call still took B.
+    False if a later call still took B, or if the step added a text that no search
+    inside it found.
+
+    The step may return A as another document, a relative: with a score, without its id,
+    in lower case, or with a heading. Such an A is neither lost nor new.
     """
     handed_on = _handed_on(step)
     if step.kind != "step" or not handed_on:
@@ -183,7 +185,8 @@ def _is_filter(
     keys_taken_later = _keys_taken_after(step, nodes)
     lost_keys = {document.key for document in lost}
     if not keys_taken_later.isdisjoint(lost_keys):
-        # it only picked documents out of a state that keeps all of them
+        # a later call took B: the step only picked documents out of a state that keeps
+        # all of them
         return False
     return any(document.key in keys_taken_later for document in handed_on)
 

@@ -104,10 +104,11 @@ def _apart_on_left(
     long_occurrences: Iterable[Occurrence],
     prompt: Prompt,
 ) -> list[Occurrence]:
-    """Keep the short texts that no letter precedes, or only the end of a whole text.
+    """Keep the short texts that no word touches on the left.
 
-    Example: the title "Art" stands in ``"Art`` and in "BridgeArt", where another whole
-    text, "Bridge", ends right before it. "Start" is left out: "St" is no whole text.
+    A short text is kept if no letter stands before it, or if this letter ends a whole
+    text. Example: the title "Art" is kept in ``"Art``, and in "BridgeArt" if "Bridge" is
+    a whole text. It is left out in "Start", since "St" is no whole text.
 
     Args:
         short_occurrences: Where short texts, such as titles, stand whole in the prompt;

@@ -292,8 +292,8 @@ class Turns(Generic[Run]):
         # a graph asked a person
         if resumption_key is not None and tree.is_paused:
             return self._let_wait(resumption_key, runs_of_turn)
-        # one run made of the runs that it resumes and this run; or of an earlier model
-        # call that rewrote the user's question, and this run
+        # One of two joins: the runs that this run resumes come before it. Or, if it
+        # resumes none, the earlier model call that rewrote the user's question does.
         joined_tree = self._join_with_writers(runs_of_turn)
         calls = Calls(joined_tree, self._overrides.context_tools or ())
         # a graph stopped at a breakpoint before its search
@@ -303,8 +303,8 @@ class Turns(Generic[Run]):
         resumes_none = len(runs_of_turn) == 1
         # a single search or model call of plain functions waits for the calls after it
         if resumes_none and not has_failed:
-            # If the run is kept, this returns the samples of other questions, which are
-            # over since this run began; else None.
+            # If the run is kept, other questions may be over now: their samples, perhaps
+            # none, are returned. None: the run is not kept, its own turn is over.
             samples_of_others = self._keep_for_other_runs(tree, calls)
             if samples_of_others is not None:
                 return samples_of_others

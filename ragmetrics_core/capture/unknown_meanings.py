@@ -93,7 +93,8 @@ def _refuse_number_if_perhaps_shown(
 
     Raises:
         UnknownMeaning: If several texts stand under the number, if the prompts give
-            the contexts no numbers, or if they number something else with it.
+            the contexts no numbers, or if another text than a context, such as a note
+            of the application, has this number.
     """
     mark = as_mark(number)
     if number in labels.ambiguous_numbers:  # two texts stand under "[7]"
@@ -101,7 +102,8 @@ def _refuse_number_if_perhaps_shown(
     has_numbers = any(label.isdigit() for label in labels.indexes_by_label)
     if not has_numbers:
         # The prompt gives the contexts no numbers: "[2]" may be the model's own count
-        # of them. A framework's numbering, as that of an answer builder, would tell.
+        # of them. Nothing is raised if the framework numbered the contexts, as an
+        # answer builder does: then the number is known.
         if search.context_texts and not search.framework_numbering:
             raise UnknownMeaning(NO_MEANING.format(mark))
         # "[2] Our office opens at nine": a note of the application itself

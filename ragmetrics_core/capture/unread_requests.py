@@ -207,11 +207,12 @@ def _kind_of(block: Fields) -> str:
     """Return the kind of a block; "" if nothing tells it.
 
     Example: ``{"image": {…}}`` and ``{"type": "blob", "mime_type": "image/png"}`` are
-    both "image".
+    both "image". A block of the type "file" or "blob" may hold an image, a sound or a
+    document: its MIME type decides. It is a "file" without a MIME type.
     """
     kind = _type_of(block)
-    described: Fields = block  # what may name the medium
-    if not kind:
+    described: Fields = block  # the mapping that may have the field "mime_type"
+    if not kind:  # no field "type": the name of another field tells the kind
         for name, kind_of_field in _KIND_BY_FIELD.items():
             value = block.get(name)
             if isinstance(value, Mapping):  # Gemini: {"inline_data": {"mime_type": …}}
