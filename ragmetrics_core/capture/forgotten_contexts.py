@@ -8,7 +8,6 @@ no word in common with the documents.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -17,12 +16,8 @@ from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.prompt_contents import PromptContents
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.tree import Node
+from ragmetrics_core.data.telling_words import telling_words
 
-# A number, a word of four letters or more, or a sign of a script without blanks.
-_TELLING_WORD = re.compile(
-    r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]|\d+"
-    r"|[^\W\d_\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]{4,}"
-)
 _FEWEST_DOCUMENTS = 3  # of fewer documents each word tells something
 
 
@@ -147,7 +142,7 @@ def _words_of(texts: Iterable[str]) -> set[str]:
     """The words of texts that may tell something, in lower case."""
     words: set[str] = set()
     for text in texts:
-        words.update(_TELLING_WORD.findall(text.lower()))
+        words.update(telling_words(text))
     return words
 
 

@@ -1,6 +1,5 @@
 """Which context shows a retrieved passage, where no run recorded it: by ids and texts alone. Pure."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -12,11 +11,6 @@ _DOTS = " ….\t\n"
 _FEWEST_SIGNS = 32  # a shorter text stands in another by chance
 _WORDS_BY_NO_CHANCE = 8  # that two texts share in a row
 _HALF = 0.5
-# A number, a word of four letters or more, or a sign of a script without blanks.
-_TELLING_WORD = re.compile(
-    r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]|\d+"
-    r"|[^\W\d_\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]{4,}"
-)
 _FEWEST_WORDS = 2  # that tell something, where no number is among them
 
 Part = tuple[int | None, float | None]
@@ -259,11 +253,6 @@ def _rank_it_rests_on(sentence: Any) -> int | None:
     if not isinstance(rank, int) or not isinstance(coverage, float):
         return None
     return rank if coverage > _HALF else None
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a text that tell something: numbers, and words of some length."""
-    return _TELLING_WORD.findall(text.lower())
 
 
 def holds_most(words: AbstractSet[str], words_of_passage: AbstractSet[str]) -> bool:

@@ -17,12 +17,12 @@ from ragmetrics_core.data import (
     SampleResult,
 )
 from ragmetrics_core.data.citations import UNREAD_FORM, cited_statements, may_name_more
+from ragmetrics_core.data.telling_words import telling_words
 from ragmetrics_core.data.unread import why_texts_are_unread
 from ragmetrics_core.reporting.passage_matching import (
     holds_most,
     parts_shown,
     sentences_by_context_rank,
-    words_of,
 )
 from ragmetrics_core.reporting.unasked_texts import (
     TextsBesideJudged,
@@ -465,14 +465,14 @@ def _ranks_with_uncited_words(sample: Sample, ranks_cited: set[int] | None) -> s
     if ranks_cited is None:
         return set()
     # "I do not know the height of the tower" repeats words of the question
-    words_of_question = set(words_of(sample.question or ""))
+    words_of_question = set(telling_words(sample.question or ""))
     words_by_rank = {
-        rank: set(words_of(context.text))
+        rank: set(telling_words(context.text))
         for rank, context in enumerate(sample.contexts, start=1)
     }
     ranks: set[int] = set()
     for statement in cited_statements(sample.answer, sample.citations or ()):
-        words = set(words_of(statement.text)) - words_of_question
+        words = set(telling_words(statement.text)) - words_of_question
         ranks_of_holders = {
             rank
             for rank, words_of_context in words_by_rank.items()
@@ -728,8 +728,8 @@ def _are_words_cut_away(passage: Passage, fact: str, sample: Sample) -> bool:
     shown_part = _with_small_gaps_filled(text, _shown_part(passage, sample))
     if states_word_by_word(text, fact):
         return not states_word_by_word(shown_part, fact)
-    shared_words = set(words_of(fact)).intersection(words_of(text))
-    lacking_words = shared_words.difference(words_of(shown_part))
+    shared_words = set(telling_words(fact)).intersection(telling_words(text))
+    lacking_words = shared_words.difference(telling_words(shown_part))
     if any(word.isdigit() for word in lacking_words):
         return True
     return bool(shared_words) and len(lacking_words) >= len(shared_words) / 2

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ragmetrics_core.data import Context, EvidenceCall, Sample
+from ragmetrics_core.data.telling_words import telling_words
 from ragmetrics_core.data.undivided import how_to_name_tools
 from ragmetrics_core.data.unread import why_texts_are_unread
-from ragmetrics_core.reporting.passage_matching import words_of
 
 # A fact of fewer signs stands in a text by chance. A text of fewer signs, such as
 # "42", holds a fact only if both have a number or a longer word in common.
@@ -71,7 +71,7 @@ class UnaskedText:
             return self.states(fact)
         if len(self.text) >= _FEWEST_SIGNS:
             return True
-        return not set(words_of(fact)).isdisjoint(words_of(self.text))
+        return not set(telling_words(fact)).isdisjoint(telling_words(self.text))
 
 
 class TextsBesideJudged:
