@@ -174,9 +174,9 @@ def _agreement(options: argparse.Namespace) -> int:
     """Print how well a judge agrees with people.
 
     The options may ask for more: a comparison with another judge (the rival,
-    ``--against``), the mean that people would give, and a threshold with a certified
-    precision. Example of a line: "  kappa              faq                  n=120
-    0.610 …".
+    ``--against``), the mean that people would give (``--calibrate``), and a threshold
+    with a certified precision (``--certify-precision``). Example of a line: "  kappa
+                 faq                  n=120  0.610 …".
 
     Returns:
         The exit code, 0.
@@ -201,6 +201,7 @@ def _agreement(options: argparse.Namespace) -> int:
         # Each figure below is the judge's minus the rival's.
         lines.append(f"Minus {rival_names}, on the same rows:")
         lines += lines_on_rival(clusters, options.threshold, options.draws)
+    # with --calibrate the mean of people, with --certify-precision the threshold
     lines += _lines_on_labels_of_people(report, metric, labels, options)
     show("\n".join(lines))
     return 0

@@ -484,12 +484,12 @@ def _samples_with_probabilities(
             if not scored_rows:
                 continue  # the judge failed on the sample
             scored_samples.append(sample)
-            # A row has a score in any case. ``verdict`` is the yes or no of a judge
-            # that gives a probability; None if the judge gave none.
+            # ``verdict`` is None exactly if the judge gave no probability
             lacks_probability = any(row.verdict is None for row in scored_rows)
             if lacks_probability and not options.dry_run:
                 raise _error_without_probabilities(metric.name)
     if not scored_samples:
+        # the band: the scores between which this judge leaves a row to another judge
         raise SettingError("nothing was scored, so no band is known")
     return scored_samples
 

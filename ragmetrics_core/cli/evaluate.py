@@ -94,7 +94,7 @@ class _Measured:
         cluster = plan.options.cluster
         names = [metric.name for metric in plan.metrics]
         self.tally = Tally(names, cluster=cluster, slices=plan.slices)
-        self.screen_tally = ScreenTally(cluster)
+        self.screen_tally = ScreenTally(cluster)  # counts faults, for the first screen
         self.kept_results = Folded() if plan.options.report else None
 
     @property
@@ -332,15 +332,18 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         decisions = [
             decide(gate, summary, **plan.settings_of_gates) for gate in plan.gates
         ]
+    # a metric that needs references is not shown where no row has any
     shown_summary = _only_metrics_that_apply(summary, options)
     exit_code = _exit_code(plan, run, summary, decisions)
     failure = None
+    # somebody pressed Ctrl-C: the numbers are of a part, and no result of a CI job
     if not run.interrupted:
         text = markdown(shown_summary, facts, decisions, exit_code)
         failure = shared.write_job_summary(options, text)
     if failure:
         exit_code = BAD_INPUT
-    # What a person should see first; it names the exit code.
+    # What a person should see first; it names the exit code. ``tally`` counted the
+    # scores of each metric, ``screen_tally`` the faults of each row.
     screen = measured.screen_tally.screen(
         shown_summary, facts, decisions, exit_code=exit_code
     )

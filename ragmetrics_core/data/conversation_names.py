@@ -94,9 +94,13 @@ def _conversations_in(
     """Yield the conversations that an object names, itself or in objects inside it.
 
     Example: ``{"metadata": {"session_id": "s1"}}`` names "s1" under the path
-    ``metadata.session_id``. With it comes the ``levels_left`` of the object around the
-    name, which is highest for the outermost. ``path`` is that of ``data``, such as
-    "metadata."; "" for the outermost.
+    ``metadata.session_id``. Texts of JSON are searched as well.
+
+    Args:
+        data: The object.
+        path: Where it stands, such as "metadata."; "" for the outermost.
+        levels_left: How many levels are searched. This number is yielded with each
+            name: the higher it is, the less deep the name stands.
     """
     for key, value in data.items():
         inner_path = f"{path}{key}"

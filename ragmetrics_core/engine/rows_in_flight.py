@@ -107,10 +107,15 @@ class RowsInFlight:
     ) -> Iterator[Future[Any]]:
         """Yield futures to wait for, until one more row may start.
 
-        A future gives the result of the *next row*, which the caller then takes: the
-        first row in input order whose result nobody has taken. Or it gives None, which
-        says only that some other row has finished. Example: 8 rows are judged at a
-        time, and row 0 is slow; as soon as row 3 has finished, a ninth row may start.
+        Two limits hold: at most 8 rows, say, are judged at a time, and at most
+        ``AHEAD`` rows wait behind a slow row. The *next row* is the first in input
+        order whose result the caller has not taken.
+
+        - If the next row has finished, its future is yielded; the caller takes it.
+        - If all slots are taken, a future of None is yielded, which ends with any row.
+          Example: row 0 is slow; when row 3 has finished, a ninth row may start.
+        - If too many rows wait, or any with ``one_by_one``, the next row's future is
+          yielded.
 
         Args:
             one_by_one: Whether the result of the next row may end the run, so that no

@@ -78,14 +78,16 @@ def find_objects(
     """Yield the JSON objects of a reply that may be the verdict, with start and end.
 
     ``names`` are the fields of a verdict: ``{"useful": 1}`` has "useful", ``{"id": 7}``
-    is skipped. An object must begin a line or follow a colon, and no words may follow
-    the last: 'it shows {"useful": 1} as its form' may only quote one, and fails.
+    is skipped. At least one object must begin a line or follow a colon, and no words
+    may follow the last: 'it shows {"useful": 1} as its form' may only quote a verdict.
+    This is checked after the last object was yielded.
 
     Raises:
         CutOffReply: If the reply ends at the token limit before an object is complete.
         MalformedReply: If there is no object, if one is incomplete or not well-formed,
             or if all may be quotations.
     """
+    # only objects near the beginning are repaired: a repair of long text takes long
     end_of_tolerance = _start_of_reply(choice) + _TOLERANT_LIMIT
     has_verdict = False
     end_of_last: int | None = None

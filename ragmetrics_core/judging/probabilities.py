@@ -77,7 +77,9 @@ def read_weights(
     )
     if len(weights_in_text_order) != len(verdicts):
         return unsettled
-    key_field = label_probability.cell_key  # names a verdict's text, e.g. "label": "B"
+    # "label" for verdicts such as {"label": "B", "useful": 1}: its value tells which
+    # of the judged texts a verdict is about
+    key_field = label_probability.cell_key
     if key_field is None:
         return weights_in_text_order if len(verdicts) == 1 else unsettled
 
@@ -142,9 +144,9 @@ def weights_at(
 ) -> tuple[Weight | None, ...]:
     """Return the weights of the labels in a reply's text, from its tokens.
 
-    A weight is the probability of the positive label: .9 where the token at an offset
-    gives 1 a probability of .9 and 0 one of .1. It is None where the token does not
-    tell the labels apart.
+    A weight is the probability of the positive label. Example with the labels "1" and
+    "0": the token at an offset may be "1" with 90 %, "0" with 10 %: the weight is .9.
+    It is None where the token does not tell the labels apart.
 
     Args:
         choice: The reply, with its tokens.
@@ -168,7 +170,8 @@ def weights_at(
         if found is None:
             weights.append(None)
         else:
-            token, text_before_label = found  # the token ``": 1``: ``": `` before "1"
+            # a token may also hold text before the label, as a space before "1"
+            token, text_before_label = found
             weight = _weight_in(token, text_before_label, label_probability, mode)
             weights.append(weight)
     return tuple(weights)

@@ -138,14 +138,14 @@ class CombinationPoint(Frozen):
 
 
 class DiscreteSet(Frozen):
-    """A discrete annotated set."""
+    """A discrete annotated set: each point has the label "positive" or "negative"."""
 
     header: Header
     points: tuple[DiscretePoint, ...]
 
 
 class ContinuousSet(Frozen):
-    """A continuous set."""
+    """A continuous set: the label of each point is a share from 0 to 1."""
 
     header: Header
     documents: tuple[LabelledDocument, ...]
@@ -188,8 +188,10 @@ def write_set(path: str | Path, labelled_set: AnySet) -> None:
 def read_set(path: str | Path) -> AnySet:
     """Read a set from a file, which ``write_set`` wrote.
 
-    The first line is the header. Each further line holds documents, points or both:
-    ``{"point": {"contexts": [0, 2], …}}`` is a point of the first and third context.
+    The first line is the header. Each further line holds documents, points or both. A
+    point is labelled. In a discrete set (labels "positive" and "negative") a point holds
+    its own texts, and there are no documents. In a continuous set (labels from 0 to 1)
+    a point names contexts of a document: ``{"point": {"contexts": [0, 2], …}}``.
 
     Raises:
         InputError: If the file cannot be read, holds no set, or a line is broken.

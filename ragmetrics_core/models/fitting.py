@@ -207,9 +207,9 @@ class Fitting:
             key: Digest of the request. If it was rejected in every form lately, it is
                 not sent again.
             request: The request; its ``n`` says how many replies are wanted.
-            send: Sends one call. It is given the request of the call, and the index,
-                among all replies, of the first reply that the call is for. It raises no
-                failure, but returns it in the reply.
+            send: Sends one call. It is given the request of the call, and the number of
+                replies that earlier calls asked for: 2 for the third reply of 5. It
+                raises no failure, but returns it in the reply.
 
         Returns:
             The replies. Failures are not raised: they are in ``failures``. The usage
@@ -231,7 +231,7 @@ class Fitting:
                 await self._ask_with_less(progress)
         if progress.is_rejected:
             self._remember_rejection(key, progress.failures[0])
-            # Rejected without them, too: what was left out in vain is not reported.
+            # Leaving features out did not help: only those known before are reported.
             progress.left_out = known_lacking
         else:
             self._note_ignored_logprobs(progress)

@@ -582,8 +582,8 @@ class RateLimiter:
             budget: What the run may spend, with the limits per minute.
             model: Names that tell the model from others, such as its address and name.
                 In a shared file only limiters of equal names share buckets.
-            clock: The time in seconds. None for that of the budget, or with a file the
-                time of day, as all processes have it.
+            clock: Returns the time in seconds. None takes the clock of the budget. With
+                a shared file, None takes ``time.time``, which all processes agree on.
         """
         path = budget.limits.rate_file
         self._budget = budget

@@ -169,7 +169,9 @@ def _findings_of_result(result: MetricResult) -> dict[str, Finding]:
     Returns:
         The finding on each subject: "abstained" (the answer declines), "adherent" (it
         rests on the contexts), "over_declined" (it declines, though the contexts were
-        enough), "matching" (it says what the reference says); and those of the helpers.
+        enough), "matching" (it says what the reference says). On facts: "facts_found",
+        "facts_prompted", "any_fact", "facts_lost". On chunks: "any_useful",
+        "well_ranked".
     """
     if isinstance(result, Undefined):
         return {"abstained": True} if result.code == "abstained" else {}
@@ -184,6 +186,7 @@ def _findings_of_result(result: MetricResult) -> dict[str, Finding]:
         return {"adherent": _is_surely_adherent(result.value, evidence)}
     if isinstance(evidence, Sufficed):  # "I don't know" though the contexts would do
         return {"over_declined": evidence.case == "over_declined"}
+    # in spite of its name, context_recall scores the answer against the reference
     if evidence is not None and evidence.kind == "context_recall":
         is_answer_like_reference = _side_of_half(*_usual_range(result.value))
         return {"matching": is_answer_like_reference}

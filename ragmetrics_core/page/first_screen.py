@@ -431,23 +431,23 @@ class ScreenTally:
         """Say how sure the share of rows with a fault is.
 
         Example: "How sure: with 95 % confidence, 5 to 36 % of rows like these have …".
-        "" if no row was scored, and no range of declining rows is known.
+        "" if no row was scored, and no range is known of the rows whose answer declines
+        ("I do not know") and that have no score.
 
         Args:
             losses: The groups of rows with a fault; none if no row has one.
             summary: The numbers of all rows.
             run: The facts of the run.
         """
-        declined_range = ""
-        fault_ranges = ""
+        declined_range = ""  # "with 95 % confidence, 20 to 40 % … decline"
+        fault_ranges = ""  # "with 95 % confidence, 5 to 36 % … have a fault"
         if _are_rows_a_random_choice(run):
             declined_range = self._range_of_declined()
             fault_ranges = self._ranges_of_faults(losses)
         if not self._n_scored and not declined_range:
             return ""
         are_few_scored = self._n_scored < n_rows_wanted(summary)
-        # "0 to 97 % have a fault", from one scored row without a fault, says nothing.
-        # It is left out if the range of declining rows can stand instead.
+        # "0 to 97 % have a fault", from one scored row without a fault, says nothing
         if declined_range and are_few_scored and not losses:
             fault_ranges = ""
         parts = []
@@ -456,7 +456,8 @@ class ScreenTally:
         if self._most_are_not_scored and not declined_range:
             parts.append("whether rows without a score have a fault is not known")
         parts += [ranges for ranges in (declined_range, fault_ranges) if ranges]
-        return f"How sure: {_with_caution(parts, run, declined_range or fault_ranges)}"
+        any_range = declined_range or fault_ranges
+        return f"How sure: {_with_caution(parts, run, any_range)}"
 
     @property
     def _most_are_not_scored(self) -> bool:

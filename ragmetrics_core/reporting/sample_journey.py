@@ -249,6 +249,8 @@ def _recorded_passages(sample: Sample, why_unknown: dict[str, str]) -> list[Pass
         why_unknown: Is filled: by stage ("retrieved", "kept" or "shown"), the reason why
             something is not known of the stage.
     """
+    # no prompt was recorded: nothing is known of what the model was shown
+    # no prompt was recorded: nothing is known of what the model was shown
     why_prompt_unknown = _why_prompt_unknown(sample)
     if why_prompt_unknown:
         why_unknown["shown"] = why_prompt_unknown
@@ -260,9 +262,10 @@ def _recorded_passages(sample: Sample, why_unknown: dict[str, str]) -> list[Pass
     passages = _retrieved_passages(sample)
     if why_prompt_unknown:
         passages = [replace(passage, shown=None, share=None) for passage in passages]
+    # the prompt is known, but some passages may have been rewritten
     elif any(passage.shown is None for passage in passages):
         why_unknown["shown"] = _why_showing_unknown(sample)
-    # passages that a retriever found inside and did not hand on have no rank
+    # passages that a retriever's inner searches found, and the retriever dropped
     passages = _with_passages_dropped_by_retrievers(passages, sample)
     if passages and all(passage.kept is None for passage in passages):
         why_unknown["kept"] = _why_dropping_unknown(sample)
@@ -563,8 +566,8 @@ def _fact(
     Args:
         number: The fact's number, from 1.
         text: The fact in words.
-        cells: For each retrieved passage, whether it holds the fact; for each context, if
-            it is not known what was retrieved.
+        cells: For each retrieved passage, whether it holds the fact. If the retrieved
+            passages are not known, for each context.
         sample: The sample.
         passages: The passages of the sample, with what became of each.
         other_texts: Texts that the run may have found, and no metric asked about.
@@ -579,11 +582,11 @@ def _fact(
     else:
         holders = [passage for passage in passages if passage.rank in ranks_of_holders]
         fate = _fate_of_retrieved(text, holders, sample, is_judged_on_all)
-    # A text that no metric asked about holds the fact word for word: it is not lost.
+    # The fact stands word for word in another text that the model was shown: not lost.
     if fate.lost is not None and other_texts.show(text):
         fate = _SHOWN
-    # The fact counts as lost because no text that was asked about holds it. A text that
-    # was not asked about may hold it: then nothing is known.
+    # The fact is lost because no judged text holds it. Another text may hold it in
+    # other words: then nothing is known.
     elif fate.lost in _LOSSES_BY_ABSENCE and _why_it_may_be_found(
         text, sample, passages, other_texts
     ):

@@ -428,8 +428,8 @@ class Tally:
             is_slice: Whether this is the tally of one slice.
         """
         # {"language": {"en": …, None: …}}. A bad row has no language, and counts in all
-        # slices: the tally under None holds the bad rows, with which a new slice
-        # begins.
+        # slices. The tally under None holds only bad rows: the tally of a new slice
+        # starts as a copy of it.
         self._tallies_by_key: dict[str, dict[str | None, Tally]] = {
             key: {None: Tally(metrics, cluster=cluster, is_slice=True)}
             for key in slices
@@ -439,7 +439,7 @@ class Tally:
         self._keys_sought = KeysSought()
         if not is_slice:
             self._keys_sought = KeysSought(self._tallies_by_key, cluster)
-        self._number_cluster_of = numbering(cluster)
+        self._number_cluster_of = numbering(cluster)  # the number of a sample's cluster
         self.metrics = {name: MetricTally() for name in metrics}
         self.rows: Counter[str] = Counter()  # by field of ``Summary``
         self.grades = Counter[Grade]()

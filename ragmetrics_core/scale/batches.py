@@ -212,10 +212,9 @@ class ParkingStore(SqliteStore):
     ) -> Usage:
         """Note that this pass has used a batch's answer, and count its cost.
 
-        A pass is one evaluation of all samples. Each pass in batches counts all answers
-        anew: after two passes over an answer of 1 cent, the budget has spent 1 cent.
-        Example: an answer of 1 cent: ``budget.calls`` rises by 1, ``budget.spent`` by
-        .01.
+        A pass is one evaluation of all samples. Each pass starts from an empty budget,
+        except the last, live pass. Example: an answer of 1 cent: ``budget.calls`` rises
+        by 1, ``budget.spent`` by .01. So it does in the next pass, from 0 again.
 
         Args:
             reply: The answer.

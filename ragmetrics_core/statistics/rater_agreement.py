@@ -296,12 +296,16 @@ def _bounds(values_by_source: Sequence[Sequence[float]]) -> Bounds | None:
     Example: source A has the values .5 and .7, B .7 and .9: the means are .6 and .8.
     None without any values, if the values of a source are all equal, or if the interval
     has no width: then the rows do not show how much other rows would differ.
+
+    Args:
+        values_by_source: For each source the measure in each resample of its rows. A
+            source without any value is left out.
     """
-    values_of_defined = [values for values in values_by_source if values]
-    if not values_of_defined or any(_agree(values) for values in values_of_defined):
+    resampled_values = [values for values in values_by_source if values]
+    if not resampled_values or any(_agree(values) for values in resampled_values):
         return None
-    # not strict: in some resamples of a source the measure may be undefined
-    means = [fmean(values) for values in zip(*values_of_defined, strict=False)]
+    # not strict: a source has fewer values if the measure is undefined in a resample
+    means = [fmean(values) for values in zip(*resampled_values, strict=False)]
     means.sort()
     last_index = len(means) - 1
     low = means[round(0.025 * last_index)]

@@ -254,10 +254,20 @@ class SequentialGate:
     ) -> None:
         """Check the settings, and start without evidence for passing or failing.
 
-        Evidence against "the mean is too low" lets the gate pass. Evidence against "the
-        mean is high enough" lets it fail. Example: with threshold .8 and margin .05, it
-        passes by evidence of 20 against "at most .75", and fails against "at least .8".
-        The 20 is 1 / ``alpha``, where ``alpha`` is the risk of an error.
+        The gate passes if the scores refute "the mean is too low", and fails if they
+        refute "the mean is high enough". Example: with threshold .8, margin .05 and
+        ``alpha`` (the risk of an error) .05, it passes by evidence of 1 / .05 = 20
+        against "the mean is at most .75", and fails by 20 against "at least .8".
+
+        Args:
+            threshold: The mean to reach.
+            alpha: The risk of either error.
+            population: How many units there are; None if these are only a sample.
+            margin: How far below the threshold either answer is right.
+            largest_cluster: Most rows that a unit can have.
+            gates: How many gates decide the run together.
+            min_samples: Scored samples before which nothing is decided.
+            min_scored: Share of the rows that must be scored for a decision.
         """
         check_share("threshold", threshold)
         check_share("margin", margin)
@@ -275,7 +285,8 @@ class SequentialGate:
         self._min_scored = min_scored
         too_low_mean = threshold - margin - ROUNDING
         self._for_passing = _Evidence(too_low_mean, population, largest_cluster)
-        # "the mean is at least the threshold", said of the mean of 1 − score
+        # Both tests refute "a mean is at most …". "The mean is at least .8" therefore
+        # becomes "the mean of 1 − score is at most .2".
         highest_mirrored_mean = 1 - threshold + ROUNDING
         self._for_failing = _Evidence(
             highest_mirrored_mean, population, largest_cluster

@@ -119,19 +119,20 @@ class _Trace:
         question "Who?". A run that only filled a document store becomes "ignored". The
         calls inside this one have been read already. A tool keeps its reading as it is.
         """
+        # sockets: the named inputs and outputs of a component, such as "query"
         inputs = dict(_sockets(reading.input))
         outputs = dict(_sockets(reading.output))
         is_outermost = call in self._outermost
         only_builds_index = self._builds_index and not self._models
-        # an agent whose output is one text has no sockets: its text stays the answer
-        has_sockets = not isinstance(reading.output, str)
+        # an agent's output may be one text without a name: it stays the answer
+        has_named_outputs = not isinstance(reading.output, str)
         if reading.kind == "model":
             self._read_model(reading, inputs, outputs)
         elif reading.kind in ("retriever", "reranker"):
             self._read_retriever(reading, inputs)
         elif is_outermost and only_builds_index:
             reading.kind = "ignored"
-        elif is_outermost and has_sockets:
+        elif is_outermost and has_named_outputs:
             self._read_run(reading, inputs, outputs)
         elif reading.kind == "step":
             self._read_step(call, reading, inputs, outputs)
@@ -188,6 +189,7 @@ class _Trace:
             reading.kind = "agent"
         reading.output = self._answer(outputs)
         if reading.output is None:
+            # a model's reply would be taken for the answer that the run lacks
             self._drop_replies_that_are_no_answer(outputs)
 
     def _read_step(
@@ -241,7 +243,9 @@ class _Trace:
     def _drop_replies_that_are_no_answer(self, outputs: Mapping[str, Any]) -> None:
         """Drop the replies of all models, unless a reply may be the answer of the run.
 
-        It may if a single model ran, and the run returned no text.
+        A reply may be the answer if a single model ran, and the run returned no text.
+        Example: a planner and a writer ran, and the run failed: neither reply is the
+        answer.
         """
         has_text = any(_texts(_answer_values(outputs)))
         if len(self._models) == 1 and not has_text:

@@ -633,7 +633,8 @@ class _Trace:
         The span of the synthesizer holds the texts without ids. The sources that the
         engine named are likely the same nodes in the same order. Example: the text
         "Rome is old." and the source with the id "n1" and this text give the node "n1".
-        If the sources do not fit, a node of the trace with the same text is taken.
+        If a source's own text does not stand in the text, a node of the trace with the
+        same text is taken.
 
         Args:
             synthesizer: The call.
@@ -648,6 +649,7 @@ class _Trace:
             return tuple(Document(text) for text in texts)
         nodes_by_text = self._shown_nodes_by_text()
         nodes: list[Document] = []
+        # fewer texts than sources: the synthesizer was given the first sources
         for source, text in zip(sources, texts, strict=False):
             if _fits(source, text, nodes_by_text):
                 nodes.append(replace(source, text=text))

@@ -239,13 +239,14 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     synthesizers = [node for node in root.walk() if _is_synthesizer(node)]
     tree = _tree_of_calls(root, call, session)
     tree.output = reading.output
+    # The order of the next steps matters: each changes calls that later steps read.
     # a model's streamed reply may not be recorded: the run's output is its reply
     _restore_reply_of_stream(call, models, reading.output)
     add_provider_searches(root, call)
     add_question(tree, reading)
     # a document such as "Response: In 1874." gets the inner engine as its author
     name_authors(root)
-    # what a retriever found is no context if it only chose which indices are asked
+    # a router's retriever found "cities", the name of an index to ask: no context
     _ignore_choices_of_indices(root, synthesizers)
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)
@@ -253,7 +254,7 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     tree.is_always_a_sample = _is_turn_without_retrieval(tree, reading, models)
     tree.gives_only_documents = _gives_only_documents(root, reading.output, models)
     if _shows_no_documents(reading, synthesizers):
-        # the documents that the framework handed to the answering model: none
+        # the span says that the framework handed no documents to the answering model
         tree.flow_documents = ()
     return tree
 

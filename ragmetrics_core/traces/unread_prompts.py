@@ -173,8 +173,8 @@ def _contents_of_object(value: Mapping[str, Any], depth: int) -> Iterator[_Sent]
     """Yield the contents sent in an object: a message, a request or a lone block.
 
     Example: the message ``{"role": "user", "content": […]}`` yields its content, and a
-    request ``{"messages": […]}`` the contents of its messages. What the assistant wrote
-    was not sent.
+    request ``{"messages": […]}`` the contents of its messages. A message of the
+    assistant yields nothing: a model wrote it. Any other object yields nothing.
 
     Args:
         value: The object.
@@ -193,7 +193,7 @@ def _contents_of_object(value: Mapping[str, Any], depth: int) -> Iterator[_Sent]
         if isinstance(fields.get(name), (str, list, tuple, Mapping)):
             is_request = True
             yield from _contents_sent(fields[name], depth - 1)
-    # OpenAI and Gemini take a block beside messages; other objects are an application's
+    # OpenAI and Gemini take a block in place of a message: [{"type": "text", …}]
     if not is_request and not _NAMES_OF_BLOCKS.isdisjoint(fields):
         yield _Sent("", [fields])
 

@@ -289,9 +289,9 @@ def _pair(value: list[Any]) -> Document | Message | None:
 def _message(value: Mapping[str, Any]) -> Message | None:
     """Read a message of a chat, in the form of LangChain, a provider or a convention.
 
-    Example: ``{"role": "user", "content": "Who?"}`` is the user's message "Who?". None
-    for a value that is no message: it has no known role, or neither a content nor calls
-    of tools.
+    Example: ``{"role": "user", "content": "Who?"}`` is the user's message "Who?".
+    ``{"role": "user"}`` is an empty message. None for a value that is no message: it
+    has no known role, or it has other fields but neither a content nor calls of tools.
     """
     class_name, bare_fields = unwrap_message(value)
     role = _ROLES.get(
@@ -307,7 +307,7 @@ def _message(value: Mapping[str, Any]) -> Message | None:
         bare_fields = {"tool_call_id": result.get("id"), **bare_fields}
     fields = {**mapping(bare_fields.get("additional_kwargs")), **bare_fields}
     calls = [*(fields.get("tool_calls") or ()), *_calls_in_content(content)]
-    # some conventions leave an empty content out
+    # some conventions leave an empty content out: {"role": "assistant"}
     is_empty_message = set(fields) == {"role"}
     if content is None and not calls and not is_empty_message:
         return None

@@ -158,7 +158,8 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     )
     earlier = _earlier_conversation(run, inputs, output, tree.question)
     tree.history = earlier.turns
-    # a handed-in history in which no turns could be read: no evidence in a prompt
+    # Texts of a history that could not be read as turns. Such a text in a prompt is
+    # taken for an instruction, never for a context.
     tree.instructions = earlier.texts
     tree.doubts = earlier.doubts  # what is uncertain about the earlier turns
     tree.answers = _answers(root, output)

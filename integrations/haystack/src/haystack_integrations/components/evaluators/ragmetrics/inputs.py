@@ -192,7 +192,8 @@ def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
     Raises:
         SettingError: If it is no answer of Haystack.
     """
-    copied_answer = copied(answer)  # as an object of the core
+    # Haystack's answer becomes an ``Answer`` of ragmetrics_core; other objects do not
+    copied_answer = copied(answer)
     if not isinstance(copied_answer, Answer):
         raise SettingError(
             "answers must be GeneratedAnswer or ExtractedAnswer, got"
