@@ -67,7 +67,8 @@ def element(tag: str, texts: Iterable[Shown]) -> str:
 
     A long text is cut.
     """
-    return "".join(f"<{tag}>{_inner(text)}</{tag.split()[0]}>" for text in texts)
+    name = tag.split()[0]  # without attributes, e.g. td of "td style=…"
+    return "".join(f"<{tag}>{_inner(text)}</{name}>" for text in texts)
 
 
 def table(rows: Iterable[Sequence[Shown]], headings: Sequence[str] = ()) -> str:

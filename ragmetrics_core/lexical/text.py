@@ -313,7 +313,8 @@ def _stem_english(word: str) -> str:
 
 def _singular_of_ies(word: str) -> str:
     """Write "tie" for "ties", and "city" for "cities"."""
-    return word[:-1] if len(word) == 4 else word[:-3] + "y"
+    is_short = len(word) == 4
+    return word.removesuffix("s") if is_short else word.removesuffix("ies") + "y"
 
 
 def _strip_verb_ending(word: str) -> str:

@@ -492,7 +492,11 @@ class SupportOfStatement:
 
 def _each_left_out(texts: Sequence[str]) -> list[tuple[str, ...]]:
     """For each text all the others, in order."""
-    return [(*texts[:index], *texts[index + 1 :]) for index in range(len(texts))]
+    all_texts = tuple(texts)
+    others_of_each = []
+    for index in range(len(all_texts)):
+        others_of_each.append(all_texts[:index] + all_texts[index + 1 :])
+    return others_of_each
 
 
 def ask_for_claims(

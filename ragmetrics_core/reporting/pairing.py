@@ -551,11 +551,11 @@ def are_identical(
     judged or is a bad row is not known, so that a run with such a row is identical to
     none.
     """
-    counts = [
-        Counter(_content_and_outcomes(row, metrics) for row in rows)
-        for rows in (before, after)
-    ]
-    return bool(counts[0]) and None not in counts[0] and counts[0] == counts[1]
+    counts_before = Counter(_content_and_outcomes(row, metrics) for row in before)
+    counts_after = Counter(_content_and_outcomes(row, metrics) for row in after)
+    has_rows = bool(counts_before)
+    is_all_known = None not in counts_before  # None stands for an unknown outcome
+    return has_rows and is_all_known and counts_before == counts_after
 
 
 def _content_and_outcomes(

@@ -213,6 +213,8 @@ def _question_of_first_prompt(root: Node) -> str | None:
 def holds_several_texts(inputs: Any) -> bool:
     """Whether the one value that a run was given is a list of texts."""
     values = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
-    if len(values) != 1 or not isinstance(values[0], tuple):
+    if len(values) != 1:
         return False
-    return len(values[0]) > 1 and set(map(type, values[0])) == {str}
+    (value,) = values
+    has_several = isinstance(value, tuple) and len(value) > 1
+    return has_several and all(type(text) is str for text in value)

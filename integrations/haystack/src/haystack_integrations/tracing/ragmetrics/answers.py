@@ -249,10 +249,14 @@ def replies_of(calls: Calls, name: str) -> list[Answer]:
 
 
 def _is_named(node: Node, name: str) -> bool:
-    """True for the component of this path, and for the calls inside it."""
-    return f"{node.path}.".startswith(f"{name}.") or f".{node.path}.".endswith(
-        f".{name}."
-    )
+    """Tell whether a call is that of a component, or stands inside it.
+
+    The name is the component's path, or the end of it: "agent.llm" and "llm" both name
+    the call with the path "agent.llm", and "agent" names it, too.
+    """
+    is_inside = f"{node.path}.".startswith(f"{name}.")
+    ends_with_name = f".{node.path}.".endswith(f".{name}.")
+    return is_inside or ends_with_name
 
 
 def _with_call(calls: Calls, answer: Answer) -> Answer:
