@@ -160,8 +160,8 @@ class EncoderJudge(Judge):
         )
         self.name = name_of(self.model)
         self.free = True  # no call costs anything
-        # ``correction`` may adjust its scores: the weakest of 10 claims is weaker by
-        # chance than the weakest of two.
+        # The score of an answer is that of its weakest claim. Of 10 claims the weakest
+        # is lower by chance than of two: ``correction`` evens this out.
         self.takes_correction = True
         self.commit = checkpoint.commit  # of the model, or a digest of its weights
         self._tokenizer = checkpoint.tokenizer
@@ -175,7 +175,8 @@ class EncoderJudge(Judge):
         # A tokenizer stores the settings of a call in itself: one call at a time.
         self._tokenizer_lock = Lock()
         self._model_lock = Lock()  # held by the thread that runs the model for all
-        # pairs of texts that threads want judged: the next run of the model takes all
+        # Calls of threads that wait for the model. Its next run judges the pairs of
+        # texts of all these calls together.
         self._waiting_calls: list[_WaitingCall] = []
         if self.correction is not None:
             judge = describe_judge(self.name, self._details_of_claims())

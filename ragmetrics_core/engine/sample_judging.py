@@ -164,9 +164,8 @@ class SampleJudging:
         """Start each metric in a task, as soon as a slot for a question is free.
 
         Metrics that may ask their judge together share rounds: the questions of a round
-        go out in one request. All metrics have joined their rounds before any task
-        runs. Example: two metrics that ask about one answer send their first questions
-        in one request.
+        go out in one request. Example: two metrics that ask about one answer send their
+        first questions in one request.
 
         Returns:
             The tasks, by the metric's name.
@@ -185,6 +184,8 @@ class SampleJudging:
                     rounds_by_metric.get(metric.name),
                 )
                 tasks[metric.name] = group.create_task(judging)
+            # no await since the first task was made, so none runs yet: a round then
+            # knows how many metrics it waits for
             for name, rounds in rounds_by_metric.items():
                 rounds.join(tasks[name])
         return tasks

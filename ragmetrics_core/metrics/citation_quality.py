@@ -411,6 +411,10 @@ class CitationQuality(Metric):
     def _citations_of(self, sample: Sample) -> CitationsRead:
         """Read what a sample's answer cites, or say why that is not known.
 
+        The citations of the sample count first. Else the numbers of the answer are
+        read, by the first numbering that is known: the one in the contexts' own texts,
+        such as "[1] …"; then the one of the setting ``numbered_from=1``.
+
         Example: nobody knows which context has the number 1. "It is old [1]." gives
         None with the reason. "It is old." has no sign of citing and gives None without
         a reason.
@@ -419,14 +423,14 @@ class CitationQuality(Metric):
         if sample.citations is not None:
             return _citations_in_sample(answer, sample.citations)
         if _is_of_captured_run(sample):
-            # the capture has looked for numbers in the contexts
+            # the capture has looked for numbers in the contexts, and in the prompt
             why_capture_failed = sample.capture and sample.capture.citations_unknown
             if why_capture_failed:
                 return CitationsRead(None, why_capture_failed)
             read = NumberingRead()
         else:
             read = _numbering_in_contexts(sample)
-        # else as the setting ``numbered_from=1`` says: the first context is 1
+        # ``numbered_from=1``: the first context has the number 1
         numbering = read.numbering or self._numbering_of_setting(sample)
         if numbering is not None:
             return read_citations(answer, numbering)

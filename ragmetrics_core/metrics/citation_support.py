@@ -331,7 +331,8 @@ class SupportOfStatement:
 
         1. It asks about each text alone. If a text supports the statement, the texts
            that do not are irrelevant.
-        2. Else it asks about all texts together.
+        2. Else it asks about all texts together. A single text was asked about in step
+           1: its answer is taken, and step 3 falls away.
         3. If all together support the statement, it asks once for each text about all
            the others. If they support it without the text, the text is irrelevant.
 
@@ -354,7 +355,7 @@ class SupportOfStatement:
         if isinstance(joint, NotAnswered):
             return joint
         (together,) = joint
-        # a single text has no others: its probability stands in ``alone``
+        # of a single text the probability stands in ``alone`` already
         p_together = together.p if len(texts) > 1 else None
         cited = CitedSupport(
             supported=together.holds,

@@ -350,6 +350,7 @@ def questions_of_coverage(
         polls: None: one question about all facts. 3: a question for each fact, which
             is asked 3 times if the judge gives no probability.
         own_template: Whether the user wrote the prompt's template in ``instructions``.
+            Then texts alone decide no answer: the template may ask something else.
     """
     if polls is None:
         fact_parts = [{"facts": Part("Facts", tuple(facts), "lines")}]
@@ -361,7 +362,9 @@ def questions_of_coverage(
             parts={**about, "context": context_part, **fact_part},
             instructions=instructions,
             Reply=CoveredList if polls is None else Covered,
-            weigh=_probability_of_covered(polls),  # has ``polls`` for such a judge
+            # the probability of "covered"; a judge that gives none is asked ``polls``
+            # times instead
+            weigh=_probability_of_covered(polls),
             # a long context is judged in windows: a fact covered in one is covered
             split=Split("context", "covered"),
             # a user's own template asks something that our typed questions do not

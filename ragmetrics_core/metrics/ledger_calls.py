@@ -73,7 +73,8 @@ def groups_of_texts(sample: Sample) -> Groups:
     The ledger is the record of what the application's calls returned. Example: three
     contexts, a web page that a tool returned in this turn, and a page of an earlier
     turn. The contexts and the first page are the evidence, ranks 1 to 4. The other page
-    is earlier and has rank 5. What models of the application wrote is no evidence.
+    is earlier and has rank 5. What models of the application wrote is no evidence: if
+    context 2 is such a text, the contexts keep the ranks 1 and 3.
     """
     ledger = sample.ledger
     if ledger is None:  # no record of calls: the contexts are the only evidence
@@ -98,6 +99,7 @@ def groups_of_texts(sample: Sample) -> Groups:
         earlier=tuple(of_earlier_turns),
         user=_user_words(sample),
         assistant=(*_assistant_words(sample), *_texts_of_models(ledger)),
+        # (2, 5): of 5 texts of earlier turns, this turn's model was shown 2
         earlier_shown=_count_shown(
             [text for text in ledger_texts if text.turn < ledger.turn]
         ),

@@ -143,9 +143,12 @@ def provider_endpoint(
     """Return the address of a provider's model and the variable of its key.
 
     The address is ``api_base``, else the one in a variable of the provider, such as
-    ``OPENAI_BASE_URL``, else the provider's own. The variable of the provider's usual
-    key is returned for the provider's own host alone. Example: OpenAI without
-    ``api_base`` gives ``OPENAI_API_KEY``; with ``https://gateway.example/v1``, None.
+    ``OPENAI_BASE_URL``, else the provider's own. The provider's usual key may go only
+    to the provider's own host. Examples for OpenAI:
+
+    - without ``api_base``: ``OPENAI_API_KEY``
+    - with ``api_base="https://gateway.example/v1"``: None
+    - with this address in ``OPENAI_BASE_URL``: ``RAGMETRICS_API_KEY``, if it is set
 
     Args:
         provider: The provider.

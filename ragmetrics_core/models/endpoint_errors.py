@@ -530,11 +530,16 @@ def _class_of_error(
 ) -> type[errors.JudgeError]:
     """Return the class of judge error for a fault.
 
-    Clients use one class of exception for several faults. So what the fault itself says
-    goes before the class of the exception: first the key, then an invalid parameter,
-    the HTTP status, and words that name a more special fault; last, that the reply
-    cannot be read, or why none came. Example: with "insufficient_quota" in its words,
-    ``RateLimited`` becomes ``QuotaExhausted``.
+    Clients use one class of exception for several faults. So the fault itself is asked
+    first:
+
+    1. Is it about the key, or about an invalid parameter?
+    2. The HTTP status counts if the exception says only "server error".
+    3. Words may name a more special fault: "insufficient_quota" makes ``RateLimited``
+       to ``QuotaExhausted``.
+    4. For a server error or a failed connection: could the reply not be read, or why
+       did none come?
+    5. Else the class of the exception counts.
 
     Args:
         stated_class: What the class of the client's exception stands for.
@@ -547,8 +552,6 @@ def _class_of_error(
     error_class = stated_class
     if stated_class is errors.JudgeServerError:
         error_class = _CLASS_BY_STATUS.get(fault.status, stated_class)
-    # Such as: a ``RateLimited`` with "insufficient_quota" in its words is a
-    # ``QuotaExhausted``.
     for general_class, words, special_class in _REFINEMENTS:
         is_for_any_class = general_class is errors.JudgeError
         is_for_this_class = is_for_any_class or general_class is error_class

@@ -151,12 +151,14 @@ def _definition_for_kind(name: str, kind: str, settings: Mapping[str, str]) -> s
         settings: The metric's settings, as its signature names them.
     """
     compares_words = kind == "words"
+    # how retrieval_accuracy combines its verdicts on several contexts, such as "or"
     combination = settings.get("combination", "")
     if name == "retrieval_accuracy" and combination in _COMBINATIONS:
         table = "word_combinations" if compares_words else "combinations"
         return _TEXTS[table][combination]
     definitions = _TEXTS.get(_table_of_definitions(kind, settings), {})
     definition = definitions.get(name, _METRICS[name])
+    # "; where the embedded judge split the reference itself, the mean of …"
     how_facts_are_split = _TEXTS["split"].get(name, "") if compares_words else ""
     return definition + how_facts_are_split
 

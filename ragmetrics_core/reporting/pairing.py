@@ -280,7 +280,11 @@ def _names_of(metadata: Mapping[str, object]) -> Iterator[str]:
 
 
 def numbering(by: GroupBy) -> Callable[[Sample | None], int]:
-    """A function that numbers the groups of samples in order of appearance; −1 for a sample that stands alone."""
+    """Make a function that gives a sample the number of its group.
+
+    Groups are numbered from 0 in order of appearance. A sample that stands alone gets
+    −1.
+    """
     number_by_digest: dict[
         bytes, int
     ] = {}  # by digest: there may be millions, with long keys
@@ -302,9 +306,9 @@ def group_pairs(
 
     A pair is the same sample in two runs. Two pairs are in one group if their keys are
     equal in the first run or in the second, or if a chain of such pairs joins them.
-    Example: the conversations of three pairs are b and x (first run, second run), a and
-    x, c and y. The first two pairs share x, so their group is "a", the lesser of a and
-    b: the result is "a", "a", "c".
+    Example: three pairs have the conversations (b, x), (a, x) and (c, y) in the first
+    and second run. The first two pairs share x, so their group is "a", the lesser of a
+    and b: the result is ["a", "a", "c"].
 
     Args:
         pairs: The samples in the first and in the second run.
@@ -324,8 +328,8 @@ def group_pairs(
             key_of_pairs.append(None)
             continue
         # Keys of the two runs are kept apart by "first" and "second", since runs may
-        # name a conversation anew. Without a key in the first run, the key of the
-        # second run is taken as if it were the first run's.
+        # name a conversation anew. A sample that only the second run has, with the key
+        # "a", joins the first run's group "a".
         key_of_pairs.append(("first", key))
         if second_key is not None:
             groups.join(("first", key), ("second", second_key))

@@ -719,13 +719,14 @@ def _are_words_cut_away(passage: Passage, fact: str, sample: Sample) -> bool:
     """Whether the words by which a cut passage states a fact stand in no shown part.
 
     Example: of "Opened in 1889. It is tall." only "It is tall." was shown: True for the
-    fact "opened in 1889".
-    They do not if the passage states the fact word by word, and the part does not. Nor
-    do they if the part lacks a number that fact and passage share, or half of the
-    words that they share. Sharing no words, they tell nothing.
+    fact "opened in 1889". It is True
 
-    A few words that lack may be said otherwise in the prompt: "May 4, 1874" for "4 May
-    1874". They count as shown here, so that the fact is not told to be cut away.
+    - if the passage states the fact word by word, and the shown part does not;
+    - if the shown part lacks a number that fact and passage share;
+    - if the shown part lacks half of the words that fact and passage share.
+
+    False if fewer words lack: the prompt may say the fact in other words. False also if
+    fact and passage share no word: nothing is known.
     """
     text = _retrieved_text(passage, sample)
     shown_part = _with_small_gaps_filled(text, _shown_part(passage, sample))

@@ -107,7 +107,7 @@ class ParkingStore(SqliteStore):
         file = _check_store(store)
         batch_models = _check_models(models)
         super().__init__(file.path, fresh=file.fresh)
-        # whether the next pass sends the requests that are left without a batch
+        # whether the next pass sends the remaining requests directly, without a batch
         self.asks_live_next = False
         # tokens (random names) of the batches that hold requests of this pass
         self.batches_of_pass: set[str] = set()
@@ -116,9 +116,9 @@ class ParkingStore(SqliteStore):
         self._model_by_address = {model.base_url: model for model in batch_models}
         self._pass_token = uuid4().hex  # names this pass in the file
         self._budget = budget or Budget()
-        # A pass takes all answers of earlier batches again, and counts the cost of each
-        # anew. So the budget begins at 0. Only the last pass, which sends its requests
-        # without a batch (live), goes on from the pass before it.
+        # A pass reads all answers of earlier batches again, and adds the cost of each.
+        # So the budget begins at 0. Only the last pass, which sends its requests
+        # directly (live), goes on from the costs of the pass before it.
         if not self._budget.asks_live:
             self._budget.calls = 0
             self._budget.spent = 0.0
@@ -322,8 +322,8 @@ class ParkingStore(SqliteStore):
         """
         token = uuid4().hex
         lines = await self._claim(model, requests, token)
-        # Other processes have claimed all requests. The next evaluation of all samples
-        # (a pass) takes the answers that their batches get; the mark says so.
+        # Other processes have claimed all requests. The mark says that requests of this
+        # pass still wait: a further pass then takes the answers of those batches.
         if not lines:
             self.batches_of_pass.add(_NO_BATCH_OF_OURS)
             return

@@ -171,11 +171,12 @@ def measure_reach(rows: Sequence[Labelled]) -> tuple[Reach, ...]:
 
     Example: the judge may decide 60 % of the rows if 5 % of its decisions may be wrong.
     ``RISKS`` limit the share of its decisions that are wrong, ``LOSSES`` the
-    share of all rows that it decides wrongly.
+    share of all rows that it decides wrongly. The judge decides a row if its score lies
+    outside a band, the scores at which the judge is unsure.
 
     Returns:
         For each limit the share over all sources. Where there are several, also the
-        share on each source, with the band chosen on the others.
+        share on each source, with a band that was chosen on the other sources.
     """
     limits: list[tuple[Goal, float]] = []
     for risk in RISKS:

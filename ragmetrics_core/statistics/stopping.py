@@ -85,14 +85,15 @@ class _Evidence:
             count: How many scores the unit has. Without any, it counts as if it had the
                 claimed mean.
         """
-        # divided by the largest unit, so that units of any size fit into [0, 1]
+        # (unit's mean − claimed mean) × unit's size / largest size, from −1 to 1
         excess = (total - self._claimed_mean * count) / self._largest_unit
-        # the highest mean that the claim allows for the units not drawn yet; at 0 or
-        # below the claim is false already, from 1 on no score speaks against it
+        # The highest mean that the claim allows for the units not drawn yet. Is it 0 or
+        # less, the claim is false already. Is it 1, no score speaks against the claim.
         highest_mean_left = self._highest_mean_left()
         can_bet = 0 < highest_mean_left < 1
         if can_bet:
-            # the unit's mean, drawn towards the claimed mean where the unit is small
+            # The mean of a unit of the largest size. Half as large, a unit counts half:
+            # its value lies midway between its mean and the claimed mean.
             value_of_unit = self._claimed_mean + excess
             gain = value_of_unit / highest_mean_left - 1
             self._multiply_wealth(gain, self._stake_factor(highest_mean_left))

@@ -163,15 +163,17 @@ class Lines:
 
         Args:
             file_number: Which file.
-            offset: Where the line begins; of a list, the number of the value.
+            offset: Where the line begins in the file, in bytes. For a list of values:
+                the index of the value.
             length: The bytes of the line.
 
         Raises:
-            TooLarge: If the line would take more memory than it may.
+            TooLarge: If the line would take more memory than it may. Lines up to
+                ``_LONG`` bytes are always read, also where ``max_bytes`` is smaller.
         """
         if self.values:
             return list(spans_in(self.values[offset]))
-        most = max(self.max_bytes, _LONG)  # a usual line is read under any limit
+        most = max(self.max_bytes, _LONG)
         if length > most:
             raise TooLarge(length, most)
         file = self._files[file_number]

@@ -278,7 +278,8 @@ def _messages_of_memory(
 ) -> tuple[Message, ...]:
     """Return the messages of earlier turns that a component of a run, a memory, returned.
 
-    A memory ended before the first call of a model. Prompt builders do not count: they
+    A component counts as a memory if it ended before the first call of a model, and
+    returned messages of the user and the assistant. Prompt builders do not count: they
     write messages themselves, which may be examples. Example: a component returned "Hi"
     of the user and "Hello" of the assistant: both are returned.
 

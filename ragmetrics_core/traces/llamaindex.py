@@ -508,6 +508,7 @@ class _Trace:
         blocks = [mapping(block) for block in output.get("blocks") or ()]
         text = "".join(str(block.get("text") or "") for block in blocks)
         reading.hands_over = reading.tool == "handoff" and _HANDED_OVER in text
+        # a retriever's tool returns a list of nodes: lists of a span are read as tuples
         result = output.get("raw_output")
         nodes = self._nodes(result) if isinstance(result, tuple) else ()
         tool_call = ToolCall(reading.tool)

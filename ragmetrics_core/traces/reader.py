@@ -111,7 +111,14 @@ class TraceReader:
         resolve: Resolve | None = None,
         context_tools: Collection[str] | None = None,
     ) -> None:
-        """Check the dialect, and begin without any trace; see the class."""
+        """Check the dialect, and begin without any trace.
+
+        Args:
+            dialect: The only dialect (set of attribute names, such as OpenInference's)
+                that is read; None for all.
+            resolve: Gives the texts of documents of which only ids were recorded.
+            context_tools: Names of the tools whose text is a context.
+        """
         if dialect is not None and dialect not in DIALECTS:
             raise InputError(
                 f"no dialect {dialect!r}; there are: {', '.join(DIALECTS)}"
@@ -130,8 +137,8 @@ class TraceReader:
         # names of tools that returned text and may have retrieved, with how often
         self.tools: Counter[str] = Counter()
         self.dialects: set[str] = set()  # those that the spans so far are in
-        # A mark is an attribute that tells a span's dialect. If no span has one, the
-        # error names the attributes that the spans have.
+        # A mark is an attribute that tells a span's dialect. If no span has a mark, the
+        # spans are in no known dialect: the error that says so names their attributes.
         self.has_marked_spans = False
         self.attributes_without_mark: set[str] = set()
 

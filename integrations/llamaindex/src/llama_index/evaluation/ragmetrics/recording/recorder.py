@@ -438,8 +438,9 @@ class Recorder:
     ) -> None:
         """Record the end of a **span**, the framework's record of one call of a method.
 
-        Example: ``retriever.retrieve("Who?")`` returned two nodes: the recorded call
-        gets them, and its end. The end of the outermost call ends the run, too.
+        Example: ``retriever.retrieve("Who?")`` returned two nodes: both, and the time
+        of the end, are written into the recorded call. The end of the outermost call
+        ends the run, too.
 
         Args:
             id_: The id of the span.
@@ -451,11 +452,13 @@ class Recorder:
         if end_watcher is not None:
             end_watcher.detach()  # it would report the end a second time
         record = self._records.get(id_, NOT_RECORDED)
-        # no kind: it is a part of the call around it; no node: it stands in no run
+        # No kind: a helper method, which is a part of the call around it. No node: the
+        # span stands in no run, or its run has too many calls.
         is_recorded_as_call = record.kind is not None and record.node is not None
         # the record of a call is dropped later, with its run
         if not is_recorded_as_call:
             self._records.pop(id_, None)
+        # before the run may end: it waits for the answer that a chat's engine streams
         self._note_written_answer(id_, record, instance, error)
         # a run that finds only nodes made for test data is ignored
         self._note_test_data(record, result)
@@ -478,6 +481,7 @@ class Recorder:
         no call is around it. The end of the retriever inside writes its documents.
         """
         node = record.node
+        # a span without a call of its own, such as a helper method inside a retriever
         if record.kind is None or node is None:
             return
         if error is None:
@@ -485,7 +489,9 @@ class Recorder:
                 snapshot.copy_result, record.kind, node, result, instance
             )
         note_end(node, error)
+        # a generator of test data searched its own nodes: that run answers no user
         self._ignore_runs_on_test_data(record, node)
+        # usually one run; a call inside two recorded runs belongs to both
         for open_run, _ in record.calls_of_runs:
             if node is open_run.run.root:
                 self._end_outermost_call(open_run, result, error)

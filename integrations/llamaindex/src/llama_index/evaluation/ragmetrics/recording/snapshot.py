@@ -175,18 +175,19 @@ def copy_start(
         run: The run.
         arguments: What the call was given.
         instance: The object whose method was called.
-        needs_data: Whether all inputs are copied, because the user names keys in them.
+        needs_data: Whether all inputs are copied: the user has named a key in them, as
+            by ``question_from="user_msg"``.
         context: The context that a workflow's run goes on with; None if it has none.
     """
-    fields = start_fields(arguments)  # of the start event, and keyword arguments
+    # a workflow's inputs: the fields of its start event, and keyword arguments
+    fields = start_fields(arguments)
     if needs_data:
-        # in these the core looks up a user's ``question_from="user_msg"``
         run.inputs = plain({**arguments, **fields})
     if run.kind == "chat":
-        # an engine without a memory keeps the messages itself
+        # the messages stand in the engine's memory, or without one in the engine
         message_keeper = vars(instance).get("_memory") or instance
     elif run.kind == "workflow":
-        # the context of a run keeps messages, too
+        # the messages stand in the memory handed in, or else in the workflow's context
         message_keeper = fields.get("memory") or arguments.get("ctx") or context
     else:
         return
