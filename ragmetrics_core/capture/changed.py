@@ -289,8 +289,7 @@ def _n_in_order(stems: list[str], window: list[str]) -> int:
     indexes_by_stem: dict[str, list[int]] = defaultdict(list)
     for index, stem in enumerate(stems):
         indexes_by_stem[stem].insert(0, index)
-    # last_indexes[n]: n + 1 stems stand in order, and the last of them has this index
-    # in the text, or a lower index than in any other choice of n + 1 stems
+    # last_indexes[n]: the lowest index in the text at which n + 1 stems in order can end
     last_indexes: list[int] = []
     for stem in window:
         for index in indexes_by_stem[stem]:

@@ -316,9 +316,11 @@ class CitationSearch:
         "(Bridge book) [1]" the mark cites the context already.
         """
         name = _name_in(bracket["inside"])
-        has_words_before = name != bracket["inside"].strip()  # "see", quotation marks
+        # "see" or quotation marks stood around the name
+        was_trimmed = name != bracket["inside"].strip()
         may_be_title = _TITLE.fullmatch(name) is not None  # "Bridge book"
-        if name not in self.names and not has_words_before and not may_be_title:
+        # "(2)" may be a count, though the prompt has the label "2"
+        if name not in self.names and not was_trimmed and not may_be_title:
             return False
         indexes_named = set(places_of(name, self.numbering))
         is_marked_too = indexes_named & self._indexes_cited_beside(bracket.span())
@@ -363,9 +365,11 @@ class CitationSearch:
         The name "doc1" finds the files "doc1.pdf" and "Doc_01.txt" in the prompts.
 
         Returns:
-            For each such file the indexes of its contexts; () if it labels none.
+            For each such file the indexes of the contexts under its name; () if no
+            context has this name as its label.
         """
         words_and_numbers = _WORD_OR_NUMBER.findall(name)  # "doc" and "1"
+        # not behind a letter or digit; blanks, "_", "-" and zeros before the number
         pattern = re.compile(
             r"(?<![^\W_])" + r"[ \t_\-]*0*".join(words_and_numbers) + _FILE_ENDING,
             re.IGNORECASE,
@@ -685,11 +689,13 @@ class CitationSearch:
         return indexes_by_number
 
     def _named_numbers(self, names: SourceNames) -> list[NamedNumber]:
-        """List the cited numbers that the model gives a name outside of its own lists.
+        """List the cited numbers to which the model gives a name in its sentences.
 
-        "[1], where [1] is b.pdf" does so. A mere "1. b.pdf" counts only behind the last
+        Example: "It fell [1], where [1] is b.pdf." The answer's lists of sources, such as
+        "Sources: [1] b.pdf", are left out. A mere "1. b.pdf" counts only behind the last
         mark: before it, it may be a step or a rank.
         """
+        # plain: without tags of HTML
         text = with_plain_lists(self.only_of_the_model(self.text))
         cited_labels = {plain_label(str(source.id)) for source in self.sources or ()}
         end_of_last_mark = 0
@@ -703,7 +709,7 @@ class CitationSearch:
         named_numbers = [
             named
             for named in numbers_beside_names(text + last_words, names)
-            if not named.may_count
+            if not named.may_count  # "1. b.pdf"
         ]
         named_numbers += [
             replace(named, start=named.start + end_of_last_mark)
@@ -776,7 +782,8 @@ class CitationSearch:
         number 1 is ambiguous, and labels nothing.
         """
         labels = self._labels_of_contexts(prompts)
-        # the labels of texts that the prompts repeat from earlier turns
+        # The labels of texts that the prompts repeat from earlier turns. A number is "1",
+        # or with the word before it "source 1". Ambiguous: two earlier texts have it.
         earlier_labels = labels_in(prompts, self._texts_of_earlier_turns(prompts))
         earlier_numbers = {
             *_numbers_of(earlier_labels),
@@ -800,11 +807,12 @@ class CitationSearch:
     def _labels_of_contexts(self, prompts: Sequence[str]) -> Labels:
         """Read the labels of the contexts from the lines around them: "[2] b.pdf".
 
-        Only where these lines hold no number, each context's number is looked for:
+        If these lines hold no number, each context's number is looked for:
 
-        1. directly before the context: "Source 2:", or "2." if the answer cites numbers
-        2. behind any one word that counts the contexts, such as "Kilde 1:", "Kilde 2:",
-           if the answer cites numbers
+        1. in the words right before the context: "Source 2:", or "2." if the answer
+           cites numbers
+        2. if the answer cites numbers: behind a word in any language that stands before
+           each context, with the numbers 1, 2, 3 in turn: "Kilde 1:", "Kilde 2:"
         """
         labels = labels_in(prompts, self.context_texts)
         if any(_numbers_of(labels)) or labels.ambiguous_numbers:

@@ -596,8 +596,10 @@ def _narrowed_to_page(
 def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
     """Cite the sources that the framework names as cited, each for the whole answer.
 
-    Haystack's ``AnswerBuilder`` reads "<2>" by the user's ``reference_pattern``, which
-    is no mark for us: its source with the label "2" cites what the prompt shows as 2.
+    Example: the answer says "It fell <2>." Haystack's ``AnswerBuilder`` finds the
+    number by the user's ``reference_pattern``, and names a source with the label "2".
+    The citation means the context that the prompt shows as 2; if the prompt has no such
+    label, the one that the framework counts as 2.
 
     Returns:
         The citations; None if the framework names no source as cited.
@@ -614,7 +616,8 @@ def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
     citations = []
     for source in cited_sources:
         label = source.label or ""
-        # without a kind: the framework does not say whether it read "[2]" or "Source 2"
+        # Only where the prompt numbers the contexts twice, "[2] Source 3:". Without a
+        # kind: the framework does not say whether it read "[2]" or "Source 2".
         indexes = _indexes_of_number(label, "", search.labels)
         indexes = indexes or places_of(label, numbering)
         if not indexes:
@@ -774,7 +777,8 @@ def _indexes_by_id(
     The id is looked up in this order, and the first meaning counts:
 
     1. a number in the answer's own list of sources, "Sources: [2] b.pdf"
-    2. a number of the prompt's two numberings, "[2] Source 3:"
+    2. where the prompt numbers each context twice, "[2] Source 3: IRON": the "Source 3"
+       of the second numbering, and the "[2]" of the first
     3. a label in the prompt: 2 means the context that is shown as "[2]"
     4. an id or metadata of a context: "b.pdf" means those with ``{"source": "b.pdf"}``
 

@@ -181,8 +181,8 @@ def _ledger_entries(
         search.found_answer.text, earlier_calls, retrieved.by_step
     )
     prompts = _messages_shown(search.found_answer.writing_call, contributing_calls)
-    # The template "Answer: {question}" has no place for the documents: the sample has
-    # them as contexts, with a warning, and none of them counts as shown.
+    # are_forgotten: the template, "Answer: {question}", left the documents out. They are
+    # contexts of the sample, with a warning, but none of them was shown.
     contexts_shown = {} if contexts.are_forgotten else contexts.by_key
     shown_to_answer = ShownToAnswer(
         contexts_shown, prompts, turn.texts_besides_documents

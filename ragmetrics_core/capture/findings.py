@@ -399,6 +399,7 @@ def _finding_in_prompts(
     if extent == "whole":
         reason = "its whole text stands there"
     else:
+        # below 1, also where all letters are there and only a sign or words differ
         coverage = _share_of_a_part(coverage, n_letters=len(text.letters))
         reason = f"{percentage(coverage)} of it stands there"
     return Finding(

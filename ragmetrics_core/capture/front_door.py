@@ -234,7 +234,8 @@ class FrontDoor(Generic[Run]):
         ``watching.aggregates`` has the figures so far. The application never waits.
 
         Args:
-            metrics: Metrics or their names; None for all, ``[]`` to count only.
+            metrics: Metrics or their names; None for all. ``[]`` judges nothing, and
+                only counts the runs.
             judge: The name of a model, a judge, a chat model, or the framework's own
                 model object.
             sample_rate: Share of the samples that are judged, in (0, 1]. A conversation
@@ -283,7 +284,8 @@ class FrontDoor(Generic[Run]):
             limits=limits,
             redact=redact,
         )
-        # finished run → listener → watcher, which lets turns make samples of the run
+        # Finished run → listener → watcher, which lets turns make samples of the run. The
+        # listener records inputs and outputs if an override reads them (needs_data).
         turns = self.turns(overrides, Problems())
         watcher: BackgroundEvaluator[Run] = BackgroundEvaluator(
             turns.add,  # makes samples of a run

@@ -36,7 +36,8 @@ def unknown_passages(
         known: All texts that were found, said, asked or written in the run. A passage
             is known if it stands in one of them.
     """
-    # of a context the first 48 characters are compared, of a passage its first letters
+    # The first 48 characters of each context: by them its heading is found in a prompt.
+    # Compared are only the letters of openings and passages.
     openings = [_first_piece(text)[:_LENGTH_COMPARED] for text in contexts]
     passages: list[str] = []
     for prompt in prompts:

@@ -79,9 +79,9 @@ def decode_escapes(text: str) -> str:
 
 
 def _fold_beyond_ascii(text: str) -> str:
-    """Put letters beyond ASCII into lower case, and drop signs beyond ASCII.
+    """Replace letters beyond ASCII by lower-case ones without accents, and drop signs.
 
-    Example: "ÉTÉ… OK" becomes "eTe OK".
+    ASCII stays as it is. Example: "ÉTÉ… OK" becomes "eTe OK".
     """
     # half a surrogate pair needs "surrogatepass"
     text_bytes = text.encode("utf-8", "surrogatepass")

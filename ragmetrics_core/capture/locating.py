@@ -405,10 +405,11 @@ class _Competition:
         if self.prompt.is_blank:
             return Finding(index, "unknown", reason="no prompt")
         outcome, reason = _why_missing(sought_text, changed_texts)
+        # callers tell the user whether a trace of the text was found
         has_some_words = outcome == "unknown" or sought_text.has_trace
-        # Where no candidate is located, all may be reworded: "not shown" is not
-        # believed. But a short text, "Douro", whose words were found only as a part of
-        # other texts, is surely not shown.
+        # If no candidate is located, all may stand there reworded, and absence proves
+        # nothing. It does for a short text, "Douro", if each place of its words was
+        # looked at, and all are parts of other texts.
         proves_nothing = not any_is_shown and not sought_text.is_decided_as_short
         if outcome == "not shown" and proves_nothing:
             outcome = "unknown"

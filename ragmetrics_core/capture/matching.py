@@ -44,7 +44,8 @@ def collect_equal_spans(
         prompt_offset: Where in the prompt the comparison begins.
         text: The letters of the text.
         text_offset: Where in the text the comparison begins.
-        tag_ends: By the offset at which a tag of the prompt begins: where it ends.
+        tag_ends: Where each tag of the prompt, such as "<b>", begins and ends: ``{3:
+            4}``. A span ends before a tag that the text has not; the tag is skipped.
     """
     spans = []
     while True:

@@ -114,10 +114,10 @@ class NamedNumber:
 
 
 def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]:
-    """Yield each number of a text that has the name of a source directly behind it.
+    """Yield each number of a text that the name of a source explains.
 
     "[1] a.pdf", "where [1] is a.pdf", "| 1 | a.pdf |", and "[1]" above a line "a.pdf"
-    do; "Edit a.pdf [1]." does not, since this mark cites what tells of the file.
+    do. "Edit a.pdf [1]." does not: there the mark cites a source of the sentence.
 
     Args:
         text: An answer, or a prompt without its contexts.
@@ -127,6 +127,7 @@ def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]
     for line_index, line in enumerate(lines):
         words = line[0]
         yield from _numbers_in_line(words, line.start(), names)
+        # "1. a.pdf" and "| 1 | a.pdf |": the number may only count the lines
         counting = _NUMBER_OF_LINE.match(words)
         name = None
         if counting is not None:

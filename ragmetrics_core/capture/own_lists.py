@@ -208,11 +208,12 @@ def _lists_at_the_end(answer: str) -> list[Span]:
     """Find the last lines if they list sources that the text before them cites.
 
     Behind "It fell [1]." the lines "Read:", "[1] a.pdf" are such a list, and so is
-    "Sources: [1] a.pdf". The heading may be missing; each other line must name or quote
-    something under a cited number.
+    "Sources: [1] a.pdf". Each line of the list must name or quote something under a
+    cited number; a heading is not needed.
 
     Returns:
-        Where the list begins and ends in the answer, as the only element; else empty.
+        Where the list begins and ends in the answer, as the only element; else empty. A
+        line with the heading alone, "Read:", is left out.
     """
     breaks = list(_PARAGRAPH_BREAK.finditer(answer.rstrip()))
     start_of_last = breaks[-1].end() if breaks else 0

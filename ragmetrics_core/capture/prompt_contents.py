@@ -348,6 +348,7 @@ class PromptContents:
         """
         asking_index = self._index_of_question(call.prompt)  # None if no message asks
         turn_start = start_of_turn(call.prompt, asking_index)
+        # not written: the documents that are no reply of a model of this turn
         left_out = earlier_answers_like(
             call.prompt[:turn_start], self._letters_not_written(documents, replies)
         )
@@ -355,7 +356,7 @@ class PromptContents:
             call.prompt, turn_start, left_out=left_out
         )
         message_texts = [*texts_of_turn, *texts_of_earlier_turns]
-        # each known text as often as it stands in the prompt
+        # ["When?", "When?"] if the question stands twice in the prompt
         known_texts = self._repeat_known_texts(
             [text for text in self.known_texts if text not in left_out],
             message_texts=message_texts,

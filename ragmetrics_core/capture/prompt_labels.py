@@ -29,7 +29,7 @@ _CLOSING = 80  # characters by which its end is found
 _REGION = 800  # characters before the first and behind the last context
 _MOST_OCCURRENCES = 20  # of one context in one prompt
 # a blank line, or a line such as "----"
-_RULE = re.compile(r"[\W_]*")
+_NO_WORDS = re.compile(r"[\W_]*")
 # Where a label may begin in a line: behind a blank, a colon, a quote, a tag.
 _WORD_BEGINS = re.compile(r"(?<![\w\[(（.@/\\-])(?=\S)")
 # "[1] " and "[1]: " close before a text
@@ -344,9 +344,10 @@ def _without_second_numbers(
 ) -> list[LabelLine]:
     """Return the first lines of a text without numbers that compete with its label.
 
-    Under the label "[1]" a text begins with "Source 7:". Its number is 1; the 7 is kept
-    as a number of another kind, ``source``. Under the label "Source 1:" both numbers
-    are of this kind, and the 7 is dropped.
+    Example: a text begins with the line "Source 7:", which has the number 7. Under the
+    label "[1]" the line loses this number, for the text has the number 1. The line's
+    ``numbers_by_kind`` keep ``("source", "7")``. Under the label "Source 1:" they lose
+    the 7, too, because the label has a number of the same kind.
 
     Args:
         own_lines: The labels at the beginning of the text, such as "Source 7:".
@@ -363,7 +364,7 @@ def _without_second_numbers(
             if kind not in kinds_around
         ]
         line_without_number = replace(
-            _without_number_of_field(line),  # the 7 of "doc_id: 7" stays as a field's
+            _without_number_of_field(line),
             number=None,
             is_heading=False,  # it stands in a text, and not above one
             numbers_by_kind=tuple(numbers_of_other_kinds),
@@ -378,7 +379,7 @@ def _own_lines(text: str) -> list[LabelLine]:
     Empty for a text that consists of such lines only: these are what it says.
     """
     label_lines = _nearest_lines(text, direction=1)
-    lines_of_text = [raw for raw in text.split("\n") if not _RULE.fullmatch(raw)]
+    lines_of_text = [raw for raw in text.split("\n") if not _NO_WORDS.fullmatch(raw)]
     if len(label_lines) == len(lines_of_text):
         return []
     return [_as_own_line(line) for line in label_lines]
@@ -607,14 +608,15 @@ def _labels_like(next_labels: Sequence[LabelLine], text_before: str) -> list[Lab
         text_before: What stands before the first context.
     """
     shapes = [line.shape for line in next_labels]  # each line without its number
-    raw_lines = [raw for raw in text_before.split("\n") if not _RULE.fullmatch(raw)]
+    raw_lines = [raw for raw in text_before.split("\n") if not _NO_WORDS.fullmatch(raw)]
     if not shapes or len(raw_lines) < len(shapes):
         return []
     first_raw, *other_raws = raw_lines[-len(shapes) :]
-    # words may stand before the first label in its line: "Context: [1]"
-    label_or_none = [_label_at_the_end(first_raw, shapes[0])]
-    label_or_none += [label_line_of(raw) for raw in other_raws]
-    labels = [line for line in label_or_none if line is not None]
+    # None for a line that is no label. Words may stand before the first label in its
+    # line: "Context: [1]".
+    labels_or_none = [_label_at_the_end(first_raw, shapes[0])]
+    labels_or_none += [label_line_of(raw) for raw in other_raws]
+    labels = [line for line in labels_or_none if line is not None]
     have_same_shapes = [line.shape for line in labels] == shapes
     return labels if have_same_shapes else []
 
@@ -716,7 +718,7 @@ def _nearest_lines(region: str, *, direction: int) -> list[LabelLine]:
     """
     lines: list[LabelLine] = []
     for distance, raw in enumerate(region.split("\n")[::direction]):
-        if _RULE.fullmatch(raw):
+        if _NO_WORDS.fullmatch(raw):
             continue
         line = label_line_of(raw)
         if line is None:
@@ -736,6 +738,6 @@ def _all_lines(region: str) -> list[LabelLine]:
     """
     lines = []
     for raw in region.split("\n"):
-        if not _RULE.fullmatch(raw):
+        if not _NO_WORDS.fullmatch(raw):
             lines.append(label_line_of(raw) or LabelLine("a text", ()))
     return lines

@@ -79,11 +79,13 @@ def annotation_of(
     source = citation
     # OpenAI nests it: {"url_citation": {"url": …}}; LangChain does under "value"
     for key in ("url_citation", "file_citation", "value"):
+        # without this key the source stays as it is
         source = inner_object(source, key) or source
     names = names_of_source(source)
     quote = _quote_of(source)
     if not names and quote is None:
         return None
+    # Anthropic's {"document_index": 0}: the first document of the request is cited
     is_of_request = _is_place_in_request(source)
     start, end = source.get("start_index"), source.get("end_index")
     if is_place(start) and is_place(end) and start <= end:

@@ -234,6 +234,8 @@ class _ReplyBeingRead:
         if read_block_of_kind is not None:
             read_block_of_kind(self, block)
         elif kind in _KINDS_OF_HOLDERS and depth:
+            # OpenAI: {"type": "message", "content": [block, …]}
+            # LangChain: {"type": "non_standard", "value": block}
             inner_blocks = [*objects_in(block.get("content")), block.get("value")]
             for inner_block in inner_blocks:
                 if isinstance(inner_block, Mapping):

@@ -97,7 +97,8 @@ def _words_before(end: int, prompt: Prompt, taken: bytearray) -> str:
     message_start = prompt.message_starts[message_index]
     start = max(end - _FARTHEST, message_start)
     start = max(start, taken.rfind(1, start, end) + 1)  # behind a located text
-    # the same places in the message as written, with the signs beside the letters
+    # The same places in the message as written. ``gap_at`` returns where the signs
+    # between two letters begin and end: the signs at both places belong to the words.
     raw_start, _ = message.gap_at(start - message_start)
     _, raw_end = message.gap_at(end - message_start)
     if _has_boundary_between(end, end + _BY_CHANCE, message_start, message):
@@ -117,6 +118,7 @@ def _words_behind(start: int, prompt: Prompt, taken: bytearray) -> str:
         prompt: The prompt.
         taken: For each byte of the prompt's letters 1 if a located text has taken it.
     """
+    # of the letter before the place: a message may end there
     message_index = prompt.message_index_at(start - 1)
     message = prompt.messages[message_index]
     message_start = prompt.message_starts[message_index]
@@ -124,7 +126,8 @@ def _words_behind(start: int, prompt: Prompt, taken: bytearray) -> str:
     first_taken = taken.find(1, start, end)
     if first_taken >= 0:  # a located text
         end = first_taken
-    # the same places in the message as written, with the signs beside the letters
+    # The same places in the message as written. ``gap_at`` returns where the signs
+    # between two letters begin and end: the signs at both places belong to the words.
     raw_start, _ = message.gap_at(start - message_start)
     _, raw_end = message.gap_at(end - message_start)
     if _has_boundary_between(start - _BY_CHANCE, start, message_start, message):

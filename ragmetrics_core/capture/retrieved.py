@@ -77,6 +77,7 @@ def retrieved_of(
     """
     # a plain function of a graph may search: nobody recorded it as a retriever
     by_step = call_results.documents_of_steps(contexts.by_key)
+    # None if no call retrieved anything
     documents = call_results.documents_retrieved(_document_keys(contexts), by_step)
     documents_by_search = {**turn.calls.retrievals, **by_step}
     # which context shows which document
@@ -100,6 +101,7 @@ def retrieved_of(
     if _carry_a_distance(documents or contexts.items):
         warnings.append(_DISTANCE)
     return Retrieved(
+        # widened: with the context's text, if a step put more around what was found
         documents=with_widened_texts(
             documents, matched_contexts.context_keys, contexts.by_key
         ),

@@ -107,15 +107,16 @@ def effects_of(
         _retriever_effect(retriever, found_inside)
         for retriever, found_inside in _found_inside_retrievers(calls).items()
     ]
-    # Steps that translated, shortened or merged documents: they dropped documents and
-    # returned others in their place.
+    # Writers: steps that translated, shortened or merged documents. They dropped
+    # documents and returned others in their place.
     steps_with_documents = set(calls.steps_with_documents)
     rewriting_changes = [
         change
         for change in changes
         if change.replaces_documents and change.node in steps_with_documents
     ]
-    # steps that perhaps translated documents, and perhaps searched for others
+    # Some of these are doubtful: nobody recorded where the new documents come from. The
+    # step may have translated documents, or searched for others.
     doubtful_changes = [
         change for change in rewriting_changes if change.texts_of_unknown_origin
     ]
@@ -309,7 +310,8 @@ def _indexes_of(
 ) -> list[int]:
     """Find the indexes that documents of a step have among the retrieved documents.
 
-    The ids tell, as long as the step kept all of them; else the words.
+    The ids tell. The words of all documents are compared instead if an id is unknown, or
+    if a document has the text of one retrieved document, and the id of another.
 
     Example: A (id "0") and B (id "1") were retrieved. A step returned B with the id
     "1": [1]. Another step counted its documents anew, and returned B with the id "0",
@@ -322,9 +324,12 @@ def _indexes_of(
     texts_by_identity = {other.identity: other.texts for other in retrieved}
     retrieved_texts = {other.text for other in retrieved}
     for document in documents:
-        texts = texts_by_identity.get(document.identity)
-        is_text_of_another = texts is not None and document.text not in texts
-        if texts is None or (is_text_of_another and document.text in retrieved_texts):
+        texts_of_id = texts_by_identity.get(document.identity)
+        if texts_of_id is None:  # the step gave it a new id
+            return _indexes_by_words(documents, retrieved)
+        # the id "0" of A, with the text of B
+        has_other_text = document.text not in texts_of_id
+        if has_other_text and document.text in retrieved_texts:
             return _indexes_by_words(documents, retrieved)
     indexes = [index_by_identity[document.identity] for document in documents]
     return list(dict.fromkeys(indexes))

@@ -104,6 +104,13 @@ class Turns(Generic[Run]):
 
         Examples of such runs: a search by itself waits for a model that answers from
         it, and a graph that stopped for a person waits for the run that resumes it.
+
+        Args:
+            trees: Reads a run of the framework as trees of calls.
+            overrides: The user's own rules for question, contexts and answer.
+            problems: Where problems are counted; None for a new count.
+            hint: The problem that is counted for a question without a sample: what the
+                user should do, in words. Empty to count nothing.
         """
         self._trees_of = trees
         self._overrides = overrides
@@ -119,8 +126,10 @@ class Turns(Generic[Run]):
         # model calls whose text may be a later run's question: a rewritten query
         self._auxiliary_runs = AuxiliaryRuns()
         self._documents_found_before = _DocumentsFoundBefore()
+        # questions of runs that gave no sample; another run may still give the sample
         self._unsampled_questions = Unsampled(self.problems, hint)
-        # answers of samples, each in doubt once a later call revises it
+        # The answers of the last samples. If a later call revises such an answer, the
+        # sample gets a doubt.
         self._earlier_answers = AnswersReadLater(
             lambda tree: samples_of(tree, overrides)
         )
@@ -519,7 +528,8 @@ class Turns(Generic[Run]):
         before had written "ferry times" from the question: it is kept with the search.
 
         Returns:
-            The samples of earlier questions that are over, since a new search begins.
+            The samples of earlier questions that are over, since a new search begins;
+            and those of the oldest questions, if too many wait.
         """
         queries = (node.query for node in tree.root.walk() if node.query)
         first_query = as_one_line(next(queries, None))
@@ -528,7 +538,7 @@ class Turns(Generic[Run]):
         # auxiliary runs: model calls that gave no sample
         auxiliary_runs = self._auxiliary_runs.runs_near(tree.task_or_thread)
         writers = [run for run in auxiliary_runs if writes_query(run, first_query)]
-        # the writers were noted as runs whose question gives no sample: now it will
+        # the writers are no longer noted as runs without a sample: the search may get one
         self._unsampled_questions.remove_questions_of(writers)
         self._waiting_groups.add_retrieval(tree, first_query, writers)
         self._documents_found_before.add_of(tree)
@@ -623,11 +633,13 @@ class Turns(Generic[Run]):
         history, and its sample gets a warning.
         """
         quoted_turns = self._find_quoted_turns(tree)
+        # the last turn whose question and answer stand under "User:" and "Assistant:";
+        # None if the prompts name no speakers
         last_turn = self._last_quoted_turn_of_user(quoted_turns, tree.task_or_thread)
         placed = self.conversations.place_turn(tree, last_turn)
         if placed.history:  # of the run's own messages, or of the quoted turn
             return placed
-        # question and answer of an earlier turn, and nobody is named as the speaker
+        # the prompt holds question and answer of an earlier turn, but no "User:"
         if quoted_turns:
             words: list[str] = []
             for quoted in quoted_turns:

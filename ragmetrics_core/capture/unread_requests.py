@@ -158,10 +158,15 @@ def _names_of_kept(parameters: object) -> Iterator[str]:
 
 
 def _kinds_of_blocks(content: object, depth: int = DEEPEST) -> Iterator[str]:
-    """Yield the kinds of blocks, except documents whose text stands in the request.
+    """Yield the kinds of blocks whose contents stand in no text of the request.
 
-    Results of tools hold further blocks. Langfuse writes "@@@langfuseMedia:type=…" into
-    a text in place of a file. Example: ``{"type": "input_file", …}`` is "input_file".
+    Example: ``[{"type": "text", "text": "Hi"}, {"type": "input_file", …}]`` yields
+    "input_file". Results of tools hold further blocks. Langfuse writes
+    "@@@langfuseMedia:type=…" into a text in place of a file.
+
+    Args:
+        content: A text, a block, or a list of blocks.
+        depth: How many lists may stand inside each other.
     """
     if isinstance(content, str):
         for medium in _MEDIA_OF_LANGFUSE.findall(content):
@@ -171,6 +176,7 @@ def _kinds_of_blocks(content: object, depth: int = DEEPEST) -> Iterator[str]:
             yield from _kinds_of_blocks(block, depth - 1)
     if not isinstance(content, Mapping):
         return
+    # OpenInference: {"message_content": {"type": …}}
     block = content.get(_WRAPPER, content)
     if not isinstance(block, Mapping):
         return

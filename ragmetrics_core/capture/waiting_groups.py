@@ -276,11 +276,12 @@ class WaitingGroups:
         candidates += self._latest_of_other_tasks(run.task_or_thread)
         # how the prompts quote each group's answer: as an earlier turn, as a draft, …
         quotation_by_group = _quotations_of_last_answers(candidates, calls)
-        # the user goes on: "User: …\nAssistant: In 1874.\nUser: And the ferry?"
+        # The run asks the user's next question: "User: …\nAssistant: In 1874.\nUser: And
+        # the ferry?" It does not work on the question of "In 1874."
         groups_not_continued = _groups_not_continued(quotation_by_group, run, calls)
         for group in groups_not_continued:
-            # nobody speaks after the answer: the run may also revise it. The doubt
-            # becomes a warning of the sample.
+            # "Assistant: In 1874." and no "User:" behind it: the run may also revise this
+            # answer. The doubt becomes a warning of the sample.
             if quotation_by_group[group] == "assistant's last words":
                 group.doubt(_MAY_GO_ON)
         continued = [group for group in candidates if group not in groups_not_continued]
@@ -669,8 +670,9 @@ def _groups_not_continued(
 
     Args:
         quotation_by_group: For each group how the prompts of the run quote its last
-            answer: as an "earlier turn", as "assistant's last words", "after its
-            question", "among other words", or not at all, "absent".
+            answer. An "earlier turn" and "assistant's last words" end the group;
+            "after its question" and "among other words" may quote a draft, and do not;
+            "absent" is no quotation.
         run: The run.
         calls: Its calls.
     """
@@ -685,8 +687,8 @@ def _groups_not_continued(
         is_earlier_turn = _is_answer_an_earlier_turn(
             group, quotation_of_answer, assistant_lines, run.question
         )
-        # The answer is not quoted: the run asks anew if the application hands it
-        # documents with another question than the group's.
+        # The answer is not quoted. The run asks anew if the application hands it the
+        # documents of the group again, with another question.
         asks_anew = False
         if quotation_of_answer == "absent":
             asks_anew = _asks_of_kept_documents(run, group, messages)

@@ -95,22 +95,31 @@ def _is_difference(
 
     Example: the text "It opened in 1874." and the prompt "It was opened in 1874."
     differ behind "It". The prompt "It [2] opened in 1874." has no other words.
+
+    Four cases are told apart:
+
+    - the next span stands elsewhere: whether the text has words between the spans
+    - the prompt leaves out letters of the text: "It opened" for "It was opened"
+    - the prompt puts letters in: "It was opened" for "It opened"
+    - both have letters there: "1875" for "1874"
     """
     # what only the text has
     text_gap = (before.text_end, max(after.text_start, before.text_end))
     n_put_in = after.prompt_start - before.prompt_end
     goes_on = 0 <= n_put_in <= MOST_APART + LONGEST_STEP
-    # the next span stands in another place of the prompt
+    # the next span stands in another place of the prompt: what the prompt has between
+    # the spans belongs to other texts
     if not goes_on:
         return bool(_words_of_text(text, *text_gap))
-    # the prompt leaves letters of the text out: "It opened" for "It was opened". They
-    # are words if they are words wherever the gap may begin.
+    # The prompt leaves letters out: of "<p>port" either the first or the second "p" may
+    # be left out. The first belongs to a tag: then no word is left out.
     is_left_out = n_put_in == 0 and text_gap[0] < text_gap[1]
     if is_left_out:
         shifted_gaps = _shifted(text.letters, text_gap, most_back=before.size)
         return all(_words_of_text(text, *gap) for gap in shifted_gaps)
-    # The letters that only the text seems to have also end what the prompt puts in, as
-    # the first byte of two Cyrillic letters: so the prompt has them too.
+    # The prompt puts letters in, and what it puts in ends with the letters that only the
+    # text seems to have: so the prompt has these, too. Example: the first byte of two
+    # Cyrillic letters is the same.
     put_in = (before.prompt_end, after.prompt_start)
     gap_letters = text.letters[slice(*text_gap)]
     if prompt.letters[slice(*put_in)].endswith(gap_letters):
@@ -144,13 +153,15 @@ def _puts_words_in(
         put_in: Where the letters begin and end in the prompt.
         most_back: How many letters before them are equal in text and prompt.
     """
-    # The letters put in may also begin further back, as the first or second "p" of
-    # "<p>port". One reading as a tag, or between two sentences, is enough for False.
+    # The letters put in may also begin further back: as the first or second "p" of
+    # "<p>port". False if one reading is a tag, or stands between two sentences.
     for start, end in _shifted(prompt.letters, put_in, most_back=most_back):
         n_back = put_in[0] - start
         words = _words_of_prompt(prompt, start, end)
         if not words or _is_between_sentences(text, text_offset - n_back):
             return False
+    # ``words`` is now the reading that begins furthest back. A repetition of fewer than
+    # 12 letters, as in "had had", may be chance: it counts as words.
     repeats_words_before = text.letters.endswith(words, 0, text_offset)
     return not repeats_words_before or len(words) < RESUMED_LENGTH
 
