@@ -733,7 +733,7 @@ def is_citations(value: object) -> bool:
 
 
 def why_unknown(answer: str | None) -> str:
-    """Say why an answer's citations are unknown, for one of which none are known."""
+    """Say why the citations of an answer are unknown."""
     n_marks = len(marks_in(answer or ""))
     if not n_marks and may_cite(answer or ""):
         return UNREAD_FORM

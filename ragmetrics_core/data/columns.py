@@ -506,7 +506,7 @@ def _text_in_column(value: Any, field: str, column: str) -> FoundValue | None:
     """Return the text that a column holds for a text field, such as the answer.
 
     Returns None if the column holds something else, and an uncertain value for an object
-    of which no key is known to hold the text.
+    without any key that usually holds the text.
 
     Args:
         value: The column's value: a text, an object, messages, or the JSON of one.

@@ -30,7 +30,7 @@ Numbering = Mapping[str, int | tuple[int, ...]]
 """By label the place of the context that it names; several places where they share it."""
 
 PLAIN_NUMBERS: Numbering = {"1": 0}
-"""What a numbering is like in an answer of which nobody knows the numbering."""
+"""Stands for the numbering of an answer whose numbering nobody knows."""
 
 # What a label may begin with, and what is no part of it: "Source 1", "citation:a-7".
 _PREFIX = re.compile(
@@ -67,7 +67,7 @@ _NO_LINE_END = re.compile(r"[^\n]")
 _LINK = re.compile(r"\(([^()\s]{1,500})\)")
 # Brackets in code are indices.
 _CODE = re.compile(r"```.*?```|~~~.*?~~~|`[^`\n]*`", re.DOTALL)
-# A fence around a whole answer, of which it says that it is text.
+# A fence around a whole answer that calls the answer text: "```markdown".
 _OPENING_FENCE = re.compile(
     r"\s*(?:```|~~~)(?:markdown|md|text|txt|plaintext)?[ \t]*\r?\n"
 )

@@ -102,8 +102,8 @@ class GuardJudge(ModelJudge):
 
     Where the endpoint gives log-probabilities, a claim, fact or chunk holds if its word
     has a probability above one half. Elsewhere the bare word counts, and no probability
-    is made up. Texts that are too long are asked about in windows, of which the best
-    one counts.
+    is made up. Texts that are too long are asked about in windows, and the best window
+    counts.
 
     A server that does not apply the guard's own chat template judges something else
     and says so nowhere. So two control claims are asked first, once for a store: one
@@ -587,8 +587,8 @@ def _reply_about_texts(
 ) -> Asked[Any]:
     """Make the reply to a question about facts or chunks from the verdict on each text.
 
-    Example: two facts, of which the contexts hold the first: the reply says "covered":
-    1 of the first fact, and "covered": 0 of the second.
+    Example: of two facts the contexts hold the first: the reply says "covered": 1 of
+    the first fact, and "covered": 0 of the second.
 
     Args:
         question: The question.

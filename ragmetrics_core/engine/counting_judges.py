@@ -51,7 +51,7 @@ _SHORT_TOKEN = 3
 _TOKENS_AROUND_PROMPT = 8
 # Tokens of a guard's reply.
 _TOKENS_OF_WORD = 8
-# Tokens of a reply of which the question gives no example: lower and upper bound.
+# Tokens of a reply, if the question gives no example of one: lower and upper bound.
 _SHORT_REPLY = 20
 _LONG_REPLY = 200
 
@@ -499,8 +499,8 @@ class CountingGuards(CountingJudge):
     def __init__(self, judge: Judge, *, high: bool) -> None:
         """Begin to count, with the requests of the control if the judge sends it.
 
-        The control is a few requests of which the right reply is known; a judge sends
-        them first, to see that the guard works. Example: a guard with 8 requests of
+        The control is a few requests whose right reply is known. A judge sends them
+        first, to see that the guard works. Example: a guard with 8 requests of
         control begins with 8 calls.
         """
         super().__init__((), high=high)

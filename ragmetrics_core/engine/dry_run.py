@@ -64,7 +64,7 @@ class Estimate:
             the judge does not support a question of the metric.
         batch_share: Share of the price that is paid where it is asked in batches.
         own_judges: Names of judges of a user's own. Each question to them counts as a
-            call, of which nobody knows the tokens and the price.
+            call; nobody knows its tokens and its price.
     """
 
     samples: int
@@ -402,7 +402,7 @@ def _batch_share(judges: Iterable[Judge]) -> float:
 
 
 def _names_of_own_judges(judges: Iterable[Judge]) -> tuple[str, ...]:
-    """Return the names, without repeats, of judges of which only questions are counted.
+    """Return the names, without repeats, of judges whose questions alone are counted.
 
     These are judges of a user's own: nobody knows what they send.
     """

@@ -102,7 +102,7 @@ class RequestLimits:
     requests in flight.
 
     Args:
-        judge_name: The judge, of which a rate is kept.
+        judge_name: The judge, whose rate of calls is kept under this name.
         concurrency: Most requests in flight.
         budget: What the run may spend.
     """
@@ -212,8 +212,8 @@ class RequestLimits:
 
         The calls and cost of a ``score`` that the judge itself called are in the budget
         already: the request has noted them, and they are taken off. Example: an answer
-        says 3 calls and $0.03, of which the judge's own ``score`` took 2 calls and
-        $0.02: 1 call and $0.01 are counted here.
+        says 3 calls and $0.03. The judge's own ``score`` took 2 calls and $0.02 of
+        these: 1 call and $0.01 are counted here.
         """
         self._in_flight.remove(request)
         cost = usage.cost

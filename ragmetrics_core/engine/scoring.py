@@ -452,7 +452,7 @@ async def _carry_out_plan(
     the last step raises ``StopIteration`` with the outcome. A step that still computes
     at the deadline of the run is abandoned in its thread. Example: a plan that first
     asks for the facts of an answer, and then which context holds each fact: three
-    steps, the last of which returns the score.
+    steps; the last one returns the score.
 
     Args:
         metric: The metric.

@@ -343,7 +343,7 @@ def _negative_labels(label_probability: LabelProbability) -> set[Label]:
 def _probability_of(
     labels: Collection[Label], probabilities: Sequence[tuple[Label | None, float]]
 ) -> float:
-    """Sum the probabilities of some labels, each of which may be listed often."""
+    """Sum the probabilities of some labels. A label may be listed several times."""
     return math.fsum(
         probability for label, probability in probabilities if label in labels
     )

@@ -265,11 +265,11 @@ def make_header(
 
     Args:
         kind: "discrete" if a label is yes or no, "continuous" if a label is a share.
-        documents: The corpus, of which the header has a digest.
+        documents: The corpus. The header of the set has its digest.
         settings: The settings that the set was made with.
         source: Names of the files.
         maker: The model that wrote texts and labels; None if no model was asked.
-        prompts: The prompts, of which the header has a digest.
+        prompts: The prompts. The header of the set has their digest.
         pairs: Who wrote a discrete set's questions: "written" by the model, or "given".
     """
     parameters = settings.model_dump()

@@ -369,7 +369,7 @@ def _labels_of_row(row: Row) -> Any:
 
 
 def _facts_of_row(row: Row) -> list[Mapping[str, Any]]:
-    """Return the facts of a row of which people said whether the contexts hold them."""
+    """Return the facts of a row for which people said whether the contexts hold them."""
     facts = []
     for fact in data_in(row.get("facts")) or ():
         if isinstance(fact, Mapping) and fact.get("present") is not None:

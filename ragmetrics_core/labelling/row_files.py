@@ -109,7 +109,7 @@ def _samples_of_rows(
 
 
 def _columns_kept_as_metadata(row: Mapping[Any, Any], sample: Sample) -> list[str]:
-    """Return the columns of a row of which no field of its sample was made."""
+    """Return the columns of a row that became no field of its sample, but metadata."""
     return [name for name in map(str, row) if name in sample.metadata]
 
 

@@ -128,7 +128,7 @@ def measure_weaknesses(
     figures += _figures_of_probes(probed_rows)
     # texts that are made too long for the judge: how many does it answer all the same?
     figures += _shares(PADDED, _judge_padded_texts(metric, rows, ask_again))
-    # 1.0 for each row of which a probe got no answer
+    # 1.0 for each row with a probe that got no answer
     lost_flags = [(row.source, float(answers is None)) for row, answers in probed_rows]
     if any(flag for _, flag in lost_flags):
         figures += _shares(LOST, lost_flags)
@@ -370,8 +370,8 @@ def _probing(
         """
         probes: list[Probe] = []
         for question in _first_questions(probed_metric, sample):
-            # ``decided`` makes the typed questions ("fact 1 is covered", true or false)
-            # of which a probe consists; a question without it gives no probe
+            # ``decided`` makes the typed questions of a probe ("fact 1 is covered",
+            # true or false); a question without ``decided`` gives no probe
             if question.decided is not None:
                 probes += probes_of(question, question.decided)
         chances_of_probes: list[Any] = []

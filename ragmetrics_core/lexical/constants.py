@@ -49,7 +49,7 @@ FACT = Weights(intercept=-2.712, slopes=(2.1539, 1.2418, 1.1303))
 # fitted: end
 
 UNCERTAIN = (0.27, 0.66)
-"""Scores of adherence of which the judge says that it is uncertain, both included.
+"""Scores of adherence that the judge calls uncertain: from the first to the second.
 
 Outside it decides 58 % of the answers, and of these at most 25 % wrongly, as the mean
 over four developer sources, each judged with weights fitted on the others: the point of

@@ -113,9 +113,9 @@ def _find_match(
 
     The match also holds a name that the contexts mention only in another sentence
     (``name_apart``), how much of the other terms that sentence has
-    (``overlap_at_name``), and terms that are denied. Example: "Carl Voss bought the old mill." over "Carl Voss
-    lived in Kiel. Anna bought the old mill.": sentence 1, share 3 of 5 = .6,
-    ``name_apart`` {"carl", "voss"}, ``overlap_at_name`` 0 of 3 = 0.
+    (``overlap_at_name``), and terms that are denied. Example: "Carl Voss bought the old
+    mill." over "Carl Voss lived in Kiel. Anna bought the old mill.": sentence 1, share
+    3 of 5 = .6, ``name_apart`` {"carl", "voss"}, ``overlap_at_name`` 0 of 3 = 0.
 
     Args:
         sentence: The sentence of the answer.

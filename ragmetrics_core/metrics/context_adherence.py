@@ -543,9 +543,9 @@ class ContextAdherence(Metric):
         return (self.polls + 1) // 2
 
     def _most_polls_before_decision(self, polls: Asked[Any]) -> int:
-        """Return how many more polls can be asked before one of them may be in vain.
+        """Return how many more polls can be asked before one of them may be useless.
 
-        Where polling stops early, a poll is in vain once the majority is decided. 0 or
+        Where polling stops early, a poll is useless once the majority is decided. 0 or
         less: it is decided.
         """
         if polls.together or not self.early_stop:
@@ -659,7 +659,7 @@ def _is_low(outcome: Outcome) -> bool:
 
 
 def _drop_labels(labelled: Asked[LabelledPoll]) -> Asked[Poll]:
-    """Return the polls, of which labels make the verdicts, as polls without labels."""
+    """Turn polls whose verdicts are made of labels into polls without labels."""
     polls = tuple(reply.poll for reply in labelled.replies)
     return Asked(
         replies=polls,

@@ -210,7 +210,10 @@ def _assistant_words(sample: Sample) -> list[str]:
 
 
 def _count_shown(ledger_texts: Sequence[_LedgerText]) -> tuple[int, int] | None:
-    """Count texts that were shown, and texts of which it is known; None if of none."""
+    """Count the texts that were shown, and all texts for which that is known.
+
+    Example: of 5 texts 2 were shown, and 1 was not: (2, 3). None if nothing is known.
+    """
     known = {text.context.text for text in ledger_texts if text.was_shown is not None}
     shown = {text.context.text for text in ledger_texts if text.was_shown}
     return (len(shown), len(known)) if known else None

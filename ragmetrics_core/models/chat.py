@@ -88,8 +88,8 @@ class Origin:
     Attributes:
         model: The model as the endpoint named it; "" if it did not.
         together: How many replies the call gave.
-        unusable: Whether two runs could not use the replies to this request, of which
-            this reply is the last; see ``ReplyStore``.
+        unusable: Whether two runs could not use the replies to this request. This is
+            the last of these replies; see ``ReplyStore``.
     """
 
     model: str = ""

@@ -182,8 +182,8 @@ class OpenAICompatibleModel(ChatModel):
 
         Args:
             name: The model's name, with or without ``openai/``.
-            api_base: Another address than OpenAI's; None for that in
-                ``OPENAI_BASE_URL``, or else OpenAI's own.
+            api_base: The address. None takes that in ``OPENAI_BASE_URL``, or else
+                OpenAI's own.
             api_key: The key.
             api_key_env: The variable of the environment that holds the key.
 

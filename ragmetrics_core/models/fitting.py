@@ -4,7 +4,7 @@ A feature that may be missing is tried once. An endpoint that rejects it, or tha
 accepts and ignores it, is remembered, and the request is served without: several
 replies by several calls, log-probabilities not at all (the judge polls instead), a JSON
 schema by the prompt alone. Each such fallback is named in the usage. Two features have
-two forms, of which an endpoint may know only one: the schema, and the limit of a
+two forms, and an endpoint may know only one form: the schema, and the limit of a
 reply's length.
 """
 

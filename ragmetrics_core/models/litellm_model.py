@@ -79,7 +79,7 @@ EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
         errors.ContentRefused,
     ),
 }
-# Providers that serve any model, of which LiteLLM's tables cannot say what it can do.
+# Providers that serve any model: LiteLLM's tables cannot say what such a model can do.
 _CANNOT_SAY = frozenset(
     {
         "azure",

@@ -186,7 +186,7 @@ def is_good_answer(row: SampleResult) -> bool:
 
     It matches the expected answer and rests on the retrieved text. If only one of the
     two was scored, that one decides. An answer that declines is not good, nor is an
-    answer of which nothing was scored.
+    answer without any score.
     """
     for result in row.results.values():
         if isinstance(result, Undefined) and result.code == "abstained":

@@ -73,7 +73,7 @@ from ragmetrics_core.statistics.stopping import ROUNDING, Outcome
 _LONGEST_REASON = 300
 _MOST_FILES = 3
 _CODES = tuple(TITLES)
-_SCORED = {*LOSSES, "no_loss"}  # groups of rows of which losses are known
+_SCORED = {*LOSSES, "no_loss"}  # groups of rows whose losses are known
 _NEVER_FIRST = ("bad_row", "no_loss")  # neither has a question to look at, or a loss
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "undecided", "passed")
 

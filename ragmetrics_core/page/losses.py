@@ -54,7 +54,7 @@ def loss_in_words(
 
     Args:
         losses: The groups of rows with a fault.
-        all_rows: The phrase for the rows of which these are some: "20 rows".
+        all_rows: The phrase for all rows, with and without a fault: "20 rows".
         n_scored: How many rows were scored.
         summary: The numbers of the run, which say how many rows are wanted.
     """
@@ -91,7 +91,7 @@ def _losses_by_answer(losses: Sequence[Group], all_rows: str) -> str:
 
     Args:
         losses: The groups of rows with a fault.
-        all_rows: The phrase for the rows of which these are some: "20 rows".
+        all_rows: The phrase for all rows, with and without a fault: "20 rows".
     """
     n_bad_answers = count_bad_answers(losses)
     n_good_answers = count_good_answers(losses)

@@ -58,7 +58,8 @@ def groups_to_mend(
     """Order the groups of rows that have something to mend, the most important first.
 
     They are ordered by size, or by the rows that count against the gate. Example:
-    groups of 9 and 4 rows, of which 1 and 3 fail the gate: the second comes first.
+    1 row of a group of 9 fails the gate, and 3 rows of a group of 4: the second group
+    comes first.
 
     Args:
         groups: All groups of rows, in the order of the pipeline.

@@ -67,7 +67,7 @@ def _references_cited_in(text: str) -> list[str]:
     ]
 
 
-# Kinds of judges of which the report says where their probabilities come from: chat
+# The report says where the probabilities of these kinds of judges come from: chat
 # models, models that answer typed questions, and guard models.
 _KINDS_WITH_PROBABILITIES = ("model", "typed", "guard")
 

@@ -24,7 +24,7 @@ LOSSES = {
     **{str(code): rule.title for code, rule in RULES.items()},
     "low": "a low score, cause unclear",
 }
-"""Groups of rows that went wrong: by the rules, then those of which no rule speaks."""
+"""Groups of rows that went wrong: first those of the rules, then all other rows."""
 
 JUDGE_FAILED = "judge_failed"
 METRIC_FAILED = "metric_failed"

@@ -40,7 +40,7 @@ class Group:
     title: str
     count: int
     examples: tuple[Example, ...]
-    n_good_answers: int  # rows of which all that is known of the answer speaks for it
+    n_good_answers: int  # rows whose answer has no known fault
 
     @property
     def n_bad_answers(self) -> int:

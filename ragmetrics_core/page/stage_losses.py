@@ -19,7 +19,7 @@ Where the journey knows which stage lost it, the stage is named in their place.
 
 
 OF_UNKNOWN_STAGE: Loss = "missing"
-"""The loss of facts of which nobody knows whether the search or a later step lost them."""
+"""The loss of facts that the search or a later step lost; nobody knows which."""
 
 
 def code_of_stage(unit: Unit, loss: Loss) -> str:

@@ -109,7 +109,7 @@ class Journey:
         passages: How many passages they retrieved, as far as that is known.
         facts: How many facts of references were asked about.
         stages: What each stage lost, facts first, in the order of the stages. A stage
-            of which nothing is known is left out.
+            is left out if nothing is known of it.
         mend: The loss to mend first; None if nothing was lost, or nothing is known.
         mend_by: What was counted to name it: facts, which are needed, or passages, which
             may have been dropped for good reason; None without ``mend``.
@@ -344,7 +344,7 @@ class _StageTallies:
 
     @property
     def known(self) -> dict[tuple[Loss, Unit], _StageTally]:
-        """The stages of which something is known, facts first, in their order."""
+        """The stages that something is known of, facts first, in their order."""
         known: dict[tuple[Loss, Unit], _StageTally] = {}
         for loss, tally in self.of_facts.items():
             if tally.n_held:
@@ -424,7 +424,7 @@ def _add_fact(
 
     Args:
         tallies: The counts of the stages, which are changed.
-        fact: The fact, of which it is known what became of it.
+        fact: The fact. What became of it is known.
         sample: The journey of its sample.
         number: The number of the sample.
     """

@@ -18,7 +18,7 @@ COUNTS = (
 COLUMNS = (*COUNTS, "lost_at")
 """Names of the columns that a table has of the journey of each row."""
 
-# by count of passages, the stages of which something must be known
+# by count of passages: the stages that must be known for this count
 _STAGES_TO_KNOW = {
     "passages_retrieved": ("retrieved",),
     "passages_kept": ("kept",),
@@ -78,7 +78,7 @@ def _counts_of_facts(journey: SampleJourney) -> dict[str, int]:
     counts = {"facts_asked": len(facts)}
     if not journey.knows_every_fact:  # of some fact it is not known where it was lost
         return counts
-    # ``unknown`` holds the stages of which nothing was recorded
+    # ``unknown`` holds the stages without any record
     if "retrieved" not in journey.unknown:
         counts["facts_retrieved"] = sum(fact.lost != "not_retrieved" for fact in facts)
     counts["facts_shown"] = sum(fact.lost is None for fact in facts)

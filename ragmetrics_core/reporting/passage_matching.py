@@ -60,7 +60,7 @@ def _index_of_holder(text: str, texts: Sequence[str]) -> int | None:
 
 
 class _EqualContexts:
-    """The contexts by their text, each of which shows one passage of that text only.
+    """The contexts by their text. A context shows only one passage with this text.
 
     Args:
         retrieved: All passages.

@@ -165,8 +165,8 @@ class Report:
                 conversation, else the source document, where known.
             bootstrap: Intervals from the BCa bootstrap, from 300 scores on that stand
                 alone (extra ``stats``).
-            slices: Keys of the metadata of which each value is summed up by itself,
-                too.
+            slices: Keys of the metadata. The rows with each value of such a key are
+                summed up by themselves as well.
         """
         tally = Tally(self.metrics, cluster=cluster, slices=slices)
         for row in self.results:

@@ -141,8 +141,8 @@ class FactOnItsWay:
 
     Args:
         number: Its number, from 1.
-        lost: Where it was lost: ``cut`` if only passages hold it of which a part was
-            shown, and its words stand in what was cut away; None if it was shown, or
+        lost: Where it was lost. ``cut``: the passages that hold it were shown in part,
+            and its words stand in the part that was cut away. None: it was shown, or
             nothing is known.
         known: Whether it is known what became of it.
         passages: Ranks of the passages that hold it, from 1.

@@ -597,9 +597,8 @@ class MetricTally:
         first_failure: Why the first row failed; "" if none did.
         first_undefined_reason: Why the first row is undefined; "" if none is.
         n_not_judged: Samples without a result of this metric.
-        n_uncertain: Scores of which the judge says that it is uncertain.
-        n_samples_with_usefulness: Scores of which it is known whether any chunk is
-            useful.
+        n_uncertain: Scores that the judge calls uncertain.
+        n_samples_with_usefulness: Scored samples that tell whether any chunk is useful.
     """
 
     def __init__(self) -> None:

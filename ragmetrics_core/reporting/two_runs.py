@@ -147,8 +147,8 @@ def _names_in_both(
     Args:
         before: The first run.
         after: The second run.
-        metrics: Metrics, or names of them, of which the last word is enough; None for
-            all that both runs have.
+        metrics: Metrics, or their names; the last word of a name is enough. None for
+            all metrics that both runs have.
 
     Raises:
         InputError: If the runs have no metric in common.

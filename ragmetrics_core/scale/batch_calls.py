@@ -22,7 +22,7 @@ COMPLETIONS_PATH = "/v1/chat/completions"
 """What every request of a batch asks for."""
 
 ENDED = ("completed", "expired", "cancelled", "failed")
-"""States of a batch of which nothing more will come."""
+"""States of a batch that has ended: no more answers come."""
 
 SETTLED_SECONDS = 600.0
 """A batch that is not listed so long after it was claimed was never made."""

@@ -135,7 +135,7 @@ class RequestEntry(NamedTuple):
 
 
 NEVER_ASKED = RequestEntry(token=b"", body_digest=b"", tries=0, result=None)
-"""Stands for a request of which the file holds nothing."""
+"""Stands for a request that the file does not know."""
 
 
 class Batch(NamedTuple):
@@ -330,7 +330,7 @@ def _status_and_body(response: dict[str, Any]) -> list[Any]:
     """Return the status and the body of an answer.
 
     Some services write the body as a text of JSON, which is read; and some answer an
-    error with the status 200, in place of which the status in the body counts.
+    error with the status 200: then the status in the body counts.
     """
     status = response["status_code"]
     body = response["body"]

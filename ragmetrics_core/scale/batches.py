@@ -125,7 +125,7 @@ class ParkingStore(SqliteStore):
         self._waiting = WaitingRequests(self.path.resolve().parent)
         # ids of failed requests whose calls were counted: each is counted once
         self._ids_of_counted_failures: set[str] = set()
-        # tokens of batches of which the log has said that they have another API key
+        # tokens of batches with another API key, where the log has already said so
         self._batches_with_logged_key: set[str] = set()
         self.write(batch_table.create_tables)
         super().flush()  # the tables are there before anything is asked

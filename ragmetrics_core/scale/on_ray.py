@@ -27,7 +27,7 @@ def score_dataset(
     batch_size: int = 256,
     job: str | None = None,
 ) -> Any:
-    """Score a Ray dataset in worker processes, each of which uses one core.
+    """Score a Ray dataset in worker processes; each process uses one core.
 
     A worker that dies is replaced, and its batch is scored again. With a store that
     outlives it, only calls that were in flight are paid again.

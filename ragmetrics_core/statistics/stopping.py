@@ -233,7 +233,7 @@ class SequentialGate:
 
     Raises:
         SettingError: If a setting is out of its range, or clusters are given with a
-            population, of which a random order of single samples says more.
+            population: a random order of single samples says more there.
 
     Source:
         Betting on means, also without replacement: Waudby-Smith & Ramdas (2024), JRSS-B

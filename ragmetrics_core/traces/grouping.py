@@ -298,7 +298,7 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
 
 
 def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
-    """Read all lines, and write into an index which lines hold spans of which trace.
+    """Read all lines, and write into an index, by trace, the lines that hold its spans.
 
     Lines without a span are noted in ``lines.unreadable``, which is emptied first. A
     second table holds the traces to which spans of other traces link.

@@ -1,6 +1,6 @@
 """Traces judged as they end, by a span processor.
 
-It fits OpenTelemetry's SDK, of which nothing is imported.
+It fits OpenTelemetry's SDK, but imports nothing of it.
 """
 
 from collections import Counter, OrderedDict, defaultdict

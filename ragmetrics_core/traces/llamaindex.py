@@ -42,8 +42,8 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("call", "__call__"), "tool"),
     "retrieve": "retriever",
 }
-# If a span names no method, the keys of what went in tell it, and with ">" the keys of
-# what came out. The first row counts of which all keys are there.
+# If a span names no method, the keys of its input tell the method, and with ">" the
+# keys of its output. The first row counts whose keys are all there.
 _METHODS_BY_KEYS = {
     "ev": "step",
     ">tool_name >raw_output": "call",

@@ -36,7 +36,7 @@ _GOES_ON = re.compile(r"[,;:]?[ \t]?\w")
 
 
 def count_previews(root: Node) -> int:
-    """Count the documents of a run of which its prompts show more than was recorded.
+    """Count the documents of a run whose recorded text was cut: its prompts show more.
 
     Example: a span holds "Rome has been the capital of It", and a prompt shows "Rome
     has been the capital of Italy": one. A document that ends in "...", or within a word

@@ -28,7 +28,7 @@ from ragmetrics_core.traces.dialects import attribute_names
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.values import decode, plain, replies_in
 
-# Words of which one stands in every reply that tells of a provider's search or tool.
+# Every reply that tells of a provider's search or tool holds one of these words.
 _MAY_TELL = re.compile(
     r"_call\b|_tool_|_use\b|_result\b|citation|annotations|[gG]rounding|references?\b"
     r"|search_results|executed_tools|documents|built_in_tool|server_tool|_tools\b"

@@ -87,7 +87,7 @@ class TraceReader:
     Args:
         dialect: The only dialect that is read; None for all. A **dialect** is a set of
             names of attributes, such as OpenInference's.
-        resolve: Gives the texts of documents of which only ids were recorded; see
+        resolve: Gives the texts of documents whose ids alone were recorded; see
             ``samples_from_spans``.
         context_tools: Names of the tools whose text is a context.
 
@@ -116,7 +116,7 @@ class TraceReader:
         Args:
             dialect: The only dialect (set of attribute names, such as OpenInference's)
                 that is read; None for all.
-            resolve: Gives the texts of documents of which only ids were recorded.
+            resolve: Gives the texts of documents whose ids alone were recorded.
             context_tools: Names of the tools whose text is a context.
         """
         if dialect is not None and dialect not in DIALECTS:
@@ -540,7 +540,7 @@ class SpanSamples(Iterable[Sample]):
     def samples_and_bad_rows(self) -> Iterator[Sample | RowError]:
         """Yield the samples, then an error for each line, span or trace left unread.
 
-        Example: a file of three lines, of which the last is cut off: the samples of the
+        Example: a file of three lines, and the last line is cut off: the samples of the
         first two, and one error. Nobody knows what the unread line holds, so an
         evaluation counts it as a bad row. A trace that was read and gave no sample is
         no error.
@@ -582,7 +582,7 @@ def samples_from_spans(
             OTLP JSON, console output, Phoenix (also Parquet), MLflow, Langfuse and
             LangSmith, gzipped or not; spans stand in any order, traces may be
             interleaved.
-        resolve: Texts of documents of which only ids were recorded: a mapping, or a
+        resolve: Texts of documents whose ids alone were recorded: a mapping, or a
             function that gets the ids that a trace needs and returns one.
         dialect: ``openinference``, ``otel``, ``mlflow``, ``langfuse``, ``langsmith`` or
             ``traceloop``; None tells it by the attributes of each span.

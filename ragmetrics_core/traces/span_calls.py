@@ -65,7 +65,7 @@ def calls_of(
     Args:
         spans: The spans of one trace, in any order.
         dialect: The only dialect that is read; None for all.
-        resolve: Texts of documents of which only ids were recorded.
+        resolve: Texts of documents, by id, where the spans hold only ids.
 
     Raises:
         ValueError: If a span cannot be read, or spans stand inside each other in a
@@ -186,7 +186,7 @@ def _with_ids(
 
 
 def _restore_texts(readings: Sequence[Reading]) -> None:
-    """Give documents of which a span holds only the ids the texts of other spans.
+    """Fill in the texts of documents whose ids alone stand in a span, from other spans.
 
     Example: a reranker's span lists the ids of its best documents, whose texts stand in
     the retriever's span. The readings are changed. An id of several texts tells none.
