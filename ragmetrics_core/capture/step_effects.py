@@ -13,7 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.origins import match_documents
+from ragmetrics_core.capture.passages import is_contained_in
 from ragmetrics_core.capture.rewriting import DocumentChange
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
@@ -157,15 +159,40 @@ def _copy_by_index(
     copy_by_index: dict[int, int] = {}
     for change in changes:
         index_by_kept_text = _index_by_kept_text(change.node, retrieved)
+        if not index_by_kept_text:
+            continue
         # taken by the step, but neither returned by it nor taken by a later call
         removed = _identities_of(change.taken) - _identities_of(_handed_on(change.node))
         removed -= _identities_taken_after(change.node, nodes)
         for identity in removed.intersection(index_by_identity):
             duplicate_index = index_by_identity[identity]
-            copy_index = index_by_kept_text.get(retrieved[duplicate_index].text)
+            text = retrieved[duplicate_index].text
+            copy_index = _index_of_copy(text, index_by_kept_text)
             if copy_index is not None:
                 copy_by_index.setdefault(duplicate_index, copy_index)
     return copy_by_index
+
+
+def _index_of_copy(text: str, index_by_kept_text: Mapping[str, int]) -> int | None:
+    """Return the index of the document that a step kept in the place of a duplicate.
+
+    Its text is equal, or equal but for white space and case, or it holds the duplicate:
+    "It fell." is a duplicate beside "It fell. It was old." None if no such text was kept.
+
+    Args:
+        text: The text of the document that the step removed.
+        index_by_kept_text: The indexes of the documents that it handed on, by text.
+    """
+    if text in index_by_kept_text:
+        return index_by_kept_text[text]
+    letters = letters_of(text)
+    for kept_text, index in index_by_kept_text.items():
+        if letters == letters_of(kept_text):
+            return index
+    for kept_text, index in index_by_kept_text.items():
+        if is_contained_in(letters, letters_of(kept_text)):
+            return index
+    return None
 
 
 def _index_by_kept_text(step: Node, retrieved: Sequence[Document]) -> dict[str, int]:
