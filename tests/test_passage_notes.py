@@ -169,6 +169,27 @@ def plain_step(
     )
 
 
+@pytest.mark.parametrize(
+    "copy_text",
+    [f" {P.text}\n", P.text.upper(), f"{P.text} It is the second city of the country."],
+    ids=["white space", "case", "a longer chunk"],
+)
+def test_a_near_copy_has_the_fate_of_the_text_that_was_kept_in_its_place(
+    copy_text: str,
+) -> None:
+    """A step keeps one of two near copies, and a reranker drops that one."""
+    kept_copy = Document(copy_text, "copy")
+    found = (P, F, kept_copy)
+    dedupe = plain_step(found, [F, kept_copy])
+    rerank = keeps("rerank", (F,), took=(F, kept_copy))
+    notes = run(dedupe, rerank, answers(F), found=found)
+    assert told(notes) == [(False, "rerank"), (True, None), (False, "rerank")]
+    notes = run(
+        dedupe, plain_step((F, kept_copy), []), answers(F, kept_copy), found=found
+    )
+    assert not any(note.kept is False for note in notes)
+
+
 UNKNOWN = [(None, None)] * 3
 DROPPED = [(True, None), (False, "node"), (False, "node")]
 

@@ -215,6 +215,34 @@ def test_a_node_that_cleans_what_it_keeps_dropped_the_others(
     assert {note.dropped_by for note in notes} == {None, "rewrite"}
 
 
+def test_a_node_that_returns_an_empty_list_dropped_all_documents() -> None:
+    """A grader finds none of them relevant; a later search may bring others."""
+    (sample,) = graph_with(lambda _: [])
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    assert [note.kept for note in notes] == [False] * 3
+    assert {note.dropped_by for note in notes} == {"rewrite"}
+    judged, _ = journeys(sample)
+    assert judged.mend == "not_kept"
+
+
+def test_a_step_of_a_chain_that_returns_an_empty_list_dropped_all_documents() -> None:
+    def none_of(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+        return documents[:0]
+
+    def written(documents: list[LangChainDocument]) -> str:
+        return "\n\n".join(document.page_content for document in documents)
+
+    found = Found() | RunnableLambda(none_of) | RunnableLambda(written)
+    inputs = {"context": found, "question": RunnablePassthrough()}
+    with capture_langchain() as captured:
+        (inputs | PROMPT | FakeListChatModel(responses=[ANSWER])).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    assert [note.dropped_by for note in notes] == ["none_of"] * 3
+
+
 def adds(documents: list[LangChainDocument]) -> list[LangChainDocument]:
     """Drops the last document, and adds one that comes from nowhere."""
     return [*documents[:2], LangChainDocument("The weather is fine this week.")]

@@ -33,6 +33,9 @@ from ragmetrics_core.capture.plain_values import documents_in as documents_in
 from ragmetrics_core.capture.plain_values import (
     drop_shown_documents as drop_shown_documents,
 )
+from ragmetrics_core.capture.plain_values import (
+    drops_all_documents as drops_all_documents,
+)
 from ragmetrics_core.capture.plain_values import find_conversation as find_conversation
 from ragmetrics_core.capture.plain_values import find_instances as find_instances
 from ragmetrics_core.capture.plain_values import has_written as has_written

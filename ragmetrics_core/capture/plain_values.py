@@ -179,6 +179,29 @@ def documents_in(value: object) -> Iterator[Document]:
     return find_instances(value, Document, depth=_DEPTH)
 
 
+def drops_all_documents(taken: object, returned: object) -> bool:
+    """Whether a step returned an empty list in the place of documents that it took.
+
+    Example: a node of a graph takes ``{"documents": [A, B]}`` and returns
+    ``{"documents": []}``; a step of a chain takes ``[A, B]`` and returns ``[]``.
+    """
+    if _is_empty_list(returned):
+        return isinstance(taken, (list, tuple)) and any(
+            True for _ in documents_in(taken)
+        )
+    if not isinstance(taken, Mapping) or not isinstance(returned, Mapping):
+        return False
+    names_of_lists = [
+        name for name, value in taken.items() if any(True for _ in documents_in(value))
+    ]
+    return any(_is_empty_list(returned.get(name)) for name in names_of_lists)
+
+
+def _is_empty_list(value: object) -> bool:
+    """Whether a value is a list or tuple without elements."""
+    return isinstance(value, (list, tuple)) and not value
+
+
 def contexts_in(value: object) -> list[Context]:
     """Return the contexts that a user points at: documents, objects with a text, else texts.
 

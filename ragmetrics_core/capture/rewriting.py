@@ -176,7 +176,8 @@ def _is_filter(
     in lower case, or with a heading. Such an A is neither lost nor new.
     """
     handed_on = _handed_on(step)
-    if step.kind != "step" or not handed_on:
+    drops_all = step.documents == ()  # it returned an empty list of documents
+    if step.kind != "step" or not (handed_on or drops_all):
         return False
     lost = _without_relatives(dropped, handed_on)
     new = _without_relatives(added, _documents_taken(step))
@@ -188,7 +189,7 @@ def _is_filter(
         # a later call took B: the step only picked documents out of a state that keeps
         # all of them
         return False
-    return any(document.key in keys_taken_later for document in handed_on)
+    return drops_all or any(document.key in keys_taken_later for document in handed_on)
 
 
 def _has_searched(step: Node) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ragmetrics_core.capture import compact, documents_in
 from ragmetrics_core.capture.plain_values import (
+    drops_all_documents,
     find_instances,
     question_in,
     texts_in,
@@ -237,6 +238,8 @@ def _fill_step(node: Node, reading: Reading) -> None:
         else:
             brought.append(document)
     node.documents = tuple(brought) or None
+    if drops_all_documents(reading.input, reading.output):
+        node.documents = ()
     node.documents_passed_on = tuple(passed_on)
 
 
