@@ -17,7 +17,7 @@ them. The others are known texts, which stand there anyway, such as the question
 6. Texts too short for an anchor are looked for one by one (``short_texts``).
 
 An example: ``Porto lies on the Douro, in the north of the country.`` in the prompt
-``Porto lies on the Douro [1], in the north of the country. Where is it?`` The pass
+``Porto lies on the Douro [1], in the north of the country. Where is it?`` The scan
 stops at the anchor ``portoliesonthedo``. The text does not stand there in one piece.
 From the anchor, the comparison goes on to ``uro``, steps over the ``1`` of the mark,
 and goes on to ``country``: a run of two spans, which holds the whole text.
@@ -60,7 +60,7 @@ _WORDS_EVERYWHERE: WhyNotShown = "unknown", "its words stand in too many places"
 class OccurrenceSearch:
     """One pass over a prompt that finds where texts stand in it.
 
-    An **anchor** is a piece of 16 bytes by which a text is found. The pass stops at
+    An **anchor** is a piece of 16 bytes by which a text is found. The scan stops at
     every place of the prompt at which an anchor stands.
 
     Args:
@@ -111,7 +111,7 @@ class OccurrenceSearch:
         """
         return ANCHOR_LENGTH + self._stride - 1
 
-    # The pass
+    # The scan
 
     def occurrences_found_by_anchors(self) -> Iterator[Occurrence]:
         """Search the prompt, and yield each place at which it shows a text.
@@ -122,7 +122,7 @@ class OccurrenceSearch:
         Example: a prompt holds a page, and further down a part of it. The page is
         yielded first, with ``is_unbroken=True``; then the part.
         """
-        self._pass_over_prompt()  # fills the two mappings that are read below
+        self._scan_prompt()  # fills the two mappings that are read below
         for text_index, sought_text in enumerate(self.sought_texts):
             starts = self._whole_starts_by_text.get(text_index, ())
             whole_spans = [EqualSpan(start, 0, sought_text.size) for start in starts]
@@ -135,10 +135,10 @@ class OccurrenceSearch:
             for occurrence in occurrences_of_runs(sought_text, runs_of_parts):
                 # "1 It is old. 2 It fell.": all of the text, with only line numbers
                 # put in, counts as unbroken too
-                occurrence.is_unbroken = self._has_nothing_put_in(occurrence)
+                occurrence.is_unbroken = self._has_only_line_numbers_put_in(occurrence)
                 yield occurrence
 
-    def _has_nothing_put_in(self, occurrence: Occurrence) -> bool:
+    def _has_only_line_numbers_put_in(self, occurrence: Occurrence) -> bool:
         """Whether a whole text stands there, with nothing put in but line numbers."""
         if occurrence.size < occurrence.sought_text.size:
             return False
@@ -148,13 +148,13 @@ class OccurrenceSearch:
                 return False
         return True
 
-    def _pass_over_prompt(self) -> None:
+    def _scan_prompt(self) -> None:
         """Stop at each anchor of the prompt, and note the texts that stand there.
 
         An anchor is a piece of 16 bytes of a text. Most of a text that stands whole is
         skipped.
 
-        Example: a page of 2,000 bytes stands whole from byte 100 on. The pass stops at
+        Example: a page of 2,000 bytes stands whole from byte 100 on. The scan stops at
         100, notes the page, looks at a few more places, and goes on near byte 2,100.
         """
         letters = self.prompt.letters
@@ -294,7 +294,7 @@ class OccurrenceSearch:
     def _stands_whole_around(self, prompt_offset: int, text_index: int) -> bool:
         """Whether a text was found to stand whole around a byte of the prompt.
 
-        The pass goes from left to right, so that only the last place can reach so far.
+        The scan goes from left to right, so that only the last place can reach so far.
         """
         whole_starts = self._whole_starts_by_text.get(text_index)
         if not whole_starts:

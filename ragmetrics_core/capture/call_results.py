@@ -245,7 +245,7 @@ class CallResults:
 
         Left out are known documents, documents that it rewrote, and replies of models.
         """
-        unknown_documents = _documents_by_no_model(
+        unknown_documents = _not_written_by_models(
             step.documents, besides=known_documents
         )
         not_rewritten = self._without_rewritten(unknown_documents)
@@ -329,7 +329,7 @@ class CallResults:
                 yield from self._results_of_tool(node)
         elif node.kind == "retriever":
             if node.error or node.documents is not None:
-                documents = _documents_by_no_model(node.documents)
+                documents = _not_written_by_models(node.documents)
                 yield CallResult("retrieval", node, documents, error=node.error)
         elif node.kind == "model":
             # a reply is no evidence; a summary of the conversation in the prompt is
@@ -365,7 +365,7 @@ class CallResults:
         retrieved: list[Document] = []
         for documents in self.calls.retrievals.values():
             retrieved += documents
-        handed_in = _documents_by_no_model(node.input_documents, besides=retrieved)
+        handed_in = _not_written_by_models(node.input_documents, besides=retrieved)
         if handed_in:
             yield CallResult("given", node, handed_in)
 
@@ -400,7 +400,7 @@ class CallResults:
             if node.began < step.began:
                 documents_before += documents
         introduced = self._without_rewritten(
-            _documents_by_no_model(step.documents, besides=documents_before)
+            _not_written_by_models(step.documents, besides=documents_before)
         )
         if introduced:
             yield CallResult("retrieval", step, introduced)
@@ -420,12 +420,12 @@ class CallResults:
             yield CallResult("retrieval", tool, (Document(tool.text or ""),))
         elif tool in self._tools_made_of_documents:
             # its text only presents the documents that were found inside it
-            documents = _documents_by_no_model(documents_behind(tool))
+            documents = _not_written_by_models(documents_behind(tool))
             yield CallResult("retrieval", tool, documents)
         elif tool.ended is not None:
             yield self._text_of_tool(tool)
             # without documents found by calls inside the tool: those calls yield them
-            documents = _documents_by_no_model(
+            documents = _not_written_by_models(
                 tool.documents, besides=_found_inside(tool)
             )
             if documents:
@@ -513,10 +513,10 @@ def _answer_of_sub_run(agent: Node, above: Path) -> Iterator[CallResult]:
         yield CallResult("written", agent, text=agent.text)
 
 
-def _documents_by_no_model(
+def _not_written_by_models(
     documents: Sequence[Document] | None, besides: Iterable[Document] = ()
 ) -> tuple[Document, ...]:
-    """Return the documents that no model call wrote, besides those known already.
+    """Leave out documents that a model call wrote, and those known already.
 
     A document is known if one of ``besides`` has the same identity (its id, as a rule)
     or the same text.

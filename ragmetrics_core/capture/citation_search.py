@@ -495,7 +495,7 @@ class CitationSearch:
 
         It does if the context with the number 2 follows, and neither another context
         nor "Document 3" stands between. It also does if the line is a part of a
-        context's own text: then it names nothing besides the contexts.
+        context's own text: then it names no source besides the contexts.
         """
         is_part_of_a_context = any(
             line[0].strip() in text for text in self.context_texts
@@ -513,7 +513,8 @@ class CitationSearch:
         nearest_context_index = starts.index(nearest_start)
         if nearest_context_index not in indexes:
             return False  # "Document 2:" stands above a context with another number
-        # ("document", "2") alone, without ("document", "3") before the context
+        # The region begins with the line itself: ("document", "2"). No other number of
+        # a document, ("document", "3"), stands before the context.
         kinds_and_numbers = numbers_by_kind_in(region[:nearest_start])
         pairs_of_kind = [pair for pair in kinds_and_numbers if pair[0] == kind]
         return pairs_of_kind == [(kind, number)]

@@ -394,7 +394,7 @@ def _captured_turn(sample: Sample, ledger: Ledger, tree: Tree) -> CapturedTurn:
         tree: The run of the sample, as ``place_turn`` returned it.
     """
     # The calls of earlier turns are taken from the run, as those turns recorded them.
-    # In the ledger the same calls only mark what is shown in this turn.
+    # The ledger's copies of these calls mark as shown only what this turn showed.
     calls_of_turn = [call for call in ledger.calls if call.turn == ledger.turn]
     calls = (*tree.earlier_calls, *calls_of_turn)
     question = sample.question or ""

@@ -114,8 +114,8 @@ def evidence(
     if _are_named_without_search(contexts, entries):
         entries = (entry_of_named_contexts(contexts.items, turn.tree.root),)
         contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
-    # A tool gave the text "1. It is old. 2. It fell." and no documents. If the sample
-    # has no contexts, it says that its evidence is such a text, not divided.
+    # A tool gave the text "1. It is old. 2. It fell." and no documents. A sample without
+    # contexts then has the evidence "undivided": a text that is not cut into documents.
     tools = tools_of_text(contexts, entries, turn.calls)
     if tools.with_text:
         contexts = _undivided_if_none(contexts)
@@ -128,7 +128,7 @@ def evidence(
         ledger_entries=entries,
         earlier_calls=earlier_calls,
         order=call_results.order,
-        unnamed_tools=tools.to_name,  # the user has to say whether they give contexts
+        unnamed_tools=tools.unnamed,  # the user has to say whether they give contexts
         warnings=(*contexts.warnings, *retrieved.warnings, *tools.warnings),
     )
 

@@ -306,13 +306,14 @@ class ShownInPrompt:
         letters, but the prompt lacks the "-".
         """
         letters = self.text.letters
-        # letters beyond ASCII are looked at as well: their bytes are not alphabetic
+        # a text of the letters a to z alone has no numbers
         if not letters or letters.isalpha():
             return False
         written_text = _TAG.sub(" ", decode_escapes(self.text.raw))
         signs = NumberSigns(written_text)
         message = self.prompt.messages[self.message_index].raw
-        # nearly always; also where it stands once more, with its signs
+        # Usually the message holds the text exactly as it is: no sign lacks. Else the
+        # passage is looked at in which only the letters are equal.
         if not signs or self.text.raw in message:
             return False
         start, end = self.offsets
@@ -343,9 +344,13 @@ class ShownInPrompt:
     def _n_letters_by_chance(self, prompt_end: int) -> int:
         """Count the equal letters behind a cut, which begin the prompt's next word.
 
-        Example: the text is "the Douro in the north". A prompt cuts it behind "Douro"
-        and goes on in other words: "the Douro… In 1874", or "the Douro inside". The
-        "in" is equal only by chance: 2. Twelve equal letters are no chance: 0.
+        The text is "the Douro in the north". A prompt cuts it behind "Douro", and the
+        words that follow begin with "in" by chance. Two cases give 2:
+
+        - a new word behind dots: "the Douro… In 1874"
+        - the beginning of a longer word: "the Douro inside"
+
+        Else 0; also for 12 letters or more, which are never equal by chance.
 
         Args:
             prompt_end: Where the equal letters end: an index in the prompt's letters.
@@ -353,8 +358,8 @@ class ShownInPrompt:
         message_index = self.prompt.message_index_at(prompt_end - 1)
         message = self.prompt.messages[message_index]
         end_in_message = prompt_end - self.prompt.message_starts[message_index]
-        # the last equal letter ends at ``end``; the blanks and signs behind it end at
-        # ``next_letter``; both are indexes in the message as written
+        # In the message as written: where the last equal letter ends, and where the next
+        # letter begins, behind blanks and signs.
         end, next_letter = message.gap_at(end_in_message)
         last_characters = message.raw[max(end - LONGEST_STEP, 0) : end]
         by_chance = self._words_behind_dots(last_characters)  # "In" of "Douro… In"

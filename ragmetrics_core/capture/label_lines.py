@@ -126,9 +126,9 @@ def label_line_of(raw: str) -> LabelLine | None:
     for read in readers:
         label_line = read(line)
         if label_line is not None:
-            # The kind of a field's number gets a suffix: the 7 of "document: 7" may be
-            # another number than that of "Document 7". In "file: doc-3" the value is a
-            # name, without a number of the field.
+            # Numbers of fields are kept apart: the 7 of "document: 7" has the kind
+            # "document id", and the 7 of "Document 7" the kind "document". The 3 of "file:
+            # doc-3" belongs to a name: it is no number of a field.
             is_number_of_field = label_line.is_field and label_line.number is not None
             suffix = OF_FIELD if is_number_of_field else ""
             pairs = [

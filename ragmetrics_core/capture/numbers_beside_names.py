@@ -215,9 +215,9 @@ def _name_behind_equals(
 
     In "the file in [1] is a.pdf" the mark cites what tells of the file.
     """
-    name = _name_at(_EQUALS, words, number.end(), names, ends=False)
+    name = _name_at(_EQUALS, words, number.end(), names, must_end=False)
     if name is None and _begins_a_clause(number, words):
-        name = _name_at(_IS, words, number.end(), names, ends=False)
+        name = _name_at(_IS, words, number.end(), names, must_end=False)
     return name
 
 
@@ -261,7 +261,7 @@ def _name_at(
     start: int,
     names: SourceNames,
     *,
-    ends: bool = True,
+    must_end: bool = True,
 ) -> NameFound | None:
     """Find the name of a source behind a number; None if other words stand there.
 
@@ -270,7 +270,7 @@ def _name_at(
         words: The line.
         start: Where the number ends in it.
         names: The names of the contexts.
-        ends: Whether no sentence may go on behind the name, as in "[1] a.pdf says".
+        must_end: Whether a name with more words behind it is rejected: "[1] a.pdf says".
     """
     link = between.match(words, start)
     if link is None:
@@ -285,7 +285,7 @@ def _name_at(
         return None  # "[1] (page 3)" names no source
     closing = _FILE_ENDS if is_file(found.name) else _TITLE_ENDS
     goes_on = closing.match(words, found.end) is None
-    return None if ends and goes_on else found
+    return None if must_end and goes_on else found
 
 
 def numbers_in_short_lines(text: str, names: SourceNames) -> Iterator[NamedNumber]:

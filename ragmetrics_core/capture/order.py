@@ -63,6 +63,7 @@ class CallOrder:
         for depth, node in enumerate(path):
             if node.kind != "tool" and node is not call:
                 continue
+            # calls with the same tools around them belong to the same agent
             tools_around = tools_of(path[:depth])
             models_began = self._model_beginnings_by_tools.get(tools_around, ())
             step = bisect_left(models_began, node.began)
@@ -145,8 +146,8 @@ class CallOrder:
         calls = list(chosen)
         # by a chosen call, or a call around chosen calls: when the first of these began
         first_begin_inside = self._first_begin_inside(calls)
-        # by the same calls: when the first chosen call began inside of a sibling that
-        # ran at the same time, such as a parallel branch
+        # By the same calls: the same of their siblings, such as parallel branches, that
+        # ran at the same time; the earliest begin of all.
         first_begin_beside: dict[Node, float] = {}
         for siblings in self._siblings_around(calls):
             first_begin_beside.update(_first_begin_beside(siblings, first_begin_inside))
@@ -158,7 +159,7 @@ class CallOrder:
             for node in self.calls.paths[call]:
                 if node in first_begin_beside:  # the outermost call has no siblings
                     begins.append(first_begin_beside[node])
-                # the call itself, or a chosen call around it, which ran meanwhile
+                # a chosen call around the call ran at the same time
                 if node in chosen_calls:
                     begins.append(node.began)
             earliest[call] = min(begins)

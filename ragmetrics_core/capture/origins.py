@@ -200,7 +200,8 @@ def match_contexts(
     unmatched_keys = _keys_without_document(context_keys, documents, contexts)
     keys_by_id_alone: set[DocumentKey] = set()
     for document, key in zip(documents, context_keys, strict=True):
-        # no context shows the document, or its context has the same text
+        # No context shows the document, or its context has the same text: a key holds id
+        # and text, so that a rewritten text has another key.
         if key is None or key == document.key:
             continue
         # the context has the document's id, and other words: the text was rewritten

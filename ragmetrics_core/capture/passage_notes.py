@@ -269,12 +269,13 @@ class _NoteWriter:
         """Return which share of a document its context shows, from 0 to 1.
 
         Half of a document in the prompt is 0.5; a document without a context has 0. None
-        if its context is only a guess: no prompt was found to show the context.
+        if the prompts are known, and do not show the context, which is a guess. If no
+        prompt is known, the lengths of context and document tell the share.
         """
         context_key = self.traces.matched_contexts.context_keys[index]
         if context_key is None:
             return 0.0
-        shown = self.traces.shown  # by the prompts; None if no prompt tells
+        shown = self.traces.shown  # what the prompts show; None if no prompt is known
         if shown is not None and context_key not in shown.shown_documents:
             return None
         document = self.retrieved[index]

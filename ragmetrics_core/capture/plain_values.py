@@ -353,8 +353,8 @@ def find_conversation(
         needs_question: Whether a list of messages without the question gives no turns.
 
     Returns:
-        The turns. Without turns the texts of notes that do not say who speaks, such as
-        a memory's "They spoke about the bridge."; or neither.
+        The turns. If there are none, the texts of notes that do not say who speaks, such
+        as a memory's "They spoke about the bridge."; else an empty conversation.
     """
     messages = conversation(value)
     # ["When did it open?", "Who built it?"] may be a list of queries

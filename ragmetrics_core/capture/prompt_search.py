@@ -394,7 +394,8 @@ def _shown_candidates_by_text(
     """
     rank_by_key = {key: rank for rank, key in enumerate(keys_in_retrieved_order)}
     shown = [search.candidates[index] for index in search.indexes_shown]
-    # repetitions last: each document keeps a place of its own
+    # A repetition is a further place of a document. First comes a place for each
+    # document, so that none is left without one; then the repetitions.
     shown.sort(
         key=lambda candidate: (
             candidate.repetition > 0,

@@ -290,7 +290,7 @@ def _borders_in(
         left = Border.MARK
     if end == len(message.letters):
         right = Border.MARK
-    # letters beside dots are no part of their word: at least a gap stands there
+    # a letter never joins the dots of "...": they count as set off by a gap at least
     if literal_offsets is not None:
         return Borders(max(left, Border.GAP), max(right, Border.GAP))
     return Borders(left, right)

@@ -30,13 +30,13 @@ class ToolsOfText:
 
     Attributes:
         with_text: Calls of all such tools.
-        to_name: Calls of tools for which the user has to say whether their text is a
+        unnamed: Calls of tools for which the user has to say whether their text is a
             context.
         names_not_called: What the user named, if the run called no tool of such a name.
     """
 
     with_text: tuple[Node, ...]
-    to_name: tuple[Node, ...]
+    unnamed: tuple[Node, ...]
     names_not_called: tuple[str, ...] = ()
 
     @property
@@ -49,8 +49,8 @@ class ToolsOfText:
             named = ", ".join(self.names_not_called)
             how_to_name = how_to_name_tools(_names_of(self.with_text))
             return (_NONE_CALLED.format(named, how_to_name),)
-        if self.to_name:
-            return (how_to_name_tools(_names_of(self.to_name)),)
+        if self.unnamed:
+            return (how_to_name_tools(_names_of(self.unnamed)),)
         return ()
 
 
@@ -75,12 +75,12 @@ def tools_of_text(
     with_text = _tools_beside_contexts(contexts, entries)
     context_tools = calls.context_tools
     if not calls.has_user_named_tools:
-        return ToolsOfText(with_text, to_name=with_text)
+        return ToolsOfText(with_text, unnamed=with_text)
     names_not_called: tuple[str, ...] = ()
     if calls.names_of_tools_that_ran.isdisjoint(context_tools):
         names_not_called = tuple(sorted(context_tools))
-    to_name = with_text if _has_slip(context_tools, with_text) else ()
-    return ToolsOfText(with_text, to_name, names_not_called)
+    unnamed = with_text if _has_slip(context_tools, with_text) else ()
+    return ToolsOfText(with_text, unnamed, names_not_called)
 
 
 def _has_slip(names: Iterable[str], tools: Sequence[Node]) -> bool:
@@ -97,7 +97,8 @@ def _tools_beside_contexts(
     """Find the calls of tools that returned a text which is no context of the answer.
 
     Example: a retriever found "The bridge is old.", and a tool returned "The ferry runs
-    every hour.". The prompt shows both. Whether the tool searched is not known.
+    every hour.". The prompt shows both: the call of the tool is returned, for nobody
+    knows whether it searched.
 
     Args:
         contexts: The contexts of the answer.
