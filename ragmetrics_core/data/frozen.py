@@ -224,6 +224,9 @@ def check_number(
 ) -> None:
     """Refuse, by ``SettingError``, a setting that is no finite number, or too small.
 
+    Example: ``check_number("Run(concurrency=)", 0, least=1)`` says "Run(concurrency=)
+    must be a whole number of at least 1, got 0".
+
     Args:
         where: The setting's name, for the message.
         value: What was given.

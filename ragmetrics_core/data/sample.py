@@ -453,7 +453,11 @@ class Sample(Frozen):
         return not value
 
     def _repr_html_(self) -> str:
-        """Return what metrics read as HTML, for a notebook; ``repr`` shows no texts."""
+        """Return what metrics read as HTML, for a notebook; ``repr`` shows no texts.
+
+        Example: a table with the rows "question", "contexts" and "answer". Empty fields
+        have no row.
+        """
         contexts_by_field: dict[str, Sequence[Context]] = {
             "contexts": self.contexts,
             "retrieved": self.retrieved or (),

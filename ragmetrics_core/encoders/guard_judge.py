@@ -229,6 +229,8 @@ class GuardJudge(ModelJudge):
 
         If the documents are too long, they are divided in two, again and again if need
         be. The best verdict counts: a claim that one half supports is supported.
+        Example: four documents of 3,000 tokens, and room for 8,000: two requests with
+        two documents each.
         """
         outcome, usage = await self._ask_whole(session, request)
         if not isinstance(outcome, ContextWindowExceeded):

@@ -171,6 +171,9 @@ def _problem_of(answer: object, question: Question[Any]) -> str:
 def problem_of_reply(reply: object, question: Question[Any]) -> str:
     """Say what is wrong with a reply to a question; "" if nothing is.
 
+    Example: a user's judge returned True: "an Answer holds Asked replies or
+    NotAnswered; got bool".
+
     Args:
         reply: What a function of a user returned: a judge, or the typed form of a
             question. It should be ``Asked``, with one reply for each poll, or

@@ -115,8 +115,9 @@ class LLMJudge(ModelJudge):
         """Ask a question with all its texts, and return the answer with what it cost.
 
         If the question wants the probability of a label (``weigh``), the reply gets it
-        from log-probabilities or polls. Otherwise ``question.polls`` says how many
-        replies are asked for. An error of the judge is returned, not raised.
+        from log-probabilities or polls: 2 yes of 3 polls give .67. Otherwise
+        ``question.polls`` says how many replies are asked for. An error of the judge is
+        returned, not raised.
         """
         await session.prepare()
         # rendering a long question would hold up the event loop

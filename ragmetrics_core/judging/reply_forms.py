@@ -169,7 +169,7 @@ def _validate(choice: Choice, value: dict[str, Any], question: Question[R]) -> R
 
 @lru_cache(maxsize=64)
 def _fields_that_identify(model: type[BaseModel]) -> tuple[str, ...]:
-    """Return the fields that tell a reply: an object without any of them is no reply."""
+    """Return the fields that tell a reply: an object without any is no reply."""
     required = [
         info.alias or name
         for name, info in model.model_fields.items()

@@ -293,7 +293,8 @@ class BM25:
     def __call__(self, question: str, count: int) -> list[Context]:
         """Return the ``count`` best chunks for a question, best first, with scores.
 
-        Without a word that the question and the chunks share, every score is 0.
+        Example: for "When did the bridge open?" the chunks that say most of "bridge"
+        and "open". If no chunk shares a word with the question, every score is 0.
         """
         known_words = []
         for word in content_terms(question):

@@ -185,7 +185,8 @@ def read_facts(path: str | Path) -> FactsFile:
     """Read a file of facts, which ``write_facts`` wrote and a person may have edited.
 
     An edited file is read as it is now. But facts may be frozen: then the file holds a
-    digest of them, and one more comma in a fact is an error.
+    digest of them. Example: the fact "It is old." was frozen; the file with "It is
+    old" is refused.
 
     Raises:
         InputError: If the file cannot be read or is no file of facts, or if its facts

@@ -158,7 +158,8 @@ class Maker:
         """Have the model make something of each sample, and yield the products in order.
 
         A product is what the plan returns, e.g. a question with its answer. It is
-        ``Failed`` or ``Undefined`` where the plan made nothing.
+        ``Failed`` or ``Undefined`` where the plan made nothing. Example: of 3 chunks
+        the model writes 2 questions, and one request fails: two pairs and a ``Failed``.
 
         Raises:
             JudgeUnavailable: If the model will answer nothing.

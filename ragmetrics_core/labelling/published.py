@@ -303,8 +303,9 @@ def sample_of(
 ) -> Sample:
     """Make a sample of a row in our form, with this answer or these facts if they are given.
 
-    Columns about the labels are left out. Earlier messages in the row's ``meta`` become
-    the sample's history.
+    Columns about the labels are left out: ``{"question": "Who?", "answer": "Anna",
+    "label": "yes"}`` becomes a sample with question and answer. Earlier messages in the
+    row's ``meta`` become the sample's history.
 
     Raises:
         RowError: If the row holds no sample.
@@ -369,7 +370,7 @@ def _labels_of_row(row: Row) -> Any:
 
 
 def _facts_of_row(row: Row) -> list[Mapping[str, Any]]:
-    """Return the facts of a row for which people said whether the contexts hold them."""
+    """Return the facts of a row that people compared with the contexts."""
     facts = []
     for fact in data_in(row.get("facts")) or ():
         if isinstance(fact, Mapping) and fact.get("present") is not None:

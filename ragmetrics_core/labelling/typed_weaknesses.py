@@ -147,6 +147,9 @@ def _judge_on_foreign_contexts(
 ) -> _SourcedValues:
     """Judge each sample on the contexts of another one, which should not support it.
 
+    Example: an answer about a bridge is judged on contexts about a ferry. The judge
+    says yes all the same: ("faq", 1.0).
+
     Args:
         metric: Asks the judge about a sample.
         rows: The labelled samples.
@@ -199,9 +202,11 @@ def _with_foreign_contexts(
 
 
 def _acceptances(result: MetricResult) -> Iterator[float]:
-    """Yield 1.0 for each verdict of a result that is a yes, and 0.0 for each other one.
+    """Yield 1.0 for each verdict of a result that is a yes, and 0.0 for each no.
 
     The verdicts are on each context, on each fact in each context, or on the answer.
+    Example: of three contexts one is useful, one is not, and one was not judged: 1.0
+    and 0.0.
     """
     evidence = getattr(result, "evidence", None)
     if isinstance(evidence, JudgedChunks):

@@ -506,7 +506,9 @@ class ContextUtilization(Metric):
     ) -> tuple[float, dict[str, Any]] | None:
         """Return the score of complete verdicts, with further fields of the evidence.
 
-        Returns None where probabilities are wanted and a chunk has none.
+        Example: chunks that are useful, not useful and useful have the binary score
+        .83, the mean of 1/1 and 2/3. Returns None where probabilities are wanted and a
+        chunk has none.
         """
         if self.relevance == "graded":
             grades = [chunk.grade for chunk in chunks if chunk.grade is not None]

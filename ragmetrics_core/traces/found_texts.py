@@ -165,7 +165,11 @@ def _is_text_with_score(value: list[Any] | tuple[Any, ...]) -> bool:
 
 
 def _document_of(value: object) -> Document | None:
-    """Return the document that a value stands for; None if it stands for none."""
+    """Return the document that a value stands for; None if it stands for none.
+
+    Example: "It is old.", ``["It is old.", .9]`` with a score, and ``{"id": "a",
+    "text": "It is old."}`` are documents with the same text.
+    """
     if isinstance(value, Document):
         return value
     if isinstance(value, str):

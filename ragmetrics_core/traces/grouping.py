@@ -300,8 +300,9 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
 def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
     """Read all lines, and write into an index, by trace, the lines that hold its spans.
 
-    Lines without a span are noted in ``lines.unreadable``, which is emptied first. A
-    second table holds the traces to which spans of other traces link.
+    Example: line 3 holds spans of the traces "a" and "b": the index gets line 3 under
+    "a" and under "b". Lines without a span are noted in ``lines.unreadable``, which is
+    emptied first. A second table holds the traces to which spans of other traces link.
 
     Args:
         index: An empty database.

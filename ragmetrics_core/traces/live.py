@@ -163,9 +163,11 @@ class SampleProcessor(BackgroundEvaluator[int]):
     def on_end(self, span: Any) -> None:
         """Keep a span that has ended, and record its trace if it is the root.
 
-        Spans of a judge's own calls are left out. If more than ``max_open`` spans are
-        held, the trace that was quiet for longest is **let go**: all its spans are
-        forgotten, also those that are still to come, since no sample is made of a part.
+        Example: the span "retrieve" ends and is held; the root "answer" around it ends,
+        and the trace with both spans is queued for judging. Spans of a judge's own
+        calls are left out. If more than ``max_open`` spans are held, the trace that was
+        quiet for longest is **let go**: its spans are forgotten, and later spans of it
+        as well, since no sample is made of a part.
         """
         trace = span.context.trace_id
         n_let_go = 0

@@ -203,7 +203,11 @@ class _Block(NamedTuple):
 
 
 def _labelled_blocks(text: str) -> Iterator[_Block]:
-    """Yield the blocks of a prompt, each behind a label at the beginning of a line."""
+    r"""Yield the blocks of a prompt, each behind a label at the beginning of a line.
+
+    Example: "[1] It is old.\n[2] It fell.\n\nQuestion: Who?" has the blocks " It is
+    old.\n" and " It fell.". The last block of a list ends at a blank line.
+    """
     labels = list(_LABEL.finditer(text))
     for label, next_label in zip_longest(labels, labels[1:]):
         form = _DIGITS.sub("0", label[0])
@@ -217,8 +221,10 @@ def _labelled_blocks(text: str) -> Iterator[_Block]:
 def _rest_in_block(text: str, blocks: Sequence[_Block]) -> tuple[_Block, str] | None:
     """Return the block in which a document stands, and what stands behind it there.
 
-    None if it stands in no block, or too few letters were recorded of it. Of several
-    blocks one with nothing behind the document goes first.
+    Example: "Rome has been the capital of It" was recorded. The prompt has the block
+    "Rome has been the capital of Italy since 1871.": the rest is "aly since 1871.".
+    None if the document stands in no block, or too few of its letters were recorded. Of
+    several blocks one with nothing behind the document goes first.
     """
     words = text.split()[-_LONGEST_TAIL:]
     if len(text) < _FEWEST_LETTERS or not words:

@@ -118,8 +118,9 @@ def _add_to_models(
 ) -> None:
     """Add the searches to the outermost models at or below a node.
 
-    A model inside a model is the same call, recorded by two instrumentations: if the
-    outer one has the searches, the inner one gets none.
+    Example: OpenAI searched the web for a model's reply: the model gets a search with
+    the pages. A model inside a model is the same call, recorded by two
+    instrumentations: if the outer model has the searches, the inner model gets none.
 
     Args:
         node: The node; it and the nodes below are changed.

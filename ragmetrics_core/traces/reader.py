@@ -237,6 +237,7 @@ class TraceReader:
         """Make calls of the spans of a trace, and return the outermost ones.
 
         Each call has a **reading**: what its span says, by the names of its dialect.
+        Example: the spans "answer" and, inside it, "retrieve" make one outermost call.
         ``code_by_trace_without_sample`` gets a reason already here; it is reported only
         if the trace gives no sample.
 

@@ -172,9 +172,10 @@ class _OtlpResponses:
     def _count(self, answer: Any) -> tuple[int, bool]:
         """Read an endpoint's answer to records that were sent to it.
 
-        It may be empty, JSON, or the binary form of OTLP. An empty answer says that all
-        were taken: (0, False). A page of HTML is refused even if it is empty: a proxy
-        or a wrong address answers so.
+        The answer may be empty, JSON, or the binary form of OTLP. Examples: an empty
+        answer says that all records were taken: (0, False); one that rejects 2 records
+        and says why gives (2, True). A page of HTML is refused even if it is empty: a
+        proxy or a wrong address answers so.
 
         Returns:
             How many records the endpoint rejected, and whether it gives an error

@@ -162,7 +162,10 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         build: Callable[[Any], Iterable[Sample]] | None = None,
         every_turn: bool = False,
     ) -> None:
-        """Set up the recorder of LangChain's runs, and what judges them; see the class."""
+        """Set up the recorder of LangChain's runs, and what judges them.
+
+        Example: ``RagMetricsCallback(judge="lexical")``; the class says the arguments.
+        """
         sources = Finding(
             question_from,
             contexts_from,

@@ -69,7 +69,10 @@ class RagMetricsRunEvaluator(RunEvaluator):
         build: Callable[[Any], Iterable[Sample]] | None = None,
         every_turn: bool = False,
     ) -> None:
-        """Take the settings; see the class for the arguments."""
+        """Take the settings; see the class for the arguments.
+
+        Example: ``RagMetricsRunEvaluator(judge="lexical", reference_from="answer")``.
+        """
         # judges samples by the metrics
         self._run = capture.Run(metrics, as_judge(judge), concurrency, None)
         # where the example holds the expected answer; None takes the obvious field

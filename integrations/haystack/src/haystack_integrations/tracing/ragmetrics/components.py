@@ -663,13 +663,17 @@ def _messages_given(node: Node) -> tuple[Any, ...]:
 
 
 def _unread_request(node: Node) -> UnreadRequest:
-    """What a model was shown by a request, and no recorded text holds."""
+    """Collect what a request showed a model and what no recorded text holds.
+
+    Example: a message with an image, and the parameter ``previous_response_id``:
+    both are noted.
+    """
     kinds: list[str] = []
     for message in _messages_given(node):
         if isinstance(message, CopiedMessage) and message.role != "assistant":
             kinds += message.unread_kinds
     blocks = [{"type": kind} for kind in kinds]
-    # those that the generator was made with are told by the reply alone
+    # the generator's own parameters stand in its replies alone
     parameters: dict[str, object] = {}
     for reply in replies(node):
         parameters.update(reply.parameters)

@@ -57,7 +57,11 @@ class HaystackModel(FrameworkModel):
         judge_async: bool = False,
         cache_key: str | None = None,
     ) -> None:
-        """Take the generator; see the class for the arguments."""
+        """Take the generator; see the class for the arguments.
+
+        Without ``name``, ``OpenAIChatGenerator(model="gpt-5")`` is called "gpt-5", and
+        a generator without a model's name by its class.
+        """
         self.chat_generator = chat_generator
         run_parameters = inspect.signature(chat_generator.run).parameters
         # whether a call can set a temperature and the like
