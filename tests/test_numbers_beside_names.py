@@ -12,7 +12,11 @@ from test_two_numberings import TEXTS, sample_of
 
 from ragmetrics_core import Sample
 from ragmetrics_core.capture import Answer, Document, samples_of
-from ragmetrics_core.capture.numbers_beside_names import numbers_beside_names
+from ragmetrics_core.capture.numbers_beside_names import (
+    numbers_beside_names,
+    numbers_in_short_lines,
+)
+from ragmetrics_core.capture.own_lists import with_plain_lists
 from ragmetrics_core.capture.source_names import SourceNames
 
 FILES = ("f1.txt", "f2.txt", "f3.txt")
@@ -66,6 +70,12 @@ MAPPINGS = (
     *LISTS[:7],
     *COUNTS[:1],
     'Citation keys: {{"1": "{0}", "2": "{1}", "3": "{2}"}}',
+    'Citation keys: {{"{0}": 1, "{1}": 2, "{2}": 3}}',
+    "| Source | No |\n|---|---|\n| {0} | 1 |\n| {1} | 2 |\n| {2} | 3 |",
+    "{0} [1], {1} [2], {2} [3]",
+    "{0} (1), {1} (2), {2} (3)",
+    '<map><s n="1">{0}</s><s n="2">{1}</s><s n="3">{2}</s></map>',
+    "Cite {0} as [1], {1} as [2] and {2} as [3].",
     "Number the sources so: Source 1 = {0}, Source 2 = {1}, Source 3 = {2}.",
 )
 LABELS = ("[{n}] ({name}) {text}", "[{n}] {name}\n{text}", "Source {n}: {name}\n{text}")
@@ -147,6 +157,42 @@ def test_a_mapping_to_names_that_the_documents_have_counts_as_well(
     assert (sample.citations is not None) is is_known
 
 
+@pytest.mark.parametrize(
+    "listed",
+    [
+        "Files: f3.txt (3 pages), f1.txt (2 pages)",
+        "f3.txt, p. 1\nf1.txt, p. 2",
+        "f3.txt 2024-01-02\nf2.txt 2024-03-01",
+        "Chunk 1 of f3.txt; chunk 2 of f1.txt",
+        "There are 3 files, f1.txt, f2.txt and f3.txt.",
+        "Read f3.txt 1 time.",
+        "Begin with f3.txt: 1",
+    ],
+)
+def test_other_numbers_beside_files_of_a_prompt_number_nothing(listed: str) -> None:
+    prompt = prompt_of("[{n}] {name}\n{text}", FILES, listed)
+    for number in (1, 2, 3):
+        sample = sample_of(prompt, f"It is there [{number}].")
+        assert [c.contexts for c in sample.citations or ()] == [(number - 1,)]
+
+
+def test_other_numbers_of_a_label_number_nothing() -> None:
+    prompt = prompt_of("[{n}] {name} | rank: 2\n{text}", FILES)
+    sample = sample_of(prompt, "It is there [2].")
+    assert [c.contexts for c in sample.citations or ()] == [(1,)]
+    names = SourceNames.of({"f1.txt": (0,)})
+    assert list(numbers_in_short_lines("f1.txt p. 2", names)) == []
+
+
+def test_entries_of_lists_in_html_and_with_links_are_read() -> None:
+    prompt = prompt_of("[{n}] {name}\n{text}", ("kb-17", "kb-27", "kb-37"))
+    for entry in ("[1] see kb-27", "[1] [kb-27](https://z.test/x)"):
+        sample = sample_of(prompt, f"It is so [1].\n\nSources:\n{entry}")
+        assert [c.contexts for c in sample.citations or ()] == [(1,)]
+    assert with_plain_lists("<ul><li>a<li>b</ul>") == "    \n   a\n   b     "
+    assert with_plain_lists("<ol><li>a<li>b</ol>") == "    \n1. a\n2. b     "
+
+
 def test_a_name_means_what_stands_under_it_whatever_the_documents_are_called() -> None:
     prompt = prompt_of("[{n}] {name}\n{text}", FILES)
     sample = sample_of_files(("f2.txt", "f3.txt", "f1.txt"), prompt)
@@ -185,6 +231,7 @@ ORDINARY = [
     '```json\n{"2": "f1.txt"}\n```\nSo it is written [2].',
     "It is old [2] (page 1).",
     "Document 1: f3.txt\n\nIt is old [2].",
+    "It is old [2].\n\nVersion 2 of f1.txt is what they have been told of.",
     "It is old [2].\n\nReferences:\n[2] f2.txt (see also f1.txt)",
     "It is old [2].\n\nReferences:\n[2] docs/f2.txt",
 ]
@@ -253,5 +300,6 @@ def test_names_and_numbers_are_found_in_linear_time() -> None:
     for text in texts:
         started = time.process_time()
         found = sum(1 for _ in numbers_beside_names(text, names))
+        found += sum(1 for _ in numbers_in_short_lines(text, names))
         assert found <= 20_000
         assert time.process_time() - started < 3

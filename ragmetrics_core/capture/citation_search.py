@@ -78,6 +78,8 @@ _TITLE = re.compile(r"[^\W\d_a-zß-öø-ÿ][^\W\d_]*(?:[\s,'’&–-]+[^\W\d_]+)
 _AROUND_NAME = " \t\"'“”„‘’`*"
 
 _FENCED = re.compile(r"```.*?```|~~~.*?~~~", re.DOTALL)
+_PARAGRAPH_BREAK = re.compile(r"\n[ \t\r]*\n")
+_NO_WORD = "\0"  # stands in place of a text
 _SIGNS_OF_MARKS = re.compile(r"[\[\]()［］〔〕【】,;&]")
 # "doc1", "Source_2", "Document 3"
 _NAME_WITH_NUMBER = re.compile(r"[^\W\d_]+[ _-]?[0-9]{1,4}")
@@ -456,6 +458,7 @@ class CitationSearch:
                 for named in numbers_beside_names(words, other_names)
                 if not named.may_count and not named.kind
             ]
+            named_numbers += _numbers_of_lists(words, labels)
         return named_numbers
 
     def is_of_another_list(self, number: str, kind: str) -> bool:
@@ -851,11 +854,32 @@ class CitationSearch:
         ]
 
 
+def _numbers_of_lists(words: str, names: SourceNames) -> list[NamedNumber]:
+    """List the numbers in lists of a prompt such as "b.pdf: 1, a.pdf: 2".
+
+    A list is a paragraph beside the contexts with several such entries.
+
+    Args:
+        words: The prompt without its contexts.
+        names: The names that it shows as labels.
+    """
+    named_numbers: list[NamedNumber] = []
+    for paragraph in _PARAGRAPH_BREAK.split(words):
+        if _NO_WORD in paragraph:
+            continue  # the lines beside a context are its labels
+        listed = list(numbers_in_short_lines(paragraph, names))
+        numbers = {named.number for named in listed}
+        meanings = {named.indexes for named in listed}
+        if len(numbers) > 1 and len(meanings) > 1:
+            named_numbers += listed
+    return named_numbers
+
+
 def _without_texts(prompt: str, texts: Sequence[str]) -> str:
     """Return a prompt with a sign that no word has in place of each of some texts."""
     for text in texts:
         if text.strip():
-            prompt = prompt.replace(text.strip(), "\0")
+            prompt = prompt.replace(text.strip(), _NO_WORD)
     return prompt
 
 

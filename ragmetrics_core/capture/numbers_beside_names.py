@@ -36,11 +36,14 @@ _NUMBER = re.compile(
 _NUMBER_OF_LINE = re.compile(
     r"[^\w\n\[(]*+(?:\((?P<in_brackets>\d{1,4})\)|(?P<bare>\d{1,4})(?:[.):|]|(?=[ \t])))"
 )
-# "1", "¹" and "①" by themselves
-_BARE_NUMBER = re.compile(
-    r"(?<![\w.,\[/-])(?P<digits>\d{1,4})(?!\w|[.,/-]\d|\])|(?P<raised>[⁰¹²³⁴-⁹]{1,3}|[①-⑳])"
+# "1", "[1]", "¹" and "①", but no measure such as "3 pages"
+_NUMBER_OF_ENTRY = re.compile(
+    r"(?:\A[^\w]*|(?<![\w.,/-]))(?P<digits>\d{1,4})(?!\w|[.,/-]\d)"
+    r"|(?P<raised>[⁰¹²³⁴-⁹]{1,3}|[①-⑳])"
 )
-_ENTRY_IN_A_LINE = re.compile(r"[^,;]+")
+_MEASURE = re.compile(r"(?:(?<=\()|(?<=\w[ \t]))\d+[ \t]+[^\W\d_]+")
+# "1: a.pdf, 2: b.pdf" and "<s n='1'>a.pdf</s><s n='2'>b.pdf</s>" have two entries
+_ENTRY_IN_A_LINE = re.compile(r"(?:(?!</)[^,;{}])+")
 _PLACE_IN_SOURCE = re.compile(
     r"(?<!\w)(?:pp?\.?|pages?:?|seiten?|s\.|section|chapter|chunk|part|lines?|vol\.?|§)"
     r"[ \t]*\d[\d ,–-]*",
@@ -80,7 +83,7 @@ _AROUND_NAME = " \t*_`\"'“”«»(|:–—-"
 _NAME_IS_NUMBER = re.compile(
     r"[*_`\"'”»)]*[ \t]*(?:=|→|->|\b(?:is|as|ist|als))[ \t*_`(]*\Z"
 )
-_NUMBER_ENDS = re.compile(r"[*_`)\]]*[ \t]*(?:\Z|[.,;|)])")
+_NUMBER_ENDS = re.compile(r"[*_`)\]]*[ \t]*(?:\Z|[.,;|)]|(?:and|und)\b)")
 # Behind a name that is an entry no sentence goes on: "[1] Opening day was" is none.
 _TITLE_ENDS = re.compile(
     r"\]\(|[*_`\"'“”»)\]} \t]{0,8}+"
@@ -295,11 +298,10 @@ def numbers_in_short_lines(text: str, names: SourceNames) -> Iterator[NamedNumbe
     page, as in "a.pdf, p. 1", is none.
 
     Args:
-        text: An answer from behind its last mark.
+        text: An answer from behind its last mark, or a paragraph of a prompt.
         names: The names of the contexts.
     """
     for line in _LINE.finditer(text):
-        # "1: a.pdf, 2: b.pdf" has two entries
         for entry in _ENTRY_IN_A_LINE.findall(line[0].replace("|", " ")):
             yield from _numbers_of_entry(entry, line.start(), names)
 
@@ -322,7 +324,12 @@ def _numbers_of_entry(
         indexes.update(found.indexes)
         blanks = " " * (found.end - start)
         words_left = words_left[:start] + blanks + words_left[found.end :]
-    words_left = _PLACE_IN_SOURCE.sub(" ", words_left)
-    if indexes:
-        for number in _BARE_NUMBER.finditer(words_left):
-            yield NamedNumber(_digits(number), frozenset(indexes), line_start)
+    # "a.pdf, p. 1" and "a.pdf (3 pages)" have no number of an entry
+    words_left = _MEASURE.sub(" ", _PLACE_IN_SOURCE.sub(" ", words_left))
+    if not indexes:
+        return
+    kinds = {number: kind for kind, number in numbers_by_kind_in(words_left)}
+    for found_number in _NUMBER_OF_ENTRY.finditer(words_left):
+        number = _digits(found_number)
+        kind = kinds.get(number, "")  # "source" in "Source 1: a.pdf"
+        yield NamedNumber(number, frozenset(indexes), line_start, kind=kind)
