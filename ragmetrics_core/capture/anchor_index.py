@@ -22,7 +22,7 @@ _NO_POSITION = -1
 class AnchorIndex:
     """The anchors of some texts, and where they stand in the texts.
 
-    The anchors of a text are its pieces of 16 bytes, one behind the other. Pieces that
+    The anchors of a text are its pieces of 16 bytes, one after the other. Pieces that
     more than eight texts share are boilerplate, and are left out where others will do.
 
     Args:

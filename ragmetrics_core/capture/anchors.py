@@ -271,7 +271,7 @@ class OccurrenceSearch:
         is too short to be shown in parts.
 
         Example: at the anchor "portoliesonthedo" prompt and text are equal from 16 bytes
-        before it to 40 behind it: a run of 72 bytes is noted. The next anchor of the
+        before it to 40 after it: a run of 72 bytes is noted. The next anchor of the
         text lies in this run, and is not compared again.
 
         Args:

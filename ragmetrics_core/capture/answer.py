@@ -545,7 +545,7 @@ def by_an_equal_reply(attribution: _Attribution) -> FoundAnswer | None:
     if not equal_calls:
         return None
     last_equal_call = equal_calls[0]
-    # an agent that repeats, behind a label, what a model inside its tool wrote
+    # an agent that repeats, after a label, what a model inside its tool wrote
     for call in attribution.calls_of_labelled_part:
         if _is_inside_a_tool_of(last_equal_call, call, attribution.search.calls):
             return attribution.written_by_first([call])

@@ -229,7 +229,7 @@ def _is_given_as_material(
 
 
 def _stands_apart_in(answer: str, messages: Iterable[Text]) -> bool:
-    """Return whether several words are a line of a message or stand behind a label.
+    """Return whether several words are a line of a message or stand after a label.
 
     "Draft: In 1874." holds such an answer.
     """

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 LONGEST_STEP = 24  # the most bytes put in or left out that are stepped over
-_BEHIND_ALL = 1 << 40  # an offset behind the end of any prompt or text
+_BEHIND_ALL = 1 << 40  # an offset after the end of any prompt or text
 
 
 class EqualSpan(NamedTuple):
@@ -112,7 +112,7 @@ def subtract_spans(
     rest = []
     for span in spans:
         text_start = span.text_start  # where the part that is not looked at yet begins
-        # the first range that ends behind the start of the span
+        # the first range that ends after the start of the span
         index = bisect_right(ranges, text_start, key=_range_end)
         while index < len(ranges) and ranges[index][0] < span.text_end:
             range_start, range_end = ranges[index]

@@ -290,7 +290,7 @@ class Calls:
 
     @cached_property
     def paths(self) -> Mapping[Node, Path]:
-        """Each call that counts, behind the calls around it, in the order in which they began."""
+        """Each call that counts, after the calls around it, in the order in which they began."""
         return {path[-1]: path for path in self.tree.root.paths()}
 
     @cached_property

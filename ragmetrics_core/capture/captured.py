@@ -211,7 +211,7 @@ class Captured(Generic[Run]):
     def samples(self) -> tuple[Sample, ...]:
         """Samples of all runs so far, in the order in which the runs ended.
 
-        Runs that wait for a further run stand behind the others, as they are now.
+        Runs that wait for a further run stand after the others, as they are now.
         """
         with self._lock:
             self._keep_samples_of_new_runs()

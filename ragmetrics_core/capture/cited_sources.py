@@ -28,7 +28,7 @@ class QuotedContexts:
 
     Args:
         holding_all: The indexes of the contexts that hold the whole quote.
-        making_up: Where none does: the indexes of the contexts whose parts, one behind
+        making_up: Where none does: the indexes of the contexts whose parts, one after
             the other, are the quote.
     """
 

@@ -146,7 +146,7 @@ def cited_by(
         if citations:
             return CitationsFound(citations)
         cites_nothing = citations is not None
-        # behind a mark of unknown meaning an empty list of sources is not believed
+        # after a mark of unknown meaning an empty list of sources is not believed
         if cites_nothing and not why_unknown:
             return _citing_nothing(search)
     if why_unknown:

@@ -220,7 +220,7 @@ class Conversations:
     def _last_turn_in_history(self, tree: Tree) -> CapturedTurn | None:
         """Return the last captured turn that stands anywhere in the history of a run.
 
-        Example: behind "When did it open?", "In 1874." stands "Thanks!", "Welcome.", a
+        Example: after "When did it open?", "In 1874." stands "Thanks!", "Welcome.", a
         turn without a sample: the turn of 1874. None if there is none, or if such turns
         belong to several conversations.
         """
@@ -264,7 +264,7 @@ class Conversations:
         return turns
 
     def holds_turn_of(self, history: Sequence[Turn]) -> bool:
-        """Return whether a history holds a captured turn, its answer behind its question.
+        """Return whether a history holds a captured turn, its answer after its question.
 
         The question may stand inside a whole prompt that was kept as the user's
         message.

@@ -72,7 +72,7 @@ def _indexes_by_field(
 def _is_named(key: str, instructions: str) -> bool:
     """Whether instructions name a field, as "Cite with the id in brackets" names "doc_id".
 
-    A key of any other word counts directly behind "cite": "Cite the page number" names
+    A key of any other word counts directly after "cite": "Cite the page number" names
     "page", and "Cite the source and its page" does not.
     """
     words_of_key = re.escape(key).replace("_", "[ _-]")
@@ -82,6 +82,6 @@ def _is_named(key: str, instructions: str) -> bool:
     last_word = _LAST_WORD_OF_KEY.search(key)
     if last_word is None:
         return False
-    # behind it stands no value, as in the field "doc_id: 7" itself
+    # after it stands no value, as in the field "doc_id: 7" itself
     pattern = rf"(?<![^\W_]){last_word[1]}s?(?!\w)(?![\"']?[ \t]*[:=])"
     return re.search(pattern, instructions, re.IGNORECASE) is not None

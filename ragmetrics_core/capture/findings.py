@@ -31,7 +31,7 @@ from ragmetrics_core.capture.word_differences import (
 Outcome = Literal["shown", "not shown", "unknown"]
 Extent = Literal["whole", "beginning", "end", "middle", "parts"]
 
-# dots that cut a text, and what stands behind them
+# dots that cut a text, and what stands after them
 _CUT_BY_DOTS = re.compile(r"(?:\.\.\.|…)(?P<behind_dots>\W*\w.*)$", re.DOTALL)
 _AROUND = 3  # characters beside the first and last letter that may be such a sign
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>")
@@ -126,7 +126,7 @@ class Finding:
         )
 
     def _is_end_replaced(self, last_piece: _Piece) -> bool:
-        """Whether a prompt has other words behind the last piece that is shown.
+        """Whether a prompt has other words after the last piece that is shown.
 
         Example: "It opened on [DATE]." for "It opened on 4 May 1874." Not if a part that
         another prompt shows ends later.
@@ -325,7 +325,7 @@ class ShownInPrompt:
         """The pieces of the text that the prompt shows, without other words in them.
 
         Example: of "It lies on the Douro in the north", a prompt shows "It lies on the
-        Douro… In 1874". The equal letters end behind "in", but only those up to "Douro"
+        Douro… In 1874". The equal letters end after "in", but only those up to "Douro"
         are certain: the "In" of the prompt is equal by chance.
         """
         spans = self.occurrence.spans
@@ -342,12 +342,12 @@ class ShownInPrompt:
         return pieces
 
     def _n_letters_by_chance(self, prompt_end: int) -> int:
-        """Count the equal letters behind a cut, which begin the prompt's next word.
+        """Count the equal letters after a cut, which begin the prompt's next word.
 
-        The text is "the Douro in the north". A prompt cuts it behind "Douro", and the
+        The text is "the Douro in the north". A prompt cuts it after "Douro", and the
         words that follow begin with "in" by chance. Two cases give 2:
 
-        - a new word behind dots: "the Douro… In 1874"
+        - a new word after dots: "the Douro… In 1874"
         - the beginning of a longer word: "the Douro inside"
 
         Else 0; also for 12 letters or more, which are never equal by chance.
@@ -359,11 +359,11 @@ class ShownInPrompt:
         message = self.prompt.messages[message_index]
         end_in_message = prompt_end - self.prompt.message_starts[message_index]
         # In the message as written: where the last equal letter ends, and where the next
-        # letter begins, behind blanks and signs.
+        # letter begins, after blanks and signs.
         end, next_letter = message.gap_at(end_in_message)
         last_characters = message.raw[max(end - LONGEST_STEP, 0) : end]
         by_chance = self._words_behind_dots(last_characters)  # "In" of "Douro… In"
-        # no blank or sign behind the last equal letter: the prompt's word goes on
+        # no blank or sign after the last equal letter: the prompt's word goes on
         is_inside_of_word = end == next_letter < len(message.raw)
         if not by_chance and is_inside_of_word:
             by_chance = _beginning_of_word(last_characters)  # "in" of "inside"
@@ -371,7 +371,7 @@ class ShownInPrompt:
         return n_letters if n_letters < RESUMED_LENGTH else 0
 
     def _words_behind_dots(self, last_characters: str) -> str:
-        """Return the words behind dots that cut the text: "In" of "the Douro... In".
+        """Return the words after dots that cut the text: "In" of "the Douro... In".
 
         Empty without such dots, or if the text itself has them.
         """
@@ -545,7 +545,7 @@ def _merge_pieces(pieces: Iterable[_Piece], parted_at: set[int]) -> list[_Piece]
 def _characters(text: Text, piece: _Piece) -> str:
     """Return a piece of a text as it is written, up to its certain end.
 
-    A piece with the text's first or last letter includes what stands before or behind
+    A piece with the text's first or last letter includes what stands before or after
     that letter, such as a quote.
     """
     start, end = text.offsets_of(piece.start, piece.certain_end)

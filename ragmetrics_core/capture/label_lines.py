@@ -87,11 +87,11 @@ class LabelLine:
             taken for labels of the same kind.
         names: What the line may call the text, such as ``report.pdf``; no numbers.
         number: The number that it gives the text; None if it gives none.
-        is_heading: Whether nothing stands behind its colon, as in ``Context:``.
+        is_heading: Whether nothing stands after its colon, as in ``Context:``.
         is_field: Whether it is a key and its value, as in ``doc_id: 7``.
         fields: Its numbers that have a key, as ("doc_id", "7") of ``doc_id: 7`` and
             ("page", "3") of ``(p. 3)``.
-        numbers_by_kind: All its numbers that stand behind a word or in brackets, each
+        numbers_by_kind: All its numbers that stand after a word or in brackets, each
             with its kind (see ``Labels``).
     """
 
@@ -215,7 +215,7 @@ def _line_of_brackets(line: str) -> LabelLine | None:
 
 
 def _may_stand_before_number(before: str) -> bool:
-    """Whether a number in brackets behind some words numbers a text.
+    """Whether a number in brackets after some words numbers a text.
 
     The 1 of "Document [1]" does; the 1 of "see Miller [1]" does not.
     """

@@ -73,7 +73,7 @@ def _first_piece(context: str) -> str:
 def _is_a_context(letters: bytes, letters_of_openings: Iterable[bytes]) -> bool:
     """Whether a passage begins with the first letters of a context.
 
-    More may stand behind the context in its line, as in "It is old. </doc>". A few
+    More may stand after the context in its line, as in "It is old. </doc>". A few
     letters may be equal by chance.
     """
     return any(
@@ -214,7 +214,7 @@ def _pattern_of_shape(shape: str) -> re.Pattern[str]:
 
 
 def _passages_under(label: re.Pattern[str], prompt: str) -> Iterator[_LabelledPassage]:
-    """Yield the passage behind each label: the rest of its line, else the line below.
+    """Yield the passage after each label: the rest of its line, else the line below.
 
     Example: "Page 4: IRON" and, in two lines, "Page 7:" and "WOOD" give IRON and WOOD.
 

@@ -35,7 +35,7 @@ _PIECE = re.compile(rf"{_PATTERN} | [^\\&]{{1,256}} | \\++", re.VERBOSE)
 _ASCII = bytes(range(128))
 _LOWER = bytes(range(256)).lower()
 _LAST_CHARACTER = 0x10FFFF
-# a number at the beginning of a line, perhaps behind a word: "12 ", "12| ", "Line 12: "
+# a number at the beginning of a line, perhaps after a word: "12 ", "12| ", "Line 12: "
 BEGINNING_OF_LINE = re.compile(
     r"\n[^\w\n]*(?:[^\W\d]{1,16}[ \t#]?)?(?P<number>[0-9]{1,4})(?=\W)"
 )
@@ -199,7 +199,7 @@ class Text:
 
         Args:
             start: The first byte in ``letters``.
-            end: The end in ``letters``; behind ``start``.
+            end: The end in ``letters``; after ``start``.
 
         Returns:
             The offsets in ``raw`` where they begin and end.
@@ -215,7 +215,7 @@ class Text:
 
         Args:
             index: The byte in ``letters`` before which the gap stands. 0 is the gap
-                before the first letter, ``len(letters)`` the one behind the last.
+                before the first letter, ``len(letters)`` the one after the last.
 
         Returns:
             The offsets in ``raw`` where the gap begins and ends.
@@ -277,7 +277,7 @@ class Text:
         is_escape = self.raw[piece.start] in "\\&"  # "&eacute;", a piece of its own
         if is_escape:
             return piece.start, piece.end
-        # the byte belongs to the first character that ends behind it
+        # the byte belongs to the first character that ends after it
         n_characters_before = bisect_right(self._byte_ends(piece_index), byte_index)
         offset = piece.start + n_characters_before
         return offset, offset + 1
@@ -319,7 +319,7 @@ class _Piece(NamedTuple):
 
 
 class Prompt:
-    """The letters of a prompt's messages, one message behind the other.
+    """The letters of a prompt's messages, one message after the other.
 
     NUL bytes stand between two messages, so many that no match reaches from one message
     into the next.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ragmetrics_core.capture.byte_spans import LONGEST_STEP, EqualSpan
 
-# the fewest bytes that must be equal behind a step; fewer are equal by chance
+# the fewest bytes that must be equal after a step; fewer are equal by chance
 RESUMED_LENGTH = 12
 # The length of a word. Four equal bytes are enough where they end the text, follow the
 # number of a line, or stand inside of what was put in.
@@ -81,10 +81,10 @@ def _before_tag(
     n_equal: int,
     tag_ends: Mapping[int, int],
 ) -> tuple[int, int]:
-    """Find a tag of the prompt, behind which the text goes on.
+    """Find a tag of the prompt, after which the text goes on.
 
     Example: the prompt "The <b>Brandt</b> lamp" and the text "The Brandt lamp" have
-    "theb" in common. The tag begins behind "the".
+    "theb" in common. The tag begins after "the".
 
     Args:
         prompt: The letters of the prompt.

@@ -25,7 +25,7 @@ _SAYS = (
     r"|describes?|explains?|puts it)\b(?!\s+(?:nothing|little|no)\b)"
 )
 _QUOTE_SIGNS = r"[\"'“”„‘’*_`]{0,3}"
-# "#2", "^2^", "/2/", "|2|", "(Q2)" behind a sentence; rows of a table begin with "|"
+# "#2", "^2^", "/2/", "|2|", "(Q2)" after a sentence; rows of a table begin with "|"
 _NUMBER_IN_SIGNS = re.compile(
     r"(?:(?<=\s)\#(?P<hash>\d{1,3})|\^(?P<raised>\d{1,3})\^|(?<=\s)/(?P<slashes>\d{1,3})/"
     r"|(?<=[\w.][ \t])\|(?P<bars>\d{1,3})\||\([A-Z](?P<letter>\d{1,3})\))"

@@ -36,7 +36,7 @@ class _NumberSign(NamedTuple):
 
 
 # By what the signs mean: the signs, and the pattern of what stands beside each of them.
-# The pattern begins behind the sign.
+# The pattern begins after the sign.
 _SIGNS_AND_BESIDE = {
     # "-5", but not "well-5"
     "minus": (_HYPHENS, r"""(?<![^\s(\[=:;,"'*_|].)\d"""),

@@ -28,7 +28,7 @@ from ragmetrics_core.data.source_lists import is_reference, source_lists_in
 
 _FEWEST_WORDS_OF_A_QUOTE = 4
 # "[1] report.pdf", "- 1. report.pdf", "**[1]**: report.pdf", "| 1 | report.pdf |",
-# "Source 1: report.pdf", and all of them behind a picture
+# "Source 1: report.pdf", and all of them after a picture
 _ENTRY = re.compile(
     r"[ \t]*+(?:[-*•>|][ \t]*+|[^\w\s\[\]()【】]{1,3}[ \t]++)?[*_]{0,2}"
     r"(?:[\[【(]\^?(?P<in_brackets>\d{1,4})[\]】)]"
@@ -55,7 +55,7 @@ _SEE_ALSO = re.compile(r"\((?:see|cf|compare|siehe|vgl)\b[^()\n]*\)", re.IGNOREC
 # the entries of "Sources: [1] a.pdf, [2] b.pdf"
 _ENTRY_IN_A_LINE = re.compile(r"\[(?P<number>\d{1,4})\][:.]?(?P<text>[^\[\]\n]+)")
 _NUMBER_IN_BRACKETS = re.compile(r"\[(\d{1,4})\]")
-# "[1], b.pdf [2]" behind "Sources: a.pdf", or "[1] b.pdf [2]"
+# "[1], b.pdf [2]" after "Sources: a.pdf", or "[1] b.pdf [2]"
 _NUMBERS_STAND_LAST = re.compile(
     r"\[\d{1,4}\](?:[ \t]*+[,;]|[^\n]*\[\d{1,4}\][ \t.]*+\Z)"
 )
@@ -117,7 +117,7 @@ def contexts_in_lists(answer: str, names: SourceNames) -> list[frozenset[int]]:
     for start, end in spans:
         if _FURTHER_READING.match(text, start, end) is None:
             for line in _LINE.finditer(text, start, end):
-                listed = line[0].partition(":")[2] or line[0]  # behind "Sources:"
+                listed = line[0].partition(":")[2] or line[0]  # after "Sources:"
                 indexes_of_names += _meanings_of_names(listed, names)
     return indexes_of_names
 
@@ -186,7 +186,7 @@ def _numbers_and_texts(line: str) -> list[tuple[str, str]]:
 
 
 def _is_name_first(line: str) -> bool:
-    """Whether each number of a line stands behind its name, as in "a.pdf [1], b.pdf [2]".
+    """Whether each number of a line stands after its name, as in "a.pdf [1], b.pdf [2]".
 
     In "Sources: [1] a.pdf, [2] b.pdf" the number stands first.
     """
@@ -207,7 +207,7 @@ def _number_of(entry: re.Match[str]) -> str:
 def _lists_at_the_end(answer: str) -> list[Span]:
     """Find the last lines if they list sources that the text before them cites.
 
-    Behind "It fell [1]." the lines "Read:", "[1] a.pdf" are such a list, and so is
+    After "It fell [1]." the lines "Read:", "[1] a.pdf" are such a list, and so is
     "Sources: [1] a.pdf". Each line of the list must name or quote something under a
     cited number; a heading is not needed.
 

@@ -15,7 +15,7 @@ EDGE = 32  # from the beginning or the end of a text
 SHORTEST = 16  # a whole text
 _STEP = 16
 # "[2] ", "2. ", "**Source 2**: ", "Note on page 2 – ", "- " at the beginning of a line
-# A full stop ends a number alone: behind words it ends a sentence, "Built in 16. …".
+# A full stop ends a number alone: after words it ends a sentence, "Built in 16. …".
 _LIST_LABEL = (
     r"(?m)^[ \t]*(?:"
     r"[^\w\n]{0,3}\d{1,3}[ \t]?[^\w\s,]{1,4}"
@@ -78,7 +78,7 @@ def _edge_stands_in(text: bytes, host: bytes) -> bool:
 def stands_apart(text: str, message: str) -> bool:
     """Whether a text stands apart in a message.
 
-    It stands behind a colon, a quote, a bracket or a line's beginning, and ends at a
+    It stands after a colon, a quote, a bracket or a line's beginning, and ends at a
     quote, a bracket or a line's end.
     """
     if text not in message:
@@ -92,7 +92,7 @@ def stands_apart(text: str, message: str) -> bool:
 def is_an_entry_of(text: str, message: str) -> bool:
     r"""Whether a text is an entry of a list in a message.
 
-    It fills a line, up to a full stop or comma, behind the label of a list: a number
+    It fills a line, up to a full stop or comma, after the label of a list: a number
     or a dash, perhaps with a word such as "Document" before the number.
 
     Examples:

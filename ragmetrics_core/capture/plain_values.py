@@ -449,7 +449,7 @@ def _history_of_texts(
 def _with_texts_as_answers(
     messages: Sequence[Message], history: object
 ) -> list[Message]:
-    """Return the messages of a history; a text right behind a user's message answers it.
+    """Return the messages of a history; a text right after a user's message answers it.
 
     Some applications append to their history the message that they sent, and then the
     mere text of the reply: ``[Message("user", "Open?"), "Yes."]``.
@@ -564,7 +564,7 @@ def _turns_of_pairs(value: object) -> tuple[Turn, ...]:
 def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
     """Return the messages of user and assistant as turns, without blank messages.
 
-    Of the user's "Open?" and, right behind it, the user's "Answer from these documents:
+    Of the user's "Open?" and, right after it, the user's "Answer from these documents:
     … Question: Open?" only the first is a turn: the other is the prompt made of it.
     """
     turns: list[Turn] = []
@@ -582,7 +582,7 @@ def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
 def _is_prompt_around(words_of_user: str, text: str) -> bool:
     """Return whether a text is a longer prompt in which the user's words stand apart.
 
-    They are a line of it, or stand behind a label such as "Question:".
+    They are a line of it, or stand after a label such as "Question:".
     """
     words = words_of_user.strip()
     n_letters_around = len(as_one_line(text)) - len(as_one_line(words))
@@ -597,7 +597,7 @@ def drop_shown_documents(
     """Leave out the user's messages that show documents instead of asking something.
 
     Example: "Context: Porto lies on the Douro, in …" where this run found that passage.
-    It stays if the assistant's message right behind it answers it.
+    It stays if the assistant's message right after it answers it.
 
     Args:
         messages: Messages of a conversation, oldest first.
@@ -722,7 +722,7 @@ def _is_blank(answer: object) -> bool:
 def last_answer(messages: tuple[Message, ...]) -> str | None:
     """Return the text of the last message that answers; None without one.
 
-    It is the assistant's last message behind the user's last that calls no tool and is
+    It is the assistant's last message after the user's last that calls no tool and is
     not blank: "Yes." of user "Open?", assistant "Yes.". Without one it is the result of
     a tool, if that is the last message.
     """

@@ -432,7 +432,7 @@ class PromptContents:
     ) -> int:
         """Count how often a prompt shows a text as a message of the earlier conversation.
 
-        The prompt does so if it also shows the message before or behind that message.
+        The prompt does so if it also shows the message before or after that message.
         Example: the earlier messages are "Open?" and "Yes.", and the prompt holds both:
         1 for "Yes.". A prompt with "Yes." alone shows it for another reason: 0.
         """

@@ -2,11 +2,11 @@
 
 A label stands in a line of its own or beside the text: ``[report.pdf]``,
 ``citation_id: a-7``, ``<doc id="x">``. It stands before the text that it names, or
-behind it. So the lines between two texts may label either of them. Which they label is
-told by the lines before the first text and behind the last one:
+after it. So the lines between two texts may label either of them. Which they label is
+told by the lines before the first text and after the last one:
 
     [a.txt]            before the first text stands a line like those between the texts,
-    It is old.         and behind the last text stands none: so the lines label the text
+    It is old.         and after the last text stands none: so the lines label the text
     [b.txt]            below them
     It fell.
 """
@@ -26,11 +26,11 @@ from ragmetrics_core.capture.prompt_numbers import CHUNK
 
 _OPENING = 200  # characters of a context by which it is found in a prompt
 _CLOSING = 80  # characters by which its end is found
-_REGION = 800  # characters before the first and behind the last context
+_REGION = 800  # characters before the first and after the last context
 _MOST_OCCURRENCES = 20  # of one context in one prompt
 # a blank line, or a line such as "----"
 _NO_WORDS = re.compile(r"[\W_]*")
-# Where a label may begin in a line: behind a blank, a colon, a quote, a tag.
+# Where a label may begin in a line: after a blank, a colon, a quote, a tag.
 _WORD_BEGINS = re.compile(r"(?<![\w\[(（.@/\\-])(?=\S)")
 # "[1] " and "[1]: " close before a text
 _NUMBER_AT_THE_END = re.compile(r"(?<![\w\]])\[[0-9]{1,4}\][ \t:*]*\n?\Z")
@@ -75,7 +75,7 @@ class Labels:
     def indexes_of_number(self, number: str, kind: str) -> tuple[int, ...] | None:
         """Return the contexts that an answer means by "[1]", "[Source 1]" or the like.
 
-        Example: a prompt shows A below "Source 1:" and B behind "[1]". Then "[Source 1]"
+        Example: a prompt shows A below "Source 1:" and B after "[1]". Then "[Source 1]"
         means A, and "[1]" means B.
 
         Args:
@@ -495,7 +495,7 @@ class _Surroundings:
         lines_before: The label lines next to the first context, before it.
         lines_between: All lines between two contexts: a list for each context but the
             last, with the lines up to the next context.
-        lines_behind: The label lines next to the last context, behind it.
+        lines_behind: The label lines next to the last context, after it.
     """
 
     text_before: str
@@ -521,7 +521,7 @@ def _lines_of_blocks(blocks: Sequence[_Block], prompt: str) -> list[list[LabelLi
         return [_lines_of_a_single_text(around)]
     n_first = _count_first_lines(around)
     if n_first is None:
-        # in "Context: [1] It is old." the first label stands behind other words
+        # in "Context: [1] It is old." the first label stands after other words
         around = _with_first_label_behind_words(around)
         n_first = _count_first_lines(around)
     if n_first is None:
@@ -554,10 +554,10 @@ def _divide_lines(around: _Surroundings, n_first: int) -> list[list[LabelLine]]:
 
 
 def _surroundings(blocks: Sequence[_Block], prompt: str) -> _Surroundings:
-    r"""Collect the lines before, between and behind the contexts of a prompt.
+    r"""Collect the lines before, between and after the contexts of a prompt.
 
     In "Read this.\n[a]\nIt is old.\n[b]\nIt fell." the line "[a]" stands before the
-    contexts, "[b]" between them, none behind them. The lines before are collected
+    contexts, "[b]" between them, and none after them. The lines before are collected
     upwards, up to a line such as "Read this." that labels nothing and is left out.
     Between contexts all lines count.
 
@@ -650,7 +650,7 @@ def _label_at_the_end(raw: str, shape: str) -> LabelLine | None:
 
 
 def _lines_of_a_single_text(around: _Surroundings) -> list[LabelLine]:
-    """Return the lines before the only context if they name it, else those behind it.
+    """Return the lines before the only context if they name it, else those after it.
 
     A number in brackets close before the text is its number, whatever words stand
     before it: ``What was found: [1] It is old.``
@@ -686,7 +686,7 @@ def _count_first_lines(around: _Surroundings) -> int | None:
     shapes_behind = [line.shape for line in around.lines_behind]
     fitting_counts = []
     for n_first in range(len(shapes) + 1):
-        # the lines that belong to the context above must also stand behind the last
+        # the lines that belong to the context above must also stand after the last
         # context; the other lines must also stand before the first context
         fits_behind = shapes_behind[:n_first] == shapes[:n_first]
         fits_before = _ends_with(shapes_before, shapes[n_first:])
@@ -714,7 +714,7 @@ def _nearest_lines(region: str, *, direction: int) -> list[LabelLine]:
 
     Args:
         region: What stands beside the context.
-        direction: 1 if it stands behind the context, -1 if before it.
+        direction: 1 if it stands after the context, -1 if before it.
     """
     lines: list[LabelLine] = []
     for distance, raw in enumerate(region.split("\n")[::direction]):

@@ -25,7 +25,7 @@ _LABEL = re.compile(
 _ITEM_NUMBER = re.compile(r"[ \t]*(?P<word>[0-9]{1,4})[.):][ \t]*")
 # "Title: Bridges"
 _FIELD_LINE = re.compile(r"[\w ]{1,40}:.*")
-# A number behind a word for a source: "Chunk 1", "Source ID: 3", "document[2]".
+# A number after a word for a source: "Chunk 1", "Source ID: 3", "document[2]".
 _NUMBER_BEHIND_A_WORD = re.compile(
     rf"""(?<![^\W\d_])(?P<word>{SOURCE_WORD})
     [ \t_\-]?(?:(?:ids?|index|no|numbers?|nr)\b\.?)?
@@ -142,7 +142,7 @@ def _count_before(prompt: str, start: int) -> re.Match[str] | None:
 
 
 def numbers_by_kind_in(line: str) -> list[tuple[str, str]]:
-    """List the numbers of a line that stand behind words such as "Source" or "Chunk".
+    """List the numbers of a line that stand after words such as "Source" or "Chunk".
 
     Returns:
         Pairs of a kind and a number. The kind is the word in lower case and singular.

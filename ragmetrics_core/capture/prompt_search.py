@@ -45,7 +45,7 @@ class PromptToSearch:
 def start_of_turn(prompt: Sequence[Message], asking_index: int | None) -> int:
     """Return the index of the first message of this turn in a prompt.
 
-    The turn begins behind the assistant's last message before the question, and not
+    The turn begins after the assistant's last message before the question, and not
     with the question: documents may stand in a message before it. 0 if no earlier turn
     stands in the prompt.
 
@@ -187,7 +187,7 @@ class LocatedSearch:
 
     Attributes:
         candidates: The texts that were searched for, as which documents may be shown.
-        result: What the prompt shows of these texts, and behind them of earlier
+        result: What the prompt shows of these texts, and after them of earlier
             replies.
     """
 
@@ -203,7 +203,7 @@ class LocatedSearch:
     @property
     def findings_of_candidates(self) -> list[tuple[Candidate, Finding]]:
         """What the prompt shows of each candidate."""
-        # the findings of replies stand behind
+        # the findings of replies stand after those of documents
         return list(zip(self.candidates, self.result.findings, strict=False))
 
     @property

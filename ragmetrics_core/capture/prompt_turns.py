@@ -87,10 +87,10 @@ def messages_up_to_question(
         if message.role != "user":
             continue
         line = as_one_line(message.text)
-        # "Open?" as the step was given it: replies behind it are this turn's
+        # "Open?" as the step was given it: replies after it are this turn's
         is_given_question = was_question_given and line == question_line
         later_messages = messages[index + 1 :]
-        # "Context: … Question: Open?" with a reply behind it may be an earlier turn's
+        # "Context: … Question: Open?" with a reply after it may be an earlier turn's
         holds_question = question_line in line
         if is_given_question or (holds_question and not _has_reply(later_messages)):
             return list(messages[: index + 1])

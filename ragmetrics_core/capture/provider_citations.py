@@ -27,7 +27,7 @@ class Annotation:
 
     Attributes:
         start: Where that place begins in the reply's text; None if it is not told.
-        end: Where it ends, behind its last sign; None if it is not told.
+        end: Where it ends, after its last sign; None if it is not told.
         names: What the source is called: address, id, file name, title.
         quote: Words of the source; None if none are given.
         is_of_request: Whether the source is a document of the request, so that its

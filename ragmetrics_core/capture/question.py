@@ -328,9 +328,9 @@ def by_the_users_place(search: _QuestionSearch) -> FoundQuestion | None:
 
 
 def by_a_label(search: _QuestionSearch) -> FoundQuestion | None:
-    """What stands behind a label at the end of what the framework was given, where just that was searched for.
+    """What stands after a label at the end of what the framework was given, where just that was searched for.
 
-    An agent that is run with instructions and, behind "User question", the user's
+    An agent that is run with instructions and, after "User question", the user's
     words: it asks its tool just these.
     """
     whole_text = search.tree.question or ""
@@ -428,7 +428,7 @@ def by_a_query_no_model_wrote(search: _QuestionSearch) -> FoundQuestion | None:
     did it open?", and a model with "… Question: When did it open?", without a chain.
 
     Three kinds are tried in this order: a query that is a line of the answering prompt
-    or stands there behind a label, as above; a query anywhere in this prompt; any
+    or stands there after a label, as above; a query anywhere in this prompt; any
     query.
     """
     # a query that a model wrote is not in the user's words
@@ -532,7 +532,7 @@ def _is_shown(query: str, calls: Calls) -> bool:
 
 
 def _stands_apart(query: str, calls: Calls) -> bool:
-    """Return whether a query is a line of a prompt, or stands in it behind a label.
+    """Return whether a query is a line of a prompt, or stands in it after a label.
 
     The prompts are those of the calls that look most like answering.
     """

@@ -271,7 +271,7 @@ class Prompts:
 
     Attributes:
         texts: The messages.
-        texts_of_this_turn: Those of them behind the assistant's last message. Messages
+        texts_of_this_turn: Those of them after the assistant's last message. Messages
             before it belong to earlier turns of a conversation.
     """
 
@@ -282,7 +282,7 @@ class Prompts:
     def of(calls: Calls) -> Prompts:
         """Collect the messages of the prompts of some calls.
 
-        Messages of the assistant are left out. Those behind its last message are of
+        Messages of the assistant are left out. Those after its last message are of
         this turn: of user "Open?", assistant "Yes.", user "And when?" the last one.
         """
         texts: list[str] = []

@@ -134,10 +134,10 @@ def _apart_on_right(
     long_occurrences: Iterable[Occurrence],
     prompt: Prompt,
 ) -> list[Occurrence]:
-    """Keep the short texts with no other word right behind their last letter.
+    """Keep the short texts with no other word right after their last letter.
 
     Example: the title "Art" stands in ``Art"`` and in "ArtBridge", where another whole
-    text, "Bridge", begins right behind it. "Artist" is left out: "ist" is no such text.
+    text, "Bridge", begins right after it. "Artist" is left out: "ist" is no such text.
 
     Args:
         short_occurrences: Where short texts, such as titles, stand whole in the prompt;
@@ -148,7 +148,7 @@ def _apart_on_right(
     # where a whole text begins, counted in letters and digits of the prompt
     starts_of_texts = {each.spans[0].prompt_start for each in long_occurrences}
     apart: list[Occurrence] = []
-    # from the prompt's end, so that the text behind each one was looked at before
+    # from the prompt's end, so that the text after each one was looked at before
     for occurrence in reversed(short_occurrences):
         span = occurrence.spans[0]  # a short text stands in one piece
         touches_word = borders_of(span, prompt).right == Border.LETTER
@@ -236,7 +236,7 @@ def _occurrences_by_characters(
     """Yield where a text without letters, such as "...", stands in a message.
 
     Places in a prompt are counted in its letters and digits. Example: in "Yes, ...",
-    "..." stands behind 3 of them, and its literal offsets are 5 and 8.
+    "..." stands after 3 of them, and its literal offsets are 5 and 8.
 
     After 64 occurrences the search ends, and ``n_tries_left`` of the text is set to 0.
 
@@ -277,7 +277,7 @@ def _borders_in(
         literal_offsets: For a text without letters, such as "...", the offsets in the
             message at which it begins and ends. None for a text with letters.
     """
-    # Where the characters that are no letters stand before and behind the text, ' "'
+    # Where the characters that are no letters stand before and after the text, ' "'
     # and '" '. ``start`` and ``end`` count letters; these offsets count all characters.
     left_gap_start, text_start = message.gap_at(start)
     text_end, right_gap_end = message.gap_at(end)
@@ -285,7 +285,7 @@ def _borders_in(
         text_start, text_end = literal_offsets
     left = _border(message.raw[left_gap_start:text_start])
     right = _border(message.raw[text_end:right_gap_end])
-    # the text begins the message, or stands behind the number of a line: "3. art"
+    # the text begins the message, or stands after the number of a line: "3. art"
     if start == 0 or _ends_with_numbering(message.raw, text_start):
         left = Border.MARK
     if end == len(message.letters):

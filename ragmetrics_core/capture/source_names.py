@@ -146,5 +146,5 @@ def stem_of(name: str) -> str:
 
 
 def file_name_of(path: str) -> str:
-    """Return what stands behind the last slash of a path or an address."""
+    """Return what stands after the last slash of a path or an address."""
     return re.split(r"[/\\]", path.rstrip("/"))[-1]

@@ -15,7 +15,7 @@ from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH, locate
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
-_ENDING_SIGNS = " .!?\"'`)]}>"  # that may stand behind an argument in a tool's text
+_ENDING_SIGNS = " .!?\"'`)]}>"  # that may stand after an argument in a tool's text
 _ARGUMENT_SIGN = "\0"  # stands for an argument; no text holds it
 
 
@@ -138,7 +138,7 @@ def _is_line_or_most_of(reply: str, text: str) -> bool:
 
 
 def _is_argument_in_frame(tool: Node, nodes: Iterable[Node]) -> bool:
-    """Whether a tool's text is a model's argument behind a few fixed words.
+    """Whether a tool's text is a model's argument after a few fixed words.
 
     Examples are "Reflection recorded: I should search for the bridge." and "3 notes
     recorded: …". A number between the fixed words is information of the tool's own.

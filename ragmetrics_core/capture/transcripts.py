@@ -2,13 +2,13 @@
 
 Some applications write the history of the conversation into their prompt. Others write
 a draft into it that is to be revised. Both hold an earlier answer of a model. The names
-before and behind that answer tell which of the two it is::
+before and after that answer tell which of the two it is::
 
-    User: When did it open?          an earlier turn: the user speaks again behind it
+    User: When did it open?          an earlier turn: the user speaks again after it
     Assistant: In 1874.
     User: And the ferry?
 
-    Question: When did it open?      perhaps a draft: nobody speaks behind it
+    Question: When did it open?      perhaps a draft: nobody speaks after it
     Draft: In 1874.
     Make it longer.
 """
@@ -25,10 +25,10 @@ from ragmetrics_core.capture.letters import Text, letters_of
 from ragmetrics_core.data import Turn
 
 # How a message of a prompt quotes an earlier answer:
-# - earlier turn: the assistant said it, and the user speaks again behind it
-# - assistant's last words: the assistant said it, and nobody is named behind it, so that
+# - earlier turn: the assistant said it, and the user speaks again after it
+# - assistant's last words: the assistant said it, and nobody is named after it, so that
 #   it may be a draft
-# - after its question: it stands right behind its question, and nobody is named
+# - after its question: it stands right after its question, and nobody is named
 # - among other words: it stands elsewhere in the message
 # - absent: it does not stand in the message
 Quotation = Literal[
@@ -234,7 +234,7 @@ def _role_of_label(label: re.Match[str]) -> Literal["assistant", "user"]:
 def words_of_assistant(text: str) -> list[str]:
     r"""Return what the assistant says in the text of a conversation.
 
-    Words count only where the user speaks again behind them. Names such as "Question"
+    Words count only where the user speaks again after them. Names such as "Question"
     and "Answer" do not count: such a text may be a page of frequent questions.
 
     Examples:
@@ -324,7 +324,7 @@ def _quotation_at(
     # "AIMessage(content='In 1874.')": a list of messages that was written as text
     if is_assistant and _OF_A_MESSAGE.search(separator):
         return "earlier turn"
-    # the names at the heads of lines behind the answer
+    # the names at the heads of lines after the answer
     later_speakers = {speaker[1].lower() for speaker in _SPEAKER.finditer(text, end)}
     # "Assistant: In 1874.\nUser: …"
     if is_assistant and not later_speakers.isdisjoint(_USERS):

@@ -222,7 +222,7 @@ class Node:
         return any(node.kind == "tool" and not node.is_control for node in self.walk())
 
     def paths(self, above: Path = ()) -> Iterator[Path]:
-        """This call and all below it that count, each behind the calls around it.
+        """This call and all below it that count, each after the calls around it.
 
         The outermost call stands first in a path, and calls stand in the order in which
         they began.

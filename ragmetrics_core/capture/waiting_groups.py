@@ -280,7 +280,7 @@ class WaitingGroups:
         # the ferry?" It does not work on the question of "In 1874."
         groups_not_continued = _groups_not_continued(quotation_by_group, run, calls)
         for group in groups_not_continued:
-            # "Assistant: In 1874." and no "User:" behind it: the run may also revise this
+            # "Assistant: In 1874." and no "User:" after it: the run may also revise this
             # answer. The doubt becomes a warning of the sample.
             if quotation_by_group[group] == "assistant's last words":
                 group.doubt(_MAY_GO_ON)
@@ -524,7 +524,7 @@ def _is_followed_by_search(
 def _may_revise_answer(shown_group: ShownGroup, quotation_of_answer: Quotation) -> bool:
     """Return whether a run may revise a group's answer, or be a turn of its own.
 
-    Its prompts show the answer right behind its question, and no document of the group:
+    Its prompts show the answer right after its question, and no document of the group:
     "Question: When did it open? Draft: In 1874. Make it longer."
     """
     is_after_question = quotation_of_answer == "after its question"
@@ -639,7 +639,7 @@ def _asks_of_kept_documents(
     """Return whether a run asks a new question of documents that the application kept.
 
     The application keeps what an answered group found, and hands the documents in again
-    with the user's next question: "And who built it?" behind "When did it open?". No
+    with the user's next question: "And who built it?" after "When did it open?". No
     question of the group stands in the prompts then.
 
     Args:

@@ -280,7 +280,7 @@ class TextFamily:
             How many bytes are in common, and the ranks of the texts: their indexes in
             sorted order.
         """
-        # Texts that begin like the part stand right before and behind its place in
+        # Texts that begin like the part stand right before and after its place in
         # sorted order. At most eight texts are used, so eight on each side are enough.
         rank_of_part = bisect_right(self._sorted_texts, part_of_prompt)
         first_rank = max(rank_of_part - MOST_TEXTS_OF_ANCHOR, 0)

@@ -1,6 +1,6 @@
 """Passages that a step widened after the search. Pure.
 
-A search may compare single sentences, and a step behind it may then put the sentences
+A search may compare single sentences, and a step after it may then put the sentences
 around each of them into the prompt, or a whole page for a chunk. The retrieved document
 is given the wide text, here as in the ledger: a fact that stands in it was retrieved.
 """

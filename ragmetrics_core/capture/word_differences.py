@@ -43,7 +43,7 @@ def intact_ranges(
     """Return the ranges of a text that a prompt shows without other words in them.
 
     Example: the text "It opened in 1874 and fell.", and the prompt "It opened in 1875
-    and fell.": one range ends before the "4", and one begins behind it.
+    and fell.": one range ends before the "4", and one begins after it.
 
     A tag or a mark such as "[12]" that only the text has is no other word.
 
@@ -67,7 +67,7 @@ def intact_ranges(
             ranges.append((start, before.text_end))
             start = after.text_start
     end = in_order[-1].text_end
-    # behind the last equal letters the text has only tags and marks
+    # after the last equal letters the text has only tags and marks
     if not _words_of_text(text, end, len(text.letters)):
         end = len(text.letters)
     return [*ranges, (start, end)]
@@ -94,7 +94,7 @@ def _is_difference(
     """Whether text and prompt have other words between two spans of equal letters.
 
     Example: the text "It opened in 1874." and the prompt "It was opened in 1874."
-    differ behind "It". The prompt "It [2] opened in 1874." has no other words.
+    differ after "It". The prompt "It [2] opened in 1874." has no other words.
 
     Four cases are told apart:
 
@@ -237,7 +237,7 @@ def _words_of_prompt(prompt: Prompt, start: int, end: int) -> bytes:
 def _counts_lines(number: re.Match[str], message: Text) -> bool:
     """Whether a number at the beginning of a line is that of the line.
 
-    Then a line before or behind has the number before or the next one.
+    Then a line before or after has the number before or the next one.
     """
     value = int(number["number"])
     return not message.line_numbers.isdisjoint((value - 1, value + 1))
