@@ -438,6 +438,49 @@ class Summing(BaseDocumentCompressor):
         return _rewrites_langchain(documents, self.how, keeps_ids=False)[:2]
 
 
+class Shortening(BaseDocumentCompressor):
+    """Returns the first words of each text, or the text in pieces."""
+
+    in_pieces: bool
+
+    def compress_documents(
+        self,
+        documents: Sequence[LangChainDocument],
+        query: str,
+        callbacks: Any = None,
+    ) -> Sequence[LangChainDocument]:
+        cut = []
+        for document in documents:
+            text = document.page_content
+            middle = text.rindex(" ", 0, len(text) * 2 // 3)
+            pieces = [text[:middle], text[middle:]]
+            cut += pieces if self.in_pieces else pieces[:1]
+        return [LangChainDocument(piece) for piece in cut]
+
+
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_a_fact_in_what_a_retriever_cut_off_is_not_told_as_never_retrieved(
+    *, in_pieces: bool
+) -> None:
+    """The search inside it found the whole texts."""
+    retriever = ContextualCompressionRetriever(
+        base_compressor=Shortening(in_pieces=in_pieces), base_retriever=Found()
+    )
+    inputs = {"context": retriever, "question": RunnablePassthrough()}
+    with capture_langchain() as captured:
+        (inputs | PROMPT | FakeListChatModel(responses=[ANSWER])).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    name = "ContextualCompressionRetriever"
+    expected = {None} if in_pieces else {name}
+    assert {note.written_anew_by for note in notes} == expected
+    judged, _ = journeys(sample)
+    stage = judged.of("not_retrieved", "facts")
+    if not in_pieces:
+        assert stage is None or not stage.lost
+
+
 @pytest.mark.parametrize("how", ["translated", "loses the fact"])
 def test_what_a_retriever_dropped_is_not_counted_where_it_wrote_anew(how: str) -> None:
     retriever = ContextualCompressionRetriever(

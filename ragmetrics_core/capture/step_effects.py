@@ -29,7 +29,8 @@ class RetrieverEffect:
         n_dropped: How many of these documents it did not return; 0 where that is not
             known.
         rewritten_keys: The keys of documents that it returned and no search inside it
-            found. If there are any, nobody knows which documents it dropped.
+            found: it wrote them, or cut them out of longer documents. If it wrote any,
+            nobody knows which documents it dropped.
     """
 
     retriever: Node
@@ -394,10 +395,46 @@ def _retriever_effect(
     retriever: Node, found_inside: Sequence[Document]
 ) -> RetrieverEffect:
     """Say what a retriever did to the documents that searches inside it found."""
-    matched = match_documents(found_inside, retriever.documents or ())
-    rewritten_keys = frozenset(matched.unmatched_keys)
-    n_dropped = 0 if rewritten_keys else matched.later_keys.count(None)
-    return RetrieverEffect(retriever, n_dropped, rewritten_keys)
+    returned = retriever.documents or ()
+    matched = match_documents(found_inside, returned)
+    unmatched_keys = frozenset(matched.unmatched_keys)
+    n_dropped = 0 if unmatched_keys else matched.later_keys.count(None)
+    shortened_keys = _keys_of_shortened(found_inside, returned, matched.later_keys)
+    return RetrieverEffect(retriever, n_dropped, unmatched_keys | shortened_keys)
+
+
+def _keys_of_shortened(
+    found_inside: Sequence[Document],
+    returned: Sequence[Document],
+    later_keys: Sequence[DocumentKey | None],
+) -> frozenset[DocumentKey]:
+    """Return the keys of documents that a retriever cut out of longer ones.
+
+    Example: a search inside it found "It is old. It fell in 1874.", and it returned "It
+    is old." alone: the key of this text. A splitter that returned both sentences as two
+    documents lost nothing.
+
+    Args:
+        found_inside: What searches inside the retriever found.
+        returned: What it returned.
+        later_keys: For each document found inside, the key of the document made of it.
+    """
+    letters_returned = [letters_of(document.text) for document in returned]
+    keys: set[DocumentKey] = set()
+    for document, key in zip(found_inside, later_keys, strict=True):
+        if key is not None and not _is_held(letters_of(document.text), letters_returned):
+            keys.add(key)
+    return frozenset(keys)
+
+
+def _is_held(letters: bytes, pieces: Sequence[bytes]) -> bool:
+    """Whether pieces hold all letters of a text: one of them, or several together."""
+    rest = letters
+    for piece in pieces:
+        if letters in piece:
+            return True
+        rest = rest.replace(piece, b"\0") if piece else rest
+    return not rest.replace(b"\0", b"")
 
 
 def _found_inside_retrievers(calls: Calls) -> dict[Node, list[Document]]:
