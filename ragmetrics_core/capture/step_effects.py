@@ -422,7 +422,8 @@ def _keys_of_shortened(
     letters_returned = [letters_of(document.text) for document in returned]
     keys: set[DocumentKey] = set()
     for document, key in zip(found_inside, later_keys, strict=True):
-        if key is not None and not _is_held(letters_of(document.text), letters_returned):
+        is_whole = _is_held(letters_of(document.text), letters_returned)
+        if key is not None and not is_whole:
             keys.add(key)
     return frozenset(keys)
 
