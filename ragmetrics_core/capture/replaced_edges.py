@@ -17,10 +17,13 @@ from ragmetrics_core.capture.byte_spans import EqualSpan
 from ragmetrics_core.capture.letters import Prompt, Text, decode_escapes, letters_of
 
 # what ends the place of a text: the end of a line, dots that cut it, a tag of a template,
-# a quote that is no apostrophe
+# a quote that is no apostrophe, a parenthesis such as "(a.txt)", a note of its cutting
 _BOUNDARY = re.compile(
-    r"""\n|\.\.\.|…|</?[a-z][^<>]{0,300}>|(?<!\w)["'“”‘’«»]|["'“”‘’«»](?!\w)"""
+    r"""\n|\.\.\.|…|</?[a-z][^<>]{0,300}>|(?<!\w)["'“”‘’«»]|["'“”‘’«»](?!\w)|\("""
+    r"""|[\[<]\s*(?i:truncat|cut|snip|omit|contin|\+?\d+\smore)"""
 )
+# words before a located text that name it, as in "Question: "
+_LABEL_AT_END = re.compile(r"[^.!?;|\]>]{0,40}:\s*$")
 _FARTHEST = 400  # letters of the prompt that are looked at beside the text
 # so many letters beside a boundary may be equal to the text by chance
 _BY_CHANCE = 3
@@ -28,7 +31,7 @@ _BY_CHANCE = 3
 # number or the label of the next text
 _LEAST_SHARE = 0.5
 # what stands for a name or a number, however long: "[PERSON]", "<DATE_1>", "XXXX", "****"
-_MASK = re.compile(r"[\[<{](?!TRUNC)[A-Z][A-Z_0-9 ]{2,30}[\]>}]|\b[xX]{3,}\b|[*█#]{4,}")
+_MASK = re.compile(r"[\[<{][A-Z][A-Z_0-9 ]{2,30}[\]>}]|\b[xX]{3,}\b|[*█#]{4,}")
 
 
 class ReplacedEdges(NamedTuple):
@@ -97,13 +100,14 @@ def _words_before(end: int, prompt: Prompt, taken: bytearray) -> str:
     message_start = prompt.message_starts[message_index]
     start = max(end - _FARTHEST, message_start)
     start = max(start, taken.rfind(1, start, end) + 1)  # behind a located text
-    # The same places in the message as written. ``gap_at`` returns where the signs
-    # between two letters begin and end: the signs at both places belong to the words.
-    raw_start, _ = message.gap_at(start - message_start)
-    _, raw_end = message.gap_at(end - message_start)
-    if _has_boundary_between(end, end + _BY_CHANCE, message_start, message):
-        return ""  # "ter" in the line below "Context:", whose "t" is the text's as well
-    return _BOUNDARY.split(decode_escapes(message.raw[raw_start:raw_end]))[-1]
+    words = _with_signs(message, start - message_start, end - message_start)
+    # the first letters of the text: the "t" of "Context:" may be equal by chance
+    first_letter = end - message_start
+    first_letters = _without_signs(message, first_letter, first_letter + _BY_CHANCE)
+    begins_at = 0
+    for boundary in _BOUNDARY.finditer(words + first_letters):
+        begins_at = boundary.end()
+    return words[begins_at:]
 
 
 def _words_behind(start: int, prompt: Prompt, taken: bytearray) -> str:
@@ -124,32 +128,44 @@ def _words_behind(start: int, prompt: Prompt, taken: bytearray) -> str:
     message_start = prompt.message_starts[message_index]
     end = min(start + _FARTHEST, message_start + len(message.letters))
     first_taken = taken.find(1, start, end)
-    if first_taken >= 0:  # a located text
+    is_text_behind = first_taken >= 0
+    if is_text_behind:
         end = first_taken
-    # The same places in the message as written. ``gap_at`` returns where the signs
-    # between two letters begin and end: the signs at both places belong to the words.
-    raw_start, _ = message.gap_at(start - message_start)
-    _, raw_end = message.gap_at(end - message_start)
-    if _has_boundary_between(start - _BY_CHANCE, start, message_start, message):
-        return (
-            ""  # "cliff" in the line above "Answer:", whose "A" is the text's as well
-        )
-    return _BOUNDARY.split(decode_escapes(message.raw[raw_start:raw_end]), 1)[0]
+    words = _with_signs(message, start - message_start, end - message_start)
+    # the last letters of the text: the "t" of "[truncated]" may be equal by chance
+    end_of_text = start - message_start
+    last_letters = _without_signs(message, end_of_text - _BY_CHANCE, end_of_text)
+    boundary = _BOUNDARY.search(last_letters + words)
+    if boundary is not None:
+        words = words[: max(boundary.start() - len(last_letters), 0)]
+    return _LABEL_AT_END.sub("", words) if is_text_behind else words
 
 
-def _has_boundary_between(
-    start: int, end: int, message_start: int, message: Text
-) -> bool:
-    """Whether a line ends, or the like, between two letters of a message.
+def _with_signs(message: Text, start: int, end: int) -> str:
+    """Return some letters of a message as written, with the signs on both sides of them.
 
-    Example: between the "t" and the "e" of two lines, "Context:" and "ter", a line ends.
+    Escapes are decoded. Example: the letters 2 to 5 of "It [2] is." are " [2] is.".
 
     Args:
-        start: The first letter, an index in the prompt's letters.
-        end: Behind the last letter.
-        message_start: Where the message begins in the prompt's letters.
         message: The message.
+        start: The first letter.
+        end: Behind the last letter.
     """
-    _, raw_start = message.gap_at(max(start - message_start, 0))
-    raw_end, _ = message.gap_at(min(end - message_start, len(message.letters)))
-    return _BOUNDARY.search(decode_escapes(message.raw[raw_start:raw_end])) is not None
+    raw_start, _ = message.gap_at(start)
+    _, raw_end = message.gap_at(end)
+    return decode_escapes(message.raw[raw_start:raw_end])
+
+
+def _without_signs(message: Text, start: int, end: int) -> str:
+    """Return some letters of a message as written, without the signs on their sides.
+
+    Escapes are decoded. Example: the letters 2 to 5 of "It [2] is." are "2] is".
+
+    Args:
+        message: The message.
+        start: The first letter; less than 0 for the message's first one.
+        end: Behind the last letter; it may lie behind the message's last one.
+    """
+    _, raw_start = message.gap_at(max(start, 0))
+    raw_end, _ = message.gap_at(min(end, len(message.letters)))
+    return decode_escapes(message.raw[raw_start:raw_end])
