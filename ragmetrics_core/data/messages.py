@@ -48,8 +48,10 @@ class SaidMessage(NamedTuple):
 def unwrap_message(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Return the class and the fields of a message inside a tool's wrapper.
 
-    The class may also be a type such as "human". It is "" if the wrapper names none. An
-    object without a wrapper is returned as it is, with "".
+    Example: LangChain writes ``{"type": "constructor", "id": [..., "HumanMessage"],
+    "kwargs": {"content": "Hi"}}``: ("HumanMessage", {"content": "Hi"}). The class may
+    also be a type such as "human". It is "" if the wrapper names none. An object
+    without a wrapper is returned as it is, with "".
     """
     # LangChain's dumpd: {"id": […, "HumanMessage"], "kwargs": {…}, …}
     if _is_serialised_by_langchain(value):

@@ -116,7 +116,8 @@ class Judge(ABC):
 def check_judge(judge: object) -> None:
     """Refuse what cannot be used as a judge in a run.
 
-    ``judge`` is what a judge's ``session()`` returned.
+    ``judge`` is what a judge's ``session()`` returned. Example: an object whose
+    ``name`` is "" is refused.
 
     Raises:
         SettingError: If it is no judge, if reading its name or its models fails, if

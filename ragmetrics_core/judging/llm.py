@@ -170,6 +170,8 @@ class _Asking:
     async def poll(self) -> Asked[Any]:
         """Ask for as many independent replies (polls) as the question wants.
 
+        Example: of 3 polls one cannot be read: two replies and one error.
+
         Returns:
             The replies that could be read, and the errors of the others. ``together``
             says whether one request brought several replies, as with ``n=3``.

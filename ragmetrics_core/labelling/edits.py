@@ -124,7 +124,9 @@ def _other_names(answer: str, sample: Sample) -> dict[str, list[str]]:
     """Return, for each name in the answer, names that would make the answer wrong.
 
     These are names from the contexts. They do not stand in the answer, and hold no word
-    of the name that they replace: "John Smith" for "Smith" might be no fault.
+    of the name that they replace: "John Smith" for "Smith" might be no fault. Example:
+    the answer names "Smith", the contexts name "John Smith" and "Anna Voss":
+    ``{"Smith": ["Anna Voss"]}``.
     """
     names_in_contexts: set[str] = set()
     for context in sample.contexts:

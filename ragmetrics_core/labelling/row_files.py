@@ -91,6 +91,9 @@ def _samples_of_rows(
 ) -> Iterator[Sample | RowError]:
     """Yield the samples of rows, or the error of a row that is no sample.
 
+    Example: the row ``{"question": "Who?"}`` yields a sample; the row ``[1]`` at
+    "a.jsonl, line 3" yields an error that names this place.
+
     Args:
         rows: Pairs of a place, such as "a.jsonl, line 3", and a row.
         columns_read: Makes samples of rows.
@@ -332,8 +335,9 @@ def _refuse_columns(data: Mapping[str, Any], path: Path) -> None:
 def _find_rows(data: Mapping[str, Any], path: Path) -> list[Any]:
     """Return the rows that an object of a JSON file holds.
 
-    They stand in a list under a usual name, such as "samples". An object without such a
-    list is the only row itself. If such a list is empty, there are no rows.
+    They stand in a list under a usual name: ``{"samples": [{…}, {…}]}`` holds two rows.
+    An object without such a list is itself the only row. If such a list is empty, there
+    are no rows.
 
     Raises:
         InputError: If several lists may be the rows.

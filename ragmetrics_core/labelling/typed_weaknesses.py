@@ -357,6 +357,9 @@ def _probing(
 ) -> Metric:
     """Make a metric that asks another metric's questions in other ways, as probes.
 
+    Example: the question which of three facts a context covers becomes three probes,
+    each about one fact.
+
     Args:
         probed_metric: The other metric.
         probes_of: Makes the probes of one question, such as a probe for each fact.

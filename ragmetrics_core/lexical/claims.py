@@ -138,8 +138,9 @@ def _without_lead_in(sentence: str, question: str | None) -> tuple[str, str]:
     """Divide a sentence into its lead-in, up to the colon, and the rest.
 
     A **lead-in** only announces what follows: "Here are the steps:". It may name a task,
-    as in "the steps to …:", if the question asked for that task. A sentence without a
-    lead-in gives "" in its place.
+    as in "the steps to …:", if the question asked for that task. Example: "Here are the
+    steps: open the lid." gives ("Here are the steps:", "open the lid."). A sentence
+    without a lead-in gives "" in its place.
     """
     up_to_colon = _UP_TO_COLON.match(sentence)
     if up_to_colon is None:

@@ -232,8 +232,9 @@ def _adherence_probability(
 def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:
     """Judge an answer without a word that carries a meaning, such as "No." or "It is".
 
-    The answer rests on the contexts if a context holds it word for word. Then all
-    features of the model (such as the share of found terms) are 1, else all are 0.
+    The answer rests on the contexts if a context holds it word for word: "No." rests on
+    "Is it open? No.". Then all features of the model (such as the share of found terms)
+    are 1, else all are 0.
     """
     wording = question["answer"].strip()
     rank_of_holder = _rank_of_holder(question["contexts"], question["answer"])

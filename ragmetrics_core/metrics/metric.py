@@ -83,10 +83,9 @@ def parts_of_turn(sample: Sample) -> dict[str, Part]:
 def _field_groups(requires: Any) -> _FieldGroups:
     """Return what ``requires=`` says, as groups of fields.
 
-    Of each group a sample must have one field. A name alone is a group of one field:
-    ``["answer", ("contexts", "retrieved")]`` are two groups.
-    Raises ``SettingError`` where ``requires`` names anything else than fields of a
-    sample.
+    A sample must have one field of each group. Example: ``["answer", ("contexts",
+    "retrieved")]`` are two groups: the answer, and either contexts or retrieved. Raises
+    ``SettingError`` where ``requires`` names anything else than fields of a sample.
     """
     try:  # what is no sequence raises a TypeError
         names_or_groups = [requires] if isinstance(requires, str) else list(requires)

@@ -148,6 +148,9 @@ def metrics_with_settings(
 ) -> Sequence[Metric]:
     """Make metrics by name, with settings as they are written on a command line.
 
+    Example: the names ["adherence"] and the settings ["adherence.polls=3"] make a
+    ``ContextAdherence`` with 3 polls.
+
     Args:
         names: Full or short names; None for ``METRICS``.
         settings: Texts such as ``adherence.polls=3``.

@@ -182,8 +182,9 @@ def _make(path: Path, kind: Kind) -> None:
 def _open_file(path: Path, kind: Kind) -> sqlite3.Connection:
     """Open a file that is ours or empty; give an empty file its table and header.
 
-    The header gets the number of our application and the version of the table. Other
-    processes may open the same file at the same time.
+    The header gets the number of our application and the version of the table. Example:
+    an empty "replies.sqlite" gets the table of replies. Other processes may open the
+    same file at the same time.
 
     Args:
         path: The file.

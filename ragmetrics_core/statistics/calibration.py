@@ -52,7 +52,9 @@ def slope_and_intercept(
     """Slope and intercept that turn scores into probabilities of a positive label.
 
     ``logit(probability) = slope · logit(score) + intercept``. Scores that are
-    probabilities already have slope 1 and intercept 0.
+    probabilities already have slope 1 and intercept 0. Example: of 10 rows with the
+    score .9 people call 6 positive, of 10 with .1 they call 4 so: slope .18, intercept
+    0. The scores are too extreme.
 
     Args:
         pairs: Score and label of each row.

@@ -379,8 +379,9 @@ def _documents(
 def _document(entry: object) -> Document | None:
     """The document of an entry of a list of documents; None for no such entry.
 
-    The entries of a convention have a field "content". Without it, the entry is read as
-    one that a retriever returned. One without any text keeps its id.
+    The entries of a convention have a field "content", as ``{"id": "a", "content": "It
+    is old."}``. An entry without this field is read as a document that a retriever
+    returned. An entry without any text gives a document with only its id.
     """
     if isinstance(entry, Mapping):
         entry = entry.get("document", entry)

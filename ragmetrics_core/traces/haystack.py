@@ -52,8 +52,9 @@ def read(calls: Sequence[Call]) -> None:
     """Fill the readings of a trace by the rules for Haystack's components.
 
     A **reading** is what one span says, in the form that all frameworks share. Each
-    gets its kind, such as "retriever". Haystack's documents and messages in it become
-    objects of the core. The reading of a run gets its question, documents and answer.
+    reading gets its kind, such as "retriever". Haystack's documents and messages in the
+    reading become objects of ragmetrics_core. Example: a pipeline with the input
+    {"query": "Who?"} gets the question "Who?", its documents and its answer.
 
     Args:
         calls: The outermost calls of the trace.

@@ -395,9 +395,9 @@ class _Trace:
     def _read_model(self, call: Call, reading: Reading) -> None:
         """Add the prompt and the replies to what was read of a model's call.
 
-        One call of a model is recorded as several spans inside each other, such as
-        ``complete`` around ``chat``. What was read of the inner spans is dropped, so
-        that the call counts once.
+        One call of a model is recorded as several spans inside each other: ``complete``
+        around ``chat``. What was read of the inner spans is dropped, so that the call
+        counts once. Example: the prompt "Who?" and the reply "Anna".
 
         Args:
             call: The outermost span of the call.

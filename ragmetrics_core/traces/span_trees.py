@@ -46,9 +46,9 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     three cases:
 
     - A call with a question of its own is one turn. Most calls are.
-    - A call around several turns, such as a loop over questions, gives their trees.
-    - Any other call gives one tree. If it has no reading, as the span of a web server,
-      the runs inside it are joined.
+    - A call around several turns gives their trees: a loop over two questions two.
+    - Any other call gives one tree. If the call has no reading, as the span of a web
+      server, the runs inside it are joined.
 
     Args:
         call: The call.

@@ -39,12 +39,13 @@ def answers(calls: Calls) -> list[Answer]:
 
     1. Answer objects in its output, such as an ``AnswerBuilder`` makes.
     2. The answer objects of the last component that made some.
-    3. Texts in its output, such as a model's replies; if several sockets hold texts,
-       those whose model was shown documents.
+    3. Texts in its output, such as a model's replies. If several named outputs hold
+       texts: the texts whose model was shown documents.
 
-    If all objects are passages that a reader (an extractive model) cut out of
-    documents, the texts go first. An answer that a second component handed on counts
-    once.
+    Example: the output {"llm": {"replies": ["Anna"]}} gives the answer "Anna" with the
+    call of "llm". If all objects are passages that a reader (an extractive model) cut
+    out of documents, the texts go first. An answer that a second component handed on
+    counts once.
 
     Returns:
         The answers; empty if there is none: the core's rules look for one then.
