@@ -239,7 +239,8 @@ class OccurrenceSearch:
 
         A prompt may repeat an anchor, such as the first 16 bytes of a heading, a
         thousand times. So each text has a number of tries, and a comparison uses one. A
-        text without tries is compared at this anchor no longer.
+        text without tries is compared at this anchor no longer. Example: three pages
+        begin with this heading, and the first has no tries left: two are compared next.
         """
         # A position is one number that packs a text's index and an offset in it: three
         # pages that begin with the same heading have three positions of its anchor.

@@ -727,6 +727,9 @@ def _with_doubts(
 ) -> FoundAnswer:
     """Return an answer with the call that wrote it, and what is uncertain in words.
 
+    Example: the last call of some plain functions replied "yes": the answer gets the
+    doubt "the answer may be a verdict".
+
     Args:
         search: What the rules look at.
         answer: The answer.

@@ -211,8 +211,9 @@ def _answers_of_nested_calls(nodes: Sequence[Node]) -> dict[Node, str]:
 def _originals_of(nodes: Sequence[Node]) -> _Originals:
     """Return the documents of retrievers and rerankers that no nested engine wrote.
 
-    A retriever may ask an engine and return its answer as a document. Such documents
-    have their author already, and are left out.
+    Example: a search found "It fell." with the id "a": the ids are {"a"}, the texts {"It
+    fell."}. A retriever may ask an engine and return its answer as a document. Such
+    documents have their author already, and are left out.
     """
     written_keys = set(_author_by_key(nodes))
     ids = set()

@@ -706,7 +706,11 @@ class Calls:
         )
 
     def _replies_with_ends(self) -> list[tuple[float, str]]:
-        """List the answers of models and sub-agents, each with the end of its call."""
+        """List the answers of models and sub-agents, each with the end of its call.
+
+        Example: a model ran from 1.0 to 2.0 and replied "In 1874.": [(2.0, "In 1874.")].
+        Replies that steer the run, such as a query or a grade, are left out.
+        """
         replies: list[tuple[float, str]] = []
         for call in self.models:
             if call not in self.step_calls:

@@ -165,7 +165,11 @@ class CitationSearch:
 
     @cached_property
     def _text_without_lists(self) -> str:
-        """What the model wrote, with blanks for its lists of sources."""
+        """What the model wrote, with blanks for its lists of sources.
+
+        Example: of "It fell [1].", and "Sources: [1] a.pdf" in the next line, the first
+        line is left, and 18 blanks. So every place keeps its offset.
+        """
         text = self.only_of_the_model(self.text)
         spans = source_lists_in(text)
         spans += [(entry.start, entry.end) for entry in self.own_entries]
@@ -627,7 +631,11 @@ class CitationSearch:
 
     @cached_property
     def _indexes_by_document_name(self) -> dict[str, tuple[int, ...]]:
-        """The telling names in the contexts' metadata, each with its contexts' indexes."""
+        """The telling names in the contexts' metadata, each with its contexts' indexes.
+
+        Example: the first and the third context have ``{"source": "b.pdf"}``:
+        ``{"b.pdf": (0, 2)}``. A name that may be a common word is left out.
+        """
         indexes_by_name: dict[str, list[int]] = {}
         for index, context in enumerate(self.answer_evidence.contexts.items):
             for name in _names_of_context(context):

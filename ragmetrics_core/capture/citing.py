@@ -1,9 +1,9 @@
 """What a captured answer cites: the last part of stage 3. Pure.
 
-Three things tell it, and the first that tells something decides: the word of the
-model's provider, the marks in the answer (else the word of the framework), and the
-sources that a structured reply names. A mark or a number means what the prompt showed
-under it. Where that cannot be known, nothing is told, and the reason is said.
+Three things say so, and the first that says anything decides: the model's provider, the
+marks in the answer (without marks: the framework), and the sources that a structured
+reply names. A mark or a number means what the prompt showed
+under it. If that cannot be known, the citations are unknown, with a reason.
 
 The prompt shows "[1] It is old. [2] It fell." The answer "It fell [2]." then cites the
 context with the index 1. "It fell [3]." **dangles**: it names a source that was shown
@@ -746,6 +746,9 @@ def _indexes_of_source(
     labels: Labels,
 ) -> tuple[int, ...]:
     """Find the contexts that a source names; () if it names none that was shown.
+
+    Example: both contexts are chunks of "a.pdf". A source with the id "a.pdf" names
+    both, (0, 1); with a quote that stands only in the second, it names (1,).
 
     Args:
         source: The source.

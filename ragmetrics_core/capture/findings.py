@@ -312,7 +312,7 @@ class ShownInPrompt:
         written_text = _TAG.sub(" ", decode_escapes(self.text.raw))
         signs = NumberSigns(written_text)
         message = self.prompt.messages[self.message_index].raw
-        # Usually the message holds the text exactly as it is: no sign lacks. Else the
+        # Usually the message holds the text exactly: no sign is missing. Else the
         # passage is looked at in which only the letters are equal.
         if not signs or self.text.raw in message:
             return False
@@ -442,7 +442,7 @@ def _share_of_a_part(coverage: float, *, n_letters: int) -> float:
 def _extent(text: Text, shown_in_prompts: tuple[ShownInPrompt, ...]) -> Extent:
     """Return which part of a text some prompts show together.
 
-    They show it whole if all its words stand there. Its tags and marks may lack.
+    They show it whole if all its words stand there. Its tags and marks may be missing.
     Example: one prompt shows letters 0 to 40 of a text of 100 letters, another 30 to
     60: together they show its beginning.
     """

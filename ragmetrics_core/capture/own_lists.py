@@ -130,6 +130,7 @@ def with_plain_lists(answer: str) -> str:
     item_numbers: list[int] = []  # the last number of each "<ol>" that is open
 
     def plain(tag: re.Match[str]) -> str:
+        """Return as many characters as the tag has: "    " for "<ol>"."""
         name = tag["name"].lower()
         written = ""
         if name == "ol":
@@ -323,6 +324,7 @@ def own_numbers(
             as_in_prompt.add(number)
             continue
         context_index = _only_context_named(entry, shown)
+        # None: "[1] z.txt" names no context, or more than one.
         # "[2] Bridges" may be a shorter form of the prompt's "[2] Bridges of Norwick"
         if context_index is None or _may_be_shortened(entry, shown):
             unclear.add(number)

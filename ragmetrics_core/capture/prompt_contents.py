@@ -589,6 +589,9 @@ def _shown_in_own_prompt(
 ) -> _ShownInOwnPrompt:
     """Put together what a prompt shows, and what it may show or not.
 
+    Example: the prompt shows document A whole, and some words of B: A is shown, B is
+    unknown, and its key is one of ``keys_with_some_words``.
+
     Args:
         search: What was found in the prompt.
         shown_by_key: The documents that the prompt shows.

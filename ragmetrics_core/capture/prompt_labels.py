@@ -466,7 +466,9 @@ def _spans(text: str, prompt: str) -> Iterator[tuple[int, int]]:
 def _end_of(text: str, prompt: str, end_of_opening: int) -> int:
     """Return where a text ends in a prompt.
 
-    If its last characters do not stand near its opening, it ends with its opening.
+    Example: the text "It is old. … built in 1874." ends after "1874." in the prompt "It
+    is old. It was built in 1874. When?". If its last characters do not stand near its
+    opening, it ends with its opening.
 
     Args:
         text: The text.

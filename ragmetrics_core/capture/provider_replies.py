@@ -172,9 +172,9 @@ class _ReplyBeingRead:
     Attributes:
         call_by_key: The searches and tools, by the id that the provider gives them.
         annotations: The sources named for places of the reply, in their order.
-        placed_sources: Names and quotes of those for which a place is told.
+        placed_sources: Names and quotes of the sources named for a place of the reply.
         doubts: What is uncertain, in words.
-        whole_text: The text of the reply, where it is told as one.
+        whole_text: The text of the reply, if the provider gives it in one piece.
         text_of_blocks: The text of the blocks that were read so far.
         ids_of_tool_searches: The ids of calls that only searched for tools, and so
             returned no evidence.
@@ -541,7 +541,7 @@ class _ReplyBeingRead:
                 self._add_annotation(annotation)
 
     def _add_annotation(self, annotation: Annotation) -> None:
-        """Add a source, unless it was named before for a place that is told only there."""
+        """Add a source; not without a place, if it was named for a place before."""
         source = annotation.names, annotation.quote
         if annotation.start is not None:
             self.placed_sources.add(source)

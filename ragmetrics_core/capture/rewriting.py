@@ -37,10 +37,12 @@ def rewritten_documents(
 ) -> tuple[Document, ...]:
     """Return the documents of a step that it made out of documents that it took.
 
-    Such a document has the id, the metadata or most words of a dropped document. If a
-    step returned three new documents for three old ones, all three were made out of
-    them, as by a translator. But if none shares words with an old document, and a later
-    list still has an old document, the step searched for more: ().
+    Such a document has the id, the metadata or most words of a dropped document.
+    Example: a step took "The bridge is very old." and returned "The bridge is old.".
+
+    If a step returned three new documents for three old ones, all three were made out
+    of them, as by a translator. But if none shares words with an old document, and a
+    later list still has an old document, the step searched for more: ().
     """
     dropped, added = _dropped_and_added(step)
     if not dropped or not added:
@@ -201,7 +203,7 @@ def _has_searched(step: Node) -> bool:
 def _without_relatives(
     documents: Sequence[Document], others: Sequence[Document]
 ) -> list[Document]:
-    """Leave out the documents whose letters hold those of one of some others, or stand in it.
+    """Leave out the documents that hold the text of another document, or stand in it.
 
     Example: beside "Source: a.txt, The bridge fell." the document "The bridge fell." is
     left out.

@@ -104,6 +104,7 @@ class RunGroup:
     def documents(self) -> list[Document]:
         """The documents that its runs found and handed on.
 
+        Example: one run searched and found A, the next one found B: [A, B].
         Texts that a model of the same run wrote are left out. The text of a tool that
         the application called by hand counts as a document.
         """

@@ -172,9 +172,9 @@ def _notes(
 
 
 def _unread_texts(turn: Turn, answer_evidence: AnswerEvidence) -> Iterator[str]:
-    """Yield why the run may have found texts that the sample lacks, in words.
+    """Yield in words why the run may have found texts that are not in the sample.
 
-    Numbers are left out: they would tell samples apart that lack texts for one reason.
+    The words have no numbers, so that samples with the same reason get the same words.
     """
     calls = turn.calls
     # what calls remark tells of texts that a model's provider found or was given

@@ -193,7 +193,7 @@ class Node:
     model: str | None = None  # the name of the model
     # what it ended with instead of returning
     error: str | None = field(default=None, repr=False)
-    # id of the tool call that it answers; the order of the model's calls is told by it
+    # id of the tool call that it answers; it tells which of the model's calls came first
     tool_call_id: str | None = None
     # A tool that steers the run and brings no evidence: a hand-off, a structured
     # answer, a call that a person rejected or that only waits for one.

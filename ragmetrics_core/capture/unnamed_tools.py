@@ -64,8 +64,9 @@ def tools_of_text(
 ) -> ToolsOfText:
     """Find the tools whose text may be evidence.
 
-    A user who named other tools, or gave an empty set, need not name these: they were
-    left out on purpose. But a name that is nearly that of one of them may be a slip.
+    Example: the tool ``web_search`` returned a text, and the user named no tools: the
+    user has to say whether the text is a context. A user who named other tools, or gave
+    an empty set, left this tool out on purpose. But ``websearch`` may be a slip.
 
     Args:
         contexts: The contexts of the answer.

@@ -31,7 +31,7 @@ _MARKUP = re.compile(
 )
 # the end of a sentence or of a paragraph
 _SENTENCE_END = re.compile(r"[.!?:;…][\"'”’»)\]*_]*\s|[。！？]|\n\s*\n")
-# the most bytes of a text's last word that may lack, and their share of all its bytes
+# the most bytes of a text's last word that may be missing, and their share of all its bytes
 _MOST_OF_LAST_WORD = 3
 _SHARE_OF_LAST_WORD = 0.02
 _NOT_FIRST_OF_LETTER = range(0x80, 0xC0)  # bytes inside of a letter of several bytes
