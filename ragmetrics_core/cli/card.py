@@ -467,7 +467,7 @@ def _error_without_probabilities(metric: str) -> SettingError:
 def _samples_with_probabilities(
     options: argparse.Namespace, samples: LabelledSamples, ask: Ask
 ) -> list[LabelledSample]:
-    """Have a judge score samples; return those that got a score from a probability.
+    """Have a judge score samples by probabilities; return the samples with a score.
 
     The first sample is judged alone: if the judge gives no probability for it, the
     other samples are not paid for in vain. Example: for 3 of 100 samples the judge

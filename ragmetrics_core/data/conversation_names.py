@@ -30,7 +30,7 @@ _USUAL_NAME_BY_END = {
 }
 _WHOLE_NAME = "conversation"  # too common a word to be known by it behind a path
 CONVERSATION_NAMES = (*dict.fromkeys(_USUAL_NAME_BY_END.values()), _WHOLE_NAME)
-"""The names of conversations, those that count first in front."""
+"""The names of conversations. Of two names in an object the earlier here counts."""
 
 _DEEPEST = 4  # objects in objects
 # Texts without these words hold no name, so they need not be read.

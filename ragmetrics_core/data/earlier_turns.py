@@ -50,7 +50,7 @@ def before_this_turn(
 def turns_without_answer(
     history: Sequence[Turn], question: str, answer: str
 ) -> tuple[Turn, ...]:
-    """Return the turns of a conversation without those that give the answer away.
+    """Return the turns of a conversation that do not give the answer away.
 
     They are for a judge that must not see the answer. Left out are this question, if it
     is the user's last, with the replies behind it, and every turn that says the answer.

@@ -129,7 +129,7 @@ def columns_by_field(
     Example: ``question_column="query"`` gives ``{"question": "query"}``.
 
     Args:
-        arguments: The arguments; those that are None are left out.
+        arguments: The arguments. An argument that is None is left out.
         beside: Other arguments that the function takes, which a wrong name may mean.
 
     Raises:

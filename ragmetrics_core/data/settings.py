@@ -108,7 +108,7 @@ class ProjectFile(NamedTuple):
 def project_settings(
     folder: Path, *, decided: Collection[str] = (), as_it_is: bool = False
 ) -> ProjectSettings:
-    """Read the settings in a folder's file, without those that are decided elsewhere.
+    """Read the settings in a folder's file that are not decided elsewhere.
 
     A file with ``metrics = ["context_recall"]`` is read from anyone. A file that
     chooses code to run, an address, or a path outside of its folder must be trusted

@@ -1,4 +1,4 @@
-"""Typed questions: those that a judge answers with probabilities, writing nothing.
+"""Typed questions: a judge answers them with probabilities, and writes nothing.
 
 A decision model reads one state, which is data, and many typed questions about it. It
 gives a probability for each option of each question. ``Decided`` is how a question of

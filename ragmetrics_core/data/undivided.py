@@ -1,7 +1,7 @@
 """Evidence that is the text of tools: nobody can tell which of it are contexts, but the user.
 
 Such a text may be a page that was searched for, or the result of a calculation. So it
-is evidence, by which an answer is judged, and no list of contexts until the user names
+is evidence for judging an answer, and no list of contexts until the user names
 the tool.
 """
 

@@ -324,7 +324,7 @@ def _find_outputs(
 
 
 def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
-    """Return the id of the token by which a word in a model's reply is recognised.
+    """Return the id of the token that tells a word in a model's reply from others.
 
     It is the first token of the word. A word whose first token is only a part of its
     letters is refused, because another reply may begin with the same letters. Example:

@@ -47,7 +47,7 @@ Pair = tuple[str, str]
 _TokenChances = list[tuple[int, int, float]]
 """For tokens of the hypothesis: start, end, and the probability that it is supported."""
 _WaitingCall = tuple[Sequence[Pair], Future[list[Any]]]
-"""The pairs that a thread asks for, and the future by which it waits for their outputs."""
+"""The pairs that a thread asks for, and the future that will hold their outputs."""
 
 
 @dataclass(eq=False)

@@ -351,7 +351,7 @@ class CountingCascade(CountingJudge):
         )
         self._strong = strong
         # Only two counts of it are used: the questions that the cheap judge decided
-        # (spared), and those that it passed on.
+        # (spared), and the questions that it passed on.
         self._cheap_usage = Usage()
 
     @property

@@ -247,7 +247,7 @@ class _Asking:
         n_polls: int,
         read_before: Sequence[ReadReply[Any]],
     ) -> tuple[BaseModel, ...]:
-        """Poll until ``n_polls`` replies were asked for; return those that were read.
+        """Poll until ``n_polls`` replies were asked for; return the readable ones.
 
         Example: 5 polls are wanted, and 1 was read before. 4 are asked, and 3 of them
         are readable: 4 replies of 5 polls are a majority.

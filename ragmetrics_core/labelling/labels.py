@@ -689,7 +689,7 @@ def _refuse_other_than_a_draw(
     are refused as well.
 
     Args:
-        labels: All labels, also those that wait for votes.
+        labels: All labels, also labels that wait for votes.
         n_empty: How many of them have no vote yet.
         n_scored: How many samples of the run have a score.
     """

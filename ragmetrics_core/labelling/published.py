@@ -149,7 +149,7 @@ def _read_at(
 
 
 def _without_missing(row: Row) -> Row:
-    """Drop the columns that are None: in Parquet, those that only other rows have."""
+    """Drop the columns that are None: in Parquet only other rows have these columns."""
     return {name: value for name, value in row.items() if value is not None}
 
 

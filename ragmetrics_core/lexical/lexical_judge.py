@@ -588,7 +588,7 @@ def _explain_shared_terms(
 def _explain_coverage(
     whose: str, text: str, passage: Passage, missing: frozenset[str]
 ) -> str:
-    """Return a reason that counts the terms found and lists those that are not.
+    """Return a reason that counts the terms found and lists the terms not found.
 
     The terms are those of a text such as the ``reference``.
     """

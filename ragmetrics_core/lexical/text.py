@@ -91,7 +91,7 @@ class Passage:
     """A text, taken apart.
 
     Args:
-        sentences: Its sentences in order, without those that hold no content term.
+        sentences: Its sentences in order. A sentence without content terms is left out.
         terms: Every content term.
         bigrams: Every pair of neighbouring content terms of a sentence.
         beginnings: The first four letters of every term that is no number.

@@ -349,7 +349,7 @@ def _combine_over_windows(windows: Sequence[Asked[Poll]]) -> list[Poll | None]:
 
     The first poll of each window is taken for the same poll, and so on.
     """
-    # a poll that failed stands behind those that were answered, as None
+    # the answered polls come first, then a None for each poll that failed
     polls_by_window = [
         [*polls.replies, *[None] * len(polls.failures)] for polls in windows
     ]

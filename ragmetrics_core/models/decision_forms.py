@@ -407,7 +407,7 @@ def _check_answered(typed: Typed, choice: Choice) -> None:
     """Refuse what is no answer: a refusal, half of the texts read, unlikely labels.
 
     Raises:
-        JudgeError: One of those that ``chances_of`` names.
+        JudgeError: One of the errors under Raises of ``chances_of``.
     """
     if choice.finish == "refused":
         raise ContentRefused("the model declined to answer a typed question")

@@ -355,7 +355,7 @@ class LiteLLMModel(ChatModel):
         raise failures[0]
 
     def _new_call(self) -> "LiteLLMCall":
-        """Make the record of a call by which our hooks check its requests."""
+        """Make the record of a call, which our hooks compare with its requests."""
         from ragmetrics_core.models.litellm_clients import LiteLLMCall
 
         named_headers: set[str] = set()

@@ -22,7 +22,7 @@ from ragmetrics_core.models.chat import (
     TokenAlternatives,
 )
 
-# The words of OpenAI, and of those that frameworks hand on.
+# Why a reply ended: the words of OpenAI, and of others that frameworks hand on.
 _FINISH: dict[str, Finish] = {
     **dict.fromkeys(
         (

@@ -40,7 +40,7 @@ class Kind(NamedTuple):
 
     Attributes:
         holds: What such a file holds, for messages, e.g. "replies".
-        application_id: The number in its header by which it is recognised.
+        application_id: The number in its header that says whose file it is.
         version: The version of its table; a file of another version is refused.
         table: The SQL statement that makes its table.
         made: The log message when a new file is made; %s is its path.

@@ -65,7 +65,7 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     4, the largest gain first.
     """
     metrics = comparison.metrics_in_order
-    # those that changed most, from the largest loss to the largest gain
+    # the samples that changed most, from the largest loss to the largest gain
     changed_samples = _changed_samples(comparison, metrics)
     lost = [sample for sample in changed_samples if sample.has_lost]
     won = [sample for sample in changed_samples if not sample.has_lost]
@@ -78,7 +78,7 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
         "axis_limit": _axis_limit(comparison, drawn_changes),
         # of all samples; `lost` has only some of them
         "n_lost": _count_lost(comparison, metrics),
-        # beside those that lost most, the rows that the page links to
+        # beside the samples that lost most, the rows that the page links to
         "lost": _lost_samples_to_show(lost, comparison),
         "won": won[:_MOST_SAMPLES],
     }

@@ -153,7 +153,7 @@ def _findings_of_row(row: SampleResult) -> tuple[dict[str, Finding], dict[str, s
 
 
 def _holds(condition: Mapping[str, Finding], findings: Mapping[str, Finding]) -> bool:
-    """Whether the findings are those that the condition names."""
+    """Whether the findings are the ones in the condition."""
     return all(
         findings.get(subject, "missing") == wanted
         for subject, wanted in condition.items()

@@ -148,7 +148,7 @@ class ScreenTally:
         self._number_cluster_of = numbering(cluster)
         self._group_indices = bytearray()  # of each row, by its place in _CODES
         self._cluster_numbers = array("q")  # of each row, the number of its cluster
-        self._hashes_of_contents = array("q")  # by which copies are known
+        self._hashes_of_contents = array("q")  # equal for rows that are copies
         # by metric what it counts of the rows that it scored
         self._counts_by_metric: defaultdict[str, MetricCounts] = defaultdict(
             MetricCounts
@@ -188,7 +188,7 @@ class ScreenTally:
         return group_code
 
     def _note_hash_of_texts(self, sample: Sample | None) -> None:
-        """Keep a hash of a row's texts, by which copies are found."""
+        """Keep a hash of a row's texts, to find copies of the row."""
         content = _content_of(sample)
         if any(content):  # rows without any text are no copies of each other
             self._hashes_of_contents.append(hash(content))
@@ -708,7 +708,7 @@ def _origin(run: RunFacts) -> str:
 
 
 def _content_of(sample: Sample | None) -> tuple[object, ...]:
-    """Return the texts by which copies of a row are known; empty for a bad row."""
+    """Return the texts that are equal in all copies of a row; empty for a bad row."""
     if sample is None:
         return ()
     contexts = tuple(context.text for context in sample.contexts)
@@ -722,7 +722,7 @@ def _outcome(decisions: Sequence[Decision]) -> str:
 
 
 def _worst_gates_first(decisions: Sequence[Decision]) -> list[Decision]:
-    """Gates that failed, then those that are undecided, then those that passed."""
+    """Gates that failed, then undecided gates, then gates that passed."""
     return sorted(decisions, key=lambda decision: _WORST_FIRST.index(decision.outcome))
 
 

@@ -21,7 +21,7 @@ def count_good_answers(losses: Iterable[Group]) -> int:
 
 
 def equal_largest(losses: Sequence[Group]) -> list[Group]:
-    """The largest fault, and those that are as large."""
+    """The largest fault, and any other faults of the same size."""
     n_largest = _size(losses[0], losses)
     return [group for group in losses if _size(group, losses) == n_largest]
 

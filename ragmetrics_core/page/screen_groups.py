@@ -147,7 +147,7 @@ def example_of(row: SampleResult, group: str, *, is_of_stage: bool) -> Example |
 
 
 def _rank(scores: Sequence[float]) -> tuple[float, ...]:
-    """Make the key by which scored rows are sorted: the lowest score, then the mean.
+    """Make the key to sort scored rows: the lowest score, then the mean.
 
     The page sorts by the same rule. So both round scores before they compare them.
     """

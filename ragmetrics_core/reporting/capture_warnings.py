@@ -15,7 +15,7 @@ _OTHER_KINDS = "other warnings; each opened row shows its own"
 
 
 class CaptureWarning(Frozen):
-    """A warning that captured samples bear; those that differ in numbers alone are one."""
+    """A warning of captured samples; warnings that differ in numbers alone are one."""
 
     text: str = Field(description="the warning, as the first sample bears it")
     samples: int = Field(description="how many samples bear it")

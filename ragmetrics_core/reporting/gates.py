@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 _NEAREST = 0.001  # a mean nearer to the threshold would take too many rows to decide
-_MOST_SLICES_EXPLAINED = 10  # of those that do not pass
+_MOST_SLICES_EXPLAINED = 10  # of the slices that do not pass
 _DECIMALS, _MOST_DECIMALS = 3, 18  # of numbers in sentences; a float has 17 digits
 
 VERBS: dict[Outcome, str] = {

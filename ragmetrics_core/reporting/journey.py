@@ -283,7 +283,7 @@ class _StageTally:
                 self._lost_by_name[name] += 1
 
     def stage(self, loss: Loss, unit: Unit) -> StageLoss:
-        """Say how many facts or passages the stage lost, of those that reached it.
+        """Say how many facts or passages reached the stage, and how many it lost.
 
         Args:
             loss: The kind of loss that the stage stands for.

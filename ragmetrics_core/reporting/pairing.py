@@ -221,7 +221,7 @@ def _quote(value: object) -> str:
 
 
 class KeysSought:
-    """Whether any sample has the keys by which slices or clusters are asked for.
+    """Whether any sample has the metadata keys that make slices or clusters.
 
     So a slip in a key is not passed over.
 

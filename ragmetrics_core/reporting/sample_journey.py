@@ -716,7 +716,7 @@ def _is_shown_in(passage: Passage, fact: str, sample: Sample) -> bool:
 
 
 def _are_words_cut_away(passage: Passage, fact: str, sample: Sample) -> bool:
-    """Whether the words by which a cut passage states a fact stand in no shown part.
+    """Whether a cut passage states a fact in words that stand in no shown part.
 
     Example: of "Opened in 1889. It is tall." only "It is tall." was shown: True for the
     fact "opened in 1889". It is True

@@ -19,7 +19,7 @@ _REPLY_TOKENS = 200
 
 
 class WaitingRequests:
-    """Counts the requests that wait, and keeps those that stand in no batch yet.
+    """Counts the requests that wait, and keeps the requests that are in no batch yet.
 
     They are kept in a temporary file for each model, so that memory does not grow.
     Leaving the ``with`` block closes these files.
@@ -28,7 +28,7 @@ class WaitingRequests:
         folder: The folder of the temporary files.
 
     Attributes:
-        n_requests: How many requests wait, those that stand in a batch included.
+        n_requests: How many requests wait, in a batch or in none.
         price: What they cost at most, in US dollars; infinite if a price is unknown.
     """
 

@@ -149,7 +149,7 @@ def _without_share(note: PassageNote) -> PassageNote:
 
 
 def _texts_of(spans: Sequence[Span]) -> Iterator[str]:
-    """Yield the texts that spans recorded, also those that stand in lists."""
+    """Yield the texts that spans recorded, also texts inside lists."""
     for span in spans:
         for value in span.attributes.values():
             yield from _texts_in(value)

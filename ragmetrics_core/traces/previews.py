@@ -14,7 +14,7 @@ from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.tree import Document, Node
 
 _FEWEST_LETTERS = 24  # a shorter text stands in a prompt by chance
-_LONGEST_TAIL = 12  # words at the end of a document, by which a prompt is searched
+_LONGEST_TAIL = 12  # words at the end of a document; a prompt is searched for them
 _DOTS = r"[\[(]?(?:\.{2,}|…)[\])]?"
 _NOTE = r"[\[(<][^\[\]()<>\n]{1,40}[\])>]"  # "[truncated]", "(97 more chars)", "<snip>"
 # what says that a text was cut: "...", "…", "[...]", "... [truncated]"
@@ -23,7 +23,7 @@ _CUT_MARK_BEFORE = re.compile(rf"\s*{_DOTS}\s*(?=\w)")  # and words follow
 _WORD = re.compile(r"\w+")
 _FEWEST_WORDS = 4  # of a sentence that goes on; fewer may be a page or a score
 _ROUND_LENGTH = 50  # somebody who cuts texts takes 100, 250 or 500 letters
-_N_FIRST_WORDS = 3  # by which a text is recognised
+_N_FIRST_WORDS = 3  # they tell the text
 _N_WORDS_OF_SENTENCE = 6  # a passage may begin with words of the question, and go on
 # "[1] ", "2. ", "Source 3: " or "(4) " at the beginning of a line
 _LABEL = re.compile(
@@ -129,7 +129,7 @@ def _texts_of(root: Node, documents: Sequence[Document]) -> Iterator[str]:
 
 
 def _first_words(text: str, n_words: int = _N_FIRST_WORDS) -> bytes:
-    """The letters of the first words of a text, by which it is recognised."""
+    """The letters of the first words of a text, which tell it from other texts."""
     return letters_of(" ".join(_WORD.findall(text)[:n_words]))
 
 

@@ -136,7 +136,7 @@ class TraceReader:
         self.code_by_trace_without_sample: dict[str, Code] = {}
         # names of tools that returned text and may have retrieved, with how often
         self.tools: Counter[str] = Counter()
-        self.dialects: set[str] = set()  # those that the spans so far are in
+        self.dialects: set[str] = set()  # the dialects of the spans so far
         # A mark is an attribute that tells a span's dialect. If no span has a mark, the
         # spans are in no known dialect: the error that says so names their attributes.
         self.has_marked_spans = False

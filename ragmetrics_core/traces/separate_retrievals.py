@@ -95,7 +95,7 @@ class WaitingRetrievals:
         self._waiting: list[TraceOfCalls] = []
 
     def add(self, retrieval: TraceOfCalls) -> list[TraceOfCalls]:
-        """Let a trace wait, and return those that are given up."""
+        """Let a trace wait, and return the waiting traces that are given up."""
         self._waiting.append(retrieval)
         n_too_many = max(0, len(self._waiting) - _MOST_WAITING)
         given_up = self._waiting[:n_too_many]

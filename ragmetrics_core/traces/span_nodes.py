@@ -222,7 +222,7 @@ def _fill_step(node: Node, reading: Reading) -> None:
     """Write into a step's node what it was asked, answered and brought.
 
     Example: a step was given document 1, and returned documents 1 and 2: it brought 2,
-    and passed on 1. Its documents are those that it brought; None without any.
+    and passed on 1. Its documents are what it brought, 2; None if it brought nothing.
     """
     node.query = reading.query
     node.input_documents = reading.input_documents

@@ -296,7 +296,7 @@ def _linked_traces(fields: Mapping[str, Any], trace: str) -> tuple[str, ...]:
 
 
 def _with_context(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields, with those that a ``context`` holds beside them."""
+    """The fields, together with the fields inside ``context``."""
     context = fields.get("context")
     if isinstance(context, Mapping):
         for key, entry in context.items():

@@ -121,7 +121,7 @@ def _values(attributes: Mapping[str, Any], field_name: str) -> Iterator[Any]:
 def _parameters(
     attributes: Mapping[str, Any], inputs: list[Any]
 ) -> Mapping[str, object]:
-    """Collect the parameters of a request by their names, without those that are None.
+    """Collect the parameters of a request that are not None, by their names.
 
     They stand in attributes of their own, in the recorded request, or in the reply,
     where OpenAI repeats them. Example: the input {"model": "gpt-4o", "messages": […],
