@@ -174,7 +174,7 @@ class AnswersReadLater:
 def _wrote_text_to_read(calls: Calls) -> bool:
     """Return whether a model wrote a text that a user may read: free or structured.
 
-    Labels such as "relevant", verdicts and queries are none.
+    Labels such as "relevant", verdicts and queries do not count.
     """
     forms = calls.reply_forms.values()
     return FREE_TEXT in forms or STRUCTURED in forms

@@ -293,7 +293,7 @@ class CallResults:
         return False
 
     def _has_caller_returning_documents(self, path: Path) -> bool:
-        """Whether one of some calls returns all documents that are found inside it.
+        """Whether any of the calls returns all documents that are found inside it.
 
         A retriever does, and so does a tool that only presents the documents found
         inside it: the ledger shows this call alone.

@@ -346,7 +346,7 @@ class CitationSearch:
         """Return the kind of the numbers of a mark; see ``kind_of_number``.
 
         "" for "document [1]" where the prompt's ``labels`` number documents, too: the
-        mark may mean the number in brackets, or that of a document.
+        mark may mean the number in brackets, or the number of a document.
         """
         before = self.text[max(0, mark.start - LOOKBACK) : mark.start]
         if _WORD_BEFORE_A_MARK.search(before):
@@ -546,7 +546,7 @@ class CitationSearch:
 
     @cached_property
     def prompts(self) -> list[str]:
-        """The messages that the answering call was shown, without those of models.
+        """The messages that the answering call was shown, without messages of models.
 
         Those of the calls whose replies it was shown stand before them.
         """
@@ -892,7 +892,7 @@ def _without_texts(prompt: str, texts: Sequence[str]) -> str:
 
 
 def _numbers_of(labels: Labels) -> Iterator[str]:
-    """Yield those of some labels that are numbers."""
+    """Yield the labels that are numbers: "2", but not "b.pdf"."""
     return (label for label in labels.indexes_by_label if label.isdigit())
 
 

@@ -41,7 +41,7 @@ class QuotedContexts:
         return self.holding_all[:1] or self.making_up
 
     def among(self, indexes: Collection[int]) -> "QuotedContexts":
-        """Return those of some contexts that the quote comes from."""
+        """Return the contexts that the quote comes from, out of the given ones."""
         holding_all = tuple(index for index in self.holding_all if index in indexes)
         is_made_up_of_them = set(self.making_up).issubset(indexes)
         making_up = self.making_up if is_made_up_of_them else ()

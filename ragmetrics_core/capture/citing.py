@@ -226,7 +226,7 @@ def _by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
 def _with_marks_of_the_prompt(
     citations: Sequence[Citation], search: CitationSearch
 ) -> tuple[Citation, ...]:
-    """Return the provider's citations, and those of the answer's marks such as "[2]".
+    """Return the provider's citations, and the citations by marks such as "[2]".
 
     The prompt shows "[2] It fell.", and the provider searched the web: the answer "It
     fell [2]." cites this context beside a web page that the provider attached.
@@ -449,7 +449,7 @@ def _refuse_unknown_labels(mark: Mark, search: CitationSearch) -> None:
 def _refuse_numbers_of_other_lists(
     labels: Iterable[str], kind: str, search: CitationSearch
 ) -> None:
-    """Raise if a number may be that of another list in the prompt.
+    """Raise if a number may belong to another list in the prompt.
 
     Args:
         labels: What the answer names, such as "2".

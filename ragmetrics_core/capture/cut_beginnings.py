@@ -34,7 +34,7 @@ def short_lines(texts: Iterable[str], known_letters: Collection[bytes]) -> set[b
 
 
 def begins_with_any(letters: bytes, lines: Collection[bytes]) -> bool:
-    """Whether a text begins with one of some lines, and goes on after it.
+    """Whether a text begins with any of the lines, and goes on after it.
 
     Args:
         letters: The letters of the text.

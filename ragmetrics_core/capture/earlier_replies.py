@@ -133,13 +133,13 @@ class EarlierReplies:
 
 
 def _is_entry_in(message_texts: Iterable[str], text: str) -> bool:
-    """Whether a text is an entry of a list in one of some messages."""
+    """Whether a text is an entry of a list in any of the messages."""
     words = text.strip()
     return bool(words) and any(is_an_entry_of(words, each) for each in message_texts)
 
 
 def _stands_apart_in(message_texts: Iterable[str], text: str) -> bool:
-    """Whether a text stands apart from other words in one of some messages."""
+    """Whether a text stands apart from other words in any of the messages."""
     words = text.strip()
     return bool(words) and any(stands_apart(words, each) for each in message_texts)
 

@@ -32,7 +32,7 @@ def numbers_that_fields_may_mean(
     Two kinds of numbers are returned:
 
     - a number that no text has as its label, as the 7 of "doc_id: 7"
-    - a number that is also the label of another text, as of "[1]" above "doc_id: 2" and
+    - a number that is also the label of another text: "[1]" above "doc_id: 2" and
       "[2]" above "doc_id: 1"; but only if the instructions say "cite the doc_id", or if
       the key itself says that it is cited, as "source number: 2" does
 

@@ -231,7 +231,7 @@ class _Piece(NamedTuple):
         start: Where it begins.
         end: Where the letters that are equal in prompt and text end.
         certain_end: Where the letters end that are equal for certain. The last letters
-            may be equal only by chance, as those of a word that goes on otherwise.
+            may be equal only by chance, as the first letters of another word.
     """
 
     start: int

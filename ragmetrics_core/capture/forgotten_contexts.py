@@ -97,7 +97,7 @@ def has_no_trace_of(
     prompt_texts: Iterable[str],
     known_texts: Iterable[str],
 ) -> bool:
-    """Whether a prompt surely shows none of some documents, not even in other words.
+    """Whether a prompt surely shows no document, not even in other words.
 
     Example: "Answer briefly. When did the bridge open?" without the question leaves
     "Answer briefly.". This rest is shorter than half of each document, and shares no

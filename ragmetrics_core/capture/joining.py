@@ -9,9 +9,9 @@ applications make several runs of one turn:
           run 2   a retriever searches for it
           run 3   a model is asked "When did the bridge open?" with what was found
 
-      Joined, the question is that of run 3, since a model wrote the query of run 2.
+      Joined, the question is run 3's, since a model wrote the query of run 2.
     - ``THREAD``: a graph that stops for a person, and a second run that resumes it. The
-      question is that of the first run, the answer that of the second.
+      question is the first run's, the answer is the second run's.
 """
 
 from collections.abc import Iterable, Sequence

@@ -14,7 +14,7 @@ IN_BRACKETS = "[]"
 """The kind of a number that stands in brackets, as a kind beside "source" or "chunk"."""
 
 OF_FIELD = " id"
-"""What ends the kind of a number in a field, as that of ``doc_id: 7``."""
+"""What ends the kind of a number in a field: "document id" for ``document: 7``."""
 
 _LONGEST_LINE = 300
 _LONGEST_LABEL = 160
@@ -26,7 +26,7 @@ _TAG = re.compile(r"<(?P<slash>/?)(?P<name>[A-Za-z][\w-]*)(?P<attributes>[^<>\n]
 _ATTRIBUTE = re.compile(
     r"""([\w-]+)\s*=\s*["']?([^"'<>\n]+?)["']?(?=\s+[\w-]+\s*=|\s*/?$)"""
 )
-# Keys whose number is that of a source; the number of a page is none.
+# Keys whose number is the number of a source; a page's number is not.
 KEY_OF_NUMBER = re.compile(
     r"(?:(?:source|citation|document|doc|passage|reference|ref|chunk|context|result)[ _]?)?"
     r"(?:id|index|number|no|n)|source|citation|document|passage|reference",
@@ -301,7 +301,7 @@ def _names(raw_names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_name(name: str) -> bool:
-    """Whether a part of a label may be a name; a number or a bare "source" is none."""
+    """Whether a part of a label may be a name; "7" and a bare "source" may not."""
     if not name or len(name) > _LONGEST_LABEL:
         return False
     is_number = _NUMBER.fullmatch(name) is not None

@@ -147,7 +147,7 @@ def _fold_case(character: str) -> str:
 def _plain_letter(letter: str) -> str:
     """Return an ASCII sign for a part of a Korean syllable; other letters as they are.
 
-    A syllable takes about as many bytes so as it does in UTF-8.
+    A syllable takes about as many bytes as in UTF-8.
     """
     if not _FIRST_OF_HANGUL <= letter <= _LAST_OF_HANGUL:
         return letter
@@ -158,7 +158,7 @@ def _plain_letter(letter: str) -> str:
 class _FoldedByCode(dict[int, str]):
     """The letters of characters in lower case, by the code of each character.
 
-    Example: the code of "É" has "e", that of "…" has "". A character is folded when it
+    Example: the code of "É" has "e", and of "…" it has "". A character is folded when it
     is first looked up, and then kept, so that the next text finds it.
     """
 

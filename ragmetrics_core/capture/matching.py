@@ -95,8 +95,8 @@ def _before_tag(
         tag_ends: By the offset at which a tag of the prompt begins: where it ends.
 
     Returns:
-        The number of equal bytes before the tag, and that of the tag's bytes: 0 if there
-        is no such tag.
+        How many bytes before the tag are equal, and how many bytes the tag has: 0 if
+        there is no such tag.
     """
     if not tag_ends or text_offset + n_equal == len(text):
         return n_equal, 0

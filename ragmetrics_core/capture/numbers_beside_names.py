@@ -84,7 +84,7 @@ _NAME_IS_NUMBER = re.compile(
     r"[*_`\"'”»)]*[ \t]*(?:=|→|->|\b(?:is|as|ist|als))[ \t*_`(]*\Z"
 )
 _NUMBER_ENDS = re.compile(r"[*_`)\]]*[ \t]*(?:\Z|[.,;|)]|(?:and|und)\b)")
-# Behind a name that is an entry no sentence goes on: "[1] Opening day was" is none.
+# After the name of an entry no sentence goes on: "[1] Opening day was" is no entry.
 _TITLE_ENDS = re.compile(
     r"\]\(|[*_`\"'“”»)\]} \t]{0,8}+"
     r"(?:\Z|[|<;.\0]|,?[ \t]*(?:pp?\.|pages?\b|and\b|und\b)"
@@ -295,7 +295,7 @@ def numbers_in_short_lines(text: str, names: SourceNames) -> Iterator[NamedNumbe
     """Yield the bare numbers of lines that hold names of sources, and no sentence.
 
     "1 – a.pdf", "¹ a.pdf", "| a.pdf | 1 |" and "Footnote 1: a.pdf" do. The number of a
-    page, as in "a.pdf, p. 1", is none.
+    page, as in "a.pdf, p. 1", does not count.
 
     Args:
         text: An answer from behind its last mark, or a paragraph of a prompt.

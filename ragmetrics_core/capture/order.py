@@ -46,8 +46,8 @@ class CallOrder:
     def sort_keys_of(self, call: Node) -> list[SortKey]:
         """Return the keys by which a call is sorted: of each tool around it, then its own.
 
-        Example: a retriever inside the tool "research" has two keys, that of "research"
-        and its own. So all calls inside "research" stay together.
+        Example: a retriever inside the tool "research" has two keys, the key of
+        "research" and its own. So all calls inside "research" stay together.
 
         A key has five parts; the first part that differs decides:
 
@@ -146,8 +146,8 @@ class CallOrder:
         calls = list(chosen)
         # by a chosen call, or a call around chosen calls: when the first of these began
         first_begin_inside = self._first_begin_inside(calls)
-        # By the same calls: the same of their siblings, such as parallel branches, that
-        # ran at the same time; the earliest begin of all.
+        # By the same calls: the earliest such begin among their siblings (parallel
+        # branches) that ran at the same time.
         first_begin_beside: dict[Node, float] = {}
         for siblings in self._siblings_around(calls):
             first_begin_beside.update(_first_begin_beside(siblings, first_begin_inside))
@@ -178,7 +178,7 @@ class CallOrder:
         return first_begin_inside
 
     def _siblings_around(self, chosen: Iterable[Node]) -> Iterator[list[Node]]:
-        """Yield the chosen calls and the calls around them, those of one parent together.
+        """Yield the chosen calls and the calls around them; siblings come together.
 
         Example: of two parallel branches, each with a chosen search, the branches are
         one list, and each search is a list of its own. A list is sorted by beginning.

@@ -139,7 +139,7 @@ def _halves_found(
 def keys_of_unmatched_contexts(
     documents: Sequence[Document], contexts: Mapping[DocumentKey, Context]
 ) -> list[DocumentKey]:
-    """List the keys of contexts that show none of some documents.
+    """List the keys of contexts that show no document.
 
     Args:
         documents: The documents.
@@ -154,7 +154,7 @@ def _keys_without_document(
     documents: Sequence[Document],
     contexts: Mapping[DocumentKey, Context],
 ) -> list[DocumentKey]:
-    """List the keys of contexts that show none of some documents, nor are made of them.
+    """List the keys of contexts that show no document, nor are made of documents.
 
     ``context_keys`` holds for each document the key of the context that shows it.
     """

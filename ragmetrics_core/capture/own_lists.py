@@ -363,8 +363,9 @@ def _may_be_shortened(entry: ListEntry, shown: Shown) -> bool:
 def _agrees_with_prompt(entry: ListEntry, shown: Shown) -> bool:
     """Whether an entry may name what the prompt shows under the entry's number.
 
-    Where the prompt shows "[1] a.txt", so do "[1] a.txt" and "[1] Miller (2020)", but
-    not "[1] z.txt". Each name, number and quote in the entry must agree.
+    If the prompt shows "[1] a.txt", the entries "[1] a.txt" and "[1] Miller (2020)"
+    agree with it, but "[1] z.txt" does not. Each name, number and quote in the entry
+    must agree.
     """
     in_prompt = shown.indexes_by_number.get(entry.number, frozenset())
     if _names_an_unknown_file(entry.text, in_prompt, shown):
@@ -379,7 +380,7 @@ def _agrees_with_prompt(entry: ListEntry, shown: Shown) -> bool:
 def _only_context_named(entry: ListEntry, shown: Shown) -> int | None:
     """Return the index of the one context that all of an entry's text names.
 
-    None if it names no context or several, or a file like that of another context.
+    None if it names no context or several, or a file like another context's file.
     """
     meanings = _meanings_of_text(entry.text, shown)
     if not meanings:

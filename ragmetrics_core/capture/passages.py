@@ -30,7 +30,7 @@ _WINDOW = PASSAGE - _STEP + 1
 
 
 def is_contained_in(text: bytes, host: bytes) -> bool:
-    """Whether a text stands whole in another one, and is too long to do so by chance.
+    """Whether a text stands whole in another text, and is too long for mere chance.
 
     Both are given as letters (``letters_of``).
     """
@@ -58,7 +58,7 @@ def is_long_enough(text: str) -> bool:
 
 
 def shares_a_passage_with_any(text: str, others: Iterable[str]) -> bool:
-    """Whether a passage of a text stands in one of some others, by their letters alone."""
+    """Whether a passage of a text stands in any other text, by their letters alone."""
     letters = letters_of(text)
     return any(share_a_passage(letters, letters_of(other)) for other in others)
 

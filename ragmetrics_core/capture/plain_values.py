@@ -221,7 +221,7 @@ def contexts_in(value: object) -> list[Context]:
 
 
 def texts_in(value: object) -> Iterator[str]:
-    """Yield the texts in a value, those of messages included, those of documents not."""
+    """Yield the texts in a value, also texts of messages, but not of documents."""
     for element in find_instances(value, str, Message, depth=_DEPTH):
         yield element.text if isinstance(element, Message) else str(element)
 
@@ -320,7 +320,7 @@ def question_in_state(output: object) -> str | None:
 
 
 def has_written(value: object) -> bool:
-    """Return whether inputs hold an answer already, as those of a grader do."""
+    """Return whether inputs hold an answer already, as the inputs of a grader do."""
     if not isinstance(value, Mapping):
         return False
     answers = [value.get(key) for key in _GIVEN_ANSWER_KEYS]
@@ -429,7 +429,7 @@ def _read_history(value: object, question: str | None) -> EarlierConversation:
 
 
 def _history_of_text(text: str) -> EarlierConversation:
-    """Read the turns of "User: Open? Assistant: Yes."; none if it does not say who speaks."""
+    """Read the turns of "User: Open? Assistant: Yes."; empty if nobody is named."""
     earlier = read_conversation([text])
     names_no_speaker = bool(earlier.doubts)
     return EarlierConversation() if names_no_speaker else earlier

@@ -578,7 +578,7 @@ class PromptContents:
 
 
 def _is_in_any(text: str, message_texts: Iterable[str]) -> bool:
-    """Whether a text stands in one of some messages."""
+    """Whether a text stands in any of the messages."""
     return any(text in message for message in message_texts)
 
 

@@ -640,7 +640,7 @@ def _label_at_the_end(raw: str, shape: str) -> LabelLine | None:
 
     Args:
         raw: The line, such as ``Context: [1]``.
-        shape: The shape of the label, as that of ``[1]``.
+        shape: The shape of the label, such as the shape of ``[1]``.
     """
     labels: list[LabelLine] = []
     for word in _WORD_BEGINS.finditer(raw):

@@ -211,7 +211,7 @@ def _number_at(prompt: str, start: int, opening: str, *, lists: bool) -> str | N
 def _has_other_number(line: str, number: str) -> bool:
     """Whether a label such as "Source 1 (Document 3):" has a second number.
 
-    The number of a chunk is none.
+    The number of a chunk does not count.
     """
     return any(
         kind != CHUNK and other_number != number

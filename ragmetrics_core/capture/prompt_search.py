@@ -38,7 +38,7 @@ class PromptToSearch:
     n_messages_of_turn: int
 
     def is_of_this_turn(self, message_index: int | None) -> bool:
-        """Whether an index is that of a message of this turn."""
+        """Whether an index belongs to a message of this turn."""
         return message_index is not None and message_index < self.n_messages_of_turn
 
 
@@ -65,7 +65,7 @@ def start_of_turn(prompt: Sequence[Message], asking_index: int | None) -> int:
 def earlier_answers_like(
     earlier_messages: Sequence[Message], letters_of_documents: Collection[bytes]
 ) -> set[str]:
-    """Find answers of earlier turns whose words are those of a document.
+    """Find answers of earlier turns that have the same words as a document.
 
     Such a message shows what the model said, and not the document. If this turn shows
     the document as well, its words stand in the prompt once more.

@@ -98,7 +98,7 @@ def messages_up_to_question(
 
 
 def _has_reply(messages: Iterable[Message]) -> bool:
-    """Return whether one of some messages is a text of the assistant."""
+    """Return whether any of the messages is a text of the assistant."""
     return any(
         message.role == "assistant" and message.text.strip() for message in messages
     )

@@ -78,7 +78,7 @@ def _cited_source(annotation: Annotation) -> CitedSource:
 
 
 def _node(provider_call: ProviderCall, call: Node) -> Node:
-    """A search or tool of the provider as a call below that of the model.
+    """A search or tool of the provider as a call below the call of the model.
 
     It counts as ended when the model's call began: what it found was there when the
     model wrote its answer.

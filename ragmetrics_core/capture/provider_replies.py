@@ -190,7 +190,7 @@ class _ReplyBeingRead:
 
     @property
     def text(self) -> str:
-        """The text of the reply: that of its blocks, where it has some."""
+        """The text of the reply: the text of its blocks, if it has blocks."""
         return self.text_of_blocks or self.whole_text
 
     def read(self, place: Fields) -> None:

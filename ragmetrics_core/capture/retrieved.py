@@ -136,7 +136,7 @@ def _texts_rewritten(
 
 
 def _carry_a_distance(carriers: Iterable[Document | Context]) -> bool:
-    """Whether one of some documents or contexts has a distance in its metadata."""
+    """Whether any of the documents or contexts has a distance in its metadata."""
     return any(
         not carrier.metadata.keys().isdisjoint(DISTANCE_KEYS) for carrier in carriers
     )

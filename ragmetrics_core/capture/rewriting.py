@@ -58,7 +58,7 @@ def rewritten_documents(
 def _is_any_in(
     lists: Iterable[Sequence[Document]], documents: Sequence[Document]
 ) -> bool:
-    """Whether one of some lists holds the text of one of some documents."""
+    """Whether any of the lists holds the text of any of the documents."""
     texts = {document.text for document in documents}
     return any(document.text in texts for document in chain.from_iterable(lists))
 
@@ -313,7 +313,7 @@ def _keeps_most_of(stems: set[str], old_stems: set[str]) -> bool:
 
 
 def _is_named_like_one(document: Document, others: Sequence[Document]) -> bool:
-    """Whether a document has the id of one of some others, or the metadata of exactly one.
+    """Whether a document has the id of any other one, or the metadata of exactly one.
 
     Metadata that several others have, such as the file of all its passages, tell
     nothing.

@@ -134,7 +134,7 @@ def _ids_of_several_texts(documents: Iterable[Document]) -> set[str]:
 def _marked(
     documents: Sequence[Document], shared_ids: Collection[str]
 ) -> tuple[Document, ...]:
-    """Documents, with those of shared ids marked."""
+    """Documents; the ones with shared ids are marked."""
     marked_documents = []
     for document in documents:
         if document.id in shared_ids:

@@ -128,7 +128,7 @@ def is_no_common_word(name: str) -> bool:
 
 
 def is_file(name: str) -> bool:
-    """Whether a name is that of a file, such as "docs/a.pdf", or an address."""
+    """Whether a name is a file's, such as "docs/a.pdf", or an address."""
     is_whole = _FILE_OR_ADDRESS.fullmatch(name) is not None
     has_blank = any(map(str.isspace, name))
     is_path = not has_blank and _FILE_OR_ADDRESS.fullmatch(file_name_of(name))

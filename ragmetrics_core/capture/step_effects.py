@@ -149,7 +149,7 @@ def _copy_by_index(
     3). A step took both and returned a.txt, and no later call took b.txt: {3: 0}.
 
     Args:
-        retrieved: The retrieved documents. An index is that of a document among these.
+        retrieved: The retrieved documents. An index counts them from 0.
         changes: For each step the documents that it took and returned.
         nodes: All calls of the run.
 

@@ -23,7 +23,7 @@ _KEY_OF_SOURCES = re.compile(
 _KEY_OF_REASONS = re.compile(
     r"(?:.*_)?(?:annotations?|evidences?|justifications?)", re.IGNORECASE
 )
-# What a list of sources holds where there is none.
+# What a list of sources holds if the answer has no source.
 _NO_SOURCE = ("", "none", "n/a", "null", "-")
 # Keys of what a source is named by, the surest first.
 _KEYS_OF_ID = (
@@ -244,7 +244,7 @@ def _id_of(element: Mapping[Any, Any]) -> str | int | None:
 
 
 def _first_text(element: Mapping[Any, Any], keys: re.Pattern[str]) -> str | None:
-    """The first text under one of some keys; None if there is none."""
+    """The first text under any of the keys; None without such a text."""
     for key, value in element.items():
         if isinstance(value, str) and value.strip() and keys.fullmatch(str(key)):
             return value
@@ -252,7 +252,7 @@ def _first_text(element: Mapping[Any, Any], keys: re.Pattern[str]) -> str | None
 
 
 def _first_value(element: Mapping[Any, Any], keys: re.Pattern[str]) -> str | None:
-    """The first text or number under one of some keys, as a text; None if there is none."""
+    """The first text or number under any of the keys, as a text; None without one."""
     for key, value in element.items():
         if isinstance(value, (str, int)) and keys.fullmatch(str(key)):
             return str(value)
@@ -260,7 +260,10 @@ def _first_value(element: Mapping[Any, Any], keys: re.Pattern[str]) -> str | Non
 
 
 def _sources_of_xml(text: str) -> tuple[CitedSource, ...] | None:
-    """The sources of ``<citation>`` elements; None if there are none, or one is not known."""
+    """The sources of ``<citation>`` elements.
+
+    None without such an element, or if an element names a source that is unknown.
+    """
     citations = _XML_CITATION.findall(text)
     if not citations:
         return None

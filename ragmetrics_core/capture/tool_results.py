@@ -22,7 +22,7 @@ _ARGUMENT_SIGN = "\0"  # stands for an argument; no text holds it
 def documents_behind(tool: Node) -> tuple[Document, ...] | None:
     """List the documents that a tool's result may show; None if nothing was searched.
 
-    These are the tool's own documents, else those of retrievers inside it, each once.
+    These are the tool's own documents, else what retrievers inside it found, each once.
     Example: a tool returned a text, and two retrievers inside it found [A] and [A, B]:
     (A, B).
     """
@@ -58,7 +58,7 @@ def is_made_of_documents(tool: Node) -> bool:
 
 
 def _shows_any(text: str, documents: Iterable[Document]) -> bool:
-    """Whether a text shows one of some documents."""
+    """Whether a text shows any of the documents."""
     document_texts: list[str] = []
     for document in documents:
         document_texts += document.texts

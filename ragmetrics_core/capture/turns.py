@@ -17,7 +17,7 @@ Four terms:
     - A **group** is the runs of one question in an application of plain functions, in
       which each search and each call of a model is a run of its own.
     - An **auxiliary run** gives no sample by itself, and a later run may use its text.
-    - A **task or thread** is that of the application in which a run ran.
+    - A **task or thread** is the application's, in which a run ran.
 """
 
 from __future__ import annotations
@@ -800,7 +800,7 @@ class _DocumentsFoundBefore:
             self._hashes.popitem(last=False)
 
     def holds_any(self, documents: Iterable[Document]) -> bool:
-        """Return whether an earlier search found one of some documents."""
+        """Return whether an earlier search found any of the documents."""
         return any(_hash_of(document) in self._hashes for document in documents)
 
 

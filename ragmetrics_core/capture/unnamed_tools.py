@@ -41,7 +41,7 @@ class ToolsOfText:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """A sentence that says how to name the tools; none if there are none to name.
+        """A sentence that says how to name the tools; empty if none needs a name.
 
         It also says if the user named only tools that the run did not call.
         """
@@ -85,7 +85,7 @@ def tools_of_text(
 
 
 def _has_slip(names: Iterable[str], tools: Sequence[Node]) -> bool:
-    """Whether a name that the user gave is nearly, or exactly, that of one of some tools."""
+    """Whether a name that the user gave is nearly, or exactly, the name of a tool."""
     names_of_tools = [tool.name for tool in tools]
     return any(
         get_close_matches(name, names_of_tools, cutoff=_NEARLY_ALIKE) for name in names

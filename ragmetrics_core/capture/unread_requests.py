@@ -237,8 +237,8 @@ def _kind_of(block: Fields) -> str:
 def _kind_by_medium(medium: str) -> str:
     """Return the kind of a block whose medium is known: "image", "audio" or "file".
 
-    Example: the medium "image/png" or "image" is that of an image, "application/pdf"
-    that of a file.
+    Example: "image/png" and "image" are media of an image, "application/pdf" is the
+    medium of a file.
     """
     name, _, _ = medium.lower().partition("/")
     if name == "image":

@@ -235,7 +235,7 @@ def _words_of_prompt(prompt: Prompt, start: int, end: int) -> bytes:
 
 
 def _counts_lines(number: re.Match[str], message: Text) -> bool:
-    """Whether a number at the beginning of a line is that of the line.
+    """Whether a number at the beginning of a line counts the lines.
 
     Then a line before or after has the number before or the next one.
     """
