@@ -249,6 +249,18 @@ NOTHING = "holds nothing of what was found"
 
 
 @pytest.mark.parametrize(
+    "dialect", ["openinference", "mlflow", "langfuse", "langsmith"]
+)
+@pytest.mark.parametrize("empty", [[], {"documents": []}], ids=str)
+def test_a_search_that_found_nothing_is_exact(dialect: str, empty: object) -> None:
+    sample = sample_of(retriever_of(dialect, empty), shown=[])
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact", sample.capture.warnings
+    assert sample.capture.evidence_from == "none_found"
+    assert sample.contexts == ()
+
+
+@pytest.mark.parametrize(
     "search",
     [
         search_with(),

@@ -122,7 +122,9 @@ def _take_messages_as_values(reading: Reading) -> None:
         message for message in reading.prompt if message.role != "system"
     )
     reading.input = reading.input or _text_or_messages(messages_given)
-    reading.output = reading.output or _text_or_messages(reading.replies)
+    # without replies an empty list stays: a search that found nothing returns it
+    if reading.replies:
+        reading.output = reading.output or _text_or_messages(reading.replies)
 
 
 def dialects_of(attributes: Mapping[str, Any]) -> list[str]:
