@@ -337,8 +337,8 @@ def _weights_of_one_reply(
 ) -> tuple[Weight, ...]:
     """Return a weight for each verdict of the only reply.
 
-    The weight is that of the verdict's token. Without it the weight is 1 if the verdict
-    has the label, else 0.
+    The weight comes from the verdict's token. Without a token the weight is 1 if the
+    verdict has the label, else 0.
 
     Args:
         replies: The only reply.

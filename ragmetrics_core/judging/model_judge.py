@@ -21,7 +21,7 @@ class ModelJudge(Judge):
     """A judge that asks one model, through a session of its own.
 
     A class on it answers questions by ``_run_session``, the session of a run. Outside
-    of a run that is None, and ``_for_one_call()`` makes a judge that has one.
+    of a run it is None, and ``_for_one_call()`` makes a judge with a session.
 
     Args:
         model: The model.

@@ -115,8 +115,8 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
 def _replies_in(choice: Choice, question: Question[R]) -> list[ReadReply[R]]:
     """Read each JSON object that counts as a reply to the question.
 
-    An object counts that has one of the fields that the reply must have; the form then
-    checks the others. Asked for "useful", ``{"useful": 0}`` counts and
+    An object counts if it has one of the fields that the reply must have; the form then
+    checks the other fields. Asked for "useful", ``{"useful": 0}`` counts and
     ``{"note": "useful"}`` does not. Raises ``MalformedReply`` if there is none.
     """
     identifying_fields = _fields_that_identify(question.Reply)

@@ -113,8 +113,8 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
 def _convolve(distribution: Sequence[float], probability: float) -> list[float]:
     """Return the distribution of a count after one more trial, which may add one to it.
 
-    ``distribution`` holds a number for each count from 0; ``probability`` is that of
-    success, which raises the count.
+    ``distribution`` holds a number for each count from 0. ``probability`` is the
+    probability of a success, which raises the count.
     """
     after_failure = [share * (1 - probability) for share in distribution]
     after_success = [share * probability for share in distribution]

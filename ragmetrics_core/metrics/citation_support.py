@@ -464,7 +464,7 @@ class SupportOfStatement:
         )
 
     def _wanted_probability(self, *, of_each: bool = False) -> LabelProbability:
-        """Say which probability is wanted: that of "supported".
+        """Say which probability is wanted: the probability of "supported".
 
         ``of_each``: for each verdict of a list, instead of for a single one.
         """
@@ -477,7 +477,7 @@ class SupportOfStatement:
     def _support_in_replies(self, asked: Asked[SupportReply]) -> Support:
         """Turn the judge's replies to one question into a verdict with a probability.
 
-        The reason is that of the first reply that agrees with the verdict.
+        The reason is taken from the first reply that agrees with the verdict.
         """
         (weight,) = weights_or_shares(asked, self._wanted_probability())
         holds = weight.p > 0.5

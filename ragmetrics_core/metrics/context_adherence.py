@@ -776,7 +776,7 @@ def _evidence(
     """Assemble what the polls say: counts, explanations and claims, but no score.
 
     Example: yes, yes, no and a failed poll are 4 asked, 2 yes, 1 no and 1 missing. The
-    explanation is that of a yes, the dissent that of the no.
+    explanation is taken from a yes, the dissent from the no.
 
     Args:
         polls: The polls that were answered, and those that failed.

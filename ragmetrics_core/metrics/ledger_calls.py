@@ -116,7 +116,7 @@ def _texts_only_models_wrote(
 def _texts_beside_contexts(
     ledger: Ledger, ledger_texts: Sequence[_LedgerText], contexts: Sequence[Context]
 ) -> tuple[list[str], list[str]]:
-    """Return the evidence of this turn, and that of earlier turns, beside the contexts.
+    """Return the evidence beside the contexts: of this turn, and of earlier turns.
 
     Example: a tool returned a web page, which is no context: it is evidence of this
     turn. It is left out if the call that wrote the answer was not shown it. Pages of
@@ -252,9 +252,9 @@ def index_of_context(
     Args:
         item: A document that a call returned.
         contexts: The contexts.
-        known_pairs: Id and text of everything that calls returned. A context that a call
-            returned as it is was not rewritten: two stores may give one id to different
-            texts.
+        known_pairs: Id and text of everything that calls returned. A context is
+            not rewritten if a call returned its id and text, also where another store
+            has the same id.
     """
     if not item.blank:
         for index, context in enumerate(contexts):

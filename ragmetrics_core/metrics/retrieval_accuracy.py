@@ -467,7 +467,7 @@ def _share_covered(text: str, facts: Iterable[Fact], grid: matrix.Grid) -> float
 
 
 def _duplicate_of(contexts: Sequence[Context]) -> tuple[int | None, ...]:
-    """Return for each column that of an identical context before it, or None."""
+    """Return for each column the column of an identical earlier context, or None."""
     return tuple(
         None if original == column else original
         for column, original in enumerate(indices_of_originals(contexts))

@@ -485,7 +485,7 @@ class ScreenTally:
         """Word the 95 % range of the share of rows with a fault, and of the commonest.
 
         For example "with 95 % confidence, 12 to 25 % of rows like these have a fault".
-        If some of the rows have a good answer all the same, the share is that of the
+        If some of the rows have a good answer all the same, the share counts only the
         rows with a bad answer. "" if no range is known.
         """
         codes = [group.code for group in losses]

@@ -202,9 +202,9 @@ def _sentences_on_origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterat
 
 
 def _is_adherence_polled(counts: Counter[ProbabilityFrom], run: RunFacts) -> bool:
-    """Whether adherence was judged by polls, as it is unless two things say otherwise.
+    """Whether adherence was judged by polls.
 
-    These are a judge of typed questions, and the setting to read the verdict's token.
+    Not with a judge of typed questions, nor if the verdict's token was to be read.
     """
     if counts["typed questions"]:
         return False

@@ -18,7 +18,7 @@ def join_reports(reports: Sequence[Report], names: Sequence[str]) -> Report:
         names: What each is called in a message, e.g. its file.
 
     Returns:
-        The only report as it is; of several a new one, whose rows are numbered anew.
+        A single report unchanged; of several reports a new one with new row numbers.
 
     Raises:
         SettingError: If a metric was not measured in the same way in all of them. Or if

@@ -268,9 +268,9 @@ class _StageTally:
         return sum(self._lost_by_sample)
 
     def add(self, is_lost: bool, sample: int, name: str | None = None) -> None:
-        """Count a unit of a sample; those of one sample come one after the other.
+        """Count a fact or passage of a sample; the caller gives sample after sample.
 
-        ``name`` is that of the step which lost it, where it is known.
+        ``name`` is the name of the step that lost the fact or passage, where known.
         """
         if sample != self._last_sample:
             self._last_sample = sample

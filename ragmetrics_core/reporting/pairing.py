@@ -370,8 +370,8 @@ def _names_of_groups(
     """Name each pair's group after its least key; None for a pair without a key.
 
     A pair is the same sample in two runs. Its key, such as a conversation's name, is
-    that of its first run: ``("first", "b")``. Example: pairs with the keys "b", "a" and
-    None, where "a" and "b" were joined: "a", "a" and None.
+    the key in the first run: ``("first", "b")``. Example: pairs with the keys "b", "a"
+    and None, where "a" and "b" were joined: "a", "a" and None.
 
     Args:
         key_of_pairs: For each pair its run, always "first", and its key.
@@ -452,7 +452,7 @@ class Matched(Frozen):
                 n_alone_by_slice[group_of(row.sample, by) or slice_without_key] += 1
         pairs_by_slice: defaultdict[str, list[Pair]] = defaultdict(list)
         for pair in self.pairs:
-            # such as "de"; if the value changed, that of the first run counts
+            # such as "de"; if the value changed, the first run's value counts
             value_in_first_run, value_in_second_run = _keys_of(pair, by)
             slice_name = value_in_first_run or value_in_second_run or slice_without_key
             pairs_by_slice[slice_name].append(pair)
@@ -479,7 +479,7 @@ def count_other_slices(pairs: Iterable[Pair], by: GroupBy) -> int:
 def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matched:
     """Find the rows of two runs that are about the same sample.
 
-    Samples are matched by their ids if each has one that no other has, else by their
+    Samples are matched by their ids if each has an id of its own, else by their
     questions. The first sample of a question is matched with the first one of the other
     run, and so on. Example: ids 1, 2 and ids 2, 3: one pair of 2; 1 and 3 stand alone.
 

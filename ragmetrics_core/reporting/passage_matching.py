@@ -122,7 +122,7 @@ class _OtherContext:
 def _contexts_of_other_texts(
     retrieved: Sequence[Context], contexts: Sequence[Context]
 ) -> list[_OtherContext]:
-    """The contexts whose text is not that of any passage."""
+    """The contexts whose text no passage has."""
     texts_of_passages = {_plain(passage.text) for passage in retrieved}
     other_contexts = []
     for index, context in enumerate(contexts):

@@ -19,8 +19,9 @@ _ALPHA = 0.05
 class RowShift(NamedTuple):
     """In how many rows of each run something occurred.
 
-    ``p`` is that of McNemar's test; None where nothing is tested. ``newly_scored``
-    says what mean the rows have that only the second run shows without the trait.
+    ``p`` is the p-value of McNemar's test; None where nothing is tested.
+    ``newly_scored`` is a sentence on the rows that have the trait only in the first
+    run: what mean scores they have in the second.
     """
 
     title: str

@@ -50,7 +50,7 @@ class Input(Frozen):
             samples: The samples in the order of the run; None stands for a bad row.
 
         Returns:
-            An input without a name. Its digest is that of all ``texts_of``, one after
+            An input without a name. Its digest is made of all ``texts_of``, one after
             the other, so that equal texts in the same order give the same digest.
         """
         digest = hashlib.sha256()

@@ -434,8 +434,8 @@ class Tally:
             key: {None: Tally(metrics, cluster=cluster, is_slice=True)}
             for key in slices
         }
-        # Notes whether any sample has the keys of slices and cluster: a key that none
-        # has was mistyped. The whole tally looks for them; that of a slice need not.
+        # Notes whether any sample has the keys of slices and cluster: a key that no
+        # sample has was mistyped. Only the whole tally looks for them, no slice.
         self._keys_sought = KeysSought()
         if not is_slice:
             self._keys_sought = KeysSought(self._tallies_by_key, cluster)
@@ -674,7 +674,7 @@ class MetricTally:
         Args:
             name: Name of the metric.
             limits: When a number counts as a sign of high risk.
-            bootstrap: Whether the interval is that of the bootstrap.
+            bootstrap: Whether the interval is made by the bootstrap.
         """
         scores = self.scores
         interval = mean_interval(scores, self.clusters_of_scored, bootstrap=bootstrap)

@@ -56,7 +56,7 @@ def compare(
             belong together in one of the runs belong together here.
         slices: What splits the samples into slices, which are tested, too. P-values are
             adjusted for all tests (Holm). A sample belongs to the slice that the first
-            run names, else to that of the second.
+            run names, else to the slice in the second run.
         margin: Differences up to this do not matter.
         anyway: Compare runs although they were not measured in the same way.
 

@@ -295,7 +295,7 @@ def _messages_given(fields: _Fields) -> tuple[Message, ...]:
 
 
 def _kind(attributes: Mapping[str, Any], mark: str) -> Kind | None:
-    """What a span's call is; a mark of an unknown word is that of a step."""
+    """What a span's call is, such as "model"; an unknown word means "step"."""
     if "ragmetrics.judge" in attributes:
         return "ignored"
     word = str(plain(attributes.get(mark)) or "").lower()

@@ -96,8 +96,8 @@ def read(calls: Sequence[Call]) -> None:
 def put_streams_into_chats(calls: Sequence[Call]) -> list[Call]:
     """Put the spans that write streamed answers inside the chats that they answer.
 
-    A thread of LlamaIndex writes such an answer. Its span stands beside that of the
-    chat if the thread begins after the chat has ended.
+    A thread of LlamaIndex writes such an answer. Its span stands beside the
+    chat's span if the thread begins after the chat has ended.
 
     Args:
         calls: The outermost calls of a trace, as ``read`` left them.
@@ -236,7 +236,7 @@ class _Trace:
         for call, inputs in self._inputs.items():
             self._methods[call] = _method(call, inputs, self._outputs[call])
         nodes = self._all_nodes(calls)
-        # read backwards, so that of several nodes with one id the first counts
+        # read backwards: of several nodes with the same id the first stays
         self._nodes_by_id = {node.id: node for node in reversed(nodes) if node.text}
         # by id and text alone, since another span may lack a node's metadata
         self._nodes_with_metadata = _nodes_with_metadata(nodes)
@@ -294,7 +294,7 @@ class _Trace:
         """Write into the reading of a call, and of those inside, what LlamaIndex did.
 
         A **reading** is what one span says. Example: the reading of ``engine.query``
-        gets its question and answer, and that of ``retrieve`` inside it its documents.
+        gets question and answer, the reading of ``retrieve`` inside gets the documents.
         A call that returned sources hands them to the calls inside it.
 
         Args:
@@ -483,7 +483,7 @@ class _Trace:
         self._outputs[preparing_call] = None
 
     def _is_model(self, call: Call) -> bool:
-        """Whether a call is that of a model."""
+        """Whether a call is a model's."""
         if call.reading is None:
             return False
         return self._kind(call, call.reading, ()) == "model"
@@ -738,7 +738,7 @@ def _fits(node: Document, text: str, nodes_by_text: Mapping[str, Document]) -> b
 
     Args:
         node: The node. Its own text must stand in the text; a node without a text fits,
-            unless the text is that of another node.
+            unless another node has the text.
         text: The text.
         nodes_by_text: The known nodes by the texts that models are shown of them.
     """
@@ -800,7 +800,7 @@ def _tool_call(record: Mapping[str, Any]) -> ToolCall:
 
 
 def _describes_tool(document: Document) -> bool:
-    """Whether a node is that of an index of tools, which holds a tool's description."""
+    """Whether a node holds only a tool's description, in an index of tools."""
     return _TOOL_TEXT.format(document.metadata.get("name")) in document.text
 
 

@@ -445,7 +445,7 @@ def _with_warning(
     sample that was "inferred" becomes "incomplete".
 
     Args:
-        sample: The sample. One without notes is returned as it is.
+        sample: The sample. A sample without notes is returned unchanged.
         warning: The warning; None returns the sample as it is.
         grade: How far the sample can be trusted from now on. "incomplete" is the
             weakest grade and stays. None leaves the grade.

@@ -163,7 +163,7 @@ def _add_history_of_first_prompt(tree: Tree) -> None:
 def _history_of_first_prompt(root: Node, question: str | None) -> tuple[Turn, ...]:
     """Return the turns that stand before the question in the first prompt of a run.
 
-    The first prompt is that of the first call of a model. Example: "Hi" of the user,
+    The first prompt is the prompt of the model's first call. Example: "Hi" of the user,
     "Hello" of the assistant, "Who?" of the user: with the question "Who?" the turns are
     "Hi" and "Hello".
 

@@ -444,8 +444,8 @@ def _is_turn_without_retrieval(
 ) -> bool:
     """Whether a run is a turn even if it retrieved nothing.
 
-    An engine or workflow of LlamaIndex or Haystack is one if it was asked. A step is
-    one if a tool was called, and a model answered.
+    An engine or workflow of LlamaIndex or Haystack is a turn if it was asked something.
+    A step is a turn if a tool was called, and a model answered.
     """
     if tree.root.kind == "agent":
         return bool(models) or reading.query is not None
@@ -516,7 +516,7 @@ def _answer_and_key(output: Any) -> tuple[str | None, str]:
 
 
 def _is_of_crewai(output: Any) -> bool:
-    """Whether an output is that of a crew, which holds the answer beside its tasks."""
+    """Whether a crew gave an output: it holds the answer beside the crew's tasks."""
     return isinstance(output, Mapping) and {"raw", "tasks_output"} <= set(output)
 
 

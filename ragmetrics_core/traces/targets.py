@@ -152,7 +152,7 @@ class _OtlpResponses:
         return session
 
     def problem(self) -> str:
-        """Why the last answer is no success; "" if it is one."""
+        """Why the last answer is no success; "" if it is a success."""
         answer = self._latest
         if answer is None:
             return "nothing was sent"
@@ -509,7 +509,7 @@ class MLflow(Sink):
 class Langfuse(Sink):
     """A score on the judged trace of ``LANGFUSE_BASE_URL``.
 
-    An outcome without a value is one of ``METRIC.outcome``.
+    An outcome without a value is written under the name ``METRIC.outcome``.
     """
 
     def __init__(self) -> None:
