@@ -72,22 +72,24 @@ class NumberSigns:
 
     Attributes:
         n_by_kind: How many signs it has, by their kind; kinds that it lacks are left out.
-        joined: What its numbers with hyphens would be without them, unless the text has
-            that number as well: "1015" of "10-15".
+        has_hyphenated: Whether it has numbers with a hyphen between them, as "10-15".
 
     Examples:
         >>> signs = NumberSigns("It was -5 degrees, then -6, with 1.5 m for 10-15 days.")
-        >>> dict(signs.n_by_kind), signs.joined
-        ({'minus': 2, 'point': 1}, {'1015'})
+        >>> dict(signs.n_by_kind), signs.has_hyphenated
+        ({'minus': 2, 'point': 1}, True)
     """
 
     def __init__(self, text: str) -> None:
+        self._text = text
         self.n_by_kind = _count_signs(text)
-        self.joined = _joined_numbers(text)
+        self.has_hyphenated = any(
+            pattern.search(text) for pattern in _HYPHEN_BETWEEN_DIGITS
+        )
 
     def __bool__(self) -> bool:
         """Whether the text has any sign."""
-        return bool(self.n_by_kind or self.joined)
+        return bool(self.n_by_kind) or self.has_hyphenated
 
     def lack_in(self, passage: str) -> bool:
         """Whether a passage that shows the letters of the text lacks one of its signs.
@@ -101,9 +103,10 @@ class NumberSigns:
         on_one_line = " ".join(passage.split())  # a line may end between "5" and "%"
         if self.n_by_kind - _count_signs(on_one_line):
             return True
-        if not self.joined:
+        if not self.has_hyphenated:
             return False
-        return not self.joined.isdisjoint(_NUMBER.findall(on_one_line))
+        joined_numbers = _joined_numbers(self._text)
+        return not joined_numbers.isdisjoint(_NUMBER.findall(on_one_line))
 
 
 def _count_signs(text: str) -> Counter[str]:
@@ -123,9 +126,5 @@ def _joined_numbers(text: str) -> set[str]:
     Example: "10-15 of 1874-05-04" gives {"1015", "18740504"}. A number that the text has
     in any case is left out.
     """
-    # asked first, because it is fast
-    has_hyphenated = any(pattern.search(text) for pattern in _HYPHEN_BETWEEN_DIGITS)
-    if not has_hyphenated:
-        return set()
     joined = {re.sub(r"\D", "", each) for each in _HYPHENATED.findall(text)}
     return joined.difference(_NUMBER.findall(text))
