@@ -740,14 +740,18 @@ def _are_words_cut_away(passage: Passage, fact: str, sample: Sample) -> bool:
 
 
 def _with_small_gaps_filled(text: str, shown_part: str) -> str:
-    """Return the shown part of a text, with the few words that lack before its pieces.
+    """Return the shown part of a text, with small gaps before its pieces filled.
 
-    The prompt may have other words in their place. Example: of "It was opened on 4 May
-    1874 by Holm." the part "It was opened on … by Holm." is shown: the whole text is
-    returned. So it is for "was opened on 4 May 1874 by Holm.", where a name may stand
-    for "It". What lacks at the end stays away, because texts are cut there, unless "…"
-    says that other words stand there: "It was opened on …". A part that does not consist
-    of pieces of the text is returned as it is.
+    The prompt may have other words in a small gap. Examples for "It was opened on 4 May
+    1874 by Holm.":
+
+    - "It was opened on … by Holm." gives the whole text.
+    - "was opened on 4 May 1874 by Holm." gives the whole text: a name may stand for
+      "It".
+    - "It was opened on" stays as it is: texts are cut at the end.
+    - "It was opened on …" gives the whole text: "…" says that other words stand there.
+
+    A part that does not consist of pieces of the text is returned unchanged.
 
     Args:
         text: The text of the passage.
@@ -760,7 +764,7 @@ def _with_small_gaps_filled(text: str, shown_part: str) -> str:
     end = 0
     for piece in pieces.split(_BETWEEN_PIECES):
         start = text.find(piece, end)
-        if start < 0:
+        if start < 0:  # this is no piece of the text
             return shown_part
         is_small_gap = start - end <= _LONGEST_GAP
         if is_small_gap:

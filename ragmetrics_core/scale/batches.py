@@ -158,12 +158,13 @@ class ParkingStore(SqliteStore):
     ) -> ChatReply | None:
         """Return what a batch answered to a request; else let the request wait.
 
-        - A batch has answered it: the answer.
-        - It stands in a batch that has not ended: a reply that failed with
+        - A batch has answered the request: the answer.
+        - The request stands in a batch that has not ended: a reply that failed with
           ``LimitReached``.
-        - Requests are now sent without a batch (live): None, so that the caller sends
-          it.
-        - Otherwise it is put aside for the next batch: a reply that failed, as above.
+        - Requests are now sent directly, without a batch (live): None. The caller sends
+          the request.
+        - Otherwise the request is put aside for the next batch: a reply that failed
+          with ``LimitReached``.
 
         Example: the first pass puts the request aside, the second returns "yes".
 
@@ -180,14 +181,15 @@ class ParkingStore(SqliteStore):
         reply = _final_reply(model, entry, body)
         if reply is not None:
             usage = self._note_taken(reply, keys, request_id, entry.tries)
-            # one failure stands for all replies that are asked for
+            # a batch says one failure for all replies that the request asks for
             return ChatReply(reply.choices, usage, reply.failures * request.n)
         if entry.stands_in_a_batch:  # its answer has not come yet
             self.batches_of_pass.add(entry.token.decode())
         elif self._budget.asks_live:
+            # the direct answer takes the place of a failed answer of an earlier batch
             self._forget_answers_of_batches(keys[0])
             return None
-        else:  # it waits for the next batch
+        else:  # the request waits for the next batch
             next_try = entry.tries + 1
             parked = ParkedRequest.of(request_id, body, next_try)
             self._waiting.write(model, parked)
@@ -195,12 +197,12 @@ class ParkingStore(SqliteStore):
         return _stands_in_a_batch(request.n)
 
     def _forget_answers_of_batches(self, key: str) -> None:
-        """Forget what batches answered to a request that is asked in a call now.
+        """Forget what batches answered to a request that is now sent directly.
 
-        The reply to the call is stored under the request's key, as in any run. If the
+        The direct reply is stored under the request's key, as in any run. If the
         request is a **repair**, which asks again after an unusable reply, the answer to
-        the first try is forgotten as well. The key of a repair is the key of the first
-        try, a bar, and more.
+        the first try is forgotten as well. Example: the first try has the key "a", its
+        repair a key such as "a|…".
         """
         first_try_key, _, _ = key.partition("|")
         self.write(
@@ -547,8 +549,8 @@ class ParkingStore(SqliteStore):
     ) -> None:
         """Store the answers of a batch that has ended, forget it, and log its outcome.
 
-        If its answers cannot be read yet, its ``status`` in ``state`` is made to say
-        so, and it is looked at again later. Example of a log: "batch_1: completed, 8
+        If the answers cannot be read yet, ``state["status"]`` is changed to say so, and
+        the batch is looked at again later. Example of a log: "batch_1: completed, 8
         requests answered, 2 to be asked again".
 
         Args:

@@ -257,10 +257,15 @@ class ParquetRows(Sequence[SampleResult]):
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
         """Open the file or folder, and find its metrics; rows are counted, not read.
 
-        Example: columns question, answer, sample and context_adherence: one metric.
+        Example: a file with the columns question, answer, sample and context_adherence
+        has one metric, context_adherence.
+
+        Args:
+            path: The file or folder.
+            columns: The user's names of columns, by field of the sample.
 
         Raises:
-            InputError: If it is not what a ``Scorer`` wrote, or cannot be read.
+            InputError: If no ``Scorer`` wrote the file, or it cannot be read.
         """
         dataset = import_extra("pyarrow.dataset", "parquet", "a report from Parquet")
         self._path = path

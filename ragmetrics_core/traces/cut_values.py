@@ -35,8 +35,9 @@ _CONTEXT_CUT = re.compile(r"context \d+ was cut to .*")
 def cut_spans_of(spans: Sequence[Span]) -> set[str]:
     """Find the spans of a trace whose values were cut at a limit of their length.
 
-    At a limit several values have one length, and one of them is JSON that breaks off.
-    Example: three values have 4096 characters, and one ends with ``{"text": "Ro``.
+    At a limit several values have the same length, and one of these values is JSON that
+    breaks off. Example: three values have 4096 characters, and one of the three ends
+    with ``{"text": "Ro``.
 
     Args:
         spans: The spans of one trace.

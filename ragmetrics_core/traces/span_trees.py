@@ -186,8 +186,8 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
     Args:
         trees: The trees of the runs.
     """
-    # Letters and digits alone, which ``is_contained_in`` compares. An empty answer is
-    # contained in nothing. A run's own answer is compared, too: its prompt is older.
+    # ``is_contained_in`` compares letters and digits alone. An empty answer is contained
+    # in nothing, and a run's own answer not in its prompt, which is older.
     letters_of_answers = []
     for tree in trees:
         letters_of_answers += [letters_of(answer.text or "") for answer in tree.answers]

@@ -678,10 +678,10 @@ def _documents_beside(output: object) -> tuple[Document, ...] | None:
 def _fill_model(node: Node, run: AnyRun) -> None:
     """Write into a call what its model was shown and what it replied.
 
-    Of several replies the first is taken. Our recorder has left notes on the run under
-    keys of its own (``TEXT_ALONE``, ``HANDED_IN``, ``UNREAD``); a run of LangSmith has
-    none of them. Example: ``ChatOpenAI`` was shown "Who?" and replied "Anna": the
-    node's prompt and reply.
+    Example: ``ChatOpenAI`` was shown "Who?" and replied "Anna": these are the node's
+    prompt and reply. Of several replies the first is taken. Our recorder has left notes
+    on the run in ``run.extra``, under ``TEXT_ALONE``, ``HANDED_IN`` and ``UNREAD``; a
+    run of LangSmith has no such notes.
     """
     name = metadata_of(run).get("ls_model_name")
     node.kind = "model"
@@ -689,9 +689,9 @@ def _fill_model(node: Node, run: AnyRun) -> None:
     notes = run.extra or {}
     # whether the model surely saw nothing but the recorded texts
     node.is_prompt_text_alone = bool(notes.get(TEXT_ALONE))
-    # documents that stood in its messages as blocks
+    # documents that the application put into its messages as blocks
     node.documents_in_request = tuple(notes.get(HANDED_IN) or ())
-    # what it saw and no recorded text holds, such as a PDF
+    # what the model saw and no recorded text holds, such as a PDF
     unread = notes.get(UNREAD)
     if isinstance(unread, capture.UnreadRequest):
         unread.add_to(node)

@@ -817,7 +817,7 @@ def _message_lists_of_components(
         if _writes_messages(node, calls):
             written_in_run += _messages_among(node.output_by_socket)
         elif _ended_before(node, answer_began):
-            # what takes documents composes a prompt, maybe with few-shot examples
+            # a component that takes documents composes a prompt, not a memory's turns
             took_documents = bool(calls.call_by_span[node].input_documents)
             for value in node.output_by_socket.values():
                 from_elsewhere = _drop_written(_messages(value), written_in_run)
