@@ -403,7 +403,7 @@ class _SkippedPart:
 
 
 def _pairs(run: list[EqualSpan], prompt_offset: int, text_offset: int) -> bool:
-    """Whether a run holds that a byte of the prompt is equal to one of the text."""
+    """Whether a run says that a byte of the prompt and a byte of the text are equal."""
     # the last span that begins at the byte or before it
     span_index = bisect_right(run, prompt_offset, key=_prompt_start) - 1
     if span_index < 0:

@@ -183,8 +183,8 @@ class Reply:
     def is_verdict(self) -> bool:
         """Whether it is a judgement.
 
-        It is one in a word or two, or a structure with a field for a verdict and none
-        for an answer.
+        Example: "yes", or ``{"score": 0.8}``: a structure with a field for a verdict, and
+        no field for an answer.
         """
         if self.answer.strip(" .!\n").lower() in _VERDICTS:
             return True

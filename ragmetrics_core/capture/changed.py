@@ -87,6 +87,7 @@ class ChangedTexts:
         # first letters of the words: "the", "keepe", "brand", "lit", "14", "lamps"
         stems = list(islice(_stems_in_order(raw), _MOST_IN_ORDER))
         n_needed = max(_LEAST_IN_ORDER, _SHARE_IN_ORDER * len(stems))
+        # in the stretch of the prompt that has most of the stems
         n_in_order = _n_near_in_order(stems, word_numbers_by_stem, len(stems))
         return n_in_order >= n_needed
 
@@ -266,7 +267,8 @@ def _n_near_in_order(
     Args:
         stems: The stems of the text's words.
         word_numbers_by_stem: By a stem the numbers of its words in the free passages.
-        n_words: Among how many words of the text they stand.
+        n_words: The number of the text's words. The stretch of the prompt in which the
+            stems are counted is a few times as long.
     """
     # pairs of a word's number in the prompt and its stem, sorted
     places = _places_of(dict.fromkeys(stems), word_numbers_by_stem)

@@ -328,7 +328,8 @@ class Conversations:
                 quotation(turn.answer, questions, Text(prompt)) == "earlier turn"
                 for prompt in quoting_prompts
             )
-            # words that the run does not repeat come from the turn, if only as material
+            # If the run does not repeat the turn's words itself, the prompt has them from
+            # the turn, at least as material: "Draft: In 1874."
             if is_earlier_turn or not is_repeated_by_run:
                 yield QuotedTurn(turn, is_earlier_turn)
 

@@ -117,12 +117,12 @@ def _keys_of_texts_made_from(
     texts = list(text_by_key.values())
     document_texts = [document.text for document in documents]
     # pairs of a document's index and the index of a text that holds half of it
-    text_of_document = dict(_halves_found(document_texts, texts))
+    text_index_by_document = dict(_halves_found(document_texts, texts))
     # pairs of a text's index and the index of a document that holds half of the text
     for text_index, document_index in _halves_found(texts, document_texts):
-        text_of_document.setdefault(document_index, text_index)
+        text_index_by_document.setdefault(document_index, text_index)
     found_keys: list[DocumentKey | None] = [None] * len(documents)
-    for document_index, text_index in text_of_document.items():
+    for document_index, text_index in text_index_by_document.items():
         found_keys[document_index] = keys[text_index]
     return found_keys
 

@@ -55,7 +55,7 @@ def replaced_edges(
     """Find out at which edges of a text the prompt has other words.
 
     Example: of "Elias Holm opened it on 4 May 1874 at dawn." a prompt shows "[PERSON]
-    opened it on 4 May" in a line of its own: other words stand before, and none behind.
+    opened it on 4 May" in a line of its own: other words stand before, and none after.
 
     Args:
         spans: Where text and prompt have equal letters; at least one span.
@@ -99,7 +99,7 @@ def _words_before(end: int, prompt: Prompt, taken: bytearray) -> str:
     message = prompt.messages[message_index]
     message_start = prompt.message_starts[message_index]
     start = max(end - _FARTHEST, message_start)
-    start = max(start, taken.rfind(1, start, end) + 1)  # behind a located text
+    start = max(start, taken.rfind(1, start, end) + 1)  # after a located text
     words = _with_signs(message, start - message_start, end - message_start)
     # the first letters of the text: the "t" of "Context:" may be equal by chance
     first_letter = end - message_start
@@ -111,13 +111,13 @@ def _words_before(end: int, prompt: Prompt, taken: bytearray) -> str:
 
 
 def _words_behind(start: int, prompt: Prompt, taken: bytearray) -> str:
-    """Return the words behind a place of the prompt that are of no located text.
+    """Return the words after a place of the prompt that are of no located text.
 
-    Example: in "opened on [DATE]. Porto lies on the Douro." the words behind "on" are
+    Example: in "opened on [DATE]. Porto lies on the Douro." the words after "on" are
     " [DATE]. ", if "Porto lies on the Douro." is a located text.
 
     Args:
-        start: The place, an index in the prompt's letters. What stands behind it in
+        start: The place, an index in the prompt's letters. What stands after it in
             another line, or outside of the quotes around it, is left out.
         prompt: The prompt.
         taken: For each byte of the prompt's letters 1 if a located text has taken it.
@@ -149,7 +149,7 @@ def _with_signs(message: Text, start: int, end: int) -> str:
     Args:
         message: The message.
         start: The first letter.
-        end: Behind the last letter.
+        end: After the last letter.
     """
     raw_start, _ = message.gap_at(start)
     _, raw_end = message.gap_at(end)
@@ -164,7 +164,7 @@ def _without_signs(message: Text, start: int, end: int) -> str:
     Args:
         message: The message.
         start: The first letter; less than 0 for the message's first one.
-        end: Behind the last letter; it may lie behind the message's last one.
+        end: After the last letter; it may lie after the message's last one.
     """
     _, raw_start = message.gap_at(max(start, 0))
     raw_end, _ = message.gap_at(min(end, len(message.letters)))

@@ -236,7 +236,7 @@ def _handed_on(step: Node) -> tuple[Document, ...]:
 
 
 def _keys_taken_after(step: Node, nodes: Sequence[Node]) -> set[DocumentKey]:
-    """Return the keys of the documents that calls after a step were given."""
+    """Return the keys of the documents that calls after a step took."""
     keys: set[DocumentKey] = set()
     for later in nodes:
         if later.began >= end_of(step):

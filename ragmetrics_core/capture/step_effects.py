@@ -2,7 +2,7 @@
 
 A search finds passages A, B and C, and a reranker returns B and A. Then the reranker
 took the documents with indexes 0, 1 and 2 and returned those with indexes 1 and 0. An
-**index** is that of a document among the retrieved documents, from 0.
+**index** counts the retrieved documents from 0.
 
 All texts are compared once, in ``effects_of``; ``passage_notes`` reads the result.
 """
@@ -228,7 +228,7 @@ def _handed_on(step: Node) -> tuple[Document, ...]:
 
 
 def _identities_taken_after(step: Node, nodes: Iterable[Node]) -> set[DocumentKey]:
-    """Return the identities of the documents that calls behind a step were given."""
+    """Return the identities of the documents that calls after a step took."""
     identities: set[DocumentKey] = set()
     for later in nodes:
         if later.began >= end_of(step):

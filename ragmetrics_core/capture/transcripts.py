@@ -185,7 +185,7 @@ def _turns_of_role(role: str, content: str) -> tuple[Turn, ...]:
 def _first_text_of(
     names: Collection[str], field_values: Mapping[str, object]
 ) -> str | None:
-    """Return the first text in a field with one of some names; None without one."""
+    """Return the first text in a field with any of the names; None without one."""
     for name, text in field_values.items():
         if name.lower() not in names:
             continue
