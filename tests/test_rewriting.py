@@ -46,6 +46,7 @@ from typing_extensions import TypedDict
 
 from ragmetrics_core import Sample
 from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
+from ragmetrics_core.reporting.journey import Journey
 
 ANEW = {
     "rephrased": (
@@ -241,6 +242,49 @@ def test_a_step_of_a_chain_that_returns_an_empty_list_dropped_all_documents() ->
     assert sample.capture is not None
     notes = sample.capture.passages or ()
     assert [note.dropped_by for note in notes] == ["none_of"] * 3
+
+
+SUMMARY = (
+    "Of a river in the north, of bridges in general, and of a quarrel of a council."
+)
+
+
+@pytest.mark.parametrize("of_each", [False, True])
+def test_what_a_model_summarised_before_the_answer_is_not_told_as_shown(
+    *, of_each: bool
+) -> None:
+    """The answering call was shown what the node's model wrote, and no document."""
+    notes_on_each = [
+        f"Passage {number} tells of things of the north and of the people who live there."
+        for number in ("one", "two", "three")
+    ]
+    replies = notes_on_each if of_each else [SUMMARY]
+    writer = FakeListChatModel(responses=replies)
+
+    def summarise(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+        texts = [document.page_content for document in documents]
+        asked = texts if of_each else ["\n\n".join(texts)]
+        return [
+            LangChainDocument(str(writer.invoke(f"Summarise: {text}").content))
+            for text in asked
+        ]
+
+    (sample,) = graph_with(summarise)
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    assert {note.written_anew_by for note in notes} == {"rewrite"}
+    assert {note.share for note in notes} == {None}
+    assert any("write documents anew" in words for words in sample.capture.warnings)
+    judged, _ = journeys(sample)
+    for loss in ("not_retrieved", "not_kept", "not_shown", "cut", "not_useful"):
+        stage = judged.of(loss, "facts")
+        assert stage is None or not stage.lost
+    assert "rewrite" in judged_reason(judged)
+
+
+def judged_reason(journey: Journey) -> str:
+    """Why the journey does not know which facts were shown."""
+    return dict(journey.unknown.keys())["facts"]
 
 
 def adds(documents: list[LangChainDocument]) -> list[LangChainDocument]:

@@ -35,6 +35,10 @@ _WRITTEN_ANEW = (
     "{} wrote documents anew: {} of {} contexts are among these, and which of the"
     " retrieved documents they were made of is not known"
 )
+_SUMMARISED = (
+    "{} had a model write documents anew, and the answering call was shown these; the"
+    " contexts are the documents of which the model wrote"
+)
 _HIDDEN = "{} of {} retrieved documents were not shown to the model"
 # Where the contexts come from prompts, a tool's text or the user, it is known what the
 # model was shown of each document.
@@ -99,6 +103,7 @@ def passages_of(
     notes = _NoteWriter(retrieved, traces).notes()
     warnings = [
         *_warnings_of_hidden_documents(notes, traces.contexts),
+        *_warnings_of_summaries(notes, traces),
         *_warnings_of_contexts(traces),
     ]
     return Passages(tuple(notes), n_dropped_by_name, tuple(warnings))
@@ -117,6 +122,21 @@ def _warnings_of_hidden_documents(
     if not hidden or len(hidden) == len(notes):
         return []
     return [_HIDDEN.format(len(hidden), len(notes))]
+
+
+def _warnings_of_summaries(
+    notes: Sequence[PassageNote], traces: DocumentTraces
+) -> list[str]:
+    """Name the steps that had a model write documents anew, where these are no contexts."""
+    if traces.rewriting_steps:
+        return []
+    names: dict[str, None] = {}
+    for index, note in enumerate(notes):
+        writer = traces.effects.writer_by_index.get(index)
+        is_context = note.context is not None
+        if is_context and writer is not None and note.written_anew_by == writer:
+            names[writer] = None
+    return [_SUMMARISED.format(", ".join(names))] if names else []
 
 
 def _warnings_of_contexts(traces: DocumentTraces) -> list[str]:
@@ -286,15 +306,22 @@ class _NoteWriter:
         return _share_by_length(document, self._context_by_key[context_key])
 
     def _step_that_rewrote(self, index: int) -> str | None:
-        """Name the step that rewrote a document and kept its id; None if none did.
+        """Name the step that rewrote a document; None if none did.
 
-        The document's context has the id of the document, but other words.
+        Example: the document's context has the id of the document, but other words. Or a
+        step had a model summarise the document, and the answering call was shown the
+        summary alone: the document itself stands in the prompt of the summary's call.
         """
         matched_contexts = self.traces.matched_contexts
         key = matched_contexts.context_keys[index]
-        if key is None or key not in matched_contexts.keys_matched_by_id_alone:
+        if key is None:
             return None
-        return self.traces.rewriting_steps.get(key)
+        if key in matched_contexts.keys_matched_by_id_alone:
+            return self.traces.rewriting_steps.get(key)
+        shown = self.traces.shown
+        if shown is None or key in shown.keys_in_own_prompt:
+            return None
+        return self.traces.effects.writer_by_index.get(index)
 
     def _step_that_may_have_rewritten(self, index: int) -> str | None:
         """Name the step that took a document and returned others; None if none did.

@@ -64,6 +64,8 @@ class ShownToCall:
             stand there by chance.
         keys_perhaps_cut: The keys of documents whose few first words fill a line of a
             prompt. They may be all that is shown of the document.
+        keys_in_own_prompt: The keys of the documents that the call's own prompt shows.
+            The others were shown to calls that it read.
     """
 
     shown_documents: Mapping[DocumentKey, ShownDocument]
@@ -74,6 +76,7 @@ class ShownToCall:
     calls_showing_documents: tuple[Node, ...]
     keys_behind_notes: frozenset[DocumentKey]
     keys_perhaps_cut: frozenset[DocumentKey]
+    keys_in_own_prompt: frozenset[DocumentKey]
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,7 @@ class PromptContents:
             keys_perhaps_cut=self._keys_perhaps_cut(
                 calls, shown_by_key, retrieved_lists
             ),
+            keys_in_own_prompt=frozenset(self._shown_by_itself(call).shown_documents),
         )
 
     def _calls_showing_documents(self, calls: Iterable[Node]) -> tuple[Node, ...]:
