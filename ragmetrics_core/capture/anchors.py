@@ -361,6 +361,7 @@ class OccurrenceSearch:
             tag_ends=self._reversed_tag_ends,
         )
         spans = []
+        # the last span of the reversed prompt is the first span of the prompt
         for span in reversed(reversed_spans):
             prompt_start = prompt_size - span.prompt_end
             text_start = text_size - span.text_end

@@ -380,7 +380,7 @@ class CallResults:
         ]
         if not summaries:
             return
-        earlier_texts: set[str] = set()
+        earlier_texts: set[str] = set()  # of all earlier prompts
         for call in self.order.model_calls:
             if call.began < model.began:
                 earlier_texts.update(message.text for message in call.prompt)

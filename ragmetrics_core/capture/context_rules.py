@@ -586,7 +586,8 @@ def _lines_written_inside(retriever: Node) -> set[str]:
     text. Models that began after the first search are left out: they may have shortened
     what it found.
     """
-    _, *inner_calls = retriever.walk()
+    _, *inner_calls = retriever.walk()  # without the retriever itself
+    # without a search inside, all models count
     ends_of_searches = [end_of(node) for node in inner_calls if node.documents]
     end_of_first_search = min(ends_of_searches, default=float("inf"))
     reply_lines = set()

@@ -353,6 +353,7 @@ class FrontDoor(Generic[Run]):
         )
         turns = self.turns(overrides, Problems(logged=False))
         recorded_run = run if self.as_run is None else self.as_run(run)
+        # no further run follows: samples that would wait for one are complete as well
         samples_complete_now = turns.add(recorded_run)
         samples_held_back_for_a_further_run = turns.finish()
         return [*samples_complete_now, *samples_held_back_for_a_further_run]

@@ -172,6 +172,7 @@ def _line_of_tags(line: str) -> LabelLine | None:
     shape = "".join(f"<{tag['slash']}{tag['name']}>" for tag in tags)
     fields = _fields_of_tags(tags)
     text_beside_tags = _TAG.sub(" ", line).strip()
+    # ("id", "4") for "<id>4</id>"; ("doc", "") for a line with nothing beside its tags
     fields.append((tags[0]["name"], text_beside_tags))
     numbers = [_number_of_field(key, value) for key, value in fields]
     first_number = next((number for number in numbers if number is not None), None)

@@ -486,6 +486,7 @@ def _texts_without_speakers(
     for key, notes in value.items():
         if not names_a_history(key):
             continue
+        # the question that is asked now is no part of the earlier conversation
         texts_of_field = _sentences_besides_question(notes, question)
         if texts_of_field:
             field_names.append(key)
@@ -555,7 +556,7 @@ def _turns_of_pairs(value: object) -> tuple[Turn, ...]:
     for pair in value:
         is_pair = isinstance(pair, (list, tuple)) and len(pair) == len(_SPEAKERS)
         if not is_pair or not all(type(text) is str for text in pair):
-            return ()
+            return ()  # another structure, such as a list of messages
         for role, text in zip(_SPEAKERS, pair, strict=True):
             turns.append(Turn(role=role, content=text))
     return tuple(turns)

@@ -237,11 +237,13 @@ def _indexes_by_kind(
         indexes_by_number: The context indexes by the first number of each line.
     """
     numbered_contexts = set(itertools.chain(*indexes_by_number.values()))
+    # kinds that number each context, as "source" in the example
     indexes_by_kind = {
         kind: indexes_of_kind
         for kind, indexes_of_kind in _all_indexes_by_kind(lines_by_context).items()
         if _numbers_each(numbered_contexts, indexes_of_kind)
     }
+    # a kind that numbers the contexts in another way than the first number of each line
     has_second_numbering = any(
         _differs(indexes_of_kind, indexes_by_number)
         for indexes_of_kind in indexes_by_kind.values()

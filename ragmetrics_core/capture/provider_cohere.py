@@ -122,12 +122,13 @@ def _sources_of(
     """
     output_by_id: dict[str, Fields] = {}
     ids = list(words_in(citation.get("document_ids")))
+    # {"sources": [{"id": "t1", "tool_output": {…}}]}
     for source in objects_in(citation.get("sources")):
         ids.append(_id_of(source))
         tool_output = inner_object(source, "tool_output")
         if tool_output:
             output_by_id[_id_of(source)] = tool_output
-    for source_id in dict.fromkeys(ids):
+    for source_id in dict.fromkeys(ids):  # each once
         text: str | None = None
         if source_id in output_by_id:
             text = _text_of_output(output_by_id[source_id])
@@ -162,11 +163,12 @@ def _document(fields: Fields) -> Document:
     }
     keys_of_text = [key for key in _TEXT_KEYS if key in fields_with_words]
     nested = inner_object(fields, "data")
+    # {"id": "d1", "data": {"snippet": "It fell."}}
     if not keys_of_text and nested:
         return _document({**nested, "id": _id_of(fields)})
     if keys_of_text:
         text = fields_with_words[keys_of_text[0]]
-    else:
+    else:  # {"id": "d1", "title": "Iron", "year": "1874"}: "Iron" and "1874"
         text = "\n".join(fields_with_words.values())
     metadata = {key: value for key, value in fields_with_words.items() if value != text}
     return Document(text, _id_of(fields) or None, None, metadata)

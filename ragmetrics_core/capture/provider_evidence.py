@@ -141,6 +141,7 @@ def _quoted_documents(
     for names, quotes in _new_quotes_by_source(call, evidence).items():
         metadata = {"source": names[0]} if names else {}
         document = Document(" … ".join(quotes), metadata=metadata)
+        # None if no search names this source
         index = _index_of_search_that_names(names, evidence.calls)
         quoted_by_index.setdefault(index, []).append(document)
     return quoted_by_index

@@ -503,7 +503,7 @@ class _ReplyBeingRead:
         call.add_queries({"query": tool.get("arguments")})
         results = inner_object(tool, "search_results").get("results")
         output = tool.get("output")
-        if is_list(results):
+        if is_list(results):  # {"search_results": {"results": [{"title": …}, …]}}
             call.add_results(results)
         elif call.searches and isinstance(output, str):
             call.add_results([{"text": output}])
