@@ -117,6 +117,46 @@ def test_a_mark_means_what_the_answer_names_beside_its_number_or_is_unknown(
     assert of_sentences == [(index,) for index in order]
 
 
+# Ways to list with marks that are no mere numbers; "*" stands before each number.
+LETTERED_LISTS = (
+    "Sources:\n[*1] {0}\n[*2] {1}\n[*3] {2}",
+    "[*1] {0}\n[*2] {1}\n[*3] {2}",
+    "Sources:\n- *1: {0}\n- *2: {1}\n- *3: {2}",
+    "Sources: [*1] {0}, [*2] {1}, [*3] {2}",
+    "Here [*1] is {0}, [*2] is {1} and [*3] is {2}.",
+    "Dabei steht [*1] = {0}, [*2] = {1}, [*3] = {2}.",
+    "| # | File |\n|---|---|\n| *1 | {0} |\n| *2 | {1} |\n| *3 | {2} |",
+)
+
+
+@given(
+    letters=st.sampled_from(["S", "Source ", "Document ", "doc_", "ref:", "R-", "#"]),
+    form=st.sampled_from(LETTERED_LISTS),
+    order=st.permutations(range(3)),
+)
+def test_a_mark_with_letters_means_what_the_answer_names_beside_it_or_is_unknown(
+    letters: str, form: str, order: list[int]
+) -> None:
+    said = SAID.replace("[", f"[{letters}")
+    listed = form.replace("*", letters).format(*(FILES[index] for index in order))
+    prompt = prompt_of(f"[{letters}{{n}}] {{name}}\n{{text}}", FILES)
+    sample = sample_of(prompt, f"{said}\n\n{listed}")
+    if sample.citations is None:
+        assert order != [0, 1, 2]
+    else:
+        cited = [citation.contexts for citation in sample.citations]
+        assert cited[:3] == [(index,) for index in order]
+
+
+@pytest.mark.parametrize(
+    "meaning",
+    ["wobei [1] für f2.txt steht", "où [1] désigne f2.txt", "donde [1] es f2.txt"],
+)
+def test_a_clause_of_another_language_says_what_a_number_means(meaning: str) -> None:
+    prompt = prompt_of("[{n}] {name}\n{text}", FILES)
+    assert sample_of(prompt, f"It is so [1], {meaning}.").citations is None
+
+
 @given(
     label=st.sampled_from(LABELS),
     names=st.sampled_from([FILES, TITLES, PATHS]),

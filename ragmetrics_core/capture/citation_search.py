@@ -44,13 +44,18 @@ from ragmetrics_core.capture.prompt_numbers import (
     numbers_by_kind_in,
 )
 from ragmetrics_core.capture.question import Turn
-from ragmetrics_core.capture.source_names import SourceNames, is_file, stem_of
+from ragmetrics_core.capture.source_names import (
+    SourceNames,
+    is_file,
+    is_mark_label,
+    stem_of,
+)
 from ragmetrics_core.capture.structured_sources import sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Context
 from ragmetrics_core.data.citations import places_of
 from ragmetrics_core.data.mark_patterns import LOOKBACK, SOURCE_WORD
-from ragmetrics_core.data.marks import Mark, marks_in, plain_label
+from ragmetrics_core.data.marks import Mark, marks_in, plain_label, shape_of_label
 from ragmetrics_core.data.source_lists import source_lists_in
 
 _OPENING = 200  # signs of a text by which it is found in a prompt
@@ -441,7 +446,13 @@ class CitationSearch:
         of "Source 1: b.pdf". If "b.pdf" is no label, but the name of a document, only
         the 1 of "[1] b.pdf" counts: the other two may list what a user uploaded.
         """
-        labels = SourceNames.of(self.labels.indexes_by_label)
+        labels = SourceNames.of(
+            {
+                label: indexes
+                for label, indexes in self.labels.indexes_by_label.items()
+                if label not in self._lettered_labels
+            }
+        )
         # names of documents that the prompt does not show as labels; a label means what
         # stands under it, whatever document has the same name
         other_names = SourceNames.of(
@@ -653,7 +664,9 @@ class CitationSearch:
         They stand below the answer, "Sources: [1] a.pdf", or in a field of a structured
         reply, ``{"sources": [{"id": 1, "name": "a.pdf"}]}``.
         """
-        entries = entries_of_own_lists(self.only_of_the_model(self.text))
+        entries = entries_of_own_lists(
+            self.only_of_the_model(self.text), self._lettered_labels
+        )
         for source in self.sources or ():
             number = plain_label(str(source.id))
             if number.isdigit():
@@ -677,11 +690,30 @@ class CitationSearch:
 
     @cached_property
     def indexes_by_name(self) -> dict[str, tuple[int, ...]]:
-        """By each label that is no number, such as "b.pdf": the contexts' indexes."""
+        """By each label that no mark names as a number, as "b.pdf": the contexts' indexes."""
         return {
             label: indexes
             for label, indexes in self.numbering.items()
+            if not label.isdigit() and label not in self._lettered_labels
+        }
+
+    @cached_property
+    def _lettered_labels(self) -> set[str]:
+        """The labels like those that marks name with letters: "S1" and "S2" for "[S1]".
+
+        Empty where the prompt gives its contexts numbers: "kb-7" is then a name.
+        """
+        if self.numbers:
+            return set()
+        shapes: set[str | None] = set()
+        for mark in marks_in(self.text, self.numbering):
+            shapes.update(shape_of_label(label) for label in mark.labels)
+        return {
+            label
+            for label in self.numbering
             if not label.isdigit()
+            and is_mark_label(label)
+            and shape_of_label(label) in shapes
         }
 
     @cached_property

@@ -33,6 +33,7 @@ from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.plain_values import parse_json
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
 from ragmetrics_core.capture.question import Turn
+from ragmetrics_core.capture.source_names import is_mark_label
 from ragmetrics_core.capture.structured_sources import has_unread_lists
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.capture.unknown_meanings import (
@@ -460,7 +461,7 @@ def _refuse_numbers_of_other_lists(
         UnknownMeaning: If it may.
     """
     for label in labels:
-        if label in search.own_numbers.as_in_prompt or not label.isdigit():
+        if label in search.own_numbers.as_in_prompt or not is_mark_label(label):
             continue  # the answer itself says what it means
         if search.is_under_another_name(label, kind):
             raise UnknownMeaning(_TWO_NUMBERINGS.format(as_mark(label)))
@@ -549,7 +550,7 @@ def _indexes_by_own_list(label: str, search: CitationSearch) -> tuple[int, ...]:
     own_numbers = search.own_numbers
     index_by_number = own_numbers.index_by_number or {}
     is_as_in_prompt = not own_numbers.are_new or label in own_numbers.as_in_prompt
-    if is_as_in_prompt or not label.isdigit():
+    if is_as_in_prompt or not is_mark_label(label):
         return ()
     if label in own_numbers.unclear or label not in index_by_number:
         raise UnknownMeaning(_NUMBERED_ANEW.format(as_mark(label)))

@@ -8,16 +8,18 @@ means.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.prompt_numbers import CHUNK, numbers_by_kind_in
 from ragmetrics_core.capture.source_names import (
+    LABEL_IN_BRACKETS,
+    LETTERED_NUMBER,
     NameFound,
     SourceNames,
     is_file,
     is_no_common_word,
+    mark_label_of,
 )
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD
 from ragmetrics_core.data.source_lists import is_reference
@@ -25,11 +27,12 @@ from ragmetrics_core.data.source_lists import is_reference
 _LINE = re.compile(r"[^\n]+")
 # "[1]", "Source 1", '"1":', "1 =": a number that names a source wherever it stands
 _NUMBER = re.compile(
-    rf"""[\[［〔【]\^?[ ]?(?P<in_brackets>(?:{SOURCE_WORD}[ ]?)?\d{{1,4}})[ ]?[\]］〕】]
+    rf"""[\[［〔【]\^?[ ]?(?P<in_brackets>{LABEL_IN_BRACKETS})[ ]?[\]］〕】]
     |(?<![^\W_])(?P<behind_word>{SOURCE_WORD}\.?[ \t]*(?:\#|n[or]\.?|numbers?)?[ \t]*
       \d{{1,4}})(?![\w.]*\w)
     |["'](?P<quoted>\d{{1,4}})["'](?=[ \t]*:)
-    |(?<![\w.])(?P<equal>\d{{1,4}})(?=[ \t]*(?:=|→|->))""",
+    |(?<![\w.])(?P<equal>\d{{1,4}})(?=[ \t]*(?:=|→|->))
+    |(?<![\w.])(?P<lettered>{LETTERED_NUMBER})(?![\w.]*\w)""",
     re.IGNORECASE | re.VERBOSE,
 )
 # "1.", "(1)", "| 1 |": a number that begins a line of a prompt may count what follows
@@ -39,6 +42,7 @@ _NUMBER_OF_LINE = re.compile(
 # "1", "[1]", "¹" and "①", but no measure such as "3 pages"
 _NUMBER_OF_ENTRY = re.compile(
     r"(?:\A[^\w]*|(?<![\w.,/-]))(?P<digits>\d{1,4})(?!\w|[.,/-]\d)"
+    rf"|(?<![\w.,/-])(?P<lettered>{LETTERED_NUMBER})"
     r"|(?P<raised>[⁰¹²³⁴-⁹]{1,3}|[①-⑳])"
 )
 _MEASURE = re.compile(r"(?:(?<=\()|(?<=\w[ \t]))\d+[ \t]+[^\W\d_]+")
@@ -68,12 +72,12 @@ _EQUALS = re.compile(
 )
 _IS = re.compile(
     r"[ \t*_`)]{0,8}+(?:is|means|denotes|refers to|stands for|ist|meint|bezeichnet"
-    r"|steht für)[ \t]+(?:(?:the|die) (?:file|datei)[ \t]+)?[*_`\"'“„«]{0,4}+",
+    r"|steht für|für|désigne|est|es|significa|è|indica|é)[ \t]+(?:(?:the|die) (?:file|datei)[ \t]+)?[*_`\"'“„«]{0,4}+",
     re.IGNORECASE,
 )
 # what stands before a number that a clause explains: "…, where [1] is report.pdf"
 _BEGINS_A_CLAUSE = re.compile(
-    r"(?:\A|[.;:,(|{!?–—>*-]|\b(?:where|and|here|while|wobei|und|(?:foot)?note))"
+    r"(?:\A|[.;:,(|{!?–—>*-]|\b(?:where|and|here|while|wobei|und|où|donde|dove|onde|(?:foot)?note))"
     r"[ \t*_(`]*\Z",
     re.IGNORECASE,
 )
@@ -137,14 +141,14 @@ def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]
             name = _name_of_entry(words, counting.end(), names)
         if counting is not None and name is not None:
             yield NamedNumber(
-                _digits(counting), name.indexes, line.start(), may_count=True
+                _label(counting), name.indexes, line.start(), may_count=True
             )
         # "[1]" alone in its line, and "a.pdf" in the next
         alone = _NUMBER.fullmatch(words.strip(" \t*_:-"))
         if alone is not None and line_index + 1 < len(lines):
             name = _name_of_entry(lines[line_index + 1][0], 0, names)
             if name is not None:
-                yield NamedNumber(_digits(alone), name.indexes, line.start())
+                yield NamedNumber(_label(alone), name.indexes, line.start())
 
 
 def _numbers_in_line(
@@ -174,20 +178,22 @@ def _numbers_in_line(
         # "a.pdf = [1]"
         indexes_before = _named_before_a_link(number, words, names)
         if indexes_before:
-            yield NamedNumber(_digits(number), indexes_before, start)
+            yield NamedNumber(_label(number), indexes_before, start)
         # "Source 1: a.pdf" explains only a 1 of the kind "source"
         if name is None and not is_name_first:
             name = _name_directly_behind(number, words, names)
             kind = _kind_of(number)
         if name is not None:
-            yield NamedNumber(_digits(number), name.indexes, start, kind=kind)
+            yield NamedNumber(_label(number), name.indexes, start, kind=kind)
 
 
-def _digits(found: re.Match[str]) -> str:
-    """Return the number of a match, without zeros before it."""
-    written = next(filter(None, found.groupdict().values()))
-    plain = unicodedata.normalize("NFKC", written)  # "¹" is "1"
-    return str(int(re.sub(r"\D", "", plain)))
+def _label(found: re.Match[str]) -> str:
+    """Return the number of a match, without zeros before it; "S1" where it has letters."""
+    groups = found.groupdict()
+    words = groups.pop("behind_word", None)
+    if words is not None:
+        return str(int(re.sub(r"\D", "", words)))
+    return mark_label_of(next(filter(None, groups.values())))
 
 
 def _kind_of(number: re.Match[str]) -> str:
@@ -330,6 +336,6 @@ def _numbers_of_entry(
         return
     kinds = {number: kind for kind, number in numbers_by_kind_in(words_left)}
     for found_number in _NUMBER_OF_ENTRY.finditer(words_left):
-        number = _digits(found_number)
+        number = _label(found_number)
         kind = kinds.get(number, "")  # "source" in "Source 1: a.pdf"
         yield NamedNumber(number, frozenset(indexes), line_start, kind=kind)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,9 +16,12 @@ from ragmetrics_core.capture.cited_sources import contexts_of_quotes
 from ragmetrics_core.capture.closing_sources import closing_sources_in
 from ragmetrics_core.capture.numbers_beside_names import NamedNumber
 from ragmetrics_core.capture.source_names import (
+    LABEL_IN_BRACKETS,
+    LETTERED_NUMBER,
     SourceNames,
     is_file,
     is_telling,
+    mark_label_of,
     stem_of,
 )
 from ragmetrics_core.data import Context
@@ -31,15 +34,18 @@ _FEWEST_WORDS_OF_A_QUOTE = 4
 # "Source 1: report.pdf", and all of them after a picture
 _ENTRY = re.compile(
     r"[ \t]*+(?:[-*•>|][ \t]*+|[^\w\s\[\]()【】]{1,3}[ \t]++)?[*_]{0,2}"
-    r"(?:[\[【(]\^?(?P<in_brackets>\d{1,4})[\]】)]"
+    rf"(?:[\[【(]\^?(?P<in_brackets>{LABEL_IN_BRACKETS})[\]】)]"
     rf"|(?i:{SOURCE_WORD})[ \t]*\#?(?P<behind_word>\d{{1,4}})(?=[ \t]*[:=–—-])"
-    r"|(?P<bare>\d{1,4})(?=[.):|]|[ \t]+\|))"
+    r"|(?P<bare>\d{1,4})(?=[.):|]|[ \t]+\|)"
+    rf"|(?P<lettered>{LETTERED_NUMBER})(?=[):|=]|\.[ \t]|[ \t]+[|=–—-]))"
     r"[*_]{0,2}[ \t]*+[.):|=–—-]{0,2}[ \t]*+(?P<text>\S.*)"
 )
 # "report.pdf [1]", "report.pdf (1)"
 _ENTRY_WITH_NUMBER_LAST = re.compile(
     r"[ \t]*+(?:[-*•>][ \t]*+)?(?P<text>[^\s\[].*)"
-    r"(?:\[(?P<number>\d{1,4})\]|\((?P<in_round_brackets>\d{1,3})\))[ \t.]*+"
+    r"(?:\[(?P<number>"
+    rf"{LABEL_IN_BRACKETS}"
+    r")\]|\((?P<in_round_brackets>\d{1,3})\))[ \t.]*+"
 )
 _TAG = re.compile(
     r"<(?P<name>/?(?:[aibpsu]|em|strong|su[bp]|li|[ou]l|details|summary|[bh]r|cite|code|span"
@@ -53,18 +59,21 @@ _BEFORE_NAME = re.compile(
 )
 _SEE_ALSO = re.compile(r"\((?:see|cf|compare|siehe|vgl)\b[^()\n]*\)", re.IGNORECASE)
 # the entries of "Sources: [1] a.pdf, [2] b.pdf"
-_ENTRY_IN_A_LINE = re.compile(r"\[(?P<number>\d{1,4})\][:.]?(?P<text>[^\[\]\n]+)")
-_NUMBER_IN_BRACKETS = re.compile(r"\[(\d{1,4})\]")
+_ENTRY_IN_A_LINE = re.compile(
+    rf"\[(?P<number>{LABEL_IN_BRACKETS})\][:.]?(?P<text>[^\[\]\n]+)"
+)
+_NUMBER_IN_BRACKETS = re.compile(rf"\[({LABEL_IN_BRACKETS})\]")
 # "[1], b.pdf [2]" after "Sources: a.pdf", or "[1] b.pdf [2]"
 _NUMBERS_STAND_LAST = re.compile(
-    r"\[\d{1,4}\](?:[ \t]*+[,;]|[^\n]*\[\d{1,4}\][ \t.]*+\Z)"
+    rf"\[{LABEL_IN_BRACKETS}\]"
+    rf"(?:[ \t]*+[,;]|[^\n]*\[{LABEL_IN_BRACKETS}\][ \t.]*+\Z)"
 )
 _WORD_CHARACTER = re.compile(r"\w")
 _COLON_OR_BRACKET = re.compile(r"[:\[]")
 _LINE = re.compile(r"[^\n]+")
 _PARAGRAPH_BREAK = re.compile(r"\n[ \t\r]*\n")
 _QUOTED = re.compile(r"[\"“„«](?P<words>[^\"“”„«»\n]+)[\"”“»]")
-_AROUND_NAME = " \t\"'“”„‘’`*_<>.()"
+_AROUND_NAME = " \t\"'“”„‘’`*_<>.()=→"
 _BETWEEN_PARTS = re.compile(r"[,;|()#§]|\s[-–—]\s")
 _FILE_OR_ADDRESS = re.compile(
     r"https?://[^\s<>()\[\]]+"
@@ -92,14 +101,27 @@ class ListEntry:
     end: int = 0
 
 
-def entries_of_own_lists(answer: str) -> list[ListEntry]:
-    """List the entries of the lists of sources in an answer."""
+def entries_of_own_lists(
+    answer: str, lettered_labels: Collection[str] = ()
+) -> list[ListEntry]:
+    """List the entries of the lists of sources in an answer.
+
+    Args:
+        answer: The answer.
+        lettered_labels: The labels with letters that its marks name, such as "S1".
+    """
     text = with_plain_lists(answer)
     entries: list[ListEntry] = []
-    for start, end in [*source_lists_in(text), *_lists_at_the_end(text)]:
-        for line in _LINE.finditer(text, start, end):
-            entries += _entries_of_line(line[0], line.start())
-    return list(dict.fromkeys(entries))
+    for start, end in [
+        *source_lists_in(text),
+        *_lists_at_the_end(text, lettered_labels),
+    ]:
+        entries += _entries_from(text, start, end)
+    return [
+        entry
+        for entry in dict.fromkeys(entries)
+        if entry.number.isdigit() or entry.number in lettered_labels
+    ]
 
 
 def contexts_in_lists(answer: str, names: SourceNames) -> list[frozenset[int]]:
@@ -157,7 +179,7 @@ def _entries_of_line(line: str, start: int) -> Iterator[ListEntry]:
             continue
         # "[2] b.pdf (see also a.pdf)" is b.pdf
         text = _SEE_ALSO.sub("", text)
-        yield ListEntry(str(int(number)), text, start, end)
+        yield ListEntry(mark_label_of(number), text, start, end)
 
 
 def _numbers_and_texts(line: str) -> list[tuple[str, str]]:
@@ -202,10 +224,11 @@ def _is_name_first(line: str) -> bool:
 
 def _number_of(entry: re.Match[str]) -> str:
     """Return the number with which an entry begins."""
-    return entry["in_brackets"] or entry["behind_word"] or entry["bare"]
+    groups = ("in_brackets", "behind_word", "lettered", "bare")
+    return next(entry[group] for group in groups if entry[group] is not None)
 
 
-def _lists_at_the_end(answer: str) -> list[Span]:
+def _lists_at_the_end(answer: str, lettered_labels: Collection[str]) -> list[Span]:
     """Find the last lines if they list sources that the text before them cites.
 
     After "It fell [1]." the lines "Read:", "[1] a.pdf" are such a list, and so is
@@ -230,16 +253,16 @@ def _lists_at_the_end(answer: str) -> list[Span]:
     else:
         return []
     cited_numbers: set[str] = set()
-    for mark in marks_in(answer[:start]):
+    for mark in marks_in(answer[:start], dict.fromkeys(lettered_labels, 0)):
         cited_numbers.update(mark.labels)
-    numbers = [entry.number for entry in _entries_from(start, answer)]
+    numbers = [entry.number for entry in _entries_from(answer, start, len(answer))]
     is_list = bool(numbers) and cited_numbers.issuperset(numbers)
     return [(start, len(answer))] if is_list else []
 
 
-def _entries_from(start: int, answer: str) -> Iterator[ListEntry]:
-    """Yield the entries in the lines of an answer from a place on."""
-    for line in _LINE.finditer(answer, start):
+def _entries_from(answer: str, start: int, end: int) -> Iterator[ListEntry]:
+    """Yield the entries in the lines between two places of an answer."""
+    for line in _LINE.finditer(answer, start, end):
         yield from _entries_of_line(line[0], line.start())
 
 

@@ -7,9 +7,23 @@ as "report".
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ragmetrics_core.data.mark_patterns import SOURCE_WORD
+from ragmetrics_core.data.marks import plain_label
+
+LETTERED_NUMBER = r"(?:[^\W\d_]{1,12}[_:#-]?\d{1,4}|[A-Z])(?!\w)"
+"""A mark that is no mere number, such as the "S1", "doc_2" or "A" of "[S1]"."""
+
+LABEL_IN_BRACKETS = (
+    rf"(?:(?:(?i:{SOURCE_WORD})[ \t]*(?:n[or]\.?)?[ \t#:_-]*)?\#?\d{{1,4}}"
+    rf"|{LETTERED_NUMBER})"
+)
+"""What stands in the brackets of a mark: "1", "Source 1", "ref:1", "S1"."""
+
+_IS_LETTERED_NUMBER = re.compile(LETTERED_NUMBER)
 _FILE_OR_ADDRESS = re.compile(
     r"https?://[^\s<>()\[\]]+"
     r"|[^\s<>()\[\]/]{1,200}\.[A-Za-z][A-Za-z0-9]{1,4}(?!\w)"
@@ -113,6 +127,17 @@ def _add(
 ) -> None:
     """Add indexes to the indexes of a name."""
     indexes_by_name[name] = indexes_by_name.get(name, frozenset()).union(indexes)
+
+
+def is_mark_label(label: str) -> bool:
+    """Whether a label is a number, or one with letters: "2", "S2", "doc_2", "B"."""
+    return label.isdigit() or _IS_LETTERED_NUMBER.fullmatch(label) is not None
+
+
+def mark_label_of(written: str) -> str:
+    """Return the label of a mark as it is written: "Source 01" is 1, "¹" is 1, "S1" is S1."""
+    plain = unicodedata.normalize("NFKC", written)
+    return plain_label(plain.strip(" \t^#"))
 
 
 def is_telling(name: str) -> bool:
