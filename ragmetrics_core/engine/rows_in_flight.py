@@ -107,9 +107,9 @@ class RowsInFlight:
     ) -> Iterator[Future[Any]]:
         """Yield futures to wait for, until one more row may start.
 
-        Two limits hold: at most 8 rows, say, are judged at a time, and at most
-        ``AHEAD`` rows wait behind a slow row. The *next row* is the first in input
-        order whose result the caller has not taken.
+        There are two limits: how many rows are judged at a time, such as 8, and how
+        many rows may wait behind a slow row (``AHEAD``). The *next row* is the first in
+        input order whose result the caller has not taken.
 
         - If the next row has finished, its future is yielded; the caller takes it.
         - If all slots are taken, a future of None is yielded, which ends with any row.

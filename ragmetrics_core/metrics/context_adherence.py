@@ -588,7 +588,7 @@ class ContextAdherence(Metric):
         if self._has_stopped_early(polls):
             value = self._estimate_after_early_stop(evidence)
             evidence = evidence.model_copy(update={"early_stopped": True})
-        if evidence.missing:  # the lowest and highest score that they could have made
+        if evidence.missing:  # failed polls: the lowest and highest score with them
             bounds = _bounds_with_missing_polls(evidence)
             evidence = evidence.model_copy(update={"bounds": bounds})
         return self.scored(value, _reason(evidence), evidence)

@@ -530,16 +530,16 @@ def _class_of_error(
 ) -> type[errors.JudgeError]:
     """Return the class of judge error for a fault.
 
-    Clients use one class of exception for several faults. So the fault itself is asked
-    first:
+    Clients use one class of exception for several faults. So these are looked at, in
+    this order:
 
-    1. Is it about the key, or about an invalid parameter?
-    2. The HTTP status counts if the exception says only "server error".
-    3. Words may name a more special fault: "insufficient_quota" makes ``RateLimited``
-       to ``QuotaExhausted``.
-    4. For a server error or a failed connection: could the reply not be read, or why
-       did none come?
-    5. Else the class of the exception counts.
+    1. Is the fault about the key, or about an invalid parameter?
+    2. The HTTP status, if the exception says only "server error".
+    3. Words that name a more special fault: "insufficient_quota" turns ``RateLimited``
+       into ``QuotaExhausted``.
+    4. Of a server error or a failed connection: whether the reply was unreadable, and
+       why no reply came.
+    5. The class of the exception.
 
     Args:
         stated_class: What the class of the client's exception stands for.

@@ -163,8 +163,8 @@ class ScreenTally:
     def add(self, row: SampleResult) -> str:
         """Count one row, and return the code of its group.
 
-        The group says what became of the row, such as "retrieval" where the retrieved
-        text holds too little of the answer. The row is counted for its group, for each
+        The group says what became of the row. Example: the retrieved text holds too
+        little of the answer: "retrieval". The row is counted for its group, for each
         step of the pipeline that lost something, and for each metric that scored it.
         """
         group_code = group_of_row(row)
@@ -180,8 +180,8 @@ class ScreenTally:
             if isinstance(result, Scored):
                 group_and_stages = (group_code, *stage_codes)
                 self._counts_by_metric[name].add(name, result, group_and_stages)
-                # The metric says whether the contexts were enough for the question. It
-                # is counted whether the application answered or declined in each case.
+                # The metric says whether the contexts were enough for the question.
+                # Counted are the cases, such as "declined, though they were enough".
                 if isinstance(result.evidence, Sufficed):
                     self._answering_tally_of(name).add(row, cluster_number)
         self._note_hash_of_texts(row.sample)
@@ -569,8 +569,8 @@ class ScreenTally:
     ) -> str:
         """Word the 95 % range of the share of rows in some groups, as "12 to 25 %".
 
-        Failed rows may belong to the groups or not: the low end takes it that none
-        does, the high end that all do. "" if there is no row.
+        Nobody knows whether failed rows belong to the groups. For the low end no failed
+        row counts, for the high end each does. "" if there is no row.
 
         Args:
             codes: The codes of the groups.

@@ -87,8 +87,8 @@ class _Evidence:
         """
         # (unit's mean − claimed mean) × unit's size / largest size, from −1 to 1
         excess = (total - self._claimed_mean * count) / self._largest_unit
-        # The highest mean that the claim allows for the units not drawn yet. Is it 0 or
-        # less, the claim is false already. Is it 1, no score speaks against the claim.
+        # The highest mean that the claim allows for the units not drawn yet. If it
+        # is 0 or less, the claim is false already; from 1 on no score can refute it.
         highest_mean_left = self._highest_mean_left()
         can_bet = 0 < highest_mean_left < 1
         if can_bet:

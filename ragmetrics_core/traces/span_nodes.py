@@ -239,7 +239,7 @@ def _fill_step(node: Node, reading: Reading) -> None:
             brought.append(document)
     node.documents = tuple(brought) or None
     if drops_all_documents(reading.input, reading.output):
-        node.documents = ()
+        node.documents = ()  # it returned [] in the place of the documents it took
     node.documents_passed_on = tuple(passed_on)
 
 
