@@ -59,7 +59,7 @@ from ragmetrics_core.data.marks import Mark, marks_in, plain_label, shape_of_lab
 from ragmetrics_core.data.source_lists import source_lists_in
 
 _OPENING = 200  # signs of a text by which it is found in a prompt
-_BEGINNING = 40  # signs of a text by which it is found close behind its label
+_BEGINNING = 40  # signs of a text by which it is found close after its label
 # Where the contexts come from one of these, nothing else was shown to the model.
 _ALL_THAT_WAS_SHOWN = ("prompt", "named", "none_found")
 # between the file, the page and the section in the name of a source
@@ -208,7 +208,7 @@ class CitationSearch:
         """Find where replies of models stand in the answer word for word.
 
         A synthesizer may join the replies of several calls, and an application may add
-        a list of sources behind a reply.
+        a list of sources after a reply.
         """
         spans = []
         for reply_text in self._reply_texts():
@@ -229,7 +229,7 @@ class CitationSearch:
         return {reply.strip() for reply in replies} - {""}
 
     def _has_the_marks_of(self, reply: Reply) -> bool:
-        """Whether the marks of the answer stand in a reply in this order, one behind the other."""
+        """Whether the marks of the answer stand in a reply in this order, one after the other."""
         of_answer = [mark.labels for mark in marks_in(self.text)]
         of_reply = [mark.labels for mark in marks_in(reply.text)]
         starts = range(len(of_reply) - len(of_answer) + 1)
@@ -380,7 +380,7 @@ class CitationSearch:
             context has this name as its label.
         """
         words_and_numbers = _WORD_OR_NUMBER.findall(name)  # "doc" and "1"
-        # not behind a letter or digit; blanks, "_", "-" and zeros before the number
+        # begins after no letter or digit; blanks, "_", "-" and zeros may precede the number
         pattern = re.compile(
             r"(?<![^\W_])" + r"[ \t_\-]*0*".join(words_and_numbers) + _FILE_ENDING,
             re.IGNORECASE,
@@ -520,7 +520,7 @@ class CitationSearch:
         )
         if is_part_of_a_context:
             return True
-        # the line and the 200 characters behind it
+        # the line and the 200 characters after it
         region = prompt[line.start() : line.end() + _OPENING]
         starts = [region.find(text.strip()[:_BEGINNING]) for text in self.context_texts]
         starts_behind = [start for start in starts if start >= 0]
@@ -736,7 +736,7 @@ class CitationSearch:
         """List the cited numbers to which the model gives a name in its sentences.
 
         Example: "It fell [1], where [1] is b.pdf." The answer's lists of sources, such as
-        "Sources: [1] b.pdf", are left out. A mere "1. b.pdf" counts only behind the last
+        "Sources: [1] b.pdf", are left out. A mere "1. b.pdf" counts only after the last
         mark: before it, it may be a step or a rank.
         """
         # plain: without tags of HTML
@@ -855,7 +855,7 @@ class CitationSearch:
 
         1. in the words right before the context: "Source 2:", or "2." if the answer
            cites numbers
-        2. if the answer cites numbers: behind a word in any language that stands before
+        2. if the answer cites numbers: after a word in any language that stands before
            each context, with the numbers 1, 2, 3 in turn: "Kilde 1:", "Kilde 2:"
         """
         labels = labels_in(prompts, self.context_texts)
@@ -929,7 +929,7 @@ def _numbers_of(labels: Labels) -> Iterator[str]:
 
 
 def _numbers_by_kind(labels: Labels) -> Iterator[str]:
-    """Yield the numbers that stand behind a word or in brackets, such as "source 1"."""
+    """Yield the numbers that stand after a word or in brackets, such as "source 1"."""
     for indexes_by_number in labels.indexes_by_kind.values():
         yield from indexes_by_number
 
@@ -986,7 +986,7 @@ def _sources_of(reply: Reply) -> tuple[CitedSource, ...] | None:
 
 
 def last_part(path: str) -> str:
-    """What stands behind the last slash of a path or an address."""
+    """What stands after the last slash of a path or an address."""
     return re.split(r"[/\\]", path)[-1]
 
 

@@ -114,7 +114,7 @@ class Contexts:
 
     @property
     def by_key(self) -> dict[DocumentKey, Context]:
-        """Each context by the key of the document behind it."""
+        """Each context by the key of its document."""
         return dict(zip(self.keys, self.items, strict=True))
 
 

@@ -181,7 +181,7 @@ def _numbers_in_line(
             yield NamedNumber(_label(number), indexes_before, start)
         # "Source 1: a.pdf" explains only a 1 of the kind "source"
         if name is None and not is_name_first:
-            name = _name_directly_behind(number, words, names)
+            name = _name_directly_after(number, words, names)
             kind = _kind_of(number)
         if name is not None:
             yield NamedNumber(_label(number), name.indexes, start, kind=kind)
@@ -241,10 +241,10 @@ def _named_before_a_link(
     return names.longest_before(words[nearest:], link.start())
 
 
-def _name_directly_behind(
+def _name_directly_after(
     number: re.Match[str], words: str, names: SourceNames
 ) -> NameFound | None:
-    """Find the name directly behind a number, as in "[1] a.pdf" and "[1]: a.pdf".
+    """Find the name directly after a number, as in "[1] a.pdf" and "[1]: a.pdf".
 
     None for "These files are needed [1]: a.pdf", where the mark ends a clause.
     """
@@ -258,7 +258,7 @@ def _name_directly_behind(
 
 
 def _name_of_entry(words: str, start: int, names: SourceNames) -> NameFound | None:
-    """Find the name of an entry of a list behind its number, as in "| 1 | File: a.pdf"."""
+    """Find the name of an entry of a list after its number, as in "| 1 | File: a.pdf"."""
     name = _name_at(_BEHIND_A_SIGN, words, start, names)
     # "The source is a.pdf"; but "The Bridge Book" is a name as a whole
     return name or _name_at(_BEHIND_WORDS, words, start, names)
@@ -272,14 +272,14 @@ def _name_at(
     *,
     must_end: bool = True,
 ) -> NameFound | None:
-    """Find the name of a source behind a number; None if other words stand there.
+    """Find the name of a source after a number; None if other words stand there.
 
     Args:
         between: What may stand between the number and the name.
         words: The line.
         start: Where the number ends in it.
         names: The names of the contexts.
-        must_end: Whether a name with more words behind it is rejected: "[1] a.pdf says".
+        must_end: Whether a name with more words after it is rejected: "[1] a.pdf says".
     """
     link = between.match(words, start)
     if link is None:
@@ -304,7 +304,7 @@ def numbers_in_short_lines(text: str, names: SourceNames) -> Iterator[NamedNumbe
     page, as in "a.pdf, p. 1", does not count.
 
     Args:
-        text: An answer from behind its last mark, or a paragraph of a prompt.
+        text: An answer after its last mark, or a paragraph of a prompt.
         names: The names of the contexts.
     """
     for line in _LINE.finditer(text):

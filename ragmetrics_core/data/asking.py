@@ -98,7 +98,7 @@ class QuotedExample(PrivateRepr):
 
     Args:
         text: What was judged; it stands in a tag of its own.
-        judgement: What people said of it, in our words; it stands behind the tag.
+        judgement: What people said of it, in our words; it stands after the tag.
     """
 
     text: str
@@ -117,7 +117,7 @@ class Instructions(PrivateRepr):
         language: Language of explanations, e.g. ``"German"``; None leaves it to the
             model.
         optional: Names of parts that the template need not show.
-        quoted: Examples that hold texts of others, in their order, behind ``examples``.
+        quoted: Examples that hold texts of others, in their order, after ``examples``.
     """
 
     template: str

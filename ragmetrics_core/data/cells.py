@@ -57,7 +57,7 @@ _WRITTEN_OBJECTS = re.compile(
     r" |\[['\"].*['\"]\s*\.\.\.\s*['\"]",
     re.DOTALL,
 )
-# A string, and the mark with which another one begins behind it. One that is not closed
+# A string, and the mark with which another one begins after it. One that is not closed
 # goes on to the end of the text, so that no character is looked at for each mark before
 # it.
 _STRING = re.compile(

@@ -77,7 +77,7 @@ _WRAPPERS = (
     ("[", "]"),
     ("^", ""),
 )
-# A full stop with a word close behind it, from which the mark had kept it apart.
+# A full stop with a word close after it, from which the mark had kept it apart.
 _STOP_AND_WORD = re.compile(r"[.!?…](?=[^\W\d_a-zß-öø-ÿ])")
 
 
@@ -120,7 +120,7 @@ class Statement:
     Args:
         text: The sentence.
         start: Where it begins in the answer.
-        end: Where it ends there. Marks inside are within, those behind it are not.
+        end: Where it ends there. Marks inside are within, those after it are not.
     """
 
     text: str
@@ -145,7 +145,7 @@ def citations_of_marks(
 ) -> tuple[Citation, ...]:
     """Turn the marks of an answer, such as ``[1]``, into citations.
 
-    A mark belongs to the sentence that it stands in or behind. On a line of its own, as
+    A mark belongs to the sentence that it stands in or after. On a line of its own, as
     after a paragraph, it belongs to the last sentence before.
 
     Args:
@@ -488,7 +488,7 @@ class _Stripped:
         """Return start and end of the sentence that a mark belongs to.
 
         A mark that begins its line belongs to the sentence that follows on the line,
-        any other to the sentence that it stands in or behind. If there is no such
+        any other to the sentence that it stands in or after. If there is no such
         sentence, the other of the two counts, else the mark's own span is returned.
         """
         before = self._sentence_before(mark)
@@ -509,7 +509,7 @@ class _Stripped:
         return self.statements[n_begun - 1] if n_begun else None
 
     def _sentence_following_on_line(self, mark: Mark) -> Statement | None:
-        """Return the first sentence that ends behind a mark, if it begins on its line."""
+        """Return the first sentence that ends after a mark, if it begins on its line."""
         n_ended = bisect_right(
             self.statements, mark.start, key=lambda statement: statement.end
         )
@@ -536,7 +536,7 @@ def _strip_marks(answer: str, marks: Sequence[Mark]) -> _Stripped:
     the offsets count in the answer, marks included.
     """
     remaining = _cut_out(answer, _cuts(answer, marks))
-    # a full stop or a line break right behind a cut ends a sentence: "It is old [1] ."
+    # a full stop or a line break right after a cut ends a sentence: "It is old [1] ."
     possible_ends = remaining.indices_behind_cuts
     # a sentence over two lines becomes one line, as long as before: indices stay valid
     text = join_lines(remaining.text, possible_ends)
@@ -562,7 +562,7 @@ class _Remaining(NamedTuple):
     Args:
         text: The text that is left.
         index_in_answer: For each of its characters the index in the answer.
-        indices_behind_cuts: Where the text goes on behind a cut, blanks skipped. A full
+        indices_behind_cuts: Where the text goes on after a cut, blanks skipped. A full
             stop or line break there ends a sentence, as in "It is old [1] .".
     """
 
@@ -577,7 +577,7 @@ def _cut_out(answer: str, cuts: Sequence[Span]) -> _Remaining:
     Where words would touch, a blank takes the place of a cut; it has the index where
     the cut begins. Example: "old[1]and" without the span (3, 6) leaves "old and". Its
     characters stood at 0, 1, 2, 3 (the blank), 6, 7 and 8 in the answer. The result
-    also says where its text goes on behind a cut.
+    also says where its text goes on after a cut.
     """
     pieces: list[str] = []
     index_in_answer: list[int] = []
@@ -587,7 +587,7 @@ def _cut_out(answer: str, cuts: Sequence[Span]) -> _Remaining:
         index_in_answer += range(start, start + len(piece))
         piece_ends.append(len(index_in_answer))
     text = "".join(pieces)
-    # the last piece has no cut behind it: its end, the end of the text, does no harm
+    # the last piece has no cut after it: its end, the end of the text, does no harm
     indices_behind_cuts = {_skip_blanks(text, end) for end in piece_ends}
     return _Remaining(text, index_in_answer, indices_behind_cuts)
 
@@ -685,7 +685,7 @@ def _lines_with_leading_marks(answer: str, marks: Sequence[Mark]) -> frozenset[i
     """Return where lines begin on which each mark stands before its sentence.
 
     "[1] It is old. [2] It fell." is such a line: it begins with a mark, it does not end
-    in one, and all others stand right behind a sentence.
+    in one, and all others stand right after a sentence.
     """
     marks_by_line: dict[int, list[Mark]] = {}
     for mark in marks:
@@ -711,7 +711,7 @@ def _each_leads(answer: str, line_start: int, marks: Sequence[Mark]) -> bool:
     line_end = answer.find("\n", marks[-1].end)
     behind_last = answer[marks[-1].end : None if line_end < 0 else line_end]
     before_first = answer[line_start : marks[0].start]
-    # "It is old [1]." has words before the first mark and none behind the last
+    # "It is old [1]." has words before the first mark and none after the last
     if re.search(r"\w", before_first) or not re.search(r"\w", behind_last):
         return False
     for mark, next_mark in pairwise(marks):

@@ -90,7 +90,7 @@ SEVERAL_ANSWERS = ("answers", "responses", "predictedanswers", "replies")
 # Columns of our own results, and a key that their objects have.
 _KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "evidence_from"}
 # Fields that two columns may claim. A question has one rank of names: what stands
-# behind it holds a whole prompt, a request, or what was searched for.
+# after it holds a whole prompt, a request, or what was searched for.
 _FIELDS_WITH_RIVALS = ("contexts", "answer", "reference")
 # DeepEval's names: what was retrieved, and beside it the ideal
 _DEEPEVAL_CONTEXTS = ("retrievalcontext", "context")

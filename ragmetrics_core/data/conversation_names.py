@@ -28,7 +28,7 @@ _USUAL_NAME_BY_END = {
     "session.id": "session_id",
     "trace.session": "session_id",
 }
-_WHOLE_NAME = "conversation"  # too common a word to be known by it behind a path
+_WHOLE_NAME = "conversation"  # too common a word to be known by it after a path
 CONVERSATION_NAMES = (*dict.fromkeys(_USUAL_NAME_BY_END.values()), _WHOLE_NAME)
 """The names of conversations. Of two names in an object the earlier here counts."""
 

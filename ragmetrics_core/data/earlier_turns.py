@@ -1,6 +1,6 @@
 """Which turns of a history are earlier ones, and which are the turn that is judged.
 
-A memory that is read behind a turn holds that turn, too: its question and its answer.
+A memory that is read after a turn holds that turn, too: its question and its answer.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def turns_without_answer(
     """Return the turns of a conversation that do not give the answer away.
 
     They are for a judge that must not see the answer. Left out are this question, if it
-    is the user's last, with the replies behind it, and every turn that says the answer.
+    is the user's last, with the replies after it, and every turn that says the answer.
 
     Args:
         history: The turns, oldest first.
@@ -73,7 +73,7 @@ def turns_without_answer(
 
 
 def _start_of_last_replies(history: Sequence[Turn]) -> int:
-    """Return the index behind the user's last turn, where the last replies begin."""
+    """Return the index after the user's last turn, where the last replies begin."""
     start = len(history)
     while start > 0 and not _is_of_user(history[start - 1]):
         start -= 1

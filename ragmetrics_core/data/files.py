@@ -415,14 +415,14 @@ class AtomicFile:
     def _keep_text_of_earlier_run(self) -> None:
         """Put what an earlier run left in ``partial`` aside, and begin an empty file.
 
-        What was put aside has the next free number behind its name; the log tells where
+        What was put aside has the next free number after its name; the log tells where
         it is.
         """
         number = 1
         while os.path.lexists(f"{self.partial}.{number}"):
             number += 1
         kept_path = Path(f"{self.partial}.{number}")
-        # the open file holds the lock: it is closed behind the move where that is possible
+        # the open file holds the lock: it is closed after the move where that is possible
         if sys.platform == "win32":
             self._file.close()
         self.partial.rename(kept_path)

@@ -52,7 +52,7 @@ UNREAD = re.compile(
     r"|\[[ \t]*\d{1,3}[)}]|[({][ \t]*\d{1,3}[ \t]*\]"
     rf"|[{OPENING}【][\d,;:–† \t-]*\d[\d,;:–† \t-]*\Z"
     r"|</?(?:cite|citation|ref|source|footnote)\b|\bciteturn\d|&#91;"
-    # a number close behind a full stop: "It is old.1 It fell.²"
+    # a number close after a full stop: "It is old.1 It fell.²"
     r"|(?<=[^\W\d_]{2}[.!?])(?<!\bN[or]\.)(?<!\bFig\.)"
     rf"(?:\d{{1,2}}(?=\s|\Z)|[{_SUPERSCRIPTS}]+(?![⁺⁻])|\^\d)",
     re.IGNORECASE,
@@ -65,7 +65,7 @@ Such are numbers in a bracket (``[see 2]``, ``[1)``), also in one that was cut o
 # Forms that may cite, and may be something else.
 _NUMBER_OR_LETTER = r"(?:\d{1,2}|[a-h]|[ivx]{1,4})"
 _ENDS = (
-    r"(?=\s*(?:[.,;:!?)\]。，；！？]|\Z)|[ \t]*$)"  # what stands behind most citations
+    r"(?=\s*(?:[.,;:!?)\]。，；！？]|\Z)|[ \t]*$)"  # what stands after most citations
 )
 _PLACE_WORD = (
     r"(?:pp?|pages?|seiten?|s|sections?|sect?|absatz|abschnitt|§|articles?|art|no|nr"
@@ -87,7 +87,7 @@ _DOUBTFUL_FORMS = (
     rf"\b(?:first|second|third|fourth|fifth|1st|2nd|3rd)[ \t]+{SOURCE_WORD}\b",
     rf"[\[(（【](?!citation needed)[^\w()（）]{{0,3}}(?:as[ \t]+)?{SOURCE_WORD}\b",
     rf"^[ \t]*{SOURCE_WORD}[ \t]*:",
-    # (2), (a), (1 and 2) behind a word or a sentence
+    # (2), (a), (1 and 2) after a word or a sentence
     r"(?:(?<=[^\W\d][\"”’)%])|(?<=[^\W\d])|(?<=[.!?])"
     r"|(?<=\b1[5-9]\d\d)|(?<=\b20\d\d))[ \t]?"
     rf"[(（]{_NUMBER_OR_LETTER}"

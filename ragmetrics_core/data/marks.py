@@ -56,7 +56,7 @@ _YEARS = re.compile(r"\s*(?:1\d|2[01])\d\d(?:\s*[-–—,;]\s*(?:1\d|2[01])\d\d)
 _INTERVAL = re.compile(r"\s*0\s*,\s*\d+\s*")
 _MEASURES = re.compile(r"(?=.*(?:\d\.\d|[+−%°]|(?:^|,)\s*-))[\s\d.,;+−–%°-]+")
 # In a formula a bracket stands beside an operator: an index ("x = a[1]"), a list
-# ("x = [1]"), or a class of signs ("[0-9]+"). A "+" close behind a word is a part of the
+# ("x = [1]"), or a class of signs ("[0-9]+"). A "+" close after a word is a part of the
 # word: "C++", "18+". A "+" that begins a line is a sign of a list.
 _OPERATOR_BEFORE = re.compile(
     r"(?:=\s*(?:[^\W\d]\w*)?|\S[ \t]+\+\s*\w*|\w\+[^\W\d]\w*|\d\]\+)\Z"
@@ -97,7 +97,7 @@ class Mark:
 
     Args:
         start: Where its bracket opens.
-        end: The place behind the bracket that closes.
+        end: The place after the bracket that closes.
         labels: What stands inside, each label once; a range as its numbers, or as a
             whole where it is too wide or runs backwards.
     """
@@ -269,7 +269,7 @@ def _fence_around_all(answer: str, opening: re.Match[str]) -> list[Span]:
 
     "It is old." between two lines of three backticks gives two spans. A fence that is
     never closed, as in a reply that was cut off, has only the span of its opening line.
-    [] if the answer goes on behind the fence, or has other fences inside.
+    [] if the answer goes on after the fence, or has other fences inside.
     """
     # Found only at the very end of the answer. The search begins one early: in
     # "```\n```" one line break ends the opening line and begins the closing one.

@@ -381,7 +381,7 @@ class Sample(Frozen):
     def _history_ends_before_this_turn(
         cls, history: tuple[Turn, ...], fields: ValidationInfo
     ) -> tuple[Turn, ...]:
-        """Leave out this turn, which a memory holds that was read behind it."""
+        """Leave out this turn, which a memory holds that was read after it."""
         questions = [
             fields.data.get("question") or "",
             fields.data.get("standalone_question") or "",

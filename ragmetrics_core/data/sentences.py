@@ -25,15 +25,15 @@ _WHOLE_BREAK = re.compile(
     r"|[。！？｡।]+[」』”]*|</(?:p|li|div|td|h[1-6])>|<br ?/?>|\n+",
     re.IGNORECASE,
 )
-# A single letter behind a noun, which ends a sentence and is no initial of a person:
+# A single letter after a noun, which ends a sentence and is no initial of a person:
 # "World War I.", "vitamin C."
 _LETTER_AFTER_A_NOUN = re.compile(
     r"\b(?:war|vitamin|plan|type|class|group|hepatitis|grade|level|point|part|section"
     r"|figure|table|appendix|option)[ ]+[A-Za-z]\.\Z",
     re.IGNORECASE,
 )
-# Behind these a sentence goes on: behind titles, and words that never end a sentence,
-# always; behind the others where a number, a bracket or a small letter follows.
+# After these a sentence goes on: after titles, and words that never end a sentence,
+# always; after the others where a number, a bracket or a small letter follows.
 _TITLE = re.compile(
     r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|Gen|Col|Capt|Lt|Rev|Mt"
     r"|[Vv]s|[Ff]igs?|[Cc]a|bzw|Nr|Abb|[Vv]gl|ggf|evtl|inkl|sog)\.$"
@@ -110,10 +110,10 @@ def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
 def _stands_in_sentence(end_sign: re.Match[str], text: str, start: int) -> bool:
     """Tell whether a full stop stands inside a sentence instead of ending it.
 
-    True in "Dr. Smith" and "Fig. 3", false behind "lions, tigers etc." before "They".
+    True in "Dr. Smith" and "Fig. 3", false after "lions, tigers etc." before "They".
 
     Args:
-        end_sign: A full stop or the like, with a quotation mark or bracket behind it.
+        end_sign: A full stop or the like, with a quotation mark or bracket after it.
         text: The text that it stands in.
         start: Where the current sentence begins.
     """
@@ -128,7 +128,7 @@ def _stands_in_sentence(end_sign: re.Match[str], text: str, start: int) -> bool:
     abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
     if _TITLE.search(text, abbreviation_start, end):  # "Dr. Smith", "C. Darwin"
         return True
-    # "approx. 5" goes on behind the stop, "etc. They" does not
+    # "approx. 5" goes on after the stop, "etc. They" does not
     is_shortened = _SHORTENED.search(text, abbreviation_start, end) is not None
     return is_shortened and _GOES_ON.match(text, end) is not None
 
@@ -149,7 +149,7 @@ def join_lines(text: str, ends: Container[int] = ()) -> str:
     """
     lines = text.split("\n")
     pieces = lines[:1]
-    line_break = len(lines[0])  # the index of the line break behind the line
+    line_break = len(lines[0])  # the index of the line break after the line
     for line, next_line in pairwise(lines):
         goes_on = _goes_on_in(line, next_line, is_known_end=line_break in ends)
         pieces += [" " if goes_on else "\n", next_line]

@@ -144,7 +144,7 @@ def is_reference(line: str) -> bool:
     """Tell whether a line is a title, a file or an address, and no sentence.
 
     Such a line has few words beside its marks and addresses, no word such as "is" that
-    makes a sentence, and no full stop at its end, except behind a year: ", 2003.".
+    makes a sentence, and no full stop at its end, except after a year: ", 2003.".
     """
     words = _ANY_BRACKET.sub(" ", _SIGN_OF_ENTRY.sub("", line, count=1))
     title = _ADDRESS_OR_FILE.sub(" x ", words)  # an address counts as one word
@@ -186,7 +186,7 @@ def _lists_references(line: str) -> bool:
 def label_before(answer: str, start: int) -> int:
     """Return where a word such as "Source:" begins that stands right before a mark.
 
-    The word has to stand behind a sentence or at the beginning of a line. Without such a
+    The word has to stand after a sentence or at the beginning of a line. Without such a
     word the mark's own start is returned.
 
     Args:
