@@ -308,7 +308,9 @@ class _Cells:
 
     def __init__(self, row: Row) -> None:
         self._row = row
+        # {"contextids": ["context_ids"]}: the columns by their names in plain form
         self._by_plain_name: dict[str, list[str]] = {}
+        # by column: its cell as data, where the cell is a text of JSON
         self._structured: dict[str, Any] = {}
         for name in row:
             if isinstance(name, str):

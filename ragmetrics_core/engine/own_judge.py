@@ -114,7 +114,7 @@ class RequestLimits:
         self._rate: RateLimiter | None = None
         if budget.limits.requests_per_minute is not None:
             self._rate = RateLimiter(budget, ["judge", judge_name])
-        self._in_flight: list[RequestToOwnJudge] = []
+        self._in_flight: list[RequestToOwnJudge] = []  # sent, and not answered yet
         # US dollars of the dearest request so far; None while no cost is known.
         self._dearest_cost: float | None = None
         # Set when any request ends; then a new event takes its place.

@@ -54,6 +54,7 @@ class Rounds:
     def __init__(self, ask: Ask) -> None:
         self._n_plans = 0  # plans that have not ended
         self._ask = ask
+        # plans that have asked in this round, and wait for the other plans
         self._waiting_plans: list[_WaitingPlan] = []
 
     def join(self, plan: asyncio.Task[Any]) -> None:

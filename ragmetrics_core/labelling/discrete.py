@@ -284,7 +284,7 @@ class BM25:
         # the values that Lucene searches with
         self._index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
         words_by_chunk = [list(content_terms(chunk.text)) for chunk in chunks]
-        self._vocabulary: set[str] = set()
+        self._vocabulary: set[str] = set()  # all words of the chunks
         for words in words_by_chunk:
             self._vocabulary.update(words)
         if self._vocabulary:  # bm25s cannot index texts without any word

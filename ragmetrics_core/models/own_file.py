@@ -322,7 +322,7 @@ class OwnFile:
         self._reader: sqlite3.Connection | None = None
         self._writer: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
-        self._waiting_changes: list[Change] = []
+        self._waiting_changes: list[Change] = []  # not written to the file yet
         # Done when the last change is committed or given up; None before any change.
         self._committed: Future[None] | None = None
 

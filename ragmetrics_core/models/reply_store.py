@@ -104,7 +104,7 @@ class MemoryStore(ReplyStore):
     """
 
     def __init__(self) -> None:
-        self._choices: dict[str, Choice] = {}
+        self._choices: dict[str, Choice] = {}  # by key; the one used last is the last
 
     def __len__(self) -> int:
         return len(self._choices)
@@ -195,9 +195,9 @@ class SqliteStore(OwnFile, ReplyStore):
         super().begin()
         # Replies that are not committed yet, or cannot be.
         self._memory = MemoryStore()
-        # Keys under which this run has rejected a reply, and those of them under which
-        # it has put no other reply since.
+        # keys under which this run has rejected a reply
         self._keys_ever_rejected: set[str] = set()
+        # the keys among them without a new reply since
         self._keys_rejected_now: set[str] = set()
 
     def __repr__(self) -> str:

@@ -62,8 +62,8 @@ class GroupTally:
     """Groups that grow row by row; of each the worst rows are kept."""
 
     def __init__(self) -> None:
-        self._counts = Counter[str]()
-        self._n_good_answers = Counter[str]()
+        self._counts = Counter[str]()  # of rows, by the code of their group
+        self._n_good_answers = Counter[str]()  # rows with a good answer, by group
         # rows with a score apart from those without
         self._examples = defaultdict[tuple[str, bool], list[Example]](list)
 

@@ -58,6 +58,7 @@ class CaptureWarningTally:
     def __init__(self) -> None:
         self._first_by_kind: dict[str, _FirstSample] = {}
         self._n_samples_by_kind: dict[str, int] = {}
+        # kinds that came with several numbers: "2 documents …", then "5 documents …"
         self._kinds_with_other_numbers: set[str] = set()
 
     def add(self, warnings: Iterable[str], index: int) -> None:

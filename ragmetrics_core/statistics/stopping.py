@@ -292,7 +292,7 @@ class SequentialGate:
         self._for_failing = _Evidence(
             highest_mirrored_mean, population, largest_cluster
         )
-        self._units: list[_Unit] = []
+        self._units: list[_Unit] = []  # taken so far: a row, or the rows of a cluster
         self.decision: Outcome = "undecided"
         self.decided_at: int | None = None
         self.rows = 0

@@ -228,7 +228,8 @@ class _Trace:
         Example: a query engine's trace: its calls with their methods ("query",
         "retrieve", "synthesize"), and the nodes (documents) by their ids.
         """
-        # what each call was given and returned, parsed; calls that say nothing lack
+        # what each call was given, parsed, and below what it returned; a call
+        # without a reading has no entry
         self._inputs: dict[Call, Any] = {}
         self._outputs: dict[Call, Any] = {}
         self._parse_inputs_and_outputs(calls)

@@ -92,7 +92,7 @@ class WaitingRetrievals:
     """
 
     def __init__(self) -> None:
-        self._waiting: list[TraceOfCalls] = []
+        self._waiting: list[TraceOfCalls] = []  # the eldest first
 
     def add(self, retrieval: TraceOfCalls) -> list[TraceOfCalls]:
         """Let a trace wait, and return the waiting traces that are given up."""
