@@ -71,8 +71,8 @@ class OccurrenceSearch:
     def __init__(self, prompt: Prompt, sought_texts: Sequence[SoughtText]) -> None:
         """Index the texts by their anchors; the prompt is searched later.
 
-        An anchor is a piece of 16 bytes: "portoliesonthedo" finds the text "Porto lies on
-        the Douro." Letters are the letters and digits of prompt and texts, in lower
+        An anchor is a piece of 16 bytes: "portoliesonthedo" finds the text "Porto lies
+        on the Douro." Letters are the letters and digits of prompt and texts, in lower
         case, as bytes.
         """
         self.prompt = prompt
@@ -94,8 +94,8 @@ class OccurrenceSearch:
         )
         # finds the other texts by any of their anchors
         self._anchors = AnchorIndex(self._text_letters, self._stride)
-        # The search stops at each anchor that it knows. It must know also those at which
-        # families, the texts with the same first 16 bytes, may begin.
+        # The search stops at each anchor that it knows. It must also know where families
+        # may begin: the texts with the same first 16 bytes.
         for anchor in self._whole_texts.families_by_anchor:
             self._anchors.add_without_position(anchor)
         # Filled by the search, by text index: the runs of equal bytes, and the offsets

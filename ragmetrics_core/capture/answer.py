@@ -463,8 +463,8 @@ def by_nobody(attribution: _Attribution) -> FoundAnswer | None:
 def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | None:
     """The earlier reply, where the last call only judged it or asked further questions.
 
-    A run that ends in a verdict on its answer, or in further questions: this rule is kept
-    for safety, since we know no public application that ends so.
+    A run that ends in a verdict on its answer, or in further questions: this rule is
+    kept for safety, since we know no public application that ends so.
 
     Example: one call writes "It opened in 1874."; the last call is shown this and
     writes "yes". The answer is "It opened in 1874." None if the last reply is neither a

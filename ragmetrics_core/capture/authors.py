@@ -173,8 +173,8 @@ def name_authors(root: Node) -> None:
     found_documents = _originals_of(nodes)  # found by searches: these have no author
     for node in nodes:
         if node.kind == "tool" and node.text:
-            # A tool returned an engine's answer as its text. It counts as a document that
-            # the engine handed to the tool: so the text gets its author.
+            # A tool returned an engine's answer as its text. It counts as a document
+            # that the engine handed to the tool: so the text gets its author.
             node.input_documents = _answers_in_text_of(node, answer_by_call)
             continue
         earlier_answers = _answers_before(node, answer_by_call)
@@ -211,8 +211,8 @@ def _answers_of_nested_calls(nodes: Sequence[Node]) -> dict[Node, str]:
 def _originals_of(nodes: Sequence[Node]) -> _Originals:
     """Return the documents of retrievers and rerankers that no nested engine wrote.
 
-    Example: a search found "It fell." with the id "a": the ids are {"a"}, the texts {"It
-    fell."}. A retriever may ask an engine and return its answer as a document. Such
+    Example: a search found "It fell." with the id "a": the ids are {"a"}, the texts
+    {"It fell."}. A retriever may ask an engine and return its answer as a document. Such
     documents have their author already, and are left out.
     """
     written_keys = set(_author_by_key(nodes))

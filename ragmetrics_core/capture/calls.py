@@ -183,8 +183,8 @@ class Reply:
     def is_verdict(self) -> bool:
         """Whether it is a judgement.
 
-        Example: "yes", or ``{"score": 0.8}``: a structure with a field for a verdict, and
-        no field for an answer.
+        Example: "yes", or ``{"score": 0.8}``: a structure with a field for a verdict,
+        and no field for an answer.
         """
         if self.answer.strip(" .!\n").lower() in _VERDICTS:
             return True
@@ -290,7 +290,10 @@ class Calls:
 
     @cached_property
     def paths(self) -> Mapping[Node, Path]:
-        """Each call that counts, after the calls around it, in the order in which they began."""
+        """By each call that counts its path: the calls around it, then the call itself.
+
+        The calls stand in the order in which they began, each after the calls around it.
+        """
         return {path[-1]: path for path in self.tree.root.paths()}
 
     @cached_property
@@ -708,7 +711,7 @@ class Calls:
     def _replies_with_ends(self) -> list[tuple[float, str]]:
         """List the answers of models and sub-agents, each with the end of its call.
 
-        Example: a model ran from 1.0 to 2.0 and replied "In 1874.": [(2.0, "In 1874.")].
+        Example: a model ran from 1.0 to 2.0 and replied "In May.": [(2.0, "In May.")].
         Replies that steer the run, such as a query or a grade, are left out.
         """
         replies: list[tuple[float, str]] = []

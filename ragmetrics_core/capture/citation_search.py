@@ -229,7 +229,7 @@ class CitationSearch:
         return {reply.strip() for reply in replies} - {""}
 
     def _has_the_marks_of(self, reply: Reply) -> bool:
-        """Whether the marks of the answer stand in a reply in this order, one after the other."""
+        """Whether the marks of the answer stand in a reply in the same order."""
         of_answer = [mark.labels for mark in marks_in(self.text)]
         of_reply = [mark.labels for mark in marks_in(reply.text)]
         starts = range(len(of_reply) - len(of_answer) + 1)
@@ -380,7 +380,7 @@ class CitationSearch:
             context has this name as its label.
         """
         words_and_numbers = _WORD_OR_NUMBER.findall(name)  # "doc" and "1"
-        # begins after no letter or digit; blanks, "_", "-" and zeros may precede the number
+        # it begins after no letter or digit; "Doc_01" has a sign and a zero before the 1
         pattern = re.compile(
             r"(?<![^\W_])" + r"[ \t_\-]*0*".join(words_and_numbers) + _FILE_ENDING,
             re.IGNORECASE,

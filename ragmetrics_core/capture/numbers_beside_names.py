@@ -258,7 +258,7 @@ def _name_directly_after(
 
 
 def _name_of_entry(words: str, start: int, names: SourceNames) -> NameFound | None:
-    """Find the name of an entry of a list after its number, as in "| 1 | File: a.pdf"."""
+    """Find the name of an entry after its number, as in "| 1 | File: a.pdf"."""
     name = _name_at(_BEHIND_A_SIGN, words, start, names)
     # "The source is a.pdf"; but "The Bridge Book" is a name as a whole
     return name or _name_at(_BEHIND_WORDS, words, start, names)
