@@ -14,7 +14,11 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from ragmetrics_core.capture.letters import letters_of
-from ragmetrics_core.capture.passages import share_a_passage, stands_apart
+from ragmetrics_core.capture.passages import (
+    is_long_enough,
+    share_a_passage,
+    stands_apart,
+)
 from ragmetrics_core.capture.transcripts import (
     EarlierConversation,
     read_conversation,
@@ -183,7 +187,8 @@ def drops_all_documents(taken: object, returned: object) -> bool:
     """Whether a step returned an empty list in the place of documents that it took.
 
     Example: a node of a graph takes ``{"documents": [A, B]}`` and returns
-    ``{"documents": []}``; a step of a chain takes ``[A, B]`` and returns ``[]``.
+    ``{"documents": []}``; a step of a chain takes ``[A, B]`` and returns ``[]``. False
+    if it also returned a new text, which may be a summary of the documents.
     """
     if _is_empty_list(returned):
         return isinstance(taken, (list, tuple)) and any(
@@ -191,10 +196,24 @@ def drops_all_documents(taken: object, returned: object) -> bool:
         )
     if not isinstance(taken, Mapping) or not isinstance(returned, Mapping):
         return False
+    if _has_new_text(taken, returned):
+        return False
     names_of_lists = [
         name for name, value in taken.items() if any(True for _ in documents_in(value))
     ]
     return any(_is_empty_list(returned.get(name)) for name in names_of_lists)
+
+
+def _has_new_text(taken: object, returned: object) -> bool:
+    """Whether a step returned a text of some length that it was not given.
+
+    A word such as "yes" is no such text.
+    """
+    texts_taken = set(texts_in(taken))
+    return any(
+        is_long_enough(text) and text not in texts_taken
+        for text in texts_in(returned)
+    )
 
 
 def _is_empty_list(value: object) -> bool:

@@ -175,23 +175,53 @@ def _is_filter(
     inside it found.
 
     The step may return A as another document, a relative: with a score, without its id,
-    in lower case, or with a heading. Such an A is neither lost nor new.
+    in lower case, or with a heading. Such an A is neither lost nor new. But if it took
+    both A and "A ", and returned "A " alone, A is lost.
     """
     handed_on = _handed_on(step)
     drops_all = step.documents == ()  # it returned an empty list of documents
     if step.kind != "step" or not (handed_on or drops_all):
         return False
-    lost = _without_relatives(dropped, handed_on)
+    lost = _without_relatives(dropped, added)
     new = _without_relatives(added, _documents_taken(step))
     if not lost or (new and not _has_searched(step)):
         return False
     keys_taken_later = _keys_taken_after(step, nodes)
     lost_keys = {document.key for document in lost}
-    if not keys_taken_later.isdisjoint(lost_keys):
-        # a later call took B: the step only picked documents out of a state that keeps
-        # all of them
+    if not lost_keys.isdisjoint(keys_taken_later - _keys_found_after(step, nodes)):
+        # a later call took B, and no later search found it again: the step only picked
+        # documents out of a state that keeps all of them
         return False
-    return drops_all or any(document.key in keys_taken_later for document in handed_on)
+    if drops_all:
+        return _is_followed_without_documents(step, nodes)
+    return any(document.key in keys_taken_later for document in handed_on)
+
+
+def _is_followed_without_documents(step: Node, nodes: Sequence[Node]) -> bool:
+    """Whether the call behind a step, in the same sequence, was given no documents of it.
+
+    Example: "filter" returned an empty list, and "write_prompt" was given that list:
+    True. False for the last call of a sequence and for calls that are all handed the
+    same documents, as one that picks their pictures beside one that writes the prompt.
+    """
+    keys_taken = {document.key for document in _documents_taken(step)}
+    for caller in nodes:
+        if step not in caller.children:
+            continue
+        for call in caller.children:
+            taken = {document.key for document in _documents_taken(call)}
+            if call.began >= end_of(step) and taken.isdisjoint(keys_taken):
+                return True
+    return False
+
+
+def _keys_found_after(step: Node, nodes: Sequence[Node]) -> set[DocumentKey]:
+    """Return the keys of the documents that searches behind a step found."""
+    keys: set[DocumentKey] = set()
+    for later in nodes:
+        if later.kind in ("retriever", "tool") and later.began >= end_of(step):
+            keys.update(document.key for document in later.documents or ())
+    return keys
 
 
 def _has_searched(step: Node) -> bool:

@@ -238,9 +238,10 @@ def _fill_step(node: Node, reading: Reading) -> None:
         else:
             brought.append(document)
     node.documents = tuple(brought) or None
-    if drops_all_documents(reading.input, reading.output):
-        node.documents = ()  # it returned [] in the place of the documents it took
     node.documents_passed_on = tuple(passed_on)
+    has_returned_some = bool(brought or passed_on)
+    if not has_returned_some and drops_all_documents(reading.input, reading.output):
+        node.documents = ()  # it returned [] in the place of the documents it took
 
 
 def _identity(document: Document) -> tuple[str | None, str, float | None]:
