@@ -190,6 +190,61 @@ def test_a_near_copy_has_the_fate_of_the_text_that_was_kept_in_its_place(
     assert not any(note.kept is False for note in notes)
 
 
+def test_of_two_texts_that_overlap_the_one_that_was_not_returned_is_dropped() -> None:
+    """A step keeps the shorter of two, and a reranker drops that one."""
+    longer = Document(f"{P.text} It is the second city of the country.", "page")
+    found = (P, F, longer)
+    dedupe = plain_step(found, [P, F])
+    rerank = keeps("rerank", (F,), took=(P, F))
+    notes = run(dedupe, rerank, answers(F), found=found)
+    assert told(notes) == [(False, "rerank"), (True, None), (False, "node")]
+    notes = run(dedupe, answers(P, F), found=found)
+    assert [note.share for note in notes] == [1.0, 1.0, 0.0]
+
+
+def empties(
+    name: str, took: Sequence[Document] = DOCS, seconds: float = 0.5
+) -> Callable[[float], Node]:
+    """A step that returns an empty list in the place of its documents."""
+    return lambda at: Node(
+        "step",
+        name,
+        at,
+        at + seconds,
+        documents_among_inputs=tuple(took),
+        documents=(),
+    )
+
+
+def searches(*found: Document) -> Callable[[float], Node]:
+    return lambda at: Node(
+        "retriever", "again", at, at + 0.5, query=QUESTION, documents=found
+    )
+
+
+def test_what_a_later_search_finds_again_was_dropped_before() -> None:
+    """A grader drops all; a second search finds some of these again, and the prompt shows them."""
+    grade = empties("grade")
+    generate = plain_step((P, F), ())
+    notes = run(grade, searches(P, F), generate, answers(P, F))
+    assert notes[2].dropped_by == "grade"
+    assert [note.share for note in notes] == [1.0, 1.0, 0.0]
+    # no search found them again: the state still held all of them
+    notes = run(grade, generate, answers(P, F))
+    assert not any(note.dropped_by for note in notes)
+
+
+def test_an_empty_list_beside_the_way_into_the_prompt_drops_nothing() -> None:
+    """Of three calls that take the same documents, one picks their pictures: there are none."""
+    pictures = empties("pictures")
+    write = plain_step(DOCS, ())
+    parallel: Callable[[float], Node] = lambda at: Node(  # noqa: E731 - one expression
+        "step", "parallel", at, at + 0.9, children=[write(at), pictures(at + 0.6)]
+    )
+    notes = run(parallel, answers(P, F))
+    assert not any(note.kept is False for note in notes)
+
+
 UNKNOWN = [(None, None)] * 3
 DROPPED = [(True, None), (False, "node"), (False, "node")]
 

@@ -102,7 +102,20 @@ def chain(how: str, *, keeps_ids: bool) -> list[Sample]:
 class State(TypedDict, total=False):
     question: str
     documents: list[LangChainDocument]
+    summary: str
     answer: str
+
+
+class FindsTexts(Found):
+    """Finds texts that the test names."""
+
+    found_texts: Sequence[str]
+
+    def _get_relevant_documents(self, *_: Any, **__: Any) -> list[LangChainDocument]:
+        return [
+            LangChainDocument(text, id=f"d{place}")
+            for place, text in enumerate(self.found_texts)
+        ]
 
 
 def graph(how: str, *, keeps_ids: bool) -> list[Sample]:
@@ -116,26 +129,37 @@ def graph_with(
     change: Callable[[list[LangChainDocument]], list[LangChainDocument]],
 ) -> list[Sample]:
     """A graph that searches, changes the documents in a node, and answers."""
-    retriever = Found()
-    model = FakeListChatModel(responses=[ANSWER])
-
-    def search(state: State) -> State:
-        return {"documents": retriever.invoke(state["question"])}
 
     def rewrite(state: State) -> State:
         return {"documents": change(state["documents"])}
 
+    return graph_of(rewrite)
+
+
+def graph_of(
+    *nodes: Callable[[State], State], found: Sequence[str] = TEXTS
+) -> list[Sample]:
+    """A graph that finds some texts, goes through some nodes, and answers.
+
+    The prompt shows the summary, if a node wrote one, else the documents.
+    """
+    model = FakeListChatModel(responses=[ANSWER])
+
+    def search(state: State) -> State:
+        return {"documents": FindsTexts(found_texts=found).invoke(state["question"])}
+
     def generate(state: State) -> State:
         texts = [document.page_content for document in state["documents"]]
-        asked = {"context": "\n\n".join(texts), "question": state["question"]}
+        context = state.get("summary") or "\n\n".join(texts)
+        asked = {"context": context, "question": state["question"]}
         return {"answer": str(model.invoke(PROMPT.invoke(asked)).content)}
 
     builder = StateGraph(State)
-    for node in (search, rewrite, generate):
+    last = START
+    for node in (search, *nodes, generate):
         builder.add_node(node.__name__, node)
-    builder.add_edge(START, "search")
-    builder.add_edge("search", "rewrite")
-    builder.add_edge("rewrite", "generate")
+        builder.add_edge(last, node.__name__)
+        last = node.__name__
     builder.add_edge("generate", END)
     with capture_langchain() as captured:
         builder.compile().invoke({"question": QUESTION})
@@ -285,6 +309,68 @@ def test_what_a_model_summarised_before_the_answer_is_not_told_as_shown(
 def judged_reason(journey: Journey) -> str:
     """Why the journey does not know which facts were shown."""
     return dict(journey.unknown.keys())["facts"]
+
+
+def test_a_summary_beside_an_empty_list_may_hold_what_the_documents_said() -> None:
+    def summarise(_: State) -> State:
+        return {"summary": ANEW["rephrased"][2], "documents": []}
+
+    (sample,) = graph_of(summarise)
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert not any(note.dropped_by for note in sample.capture.passages or ())
+    judged, _ = journeys(sample)
+    assert judged.mend is None
+
+
+NEAR_COPIES = {
+    "white space": (f"{TEXTS[2]} ", TEXTS[2]),
+    "a longer chunk": (f"{TEXTS[2]} A band played.", TEXTS[2]),
+    "a shorter chunk": (TEXTS[2][40:], TEXTS[2]),
+}
+
+
+def keeps_the_first(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+    """Leaves out the last document, a near copy of the first one."""
+    return documents[:-1]
+
+
+def drops_the_first(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+    return documents[1:]
+
+
+@pytest.mark.parametrize("copies", NEAR_COPIES.values(), ids=NEAR_COPIES)
+@pytest.mark.parametrize("kind", ["graph", "chain"])
+def test_a_near_copy_that_is_left_out_is_lost_where_a_reranker_drops_the_other(
+    kind: str, copies: tuple[str, str]
+) -> None:
+    found = (copies[0], TEXTS[0], TEXTS[1], copies[1])
+
+    def dedupe(state: State) -> State:
+        return {"documents": keeps_the_first(state["documents"])}
+
+    def rerank(state: State) -> State:
+        return {"documents": drops_the_first(state["documents"])}
+
+    def written(documents: list[LangChainDocument]) -> str:
+        return "\n\n".join(document.page_content for document in documents)
+
+    if kind == "graph":
+        (sample,) = graph_of(dedupe, rerank, found=found)
+    else:
+        steps = RunnableLambda(keeps_the_first) | drops_the_first | written
+        inputs = {
+            "context": FindsTexts(found_texts=found) | steps,
+            "question": RunnablePassthrough(),
+        }
+        with capture_langchain() as captured:
+            (inputs | PROMPT | FakeListChatModel(responses=[ANSWER])).invoke(QUESTION)
+        (sample,) = captured.samples
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    assert [note.kept for note in notes] == [False, True, True, False]
+    judged, _ = journeys(sample)
+    assert judged.mend == "not_kept"
 
 
 def adds(documents: list[LangChainDocument]) -> list[LangChainDocument]:

@@ -161,3 +161,18 @@ def test_the_journey_tells_a_dropped_fact_from_one_that_was_not_shown(
         sample = sample.model_copy(update={"reference": (FACT,)})
         journey = evaluate([sample], metrics=["accuracy"], judge="lexical").journey()
         assert journey.mend == loss
+
+
+@pytest.mark.parametrize("recorded", [openinference, traceloop])
+def test_a_step_that_returns_an_empty_list_dropped_all_documents(
+    recorded: Callable[[Sequence[int], str], list[Told]],
+) -> None:
+    """The model answers alone; no prompt shows a passage."""
+    sample = read(recorded, (), shown=())
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    assert [note.kept for note in notes] == [False] * len(TEXTS)
+    assert {note.dropped_by for note in notes} == {"grade"}
+    sample = sample.model_copy(update={"reference": (FACT,)})
+    journey = evaluate([sample], metrics=["accuracy"], judge="lexical").journey()
+    assert journey.mend == "not_kept"

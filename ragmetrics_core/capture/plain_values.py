@@ -190,6 +190,8 @@ def drops_all_documents(taken: object, returned: object) -> bool:
     ``{"documents": []}``; a step of a chain takes ``[A, B]`` and returns ``[]``. False
     if it also returned a new text, which may be a summary of the documents.
     """
+    taken = _without_wrapping(taken, ("inputs", "input"))
+    returned = _without_wrapping(returned, ("outputs", "output"))
     if _is_empty_list(returned):
         return isinstance(taken, (list, tuple)) and any(
             True for _ in documents_in(taken)
@@ -204,6 +206,24 @@ def drops_all_documents(taken: object, returned: object) -> bool:
     return any(_is_empty_list(returned.get(name)) for name in names_of_lists)
 
 
+def _without_wrapping(value: object, names: Sequence[str]) -> object:
+    """Return what a recorder put into a mapping of its own, else the value itself.
+
+    Example: LangChain records the list ``[A]`` as ``{"output": [A]}``, and Traceloop
+    writes ``{"outputs": [A], "kwargs": {}}``.
+
+    Args:
+        value: The recorded input or output of a step.
+        names: The names under which recorders put it; the first counts beside others.
+    """
+    if not isinstance(value, Mapping):
+        return value
+    name_beside_others, name_alone = names
+    if name_beside_others in value:
+        return value[name_beside_others]
+    return value[name_alone] if set(value) == {name_alone} else value
+
+
 def _has_new_text(taken: object, returned: object) -> bool:
     """Whether a step returned a text of some length that it was not given.
 
@@ -211,8 +231,7 @@ def _has_new_text(taken: object, returned: object) -> bool:
     """
     texts_taken = set(texts_in(taken))
     return any(
-        is_long_enough(text) and text not in texts_taken
-        for text in texts_in(returned)
+        is_long_enough(text) and text not in texts_taken for text in texts_in(returned)
     )
 
 

@@ -736,23 +736,8 @@ def _fill_step(node: Node, run: AnyRun) -> None:
     returned = tuple(documents_in(plain(run.outputs or {})))
     if returned:
         _add_documents_returned(node, returned)
-    elif capture.drops_all_documents(
-        _value_alone(run.inputs), _value_alone(run.outputs)
-    ):
+    elif capture.drops_all_documents(plain(run.inputs), plain(run.outputs)):
         node.documents = ()
-
-
-def _value_alone(values: object) -> Any:
-    """The plain value of a step's input or output, which LangChain may put into a mapping.
-
-    Example: ``{"output": [document]}`` is a list of one document.
-    """
-    plain_value = plain(values)
-    if isinstance(plain_value, Mapping) and len(plain_value) == 1:
-        for name in ("input", "output"):
-            if name in plain_value:
-                return plain_value[name]
-    return plain_value
 
 
 def _add_documents_returned(node: Node, returned: Sequence[Document]) -> None:
