@@ -236,7 +236,7 @@ def test_what_a_later_search_finds_again_was_dropped_before() -> None:
 
 def test_an_empty_list_beside_the_way_into_the_prompt_drops_nothing() -> None:
     """Of three calls that take the same documents, one picks their pictures: there are none."""
-    pictures = empties("pictures")
+    pictures = empties("pictures", seconds=0.2)
     write = plain_step(DOCS, ())
     parallel: Callable[[float], Node] = lambda at: Node(  # noqa: E731 - one expression
         "step", "parallel", at, at + 0.9, children=[write(at), pictures(at + 0.6)]

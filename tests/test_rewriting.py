@@ -103,6 +103,7 @@ class State(TypedDict, total=False):
     question: str
     documents: list[LangChainDocument]
     summary: str
+    route: str
     answer: str
 
 
@@ -321,6 +322,16 @@ def test_a_summary_beside_an_empty_list_may_hold_what_the_documents_said() -> No
     assert not any(note.dropped_by for note in sample.capture.passages or ())
     judged, _ = journeys(sample)
     assert judged.mend is None
+
+
+def test_a_word_beside_an_empty_list_tells_nothing_of_the_documents() -> None:
+    def grade(_: State) -> State:
+        return {"documents": [], "route": "web search"}
+
+    (sample,) = graph_of(grade)
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    assert {note.dropped_by for note in notes} == {"grade"}
 
 
 NEAR_COPIES = {

@@ -193,25 +193,20 @@ def _is_filter(
         # documents out of a state that keeps all of them
         return False
     if drops_all:
-        return _is_followed_without_documents(step, nodes)
+        return _is_followed(step, nodes)
     return any(document.key in keys_taken_later for document in handed_on)
 
 
-def _is_followed_without_documents(step: Node, nodes: Sequence[Node]) -> bool:
-    """Whether the call behind a step, in the same sequence, was given no documents of it.
+def _is_followed(step: Node, nodes: Sequence[Node]) -> bool:
+    """Whether another call of the same caller began behind a step.
 
     Example: "filter" returned an empty list, and "write_prompt" was given that list:
-    True. False for the last call of a sequence and for calls that are all handed the
-    same documents, as one that picks their pictures beside one that writes the prompt.
+    True. False for the last of the calls that are all handed the same documents, such
+    as one that picks their pictures beside one that writes the prompt.
     """
-    keys_taken = {document.key for document in _documents_taken(step)}
     for caller in nodes:
-        if step not in caller.children:
-            continue
-        for call in caller.children:
-            taken = {document.key for document in _documents_taken(call)}
-            if call.began >= end_of(step) and taken.isdisjoint(keys_taken):
-                return True
+        if step in caller.children:
+            return any(call.began >= end_of(step) for call in caller.children)
     return False
 
 
