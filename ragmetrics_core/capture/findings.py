@@ -309,12 +309,12 @@ class ShownInPrompt:
         # a text of the letters a to z alone has no numbers
         if not letters or letters.isalpha():
             return False
-        written_text = _TAG.sub(" ", decode_escapes(self.text.raw))
-        signs = NumberSigns(written_text)
         message = self.prompt.messages[self.message_index].raw
-        # Usually the message holds the text exactly: no sign is missing. Else the
-        # passage is looked at in which only the letters are equal.
-        if not signs or self.text.raw in message:
+        # nearly always; also where it stands once more, with its signs
+        if self.text.raw in message:
+            return False
+        signs = NumberSigns(_TAG.sub(" ", decode_escapes(self.text.raw)))
+        if not signs:
             return False
         start, end = self.offsets
         passage = decode_escapes(message[max(start - _AROUND, 0) : end + _AROUND])

@@ -10,14 +10,18 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
+from unicodedata import normalize
 
 _HYPHENS = "-−–"
-# numbers with nothing but hyphens between them, as in "10-15" and "1874-05-04"
-_HYPHENATED = re.compile(rf"\d+(?:[{_HYPHENS}]\d+)+")
-_NUMBER = re.compile(r"\d+")
-_HYPHEN_BETWEEN_DIGITS = tuple(
-    re.compile(rf"{hyphen}(?<=\d.)\d") for hyphen in _HYPHENS
-)
+# a number with its separators, as in "1.234,56" and "4.5.1874"
+_NUMBER = re.compile(r"\d+(?:[.,'’]\d+)*")
+_SEPARATOR = re.compile(r"[.,'’]")
+# digits that stand apart: "31,5", "10-15", "10 ^ 6"
+_APART = re.compile(r"\d[^\w]{1,3}\d")
+# the blank in "12 400"
+_BLANK_OF_THOUSANDS = re.compile(r"(?<=\d)[ \xa0\u202f](?=\d{3}(?!\d))")
+_IN_TABLE = re.compile(r"\d\s*[;|]")  # a number in a cell
+_SIZE_OF_GROUP = 3  # digits between two separators of thousands
 
 
 class _NumberSign(NamedTuple):
@@ -40,16 +44,18 @@ class _NumberSign(NamedTuple):
 _SIGNS_AND_BESIDE = {
     # "-5", but not "well-5"
     "minus": (_HYPHENS, r"""(?<![^\s(\[=:;,"'*_|].)\d"""),
-    # "1.5", but not "1.500", which may be a thousand and a half
-    "point": (".", r"(?<=\d.)\d(?!\d\d(?!\d))"),
     # "5%" and "5 %"
     "percent": ("%", r"(?:(?<=\d.)|(?<=\d\s.))"),
     # "x < 5"
-    "less": ("<≤", r"(?:(?<=\S.)|(?<=\S[ \xa0].))\s*\d"),
+    "less": ("<≤", r"(?:(?<=\S.)|(?<=\S[ \xa0].))=?\s*\d"),
     # "x > 5", but not the arrows "-> 5" and "=> 5"
-    "more": (">≥", r"(?<![-=].)(?:(?<=\S.)|(?<=\S[ \xa0].))\s*\d"),
+    "more": (">≥", r"(?<![-=].)(?:(?<=\S.)|(?<=\S[ \xa0].))=?\s*\d"),
     # "2*3", but not the "*" at the beginning of a line in a list
     "times": ("*×", r"(?:(?<=\d.)|(?<=\d[ \xa0].))\s*\d"),
+    "plus or minus": ("±", r"\s*\d"),
+    # "5 €" and "€5"
+    "euros": ("€", r"(?:(?<=\d.)|(?<=\d\s.)|(?=\s?\d))"),
+    "pounds": ("£", r"(?:(?<=\d.)|(?<=\d\s.)|(?=\s?\d))"),
 }
 
 
@@ -72,24 +78,23 @@ class NumberSigns:
 
     Attributes:
         n_by_kind: How many signs it has, by their kind; kinds that it lacks are left out.
-        has_hyphenated: Whether it has numbers with a hyphen between them, as "10-15".
+        has_digits_apart: Whether it has digits with a sign or a blank between them, as in
+            "10-15" and "31,5". Without it they would be one number.
 
     Examples:
         >>> signs = NumberSigns("It was -5 degrees, then -6, with 1.5 m for 10-15 days.")
-        >>> dict(signs.n_by_kind), signs.has_hyphenated
-        ({'minus': 2, 'point': 1}, True)
+        >>> dict(signs.n_by_kind), signs.has_digits_apart
+        ({'minus': 2}, True)
     """
 
     def __init__(self, text: str) -> None:
         self._text = text
         self.n_by_kind = _count_signs(text)
-        self.has_hyphenated = any(
-            pattern.search(text) for pattern in _HYPHEN_BETWEEN_DIGITS
-        )
+        self.has_digits_apart = _APART.search(text) is not None
 
     def __bool__(self) -> bool:
         """Whether the text has any sign."""
-        return bool(self.n_by_kind) or self.has_hyphenated
+        return bool(self.n_by_kind) or self.has_digits_apart
 
     def lack_in(self, passage: str) -> bool:
         """Whether a passage that shows the letters of the text lacks one of its signs.
@@ -103,10 +108,7 @@ class NumberSigns:
         on_one_line = " ".join(passage.split())  # a line may end between "5" and "%"
         if self.n_by_kind - _count_signs(on_one_line):
             return True
-        if not self.has_hyphenated:
-            return False
-        joined_numbers = _joined_numbers(self._text)
-        return not joined_numbers.isdisjoint(_NUMBER.findall(on_one_line))
+        return self.has_digits_apart and _lacks_numbers(on_one_line, self._text)
 
 
 def _count_signs(text: str) -> Counter[str]:
@@ -120,11 +122,49 @@ def _count_signs(text: str) -> Counter[str]:
     return n_by_kind
 
 
-def _joined_numbers(text: str) -> set[str]:
-    """Return what a text's numbers with hyphens would be without them.
+def _lacks_numbers(passage: str, text: str) -> bool:
+    """Whether a passage lacks a number of a text, however both write their numbers.
 
-    Example: "10-15 of 1874-05-04" gives {"1015", "18740504"}. A number that the text has
-    in any case is left out.
+    Example: for "31,5 m and 12 400 crowns", "31.5 m and 12400 crowns" lacks none, but
+    "315 m and 124,00 crowns" lacks both.
     """
-    joined = {re.sub(r"\D", "", each) for each in _HYPHENATED.findall(text)}
-    return joined.difference(_NUMBER.findall(text))
+    # "10²" may be written "102" in another normal form
+    text = normalize("NFKC", text)
+    passage = normalize("NFKC", passage)
+    # the passage may hold a list: "2,3" is one number or two
+    numbers_shown = Counter(_numbers(passage)) + Counter(
+        _numbers(passage.replace(",", " "))
+    )
+    if not Counter(_numbers(text)) - numbers_shown:
+        return False
+    # "5,3" of a text in CSV stands as "5 | 3" in a table
+    if _IN_TABLE.search(passage):
+        return bool(Counter(_numbers(text.replace(",", " "))) - numbers_shown)
+    # "12 400" may be one number or two
+    text = _BLANK_OF_THOUSANDS.sub("", text)
+    passage = _BLANK_OF_THOUSANDS.sub("", passage)
+    return bool(Counter(_numbers(text)) - Counter(_numbers(passage)))
+
+
+def _numbers(text: str) -> Iterator[str]:
+    """Yield the numbers of a text, each in one form of writing.
+
+    Example: "1,234.5", "1.234,5" and "1234.5" are all "1234.5". "1,234" is "1234", and
+    "31,5" is "31.5". A list without blanks, as "1874,31,5", is three numbers.
+    """
+    for match in _NUMBER.finditer(text):
+        first, *groups = _SEPARATOR.split(match[0])
+        are_thousands = first != "0" and all(
+            len(group) == _SIZE_OF_GROUP for group in groups
+        )
+        are_thousands_but_last = all(
+            len(group) == _SIZE_OF_GROUP for group in groups[:-1]
+        )
+        if are_thousands:
+            yield "".join([first, *groups])
+        elif are_thousands_but_last:
+            yield "".join([first, *groups[:-1]]) + "." + groups[-1]
+        elif "." not in match[0]:
+            yield from [first, *groups]
+        else:  # a date or a version
+            yield match[0]
