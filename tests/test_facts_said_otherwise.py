@@ -13,6 +13,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_ragmetrics import capture
 
+from ragmetrics_core.reporting.journey import Journey
 from ragmetrics_core.reporting.sample_journey import FactOnItsWay, journey_of
 
 QUESTION = "When was the Norwick lighthouse opened?"
@@ -107,6 +108,33 @@ def test_a_fact_in_front_of_a_changed_end_was_shown(label: str) -> None:
         label,
     )
     assert fate == SHOWN
+
+
+def journey_of_changed(change: Callable[[str], str]) -> Journey:
+    """The journey of a run whose prompt shows two passages, one of them changed."""
+    model = FakeListChatModel(responses=["It was opened."])
+
+    def answer(question: str) -> str:
+        found = Found(texts=[IRON, f"{REFERENCE} {SHIP}"]).invoke(question)
+        lines = [change(document.page_content) for document in found]
+        return model.invoke("\n".join([*lines, "", question])).text
+
+    with capture(reference=REFERENCE) as captured:
+        RunnableLambda(answer).invoke(QUESTION)
+    return captured.evaluate(["accuracy"], judge="lexical").journey()
+
+
+@pytest.mark.parametrize("date", [*OTHER_DATES, "4 (Monday) May 1874"])
+def test_a_passage_with_a_few_other_words_is_not_counted_as_cut(date: str) -> None:
+    """Nothing was cut, so that no smaller chunks are advised."""
+    journey = journey_of_changed(lambda text: text.replace("4 May 1874", date))
+    stage = journey.of("cut")
+    assert stage is None or stage.lost == 0
+    assert journey.mend is None
+    cut = journey_of_changed(lambda text: text[:70])
+    stage = cut.of("cut")
+    assert stage is not None
+    assert stage.lost > 0
 
 
 def test_a_labelled_passage_that_a_prompt_changes_is_no_other_passage() -> None:

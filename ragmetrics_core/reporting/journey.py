@@ -467,7 +467,7 @@ def _add_passage(
         tallies["not_shown"].add(passage.shown == "not shown", number)
     if not passage.was_shown:
         return
-    if was_retrieved:
+    if was_retrieved and not passage.may_be_whole:
         tallies["cut"].add(passage.shown == "cut", number)
     if passage.useful is not None:
         tallies["not_useful"].add(not passage.useful, number)

@@ -94,6 +94,8 @@ class Passage:
         cited: Whether the answer cites it.
         sentences: Numbers of the answer's sentences that rest on it, from 1, where
             adherence was judged by words.
+        may_be_whole: Of a passage shown in part: whether only a few words lack, in whose
+            place the prompt may have others. Then it is not known that it was cut.
         holds_uncited_words: Whether it is not cited, and most words of a sentence of
             the answer stand in it and in no cited passage.
     """
@@ -111,6 +113,7 @@ class Passage:
     useful: bool | None = None
     cited: bool | None = None
     sentences: tuple[int, ...] = ()
+    may_be_whole: bool = False
     holds_uncited_words: bool = False
 
     @property
@@ -275,10 +278,28 @@ def _recorded_passages(sample: Sample, why_unknown: dict[str, str]) -> list[Pass
 def _retrieved_passages(sample: Sample) -> list[Passage]:
     """Make a passage of each retrieved document, as its note tells what became of it."""
     documents_and_notes = zip(sample.retrieved or (), _notes(sample), strict=True)
-    return [
+    passages = [
         _passage(rank, document, note)
         for rank, (document, note) in enumerate(documents_and_notes, start=1)
     ]
+    return [
+        replace(passage, may_be_whole=_may_be_whole(passage, sample))
+        for passage in passages
+    ]
+
+
+def _may_be_whole(passage: Passage, sample: Sample) -> bool:
+    """Whether a passage of which a part is shown may lack nothing but a few words.
+
+    Example: of "It was opened on 4 May 1874 by Holm." the part "It was opened on … by
+    Holm." is shown: the prompt may write the date in another form.
+    """
+    if passage.shown != "cut":
+        return False
+    text = _retrieved_text(passage, sample)
+    shown_part = _shown_part(passage, sample)
+    filled = _with_small_gaps_filled(text, shown_part)
+    return shown_part != text and filled.split() == text.split()
 
 
 def _why_dropping_unknown(sample: Sample) -> str:
