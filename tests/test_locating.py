@@ -1473,6 +1473,7 @@ def test_another_word_between_tags_is_a_difference() -> None:
         ("-5,3,-2", "-5;3;-2", True),
         ("31,5,x,7,5", "| 315 | x | 75 |", False),
         ("version 1.5.2", "version 152", False),
+        ("31,5 m[12] of 1.250 tons", "315 m of 1.250 tons", False),
         ("10-15 and 1015", "10 – 15 and 1015", True),
         ("1874: 5 men, 10-15 m", "1874: 5 men, 1015 m", False),
         ("5 % of it", "5\n    % of it", True),
@@ -1593,3 +1594,10 @@ def test_what_another_prompt_shows_of_a_text_is_not_replaced() -> None:
     (second,) = locate([OPENED], OPENED[:60]).findings
     assert unite_findings([first, second]).extent == "whole"
     assert unite_findings([first, first]).text == f"… {OPENED[11:]}"
+
+
+def test_marks_that_a_cleaner_takes_away_are_no_numbers_of_a_text() -> None:
+    text = "The Norwick lighthouse, 31,5 m high[12], was opened on 4 May 1874.[3]"
+    shown = text.replace("[12]", "").replace("[3]", "")
+    (finding,) = locate([text], f"Use this: {shown} When?").findings
+    assert finding.extent == "whole"

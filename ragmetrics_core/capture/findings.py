@@ -24,6 +24,7 @@ from ragmetrics_core.capture.replaced_edges import (
     replaced_edges,
 )
 from ragmetrics_core.capture.word_differences import (
+    MARKUP,
     intact_ranges,
     is_rest_of_last_word,
 )
@@ -34,7 +35,6 @@ Extent = Literal["whole", "beginning", "end", "middle", "parts"]
 # dots that cut a text, and what stands after them
 _CUT_BY_DOTS = re.compile(r"(?:\.\.\.|…)(?P<behind_dots>\W*\w.*)$", re.DOTALL)
 _AROUND = 3  # characters beside the first and last letter that may be such a sign
-_TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>")
 # the letters at the end of some characters, if a word begins with them
 _BEGUN_WORD = re.compile(r"\W(?P<letters>\w+)$")
 
@@ -313,7 +313,8 @@ class ShownInPrompt:
         # nearly always; also where it stands once more, with its signs
         if self.text.raw in message:
             return False
-        signs = NumberSigns(_TAG.sub(" ", decode_escapes(self.text.raw)))
+        # without marks such as "[12]", which a cleaner may take away
+        signs = NumberSigns(MARKUP.sub(" ", decode_escapes(self.text.raw)))
         if not signs:
             return False
         start, end = self.offsets

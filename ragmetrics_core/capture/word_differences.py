@@ -26,7 +26,7 @@ from ragmetrics_core.capture.matching import RESUMED_LENGTH
 from ragmetrics_core.capture.occurrences import MOST_APART
 
 # what changes no word: a tag, the target of a link, a mark such as "[12, p. 3]"
-_MARKUP = re.compile(
+MARKUP = re.compile(
     r"</?[A-Za-z!][^<>]{0,300}>|\]\([^()\s]{1,300}\)|\[[^\[\]\d]{0,24}\d[^\[\]]{0,24}\]"
 )
 # the end of a sentence or of a paragraph
@@ -209,7 +209,7 @@ def _words_of_text(text: Text, start: int, end: int) -> bytes:
         return b""
     raw_start, _ = text.gap_at(start)
     _, raw_end = text.gap_at(end)
-    return letters_of(_MARKUP.sub(" ", decode_escapes(text.raw[raw_start:raw_end])))
+    return letters_of(MARKUP.sub(" ", decode_escapes(text.raw[raw_start:raw_end])))
 
 
 def _words_of_prompt(prompt: Prompt, start: int, end: int) -> bytes:
@@ -226,7 +226,7 @@ def _words_of_prompt(prompt: Prompt, start: int, end: int) -> bytes:
     raw_start, _ = message.gap_at(start - message_start)
     _, raw_end = message.gap_at(end - message_start)
     written = decode_escapes(message.raw[raw_start:raw_end])
-    without_markup = _MARKUP.sub(" ", written)  # "fell in 1879"
+    without_markup = MARKUP.sub(" ", written)  # "fell in 1879"
     line_number = BEGINNING_OF_LINE.search(without_markup)
     if line_number is not None and _counts_lines(line_number, message):
         before, behind = line_number.span()
