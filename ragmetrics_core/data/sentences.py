@@ -16,7 +16,7 @@ So the work per sentence is bounded.
 
 _BREAK = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？｡।]+[」』”]*|\n+")
 _ABBREVIATION = re.compile(
-    r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|vs|No|Inc|Ltd|Co|approx|etc)\.$|(?m:^)["
+    r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sra?|Dra|vs|Inc|Ltd|Co)\.$|(?m:^)["
     r" \t]*\d{1,2}\.$"
 )
 # A sentence may end in bold, or where a paragraph of HTML does.
@@ -35,19 +35,36 @@ _LETTER_AFTER_A_NOUN = re.compile(
 # After these a sentence goes on: after titles, and words that never end a sentence,
 # always; after the others where a number, a bracket or a small letter follows.
 _TITLE = re.compile(
-    r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|Gen|Col|Capt|Lt|Rev|Mt"
+    r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dra?|Mr|Mrs|Ms|St|Prof|Jr|Sra?|Gen|Col|Capt|Lt|Rev|Mt"
     r"|[Vv]s|[Ff]igs?|[Cc]a|bzw|Nr|Abb|[Vv]gl|ggf|evtl|inkl|sog)\.$"
     r"|(?m:^)[ \t]*\d{1,2}\.$"
 )
 _SHORTENED = re.compile(
-    r"(?:(?m:^)|[\s(.])(?:al|approx|ca|cf|etc|vs|incl|esp|resp|viz|est|Inc|Ltd|Co|Corp"
+    r"(?:(?m:^)|[\s(.'’])(?:al|approx|ca|cf|etc|vs|incl|esp|resp|viz|est|Inc|Ltd|Co|Corp"
     r"|Nos?|Figs?|Eqs?|Secs?|Chs?|Vols?|pp?|Arts?|Refs?|Tabs?"
+    r"|Nr|Abs|Bd|Kap|aprox|págs?|núm"
     r"|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.$",
     re.IGNORECASE,
 )
 _GOES_ON = re.compile(r"\s+[(\[]?[a-z0-9]")
+# An ordinal number as German and the languages of the north write it: a number behind
+# one of these words ("am 4. Mai", "im 19. Jahrhundert", "den 2. april"), a number before
+# the name of a month that is no English word, or a king's number before a small letter
+# ("Christian IX. eröffnete").
+_ORDINAL = re.compile(
+    r"\b(?:am|vom|zum|im|dem|der|den|des|ab|bis|seit|d\.)[ \n]\d{1,2}\.\Z",
+    re.IGNORECASE,
+)
+_NUMBER_OF_A_DAY = re.compile(r"(?<![\w.,])\d{1,2}\.\Z")
+_MONTH = re.compile(
+    r"\s+(?:Januar|Jänner|Februar|März|Mai|Juni|Juli|Oktober|Dezember"
+    r"|marts|maj|oktober|mars)\b"
+)
+_NUMBER_OF_A_KING = re.compile(r"\b[A-ZÄÖÜ][a-zäöüß]+ [IVX]{1,5}\.\Z")
+_SMALL_WORD = re.compile(r"\s+[a-zäöüß]")
 _LONGEST_NAME = 20
 _LONGEST_ABBREVIATION = 12  # characters, with those around it
+_LONGEST_ORDINAL = 20  # characters, with the word before it
 
 # What a line begins with that is an item of a list, a heading, or a row of a table.
 _LIST_SIGN = re.compile(r"[ \t]*(?:[-*•+>#|]|\d{1,3}[.)]\s|[A-Za-z][.)]\s)")
@@ -85,7 +102,43 @@ def _ends_abbreviation(end_sign: re.Match[str], text: str, start: int) -> bool:
         return False
     end = end_sign.end()
     abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
-    return _ABBREVIATION.search(text, abbreviation_start, end) is not None
+    if _ABBREVIATION.search(text, abbreviation_start, end):
+        return True
+    return _is_shortened(text, start, end) or _is_ordinal(text, start, end)
+
+
+def _is_shortened(text: str, start: int, end: int) -> bool:
+    """Tell whether a full stop belongs to a shortened word inside a sentence.
+
+    "approx. 5" goes on after the stop, "etc. They" does not.
+
+    Args:
+        text: The text.
+        start: Where the current sentence begins.
+        end: Where the full stop ends.
+    """
+    abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
+    if _SHORTENED.search(text, abbreviation_start, end) is None:
+        return False
+    return _GOES_ON.match(text, end) is not None
+
+
+def _is_ordinal(text: str, start: int, end: int) -> bool:
+    """Tell whether a full stop belongs to an ordinal number: "am 4. Mai", "Karl IX. fiel".
+
+    Args:
+        text: The text.
+        start: Where the current sentence begins.
+        end: Where the full stop ends.
+    """
+    ordinal_start = max(start, end - _LONGEST_ORDINAL)
+    if _SMALL_WORD.match(text, end) and _NUMBER_OF_A_KING.search(
+        text, ordinal_start, end
+    ):
+        return True
+    if _MONTH.match(text, end) and _NUMBER_OF_A_DAY.search(text, ordinal_start, end):
+        return True
+    return _ORDINAL.search(text, ordinal_start, end) is not None
 
 
 def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
@@ -128,9 +181,7 @@ def _stands_in_sentence(end_sign: re.Match[str], text: str, start: int) -> bool:
     abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
     if _TITLE.search(text, abbreviation_start, end):  # "Dr. Smith", "C. Darwin"
         return True
-    # "approx. 5" goes on after the stop, "etc. They" does not
-    is_shortened = _SHORTENED.search(text, abbreviation_start, end) is not None
-    return is_shortened and _GOES_ON.match(text, end) is not None
+    return _is_shortened(text, start, end) or _is_ordinal(text, start, end)
 
 
 def _is_omission(end_sign: re.Match[str], text: str, start: int) -> bool:
