@@ -7,11 +7,12 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_locating_work import count_steps
 from test_tree_rules import Clock, model, retriever, tree
 from test_two_numberings import TEXTS, sample_of
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capture import Answer, Document, samples_of
+from ragmetrics_core.capture import Answer, Document, Tree, samples_of
 from ragmetrics_core.capture.numbers_beside_names import (
     numbers_beside_names,
     numbers_in_short_lines,
@@ -343,3 +344,44 @@ def test_names_and_numbers_are_found_in_linear_time() -> None:
         found += sum(1 for _ in numbers_in_short_lines(text, names))
         assert found <= 20_000
         assert time.process_time() - started < 3
+
+
+@pytest.mark.parametrize(
+    ("label", "mark", "listed"),
+    [
+        ("[{n}] f{n}.txt\n", "[{n}]", ""),
+        ("[{n}] f{n}.txt\n", "[{n}]", "Sources:\n{entries}"),
+        ("Source {n}: f{n}.txt\n", "[Source {n}]", ""),
+        ("[S{n}] f{n}.txt\n", "[S{n}]", "{entries}"),
+    ],
+)
+def test_four_times_the_marks_take_four_times_the_steps(
+    label: str, mark: str, listed: str
+) -> None:
+    def run_of(n_passages: int) -> Tree:
+        clock = Clock()
+        numbers = range(1, n_passages + 1)
+        texts = [
+            f"Passage {number} tells of the bridge {number}." for number in numbers
+        ]
+        prompt = "\n\n".join(
+            label.format(n=number) + text
+            for number, text in zip(numbers, texts, strict=True)
+        )
+        said = " ".join(f"It is so {mark.format(n=number)}." for number in numbers)
+        entries = "\n".join(f"{mark.format(n=n)} f{n}.txt" for n in numbers)
+        reply = f"{said}\n\n{listed.format(entries=entries)}"
+        return tree(
+            clock,
+            retriever(clock, *(Document(text=text) for text in texts)),
+            model(clock, prompt, reply),
+            answers=(Answer(reply),),
+        )
+
+    small, large = run_of(20), run_of(80)
+    (sample,) = samples_of(small)
+    assert sample.citations is not None, sample.citations_unknown
+    assert len(sample.citations) == 20
+    n_small = count_steps(lambda: samples_of(small))
+    n_large = count_steps(lambda: samples_of(large))
+    assert n_large <= 5 * n_small

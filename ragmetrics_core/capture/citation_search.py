@@ -9,6 +9,7 @@ fell.", the mark "[2]" cites the context with the index 1.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -406,6 +407,8 @@ class CitationSearch:
             kind: The word before the number, such as ``document``, or ``IN_BRACKETS``.
         """
         agreeing, kinds_by_number = self._numbers_of_other_lists
+        if not kinds_by_number:
+            return False
         # "Document 1: b.pdf" may be an upload, which "[1]" does not mean
         means_label = kind == IN_BRACKETS and self._has_numbers_like(_IN_BRACKETS)
         any_kind = frozenset().union(*kinds_by_number.values())
@@ -492,23 +495,29 @@ class CitationSearch:
         is_kind_of_contexts = kind in self.labels.indexes_by_kind
         if has_no_word or is_kind_of_contexts:
             return False
-        is_elsewhere = False
+        lines = self._lines_by_first_number.get((kind, number), [])
+        return bool(lines) and not any(
+            self._labels_context(line, number, kind) for line in lines
+        )
+
+    @cached_property
+    def _lines_by_first_number(self) -> dict[tuple[str, str], list[re.Match[str]]]:
+        """The lines of the prompts that begin with a word and a number, by these two.
+
+        "Document 2: scan.pdf, page 7" is found under ("document", "2").
+        """
+        lines: dict[tuple[str, str], list[re.Match[str]]] = {}
         for prompt in self.prompts:
             for line in re.finditer(r"[^\n]+", prompt):
-                # [("document", "2"), ("page", "7")] for "Document 2: scan.pdf, page 7"
+                if _WORD_AND_NUMBER.match(line[0]) is None:
+                    continue
+                # [("document", "2"), ("page", "7")]
                 kinds_and_numbers = numbers_by_kind_in(line[0])
-                first_of_line = kinds_and_numbers[:1]
-                begins_with_number = _WORD_AND_NUMBER.match(line[0]) is not None
-                if not begins_with_number or first_of_line != [(kind, number)]:
-                    continue  # the line does not begin with "Document 2"
-                if self._labels_context(line, prompt, number, kind):
-                    return False
-                is_elsewhere = True
-        return is_elsewhere
+                if kinds_and_numbers:
+                    lines.setdefault(kinds_and_numbers[0], []).append(line)
+        return lines
 
-    def _labels_context(
-        self, line: re.Match[str], prompt: str, number: str, kind: str
-    ) -> bool:
+    def _labels_context(self, line: re.Match[str], number: str, kind: str) -> bool:
         """Whether a line such as "Document 2:" labels the context with this number.
 
         It does if the context with the number 2 follows, and neither another context
@@ -521,7 +530,7 @@ class CitationSearch:
         if is_part_of_a_context:
             return True
         # the line and the 200 characters after it
-        region = prompt[line.start() : line.end() + _OPENING]
+        region = line.string[line.start() : line.end() + _OPENING]
         starts = [region.find(text.strip()[:_BEGINNING]) for text in self.context_texts]
         starts_behind = [start for start in starts if start >= 0]
         indexes = places_of(number, self.labels.indexes_by_label)
@@ -767,7 +776,26 @@ class CitationSearch:
 
     def is_in_own_list(self, place: int) -> bool:
         """Whether a place of the answer is in the model's own list; a mark there cites nothing."""
-        return any(entry.start <= place < entry.end for entry in self.own_entries)
+        n_before = bisect_right(self._starts_of_entries, place)
+        return (
+            n_before > 0
+            and place < self._end_by_start[self._starts_of_entries[n_before - 1]]
+        )
+
+    @cached_property
+    def _starts_of_entries(self) -> list[int]:
+        """Where the lines of the own lists begin in the answer, in order."""
+        return sorted(self._end_by_start)
+
+    @cached_property
+    def _end_by_start(self) -> dict[int, int]:
+        """By the start of each line of the own lists its end; entries may share a line."""
+        # those of a field beside the answer have no place in it
+        return {
+            entry.start: entry.end
+            for entry in self.own_entries
+            if entry.start < entry.end
+        }
 
     @cached_property
     def framework_numbering(self) -> dict[str, tuple[int, ...]]:
@@ -816,8 +844,15 @@ class CitationSearch:
 
     def _has_numbers_like(self, form: str) -> bool:
         """Whether each number of the contexts begins a line of the prompts in a form."""
-        shown = "\n".join(self.prompts)
-        return all(has_number(form, number, shown) for number in self.numbers)
+        if form not in self._numbers_by_form:
+            shown = "\n".join(self.prompts)
+            self._numbers_by_form[form] = numbers_in_form(form, shown)
+        return self._numbers_by_form[form].issuperset(self.numbers)
+
+    @cached_property
+    def _numbers_by_form(self) -> dict[str, set[str]]:
+        """The numbers that begin lines of the prompts, by the form; filled when asked."""
+        return {}
 
     def labels_of(self, prompts: Sequence[str]) -> Labels:
         """Read from some prompts which labels stand above which contexts.
@@ -994,3 +1029,13 @@ def has_number(form: str, number: str, text: str) -> bool:
     """Whether a line of a text begins with a number in one of ``FORMS_OF_NUMBERS``."""
     pattern = form.replace("{}", re.escape(number))
     return re.search(pattern, text, re.MULTILINE | re.IGNORECASE) is not None
+
+
+def numbers_in_form(form: str, text: str) -> set[str]:
+    """Return all numbers with which lines of a text begin in one of ``FORMS_OF_NUMBERS``.
+
+    "[1] It is old." and "[2] It fell." give ``{"1", "2"}`` for the form in brackets.
+    """
+    pattern = form.replace("0*{}", r"([0-9]{1,9})")
+    numbers = re.findall(pattern, text, re.MULTILINE | re.IGNORECASE)
+    return {str(int(number)) for number in numbers}

@@ -297,6 +297,26 @@ class Shown:
         """The names of the contexts, and the short forms of files."""
         return SourceNames.of(self.indexes_by_name)
 
+    @cached_property
+    def indexes_by_stem(self) -> dict[str, frozenset[int]]:
+        """The contexts by the names of their files without path and ending, as "report"."""
+        indexes_by_stem: dict[str, frozenset[int]] = {}
+        for name, indexes in self.indexes_by_name.items():
+            if is_file(name):
+                stem = stem_of(name).lower()
+                others = indexes_by_stem.get(stem, frozenset())
+                indexes_by_stem[stem] = others.union(indexes)
+        return indexes_by_stem
+
+    @cached_property
+    def names_by_index(self) -> dict[int, list[str]]:
+        """The names of each context."""
+        names_by_index: dict[int, list[str]] = {}
+        for name, indexes in self.indexes_by_name.items():
+            for index in indexes:
+                names_by_index.setdefault(index, []).append(name)
+        return names_by_index
+
 
 @dataclass(frozen=True, slots=True)
 class OwnNumbers:
@@ -378,8 +398,9 @@ def _may_be_shortened(entry: ListEntry, shown: Shown) -> bool:
     in_prompt = shown.indexes_by_number.get(entry.number, frozenset())
     text = entry.text.strip(_AROUND_NAME).lower()
     return any(
-        text in name.lower() and not in_prompt.isdisjoint(indexes)
-        for name, indexes in shown.indexes_by_name.items()
+        text in name.lower()
+        for index in in_prompt
+        for name in shown.names_by_index.get(index, ())
     )
 
 
@@ -431,15 +452,11 @@ def _meanings_of_like_files(text: str, shown: Shown) -> list[frozenset[int]]:
 
     "docs/report.pdf" is like "report.txt": only path and ending differ.
     """
-    meanings = []
-    for stem in _stems_of_files(text):
-        indexes: set[int] = set()
-        for shown_name, indexes_of_name in shown.indexes_by_name.items():
-            if is_file(shown_name) and stem_of(shown_name).lower() == stem:
-                indexes.update(indexes_of_name)
-        if indexes:
-            meanings.append(frozenset(indexes))
-    return meanings
+    return [
+        shown.indexes_by_stem[stem]
+        for stem in _stems_of_files(text)
+        if stem in shown.indexes_by_stem
+    ]
 
 
 def _meanings_of_names(text: str, names: SourceNames) -> Iterator[frozenset[int]]:
@@ -497,17 +514,15 @@ def _names_an_unknown_file(text: str, in_prompt: frozenset[int], shown: Shown) -
         in_prompt: The indexes of the contexts that the prompt shows under the number.
         shown: What the prompt showed.
     """
-    shown_stems = set()  # "a" of "a.pdf"
-    number_has_file = False
-    for shown_name, indexes in shown.indexes_by_name.items():
-        if is_file(shown_name):
-            shown_stems.add(stem_of(shown_name).lower())
-            if not in_prompt.isdisjoint(indexes):
-                number_has_file = True
+    number_has_file = any(
+        is_file(name)
+        for index in in_prompt
+        for name in shown.names_by_index.get(index, ())
+    )
     stems = _stems_of_files(text)
     if not number_has_file or not stems:
         return False
-    return shown_stems.isdisjoint(stems)
+    return shown.indexes_by_stem.keys().isdisjoint(stems)
 
 
 def _stems_of_files(text: str) -> list[str]:

@@ -13,6 +13,7 @@ from ragmetrics_core.capture.citation_search import (
     PART_OF_NAME,
     CitationSearch,
     has_number,
+    numbers_in_form,
 )
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_labels import Labels
@@ -146,8 +147,7 @@ def _is_shown_like_contexts(
     if not numbers:
         return False
     shown = "\n".join(prompts)
-    for form in FORMS_OF_NUMBERS:
-        is_form_of_contexts = all(has_number(form, known, shown) for known in numbers)
-        if is_form_of_contexts and has_number(form, number, shown):
-            return True
-    return False
+    return any(
+        numbers_in_form(form, shown).issuperset([number, *numbers])
+        for form in FORMS_OF_NUMBERS
+    )
