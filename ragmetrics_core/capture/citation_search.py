@@ -695,7 +695,31 @@ class CitationSearch:
         contexts = self.answer_evidence.contexts.items
         shown = Shown(contexts, self.indexes_by_name, self.indexes_by_number)
         named_numbers = self._named_numbers(shown.names)
-        return own_numbers(self.own_entries, named_numbers, shown)
+        # a mere "1. a.pdf" explains no mark if no mark has a 1
+        entries = [
+            entry
+            for entry in self.own_entries
+            if not entry.may_count or entry.number in self._cited_labels
+        ]
+        return own_numbers(entries, named_numbers, shown)
+
+    @cached_property
+    def _marks_outside_lists(self) -> list[Mark]:
+        """The marks in the model's sentences, and not in its lists of sources."""
+        text = with_plain_lists(self.only_of_the_model(self.text))
+        return [
+            mark
+            for mark in marks_in(text, self.numbering)
+            if not self.is_in_own_list(mark.start)
+        ]
+
+    @cached_property
+    def _cited_labels(self) -> set[str]:
+        """What these marks name, and the sources of a structured reply: "1", "b.pdf"."""
+        labels = {plain_label(str(source.id)) for source in self.sources or ()}
+        for mark in self._marks_outside_lists:
+            labels.update(mark.labels)
+        return labels
 
     @cached_property
     def indexes_by_name(self) -> dict[str, tuple[int, ...]]:
@@ -750,12 +774,9 @@ class CitationSearch:
         """
         # plain: without tags of HTML
         text = with_plain_lists(self.only_of_the_model(self.text))
-        cited_labels = {plain_label(str(source.id)) for source in self.sources or ()}
-        end_of_last_mark = 0
-        for mark in marks_in(text, self.numbering):
-            if not self.is_in_own_list(mark.start):
-                cited_labels.update(mark.labels)
-                end_of_last_mark = mark.end
+        end_of_last_mark = max(
+            (mark.end for mark in self._marks_outside_lists), default=0
+        )
         last_words = text[end_of_last_mark:]
         # what the answer shows as code before its last mark is what it speaks of
         text = _FENCED.sub(lambda code: " " * len(code[0]), text[:end_of_last_mark])
@@ -771,7 +792,8 @@ class CitationSearch:
         return [
             named
             for named in named_numbers
-            if named.number in cited_labels and not self.is_in_own_list(named.start)
+            if named.number in self._cited_labels
+            and not self.is_in_own_list(named.start)
         ]
 
     def is_in_own_list(self, place: int) -> bool:

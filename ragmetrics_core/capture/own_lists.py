@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.cited_sources import contexts_of_quotes
@@ -89,16 +89,20 @@ class ListEntry:
     """An entry of a list of sources, such as ``[1] report.pdf``.
 
     Args:
-        number: The number that it explains.
+        number: The number that it explains; "" if it explains none, as the 1 of
+            "Further reading: 1. a.pdf".
         text: What it says of this number.
         start: Where it begins in the answer; 0 if it stands beside the answer.
         end: Where it ends there.
+        may_count: Whether the number may only count the entries, as in "1. a.pdf": a
+            model may list its sources in the order in which it cited them.
     """
 
     number: str
     text: str
     start: int = 0
     end: int = 0
+    may_count: bool = False
 
 
 def entries_of_own_lists(
@@ -116,11 +120,16 @@ def entries_of_own_lists(
         *source_lists_in(text),
         *_lists_at_the_end(text, lettered_labels),
     ]:
-        entries += _entries_from(text, start, end)
+        is_for_reading = _FURTHER_READING.match(text, start, end) is not None
+        for entry in _entries_from(text, start, end):
+            # "Further reading:" and "1. a.pdf": the 1 is that of no mark
+            explains_none = is_for_reading and entry.may_count
+            entries.append(replace(entry, number="") if explains_none else entry)
+    labels = {"", *lettered_labels}
     return [
         entry
         for entry in dict.fromkeys(entries)
-        if entry.number.isdigit() or entry.number in lettered_labels
+        if entry.number.isdigit() or entry.number in labels
     ]
 
 
@@ -174,12 +183,14 @@ def _entries_of_line(line: str, start: int) -> Iterator[ListEntry]:
     end = start + len(line)
     # "[2] [b.pdf](https://example.org)" names b.pdf
     line = _LINK.sub(r"\g<words>", line)
+    first = _ENTRY.fullmatch(line)
+    may_count = first is not None and first["bare"] is not None
     for number, text in _numbers_and_texts(line):
         if not text.strip():
             continue
         # "[2] b.pdf (see also a.pdf)" is b.pdf
         text = _SEE_ALSO.sub("", text)
-        yield ListEntry(mark_label_of(number), text, start, end)
+        yield ListEntry(mark_label_of(number), text, start, end, may_count)
 
 
 def _numbers_and_texts(line: str) -> list[tuple[str, str]]:
@@ -346,7 +357,8 @@ def own_numbers(
 
     The prompt shows "[1] a.txt" and "[2] b.txt". The entry "[2] b.txt" numbers as the
     prompt does, "[1] b.txt" gives 1 a new meaning, and "[1] z.txt" leaves 1 unclear. A
-    number is unclear as well if two entries give it different meanings.
+    number is unclear as well if two entries give it different meanings, or if a mere
+    "1. b.txt" contradicts the prompt: it may count the sources in the order of citing.
 
     Args:
         entries: The entries of the lists.
@@ -367,9 +379,11 @@ def own_numbers(
             as_in_prompt.add(number)
             continue
         context_index = _only_context_named(entry, shown)
+        # "1. b.txt", and the prompt shows another text under its 1
+        may_count = entry.may_count and number in shown.indexes_by_number
         # None: "[1] z.txt" names no context, or more than one.
         # "[2] Bridges" may be a shorter form of the prompt's "[2] Bridges of Norwick"
-        if context_index is None or _may_be_shortened(entry, shown):
+        if context_index is None or may_count or _may_be_shortened(entry, shown):
             unclear.add(number)
             continue
         earlier_index = index_by_number.setdefault(number, context_index)
