@@ -91,13 +91,16 @@ CASES: dict[str, Callable[[int], tuple[list[str], str]]] = {
 }
 
 
-def count_steps(work: Callable[[], object]) -> int:
-    """Count the lines of the package that some work runs, once for each time."""
+def count_steps(work: Callable[[], object], room: str = "ragmetrics_core") -> int:
+    """Count the lines of the package that some work runs, once for each time.
+
+    Only those of files whose path has ``room`` count.
+    """
     n_steps = 0
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         nonlocal n_steps
-        if "ragmetrics_core" not in frame.f_code.co_filename:
+        if room not in frame.f_code.co_filename:
             return None
         n_steps += event == "line"
         return trace

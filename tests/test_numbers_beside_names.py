@@ -382,6 +382,9 @@ def test_four_times_the_marks_take_four_times_the_steps(
     (sample,) = samples_of(small)
     assert sample.citations is not None, sample.citations_unknown
     assert len(sample.citations) == 20
-    n_small = count_steps(lambda: samples_of(small))
-    n_large = count_steps(lambda: samples_of(large))
-    assert n_large <= 5 * n_small
+    # the modules of citations alone; each line "Source 7:" is compared with each context
+    rooms = ["capture/cit"] if label.startswith("[") else []
+    for room in ["ragmetrics_core", *rooms]:
+        n_small = count_steps(lambda: samples_of(small), room)
+        n_large = count_steps(lambda: samples_of(large), room)
+        assert 0 < n_large <= 5 * n_small
