@@ -92,6 +92,10 @@ _NAME_WITH_NUMBER = re.compile(r"[^\W\d_]+[ _-]?[0-9]{1,4}")
 _WORD_AND_NUMBER = re.compile(r"[\s#>*<\[(\"'-]*[^\W\d_]+[^\w\n]*(?:id)?[^\w\n]*\d")
 _WORD_OR_NUMBER = re.compile(r"[^\W\d_]+|[1-9][0-9]*|0(?![0-9])")
 _FILE_ENDING = r"\.(?-i:[a-z][a-z0-9]{1,4})(?!\w)"
+_FILE_WITH_NUMBER = re.compile(
+    r"(?<![^\W_])(?P<word>[^\W\d_]+)[ \t_\-]*(?P<number>[0-9]{1,9})" + _FILE_ENDING,
+    re.IGNORECASE,
+)
 # "according to document [1]"
 _WORD_BEFORE_A_MARK = re.compile(
     rf"(?<![^\W\d_]){SOURCE_WORD}[ \t#:]*\Z", re.IGNORECASE
@@ -380,21 +384,27 @@ class CitationSearch:
             For each such file the indexes of the contexts under its name; () if no
             context has this name as its label.
         """
-        words_and_numbers = _WORD_OR_NUMBER.findall(name)  # "doc" and "1"
-        # it begins after no letter or digit; "Doc_01" has a sign and a zero before the 1
-        pattern = re.compile(
-            r"(?<![^\W_])" + r"[ \t_\-]*0*".join(words_and_numbers) + _FILE_ENDING,
-            re.IGNORECASE,
-        )
-        files: dict[str, None] = {}
-        for prompt in self.prompts:
-            files.update(dict.fromkeys(pattern.findall(prompt)))
+        word, number = _WORD_OR_NUMBER.findall(name)  # "doc" and "1"
+        files = self._files_with_numbers.get((word.lower(), int(number)), {})
         # the prompt's label of "Document 3.docx" may leave out the word: "3.docx"
         indexes_by_label = self.labels.indexes_by_label
         return [
             indexes_by_label.get(file, indexes_by_label.get(plain_label(file), ()))
             for file in files
         ]
+
+    @cached_property
+    def _files_with_numbers(self) -> dict[tuple[str, int], dict[str, None]]:
+        """The files in the prompts by the word and the number of their names.
+
+        "doc1.pdf" and "Doc_01.txt" are found under ("doc", 1), each once.
+        """
+        files: dict[tuple[str, int], dict[str, None]] = {}
+        for prompt in self.prompts:
+            for found in _FILE_WITH_NUMBER.finditer(prompt):
+                key = (found["word"].lower(), int(found["number"]))
+                files.setdefault(key, {})[found[0]] = None
+        return files
 
     def is_under_another_name(self, number: str, kind: str) -> bool:
         """Whether another list in the prompts gives a number to another context.
@@ -524,11 +534,17 @@ class CitationSearch:
         nor "Document 3" stands between. It also does if the line is a part of a
         context's own text: then it names no source besides the contexts.
         """
-        is_part_of_a_context = any(
-            line[0].strip() in text for text in self.context_texts
-        )
-        if is_part_of_a_context:
+        if self._stands_above_its_context(line, number, kind):
             return True
+        return any(line[0].strip() in text for text in self.context_texts)
+
+    def _stands_above_its_context(
+        self, line: re.Match[str], number: str, kind: str
+    ) -> bool:
+        """Whether the context with the number of a line such as "Document 2:" follows.
+
+        Neither another context nor "Document 3" may stand between.
+        """
         # the line and the 200 characters after it
         region = line.string[line.start() : line.end() + _OPENING]
         starts = [region.find(text.strip()[:_BEGINNING]) for text in self.context_texts]
