@@ -154,8 +154,10 @@ def add_to(commands: Any) -> None:
 def _card(options: argparse.Namespace) -> int:
     """Measure a judge, compare two prompts, or propose the band of a cascade.
 
-    With ``--dry-run`` the calls are only counted. Example: ``--template my.txt``
-    compares two prompts, ``--band 0.02`` proposes a band, neither measures the judge.
+    A cascade asks a second judge only where the first judge is unsure. The band is the
+    range of the first judge's scores in which the second one is asked. Example:
+    ``--template my.txt`` compares two prompts, ``--band 0.02`` proposes a band; neither
+    measures the judge. With ``--dry-run`` the calls are only counted.
 
     Returns:
         The exit code, 0.
@@ -177,6 +179,7 @@ def _card(options: argparse.Namespace) -> int:
         note = ""
         if is_whole_card:
             note = "\nNot counted: each sample is asked once more."
+            # this judge is asked true-or-false questions and choices ("typed")
             if isinstance(judge, DecisionJudge):
                 note += " Each of its typed questions is also asked alone."
 

@@ -582,12 +582,13 @@ def _cut_out(answer: str, cuts: Sequence[Span]) -> _Remaining:
     pieces: list[str] = []
     index_in_answer: list[int] = []
     piece_ends: list[int] = []
-    for piece, start in _pieces_between(answer, cuts):  # a blank is a piece, too
+    for piece, start in _pieces_between(answer, cuts):  # an added blank, too
         pieces.append(piece)
         index_in_answer += range(start, start + len(piece))
         piece_ends.append(len(index_in_answer))
     text = "".join(pieces)
-    # the last piece has no cut after it: its end, the end of the text, does no harm
+    # Each piece ends where a cut was. Only the last piece ends where the text ends:
+    # nothing follows there, so this index does no harm.
     indices_behind_cuts = {_skip_blanks(text, end) for end in piece_ends}
     return _Remaining(text, index_in_answer, indices_behind_cuts)
 
@@ -651,7 +652,8 @@ def _pieces_between(answer: str, cuts: Sequence[Span]) -> Iterator[tuple[str, in
     """Yield the pieces of an answer between its cuts, each with its index in the answer.
 
     Blanks before a cut are cut, too. A space is added where words would touch: with
-    "[1]" cut out, "old[1]and" yields ("old", 0), (" ", 3) and ("and", 6).
+    "[1]" cut out, "old[1]and" yields ("old", 0), (" ", 3) and ("and", 6). A full stop
+    right after the cut comes before the space: "old[1].It" becomes "old. It".
     """
     start = 0
     for cut_start, cut_end in cuts:
@@ -660,7 +662,7 @@ def _pieces_between(answer: str, cuts: Sequence[Span]) -> Iterator[tuple[str, in
         start = cut_end
         next_character = answer[cut_end : cut_end + 1]
         if piece and next_character and _would_touch(piece[-1], next_character):
-            # the added space has the index where the cut begins
+            # an added space has the index where the cut begins, here and below
             yield " ", cut_start
         elif _STOP_AND_WORD.match(answer, cut_end):
             # "It is old[1].It fell" becomes "It is old. It fell"

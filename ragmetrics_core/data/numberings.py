@@ -159,8 +159,9 @@ def numbering_of_column(
     """Read from a table's column which context each label means.
 
     ``{"1": "doc-a"}``: label 1 means the context with the id "doc-a". ``{"1": 0}``: the
-    first context, if no context has the id "0". ``{"1": 7, "2": 1}`` where only "7" is
-    an id: unknown.
+    first context, if no context has the id "0". Numbers are indices only if no number
+    of the column is also an id. So ``{"1": 7, "2": 1}`` where only "7" is an id is
+    unknown.
 
     Args:
         context_by_label: For each label the id or the index of a context.

@@ -541,7 +541,8 @@ class EncoderJudge(Judge):
         self._waiting_calls.append((pairs, future))
         with self._model_lock:
             if not future.done():
-                # A call that is added between these two lines is run alone, below.
+                # A thread may append its call between the next two lines. The call then
+                # is lost from the list, and its thread runs it alone, below.
                 waiting_calls = [*self._waiting_calls]
                 self._waiting_calls = []
                 # One pair that the model cannot take fails the pairs of all threads;
@@ -565,8 +566,9 @@ class EncoderJudge(Judge):
         """Return the model's output for each pair, in the order of the pairs.
 
         The output is the probability that the first text supports the second, such as
-        .9876; of the kind "tokens" a list for the second text's tokens. Probabilities
-        are rounded to four places: so they hardly depend on what else is in a batch.
+        .9876. If ``self.kind`` is "tokens", the output is a list with one entry for
+        each token of the second text. Probabilities are rounded to four places: so they
+        hardly depend on what else is in a batch.
         """
         outputs: list[Any] = [0.0] * len(pairs)
         # A batch is padded to its longest pair, so pairs of like length are put

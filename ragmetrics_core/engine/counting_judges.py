@@ -397,12 +397,13 @@ class CountingDecisions(CountingJudge):
         self._questions_by_group: dict[int, set[int]] = {}
 
     def count(self, question: Question[R]) -> Answer[R]:
-        """Count the typed questions that are sent for a question; answer by its example.
+        """Count what a question would be sent as, and return its example reply.
 
-        A typed question asks for probabilities, such as "the context covers this fact".
-        A metric's question becomes one or more of them. A question whose reply is known
-        without asking counts nothing. Example: two questions about one answer: one
-        request as the lower bound, two as the upper.
+        Nothing is sent: this is the dry run. A typed question asks for probabilities,
+        such as "the context covers this fact". A metric's question becomes one or more
+        typed questions. A question whose reply is known without asking counts nothing.
+        Example: two questions about one answer: one request as the lower bound, two as
+        the upper.
         """
         form = typed_form(question)
         if form.reply is not None:
@@ -421,6 +422,7 @@ class CountingDecisions(CountingJudge):
             return super().count(question)  # which says that there is no example
         weights: tuple[Weight, ...] = ()
         if question.weigh is not None:
+            # an example has no probabilities: each of its verdicts gets the weight 1.0
             weights = (Weight(1.0, "decision"),) * len(verdicts_of(replies[0]))
         return Answer(Asked(replies, weights=weights))
 

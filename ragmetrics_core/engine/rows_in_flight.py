@@ -112,8 +112,9 @@ class RowsInFlight:
         input order whose result the caller has not taken.
 
         - If the next row has finished, its future is yielded; the caller takes it.
-        - If all slots are taken, a future of None is yielded, which ends with any row.
-          Example: row 0 is slow; when row 3 has finished, a ninth row may start.
+        - If all slots are taken, a future is yielded that is done as soon as any row
+          finishes; its result is None. Example: row 0 is slow; when row 3 has finished,
+          a ninth row may start.
         - If too many rows wait, or any with ``one_by_one``, the next row's future is
           yielded.
 

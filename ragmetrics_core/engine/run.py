@@ -489,8 +489,9 @@ def stream(
             for future in futures:
                 next_result: SampleResult | None = future.result()
                 if next_result is None:
-                    # A later row finished first; its result is given in its turn. This
-                    # only wakes the loop, so that ``futures`` can start one more row.
+                    # No row's future, but a wake-up: its result is always None. A later
+                    # row finished first, so ``futures`` may start one more row. The
+                    # result of the later row comes in its turn.
                     continue
                 result = display.add(run.take(next_result))
                 # Last of all: an interrupt before this still finds the result there.
@@ -524,8 +525,9 @@ async def astream(
             for future in futures:
                 next_result: SampleResult | None = await asyncio.wrap_future(future)
                 if next_result is None:
-                    # A later row finished first; its result is given in its turn. This
-                    # only wakes the loop, so that ``futures`` can start one more row.
+                    # No row's future, but a wake-up: its result is always None. A later
+                    # row finished first, so ``futures`` may start one more row. The
+                    # result of the later row comes in its turn.
                     continue
                 result = display.add(run.take(next_result))
                 del run.rows.results_not_handed_on[result.index]

@@ -184,8 +184,8 @@ class SampleJudging:
                     rounds_by_metric.get(metric.name),
                 )
                 tasks[metric.name] = group.create_task(judging)
-            # no await since the first task was made, so none runs yet: a round then
-            # knows how many metrics it waits for
+            # Each task joins its rounds before any task runs: there was no await since
+            # the first task was made. So a round knows how many metrics it waits for.
             for name, rounds in rounds_by_metric.items():
                 rounds.join(tasks[name])
         return tasks

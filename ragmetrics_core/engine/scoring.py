@@ -366,12 +366,13 @@ async def carry_out(
     Args:
         metric: The metric.
         sample: The sample.
-        judge: The judge's session in this run.
+        judge: The judge as this run asks it.
         rounds: Shared with other metrics of the sample, so that the questions of all
             go to the judge in one request; None if the metric asks alone.
     """
     usages: list[Usage] = []  # what each answer of the judge cost
-    # The code of the metric may call ``score`` itself: what that costs is noted here.
+    # What the metric's own code spends if it calls ``score`` itself. Nothing of it is
+    # in ``usages``: those are only answers to what the metric asks its judge.
     spending = _Spending(judge.budget)
     token = _spending_around.set(spending)
     signature = Signature(metric=metric.name, version=metric.version)
@@ -714,9 +715,9 @@ async def _checked_answers(
     The errors are those of ``_ask_in_slot``. Example: a judge that raises
     ``SystemExit`` gives a ``RuntimeError``, "the judge raised SystemExit".
     """
-    # A judge that a user wrote may call ``score`` itself. Those nested calls draw on
-    # the budget of this run. What they cost is not added here: the judge's answers say
-    # it.
+    # A judge that a user wrote may call ``score`` itself. Such nested calls count
+    # against the budget of this run. Their cost is read from the judge's answers, so
+    # what this ``_Spending`` notes of it is not used.
     token = _spending_around.set(_Spending(judge.budget))
     try:
         # ``grace`` is the time behind the run's deadline in which a judge that ends by

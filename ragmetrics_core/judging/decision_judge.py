@@ -297,10 +297,11 @@ def _read_typed_form(
 def _answers_with_usage(
     forms: Sequence[TypedForm], decisions: _DecisionByTypedQuestion
 ) -> list[Answer[Any]]:
-    """Build the answers to metrics' questions from those to their typed questions.
+    """Join the model's answers to typed questions into answers to metrics' questions.
 
-    A typed question asks for one probability, such as "the context covers fact 2". If
-    two metrics' questions share a typed question that cost $0.01, then the first answer
+    A metric's question is split into typed questions; each asks for probabilities,
+    such as "the context covers fact 2". Each typed question is charged once. If two
+    metrics' questions share a typed question that cost $0.01, then the first answer
     costs $0.01 and the second nothing.
 
     Args:

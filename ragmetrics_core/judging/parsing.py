@@ -133,8 +133,9 @@ def _spans_with_names(choice: Choice, names: Sequence[str]) -> Iterator[_ObjectS
 
     Example: in '{"id": 7} {"useful": 1}' with the name "useful" only the second object
     is yielded. Each comes with whether it stands as a verdict, as at the beginning of
-    the reply; an object in the middle of a sentence does not. An object right behind
-    another stands as that other does, here as a verdict.
+    the reply; an object in the middle of a sentence does not. An object with no text
+    before it but another object stands as that object does. An object that is never
+    closed is the last one, and reaches to the end of the reply.
     """
     reply_start = _start_of_reply(choice)
     name_search = _NameSearch(choice.text, names)

@@ -296,8 +296,8 @@ def _card(
         made=run.facts.started,
         signatures=signature_by_question,
         figures=figures_by_question,
-        # how much the judge may decide alone, where a dearer judge decides the rest:
-        # for example 60 % of the rows, if 5 % of these decisions may be wrong
+        # the share of rows that the judge decides without a dearer judge, such as 60 %
+        # of them if 5 % of these decisions may be wrong
         decided=_measure_decided_alone(measured_by_question),
         notes=adherence.notes,
         claim_correction=adherence.correction,
@@ -804,7 +804,7 @@ def _compare_verdicts(
     """
     for change, judged in zip(changes, judged_rows, strict=True):
         if not judged.bool_verdicts and change.measure.startswith("caught"):
-            continue  # a judge that gives no verdict has not caught the wrong answer
+            continue  # no verdict: the row is left out here, and counted below
         has_changed = change.original.bool_verdicts != judged.bool_verdicts
         yield change.measure, change.original.source, has_changed
     are_all_answered = all(row.bool_verdicts for row in judged_rows)

@@ -120,10 +120,12 @@ def measure_weaknesses(
         A figure of each weakness over all sources, and one for each source.
     """
     figures: list[Measured] = []
+    # On these questions, all but "other", a judge must say no to foreign contexts.
     if question in NAME_OF_ACCEPTED:
         # 1.0 for each yes on foreign contexts, which is an error of the judge
         acceptances = _judge_on_foreign_contexts(metric, rows, ask_again)
         figures += _shares(NAME_OF_ACCEPTED[question], acceptances)
+    # each typed question in a request of its own, and in one request with others
     probed_rows = _probe_alone_and_in_company(metric, rows, ask_again)
     figures += _figures_of_probes(probed_rows)
     # texts that are made too long for the judge: how many does it answer all the same?
@@ -378,8 +380,9 @@ def _probing(
         """
         probes: list[Probe] = []
         for question in _first_questions(probed_metric, sample):
-            # ``decided`` makes the typed questions of a probe ("fact 1 is covered",
-            # true or false); a question without ``decided`` gives no probe
+            # ``decided`` splits the question into typed questions ("fact 1 is covered",
+            # true or false), and ``probes_of`` makes probes out of these. A question
+            # without ``decided`` gives no probe.
             if question.decided is not None:
                 probes += probes_of(question, question.decided)
         chances_of_probes: list[Any] = []
@@ -455,7 +458,8 @@ def _read_answers(
 
     Example: a true-or-false question asked alone has ``[(.9,)]``. Asked in one request
     with others it has ``[(.8,), (.1,), (.7, .3), (.4, .6)]``: as it is, negated, as a
-    choice, and as a choice in reverse order. These five make one group.
+    choice, and as a choice in reverse order. These five make one group. A question that
+    is a choice already has no negation: it is asked in three forms with others.
 
     Args:
         chances_alone: For each question the probabilities in a request of its own; None

@@ -210,13 +210,15 @@ def _overlap_at_name(
 ) -> float:
     """Divide the best overlap beside a name by the best overlap anywhere, in [0, 1].
 
-    An overlap counts the sentence's other terms that a context sentence holds.
-    Example: contexts with "Carl Voss" hold 1 other term, other contexts up to 4: .25.
+    The name stands in a sentence of the answer. An overlap says how many terms of that
+    sentence, without the name's, a context sentence holds. Example: a context sentence
+    with the whole name "Carl Voss" holds 1 of them, another sentence 4: 1 / 4 = .25.
     1.0 if no context sentence holds the whole name.
 
     Args:
         name_terms: The terms of the name.
-        n_shared_by_place: How many terms of the sentence each context sentence holds.
+        n_shared_by_place: For each context sentence, how many terms of the answer's
+            sentence it holds, the name's included.
         places: The places of the context sentences that hold a term, by the term.
     """
     n_of_name_by_place = _count_shared_terms(name_terms, places)
@@ -266,8 +268,8 @@ def adherence(
         1. The share of the answer's terms that stand in the contexts.
         2. The share of its bigrams that stand there.
         3. The mean share of a sentence's terms in the nearest context sentence.
-        4. How much of a sentence stands beside a name in the contexts, as it stands
-           beside the name in the answer; for the name with the least of it.
+        4. How much of what the answer says beside a name stands beside that name in the
+           contexts, too. The least over all names counts.
         5. The share of its names that the contexts hold.
 
         Example: "Carl Voss bought the old mill." over "Carl Voss lived in Kiel. Anna

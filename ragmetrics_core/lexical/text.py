@@ -187,8 +187,9 @@ def _terms_of(token: str) -> tuple[str, ...]:
 def _terms_of_word(token: str) -> tuple[str, ...]:
     """Return the terms of a word: its stem, or none if it is a function word.
 
-    "lamps" has the term "lamp", "the" and a single letter have none. A word of a script
-    without spaces, such as Chinese, has one term for each pair of neighbouring signs.
+    "lamps" has the term "lamp". "the" has none, nor has a single letter or digit. A
+    word of a script without spaces, such as Chinese, has one term for each pair of
+    neighbouring signs.
     """
     word = token.lower() if token.isascii() else _fold(token)
     for ending in ("'s", "’s"):
@@ -197,7 +198,7 @@ def _terms_of_word(token: str) -> tuple[str, ...]:
     if not word or word in _STOP_WORDS:
         return ()
     if word.isascii():
-        is_letter = len(word) == 1
+        is_letter = len(word) == 1  # or a digit
         return () if is_letter else (_stem_english(word),)
     terms: list[str] = []
     for piece in _PIECE.findall(word):

@@ -331,13 +331,13 @@ class SupportOfStatement:
 
         1. It asks about each text alone. If a text supports the statement, the texts
            that do not are irrelevant.
-        2. Else it asks about all texts together. A single text was asked about in step
-           1: its answer is taken, and step 3 falls away.
+        2. Else it asks about all texts together.
         3. If all together support the statement, it asks once for each text about all
            the others. If they support it without the text, the text is irrelevant.
 
         Example: A and B support the statement only together, and C says nothing of it:
-        supported, and C is irrelevant.
+        supported, and C is irrelevant. If there is only one text, and it does not
+        support the statement in step 1, the statement is not supported.
 
         Returns:
             The verdicts; ``NotAnswered`` if the judge did not answer one of the
@@ -351,6 +351,8 @@ class SupportOfStatement:
             return CitedSupport(
                 supported=True, alone=tuple(alone), irrelevant=irrelevant
             )
+        # The support by a group that was asked about before is remembered: of a single
+        # text this is the "no" of step 1.
         joint = yield from self._support_of_groups([texts])
         if isinstance(joint, NotAnswered):
             return joint

@@ -392,6 +392,7 @@ def _combine_polls(
         for verdicts in zip_longest(*verdicts_of_claims)
     ]
     answered = [poll for poll in polls if poll is not None]
+    # one error for each poll that the answer lacks
     failures = _failures_of_claims(polls_by_claim, len(polls) - len(answered))
     return Asked(
         replies=tuple(answered),

@@ -83,7 +83,8 @@ def _poll_of_probabilities(
     """Make a poll on the answer from the probabilities of its sentences.
 
     The answer is as well supported as its weakest sentence: sentences with .9 and .3
-    give "no" with a weight of .3. The poll abstains if the answer claims nothing.
+    give "no". The weight is the probability of "yes", here .3. The poll abstains if the
+    answer claims nothing.
 
     Args:
         question: The question about the whole answer.

@@ -149,7 +149,10 @@ class FrameworkModel(ChatModel):
                     call_quietly, context=judge_context(), name="ragmetrics-model"
                 )
             )
+        # ``judge_context`` hides the call from tracers that are set in a context
+        # variable, ``_quiet`` from those that the framework must be told about.
         try:
+            # ``wait`` does not raise what the task raises: ``result`` does, below
             await asyncio.wait([task])
         finally:
             task.cancel()  # has no effect on a task that is done

@@ -691,6 +691,9 @@ class RateLimiter:
     ) -> float:
         """Count a call in the buckets, one of calls and one of tokens, if it may leave.
 
+        A call leaves once its buckets are low enough, whatever its own size: its tokens
+        are added afterwards, and the calls after it wait for them.
+
         Args:
             levels: By unit, how full its bucket was, and at what time. Changed in
                 place.

@@ -103,7 +103,8 @@ def _litellm() -> Any:
     """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     mode_before = os.environ.get("LITELLM_MODE")
-    # In this mode it reads no .env file of the folder, which must not name addresses.
+    # In this mode LiteLLM reads no .env file: a file in the working folder must not be
+    # able to send requests to another address.
     os.environ["LITELLM_MODE"] = "PRODUCTION"
     try:
         import litellm as module  # takes seconds
@@ -330,8 +331,8 @@ class LiteLLMModel(ChatModel):
         litellm = _litellm()
         guard_clients(litellm)
         call = self._new_call()
-        # A hook of ours that raises also adds its error here, because LiteLLM wraps
-        # what it raises. So the first error is the hook's own, where a hook raised.
+        # Our hooks append their error to ``call.refusals`` before they raise it, since
+        # LiteLLM wraps what they raise. So the first error is the hook's, if any.
         failures = call.refusals
         token = current_call.set(call)
         try:

@@ -76,9 +76,9 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
         "wordings": WORDINGS,
         "drawn_changes": drawn_changes,
         "axis_limit": _axis_limit(comparison, drawn_changes),
-        # of all samples; `lost` has only some of them
+        # counts all samples that lost; ``lost`` is only a selection of them
         "n_lost": _count_lost(comparison, metrics),
-        # beside the samples that lost most, the rows that the page links to
+        # those that lost most, and then further samples that the page links to
         "lost": _lost_samples_to_show(lost, comparison),
         "won": won[:_MOST_SAMPLES],
     }

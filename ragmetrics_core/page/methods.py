@@ -35,8 +35,9 @@ def paragraphs(
 ) -> tuple[str, ...]:
     """Describe how the numbers of a report came about, for a paper or a protocol.
 
-    Example: a run of one metric without cards: what was measured and how, the
-    signature, and the references.
+    A judge's card says how far the judge agreed with people, as measured on labelled
+    samples. Example: a run of one metric, by a judge without a card, gives what was
+    measured and how, the signature, and the references.
 
     Args:
         summary: The numbers.
@@ -44,8 +45,8 @@ def paragraphs(
         rows: Its results, which say where probabilities come from.
 
     Returns:
-        Paragraphs on metrics and intervals, on the worth of the judges, on the exact
-        settings, and the references; without empty ones.
+        Paragraphs on metrics and intervals, on the worth of the judges (quoted from
+        their cards), on the exact settings, and the references; without empty ones.
     """
     sentences = [
         *_sentences_on_metrics(summary, run, rows),
@@ -98,6 +99,8 @@ def _sentences_on_metrics(
         yield f"Also measured: {', '.join(own_metrics)}."
     if only_failed:
         yield f"Failed on every row that it applies to: {', '.join(only_failed)}."
+    # where the probabilities came from, such as the tokens of a verdict; only judges of
+    # these kinds give any
     if any(kind in _KINDS_WITH_PROBABILITIES for kind in kinds):
         yield from _sentences_on_origins(rows, run)
 

@@ -467,6 +467,8 @@ def _add_passage(
         tallies["not_shown"].add(passage.shown == "not shown", number)
     if not passage.was_shown:
         return
+    # If the prompt may hold the whole passage in slightly other words, it is not known
+    # whether it was cut.
     if was_retrieved and not passage.may_be_whole:
         tallies["cut"].add(passage.shown == "cut", number)
     if passage.useful is not None:

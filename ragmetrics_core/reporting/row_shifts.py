@@ -88,12 +88,14 @@ def _shift(
         for pair, (is_before, is_after) in zip(pairs, traits, strict=True)
         if is_before and not is_after
     ]
+    # by metric the highest score in the second run
     highest_scores = _highest_scores([after for _, after in pairs], metrics)
     return RowShift(
         title,
         first=sum(is_before for is_before, _ in traits),
         second=sum(is_after for _, is_after in traits),
         p=_p_of_shift(traits) if is_tested else None,
+        # such as rows that declined in the first run only: their scores in the second
         newly_scored=_means_in_words(pairs_of_first_only, highest_scores),
     )
 

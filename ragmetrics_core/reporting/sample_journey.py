@@ -596,6 +596,7 @@ def _fact(
     ranks_of_holders = tuple(
         rank for rank, cell in enumerate(cells, start=1) if cell.covered
     )
+    # not if the judge gave no answer on a text: the fact may stand there
     is_judged_on_all = all(cell.probability is not None for cell in cells)
     if sample.retrieved is None:
         is_held = bool(ranks_of_holders)
@@ -606,8 +607,8 @@ def _fact(
     # The fact stands word for word in another text that the model was shown: not lost.
     if fate.lost is not None and other_texts.show(text):
         fate = _SHOWN
-    # The fact is lost because no judged text holds it. Another text may hold it in
-    # other words: then nothing is known.
+    # The fact counts as lost because no judged text holds it. If another text may hold
+    # it in other words, nothing is known.
     elif fate.lost in _LOSSES_BY_ABSENCE and _why_it_may_be_found(
         text, sample, passages, other_texts
     ):

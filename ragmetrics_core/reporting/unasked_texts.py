@@ -131,12 +131,14 @@ def _unasked_texts(
         sample: The sample.
         ranks_in_retrieved: The ranks of the contexts that show retrieved passages.
     """
+    # metrics ask about the retrieved passages; without these, about all contexts
     asked_texts = _AskedTexts(sample.contexts)
     if sample.retrieved is not None:
         asked_texts = _AskedTexts(sample.retrieved)
         for rank, context in enumerate(sample.contexts, start=1):
             if rank not in ranks_in_retrieved and not asked_texts.holds_whole(context):
                 is_made_of_asked = asked_texts.are_joined_to(context)
+                # True: a context was shown to the model
                 yield UnaskedText(context.text, True, _NOT_RETRIEVED, is_made_of_asked)
     if sample.ledger is None:
         return
@@ -148,7 +150,7 @@ def _unasked_texts(
             is_of_this_turn = call.turn == sample.ledger.turn
             is_asked_by_id = is_of_this_turn and item.id in asked_texts.ids
             why_unasked = _why_item_counts(sample, call, item, was_shown)
-            # "" if the item could not have brought a fact to this answer
+            # ``why_unasked`` is "" if the item could bring no fact to this answer
             if why_unasked and not is_asked_by_id and not asked_texts.holds_whole(item):
                 is_made_of_asked = asked_texts.are_joined_to(item)
                 yield UnaskedText(item.text, was_shown, why_unasked, is_made_of_asked)

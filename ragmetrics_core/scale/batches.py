@@ -98,7 +98,7 @@ class ParkingStore(SqliteStore):
     ) -> None:
         """Begin a pass over all samples, and make the tables of batches.
 
-        Example: the first pass puts 10 requests aside and makes a batch of them; the
+        Example: the first pass collects 10 requests and submits them as a batch; the
         second takes the answers of the batch.
 
         Raises:
@@ -125,7 +125,7 @@ class ParkingStore(SqliteStore):
         self._waiting = WaitingRequests(self.path.resolve().parent)
         # ids of failed requests whose calls were counted: each is counted once
         self._ids_of_counted_failures: set[str] = set()
-        # tokens of batches with another API key, where the log has already said so
+        # tokens of the batches for which the log has already named the wrong API key
         self._batches_with_logged_key: set[str] = set()
         self.write(batch_table.create_tables)
         super().flush()  # the tables are there before anything is asked
@@ -574,6 +574,7 @@ class ParkingStore(SqliteStore):
         # Of 10 requests 9 have an answer (n_entered). One of these answers says that
         # the request failed (n_failed); the tenth request has none (n_unanswered).
         n_failed = await self._count_failures_to_ask_again(token)
+        # The batch is forgotten, and its requests without an answer are counted.
         n_unanswered, n_to_ask_again = await self._forget(token, status, n_failed)
         summary = _summary(state, n_entered - n_failed, n_to_ask_again)
         if status in ("failed", "cancelled") or is_lost:

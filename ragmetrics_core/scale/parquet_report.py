@@ -180,6 +180,7 @@ def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
     sample = row.sample
     if sample is not None:
         facts["without_context"] = has_answer_without_context(sample)
+        # whether the answer repeats all its contexts: then it supports itself
         facts["holding_contexts"] = answer_holds_contexts(sample)
         facts["error"] = sample.error is not None
         if sample.capture is not None:

@@ -65,13 +65,14 @@ class Scorer:
         store: StoreLike = None,
         limits: Limits | None = None,
         concurrency: int = 32,
-        **columns: Unpack[Columns],  # all their names: editors complete them
+        **columns: Unpack[Columns],  # typed, so that editors complete the names
     ) -> None:
         """Check the settings; nothing is opened before the first table.
 
         Example: ``Scorer("context_adherence", judge, question="frage")``.
         """
         self.metrics = tuple(choose_metrics(metrics))
+        # A metric must not have the name of the column in which samples are returned.
         _refuse_name_of_samples(self.metrics)
         # Some metrics take contexts of other rows, which another worker may have.
         _refuse_contexts_of_other_rows(self.metrics)

@@ -93,6 +93,7 @@ def _rows_looked_at(decision: SequentialDecision, progress: GateProgress) -> str
     Example: "decided after 40 of 100 rows (42 scored with those in flight, 120 calls
     saved)". Without a decision: "undecided after 100 of 100 rows (98 scored)".
     """
+    # three parts of the sentence in words: " of 100", "98 scored", ", 120 calls saved"
     n_rows_of_run = "" if progress.n_rows is None else f" of {progress.n_rows:,}"
     n_scored = f"{progress.n_scored:,} scored"
     not_judged = _what_was_not_judged(decision, progress)

@@ -378,8 +378,8 @@ class Decider:
         """Take the result of a row, in the order in which rows were started.
 
         Once all rows of its unit are there, each gate takes their scores. Example: of a
-        conversation of 2 rows the gates take nothing before the second row. If this
-        decides the run, the decisions are logged.
+        conversation of 2 rows the gates take nothing before the second row. Once no
+        further row needs to start, the decisions are logged.
         """
         was_done = self.done
         if not self._stop_reason:
@@ -387,6 +387,7 @@ class Decider:
         if self._stop_reason:
             return
         self._count_row(row)
+        # each claim has a gate, under the same index
         score_for_each_gate = [
             self._take_score(row, index) for index in range(len(self._claims))
         ]
@@ -516,7 +517,8 @@ class Decider:
             bounds=_bounds(gate, is_difference=claim.is_difference),
             saved=self._calls_saved(),
         )
-        # found in the rows so far; the numbers of the decision stay as they are
+        # That runs are not comparable may show only after some rows. Then the outcome
+        # and the sentence are replaced; the numbers stay as they are.
         why_not_comparable = self._why_not_comparable(claim)
         if why_not_comparable:
             sentence = (

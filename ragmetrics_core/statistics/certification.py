@@ -254,7 +254,8 @@ def _plan(
     """Say how many labels could certify a threshold.
 
     Example: a precision of .95 is wanted. Of 50 labels 40 reach the threshold .8, and
-    all 40 are yes, which is too few: the step of .8, and 74 labels.
+    all 40 are yes. But 40 are too few to certify it. Returned: the step of .8, and 74,
+    the number of labels that would suffice.
 
     Args:
         steps: Possible thresholds with their counts; none is certified so far.
@@ -263,13 +264,14 @@ def _plan(
 
     Returns:
         The threshold that needs fewest labels, None if none looks precise enough; and
-        how many labels it needs, None if more labels would hardly do.
+        how many labels it needs, None if more labels would hardly help.
     """
     promising_steps = [step for step in steps if _is_promising(step, target)]
     if promising_steps:
         best_step = min(promising_steps, key=lambda step: _labels_needed(step, target))
         n_needed = _labels_needed(best_step, target)
-        return best_step, max(n_needed, n_labels + 1)  # n_labels did not do
+        # ``n_labels`` certified nothing: at least one more is needed
+        return best_step, max(n_needed, n_labels + 1)
     # 20 labels certify no precision of .9, even if all are yes: ask for enough first
     if n_labels < fewest_labels(target):
         return None, fewest_labels(target)

@@ -337,7 +337,8 @@ def t_quantile(share: float, freedom: int) -> float:
 
     Source:
         P(|T| < t) as a finite sum: Abramowitz & Stegun (1964), 26.7.3 and 26.7.4.
-        Newton's method comes from below, since that probability is concave.
+        Newton's method starts below the quantile and never steps over it, since P(|T| <
+        t) is concave.
 
     Examples:
         >>> round(t_quantile(0.975, 8), 6)
@@ -354,7 +355,7 @@ def t_quantile(share: float, freedom: int) -> float:
         density = density_at_0 * (1 + t * t / freedom) ** exponent
         share_missing = share_within - _share_within(t, freedom)
         previous = t
-        t += share_missing / (2 * density)  # 2: both sides grow
+        t += share_missing / (2 * density)  # the slope of P(|T| < t)
     return t
 
 

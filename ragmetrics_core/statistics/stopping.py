@@ -316,14 +316,15 @@ class SequentialGate:
                 largest cluster, or there are more units than the population has.
         """
         ranges = [_ends(score) for score in scores]
-        n_rows = max(1, len(ranges) + undefined)
+        n_rows = max(1, len(ranges) + undefined)  # ``update()`` takes one undefined row
         self._check_unit(ranges, n_rows)
         unit = _unit_of(ranges)
         self._units.append(unit)
         self.rows += n_rows
-        self.scored += unit.n_known
+        self.scored += unit.n_known  # without failed rows; ``n_scores`` has them
         evidence_for_passing = self._for_passing.bet_on(unit.lowest_sum, unit.n_scores)
-        # the sum of 1 − score: low scores are evidence for failing
+        # Low scores are evidence for failing: each score counts as 1 − score, that of a
+        # failed row as 1 − its highest possible score.
         evidence_for_failing = self._for_failing.bet_on(
             unit.lowest_mirrored_sum, unit.n_scores
         )

@@ -235,7 +235,8 @@ def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
     if thread is not None:
         tree.resumption_key = f"{run.name}/{thread}"
         tree.conversation_id = str(thread)
-        # a stream that was left early has no error of LangChain
+        # A stream that was left early may still be paused. So ``run.error`` is asked,
+        # LangChain's own error, and not ``tree.error``, which also says "left early".
         tree.is_paused = run.error is None and _waits_for_a_person(tree.root.walk())
 
 

@@ -65,7 +65,8 @@ class Calls:
             # spans come in the order in which they began: the call around is made
             parent = self.call_by_span[node.parent]
             if node.operation == AGENT:
-                # an agent shares the call of its component, or gets one in a tool
+                # An agent inside a component uses the component's call. An agent inside
+                # a tool gets a call of its own.
                 return self._call_of_agent(parent, node)
             if node.operation not in _CALLS:
                 # a nested pipeline has no call: its components go below the component
@@ -286,7 +287,8 @@ class Calls:
             for output_name, texts in node.output_by_socket.items():
                 if not isinstance(texts, tuple) or not _holds_only_texts(texts):
                     continue
-                # an output such as "contexts"
+                # Without documents taken, texts count only if the output is named
+                # like evidence, such as "contexts".
                 is_named_for_evidence = _NAMES_EVIDENCE.search(output_name) is not None
                 if documents_taken or is_named_for_evidence:
                     documents_by_texts[texts] = _documents_behind(

@@ -137,14 +137,14 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     else:
         run_answers = answers(calls)
     if where.build is not None:
-        run_answers = run_answers[:1]
+        run_answers = run_answers[:1]  # the user's function takes the whole run once
     if not run_answers:
         return [_tree(calls, None, where)]
     answer_trees = [_tree(calls, answer, where) for answer in run_answers]
     if named_answers:
         for tree in answer_trees:
-            # The tree has its answer. The core would look up "llm" once more, and
-            # find the replies of all trees.
+            # The tree has its answer. Drop the name "llm": else the core looks it up
+            # once more, and each tree gets the replies of all trees.
             _drop_lookup(tree, where.answer_from)
     return answer_trees
 
@@ -534,8 +534,9 @@ def _user_texts(calls: Calls) -> list[_UserText]:
     """Collect each text that the user handed in, once, with all inputs that got it.
 
     Example: ``run({"retriever": {"query": "Who?"}, "builder": {"question": "Who?"}})``
-    gives one text, "Who?", with two places. The list ["Hi", "Who?"] gives both texts,
-    marked as one of several; if the run searched for "Who?", it gives "Who?" alone.
+    gives one text, "Who?", with two places. The list ["Hi", "Who?"] gives two texts,
+    each marked as one of several. But if the run itself searched for "Who?", only
+    "Who?" is taken from the list.
     """
     lines_asked_inside = _lines_asked_inside(calls)  # queries of the run's own calls
     text_by_line: dict[str, _UserText] = {}
@@ -547,7 +548,8 @@ def _user_texts(calls: Calls) -> list[_UserText]:
             # the same text in an earlier input, else this one
             user_text = text_by_line.setdefault(line, found_text)
             user_text.add_input(place, name)
-            # ["Who?", "When?"] in one input, "Who?" alone in another: "Who?" was asked
+            # One input got the list ["Who?", "When?"], another got the text "Who?": the
+            # user asked "Who?", so it is no longer marked as one of several.
             is_handed_in_alone = not found_text.is_one_of_several
             if is_handed_in_alone:
                 user_text.is_one_of_several = False
@@ -803,7 +805,8 @@ def _message_lists_of_components(
 
     Example: a memory returns [user "Hi", assistant "Hello", user "Who?"] before the
     model answers "Who?": the list is kept. What a prompt builder or a model of this run
-    wrote is left out, also where a memory returns it again.
+    wrote is left out, also where a memory returns it again. A list that a component
+    composed as a prompt is kept, too, but marked: it may be few-shot examples.
 
     Args:
         calls: The calls of the run.
@@ -821,6 +824,7 @@ def _message_lists_of_components(
             took_documents = bool(calls.call_by_span[node].input_documents)
             for value in node.output_by_socket.values():
                 from_elsewhere = _drop_written(_messages(value), written_in_run)
+                # the turns up to the question that is asked now
                 earlier = _earlier_messages(
                     node, from_elsewhere, question, all_documents
                 )

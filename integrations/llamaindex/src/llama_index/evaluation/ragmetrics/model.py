@@ -333,7 +333,8 @@ def aligned(
     """Find which token of a reply stands at each position.
 
     LlamaIndex gives the alternatives of each position, and does not say which of them
-    was chosen. So tokens are chosen that spell the text together, the likeliest first.
+    was chosen. So tokens are chosen that spell the text together. At each position the
+    likelier tokens are tried first; the whole need not be the most probable spelling.
     Example: the text "Yes." and the alternatives "Yes" or "No", then "!" or ".": the
     tokens are "Yes" and ".".
 
@@ -360,7 +361,8 @@ def aligned(
                 if not token or not text.startswith(token, length):
                     continue
                 new_length = length + len(token)
-                # "un" + "able" and "una" + "ble" spell the same: the first one is kept
+                # "un" + "able" and "una" + "ble" both spell "unable": the spelling that
+                # was found first is kept
                 if new_length not in longer:
                     chosen = TokenAlternatives(token, logprob, listed)
                     longer[new_length] = (*tokens, chosen)

@@ -139,8 +139,8 @@ class _RunsWithTheirContext:
 
         ``Workflow.run`` is replaced by a method that notes the context (its first
         argument, or ``ctx=``) and then runs the workflow as before. Example: within
-        ``workflow.run(ctx=context)`` the noted context is ``context``; behind the call
-        the one before is noted again. A second ``begin`` changes nothing.
+        ``workflow.run(ctx=context)`` the noted context is ``context``; after the call
+        the previous context is noted again. A second ``begin`` changes nothing.
         """
         if self._replacement is not None:
             return
@@ -159,7 +159,7 @@ class _RunsWithTheirContext:
         replacement: Any = functools.wraps(original)(run)
         self._original = original
         self._replacement = replacement
-        Workflow.run = replacement  # type: ignore[method-assign]  # its own, with what it was given noted
+        Workflow.run = replacement  # type: ignore[method-assign]  # the same method, wrapped to note its context
 
     def end(self) -> None:
         """Put the original back, unless others have replaced it meanwhile."""

@@ -283,14 +283,15 @@ class Recorder:
     ) -> SpanRecord:
         """Make the record of a span, or return ``IGNORED`` if it answers no user.
 
-        ``IGNORED``: neither the span nor what is inside it is recorded. Examples: a
-        judge's model call, and a query that a generator of test data makes. The kind
-        "ignored": the call is recorded, but does not count. Example: a memory calls a
-        model to shorten a conversation.
+        ``IGNORED`` and the kind "ignored" differ. ``IGNORED``: neither the span nor
+        what is inside it is recorded. Examples: a judge's model call, and a query that
+        a generator of test data makes. The kind "ignored": the call is recorded, but
+        does not count. Example: a memory calls a model to shorten a conversation.
         """
         # The class up the call stack that prepares or remembers, such as
         # ``DatasetGenerator``. It is looked for where a run could begin.
         caller_class = preparing_caller() if span.kind in ROOTS else None
+        # a judge at work inside a recorded run, such as an evaluator that a query calls
         is_judge = bool(outer.calls_of_runs) and capture.is_judge_work()
         is_memory = caller_class in MEMORY
         is_preparation = caller_class is not None and not is_memory
