@@ -234,7 +234,7 @@ def _numbered_entries_at_the_end(answer: str) -> Span | None:
     The paragraph lists sources if each of its lines is an entry, the numbers rise (1,
     2, 4), and the text before the paragraph cites each number ("It is old [1] [2]
     [4]."). An entry is a short title, "[1] Annual report", or a line as in a
-    bibliography, with an address, "doi" or a year in brackets. No entry is a sentence.
+    bibliography, with an address, "doi" or a year in brackets. A sentence is no entry.
     """
     breaks = list(_PARAGRAPH_BREAK.finditer(answer.rstrip()))
     if not breaks:

@@ -100,6 +100,7 @@ def _litellm() -> Any:
 
     LiteLLM is told to use the price list of its package instead of fetching one, to
     read no ``.env`` file, and to print nothing. What the user has set for it stays.
+    Example: with ``LITELLM_LOG=DEBUG`` in the environment it logs as usual.
     """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     mode_before = os.environ.get("LITELLM_MODE")

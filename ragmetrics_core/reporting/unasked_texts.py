@@ -131,7 +131,8 @@ def _unasked_texts(
         sample: The sample.
         ranks_in_retrieved: The ranks of the contexts that show retrieved passages.
     """
-    # metrics ask about the retrieved passages; without these, about all contexts
+    # Metrics ask about the retrieved passages. If these are not known (``retrieved`` is
+    # None), metrics ask about all contexts.
     asked_texts = _AskedTexts(sample.contexts)
     if sample.retrieved is not None:
         asked_texts = _AskedTexts(sample.retrieved)
