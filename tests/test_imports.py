@@ -162,16 +162,9 @@ def test_the_help_of_evaluate_loads_nothing_of_a_run() -> None:
 
 
 def test_an_import_is_cheap() -> None:
-    """Every public name costs at most a few times what pydantic, on which it stands, costs in the same run."""
-    code = (
-        "from time import process_time as now\na = now()\nimport pydantic,"
-        " pydantic.main, pydantic.functional_validators\nb = now()\nimport"
-        " ragmetrics_core\nc = now()\nfrom ragmetrics_core import *\nd ="
-        " now()\nprint((c - b) / (b - a), (d - b) / (b - a))"
-    )
-    runs = [tuple(map(float, fresh(code).split())) for _ in range(3)]
-    assert min(bare for bare, _ in runs) < 1
-    assert min(everything for _, everything in runs) < 4
+    """The package alone is one module; what it offers loads few of ours. Seconds: benchmarks/startup.py."""
+    assert modules_of_ours_after("import ragmetrics_core") == {"ragmetrics_core"}
+    assert len(modules_of_ours_after("from ragmetrics_core import *")) <= 148
 
 
 PUBLIC = """
