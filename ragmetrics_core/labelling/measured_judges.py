@@ -798,7 +798,7 @@ def _compare_verdicts(
     Yields:
         A measure, the row's source, and whether the measure holds for the row:
 
-        - "caught: …": the verdict changed, as it should;
+        - "caught: …": the verdict changed, as it should; not for a row without verdict;
         - "flipped: …": the verdict changed or is missing, as it should not be;
         - "no verdict after a change": only if that happened to any row.
     """

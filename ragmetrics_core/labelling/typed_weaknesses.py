@@ -464,7 +464,8 @@ def _read_answers(
     Args:
         chances_alone: For each question the probabilities in a request of its own; None
             if a request was not answered.
-        chances_in_company: The same in one request with all others, form by form.
+        chances_in_company: The same in one request with all others: the forms of the
+            first question, then those of the second, and so on.
     """
     if chances_alone is None or chances_in_company is None:
         return None

@@ -106,7 +106,8 @@ def full_name(name: str) -> str:
         if plain in (full, _short_name(full), metric.__name__.casefold()):
             return full
     full_name_by_alias = _full_names_by_alias()
-    # the nearest alias is found, and its metric's full name is suggested
+    # "FaithfulnesMetric" is looked for as "faithfulnes": the nearest alias is
+    # "faithfulness", and the metric's full name is suggested
     near = did_you_mean(
         plain.removesuffix("metric").removesuffix("evaluator").strip("_"),
         full_name_by_alias,

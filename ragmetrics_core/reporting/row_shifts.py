@@ -75,7 +75,8 @@ def _shift(
 ) -> RowShift | None:
     """Count the rows with a trait in each run; None if these are the same rows.
 
-    Example: rows 1, 2 and 3 declined in the first run, row 3 in the second: 3 and 1.
+    Example: rows 1, 2 and 3 declined in the first run, row 3 in the second: 3 and 1,
+    with the mean scores that rows 1 and 2 have in the second run.
     """
     traits = [
         (_has_any(before, metrics, has_trait), _has_any(after, metrics, has_trait))

@@ -579,8 +579,8 @@ class ParkingStore(SqliteStore):
         summary = _summary(state, n_entered - n_failed, n_to_ask_again)
         if status in ("failed", "cancelled") or is_lost:
             reason = reason_for_failure(model, state)
-            # "batch_1: failed, 0 requests answered, 10 to be asked again by the next
-            # run"
+            # The summary is the first half of the sentence: "batch_1: failed, 0 requests
+            # answered, 10 to be asked again", then "by the next run" and the reason.
             sentence = f"{summary} by the next run {reason}".rstrip()
             raise errors.BatchFailed(sentence)
         is_complete = n_unanswered + n_failed == 0
