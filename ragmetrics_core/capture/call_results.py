@@ -419,12 +419,14 @@ class CallResults:
             # the user named the tool in ``context_tools``: its text is a document
             yield CallResult("retrieval", tool, (Document(tool.text or ""),))
         elif tool in self._tools_made_of_documents:
-            # its text only presents the documents that were found inside it
+            # The tool's text only presents what a retriever inside it found. The tool
+            # yields these documents; the retriever yields nothing.
             documents = _not_written_by_models(documents_behind(tool))
             yield CallResult("retrieval", tool, documents)
         elif tool.ended is not None:
             yield self._text_of_tool(tool)
-            # without documents found by calls inside the tool: those calls yield them
+            # The tool has a text of its own. A retriever inside it yields its documents
+            # by itself: the tool yields only the documents that no inner call found.
             documents = _not_written_by_models(
                 tool.documents, besides=_found_inside(tool)
             )

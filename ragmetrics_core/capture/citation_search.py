@@ -175,15 +175,17 @@ class CitationSearch:
 
     @cached_property
     def _text_without_lists(self) -> str:
-        """What the model wrote, with blanks for its lists of sources.
+        """The answer as the model wrote it, with blanks for its lists of sources.
 
+        Texts that the application added, and not the model, are blanks too.
         Example: of "It fell [1].", and "Sources: [1] a.pdf" in the next line, the first
         line is left, and 18 blanks. So every place keeps its offset.
         """
         text = self.only_of_the_model(self.text)
-        spans = source_lists_in(text)
+        spans = source_lists_in(text)  # "References:" with the entries below it
+        # an entry that says what a number means: "[1] a.pdf"
         spans += [(entry.start, entry.end) for entry in self.own_entries]
-        closing = closing_sources_in(text)
+        closing = closing_sources_in(text)  # a last line such as "SOURCES: a.txt, [2]"
         if closing is not None:
             spans.append((closing.start, closing.end))
         characters = list(text)

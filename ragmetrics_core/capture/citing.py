@@ -617,9 +617,11 @@ def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
     citations = []
     for source in cited_sources:
         label = source.label or ""
-        # Only where the prompt numbers the contexts twice, "[2] Source 3:". Without a
-        # kind: the framework does not say whether it read "[2]" or "Source 2".
+        # First the numbers of a prompt that numbers contexts twice, "[2] Source 3:".
+        # The kind "" means any of the two numberings: the framework does not say
+        # whether it read "[2]" or "Source 2".
         indexes = _indexes_of_number(label, "", search.labels)
+        # else the one numbering of the prompt, or the framework's
         indexes = indexes or places_of(label, numbering)
         if not indexes:
             raise UnknownMeaning(NO_MEANING.format(f"[{source.label}]"))
@@ -781,8 +783,8 @@ def _indexes_by_id(
     The id is looked up in this order, and the first meaning counts:
 
     1. a number in the answer's own list of sources, "Sources: [2] b.pdf"
-    2. where the prompt numbers each context twice, "[2] Source 3: IRON": the "Source 3"
-       of the second numbering, and the "[2]" of the first
+    2. a number of a prompt that numbers each context twice: the ids "[2]" and
+       "Source 3" both mean the context shown as "[2] Source 3: IRON"
     3. a label in the prompt: 2 means the context that is shown as "[2]"
     4. an id or metadata of a context: "b.pdf" means those with ``{"source": "b.pdf"}``
 
@@ -792,19 +794,20 @@ def _indexes_by_id(
     """
     name = source_id.strip()
     plain_name = plain_label(source_id)  # "[2]" and "Source 2" are 2
-    numbered = _indexes_by_own_list(plain_name, search)
+    numbered = _indexes_by_own_list(plain_name, search)  # 1 of the order above
     if not numbered:
+        # 2; an id that may number another list of the prompt raises before
         _refuse_numbers_of_other_lists([plain_name], kind_of_number(name), search)
         numbered = _indexes_of_number(plain_name, kind_of_number(name), labels)
     if numbered:
         return numbered
-    for label in (name, plain_name):
+    for label in (name, plain_name):  # 3
         indexes = places_of(label, labels.indexes_by_label)
         if indexes:
             return indexes
     if plain_name.isdigit():
         return ()  # a number without a label may count anything
-    return _indexes_by_metadata(name, search)
+    return _indexes_by_metadata(name, search)  # 4
 
 
 def _indexes_by_metadata(name: str, search: CitationSearch) -> tuple[int, ...]:

@@ -102,7 +102,8 @@ def evidence(
     """
     search = ContextSearch(turn, found_answer, prompt_contents, call_results)
     contexts = contexts_of(search)
-    # what the prompts show; None where the user named the contexts
+    # what the answering call was shown; None if that is unknown, and where the user
+    # named the contexts, ``contexts_from="docs"``: then prompts do not matter
     shown = _shown_besides_named(search, contexts)
     # calls whose replies the prompt of the answer repeats: partial answers, notes
     contributing_calls = _contributing_calls(found_answer.writing_call, shown)
@@ -127,7 +128,7 @@ def evidence(
         contributing_calls=contributing_calls,
         ledger_entries=entries,
         earlier_calls=earlier_calls,
-        order=call_results.order,
+        order=call_results.order,  # which call came before which
         unnamed_tools=tools.unnamed,  # the user has to say whether they give contexts
         warnings=(*contexts.warnings, *retrieved.warnings, *tools.warnings),
     )
@@ -170,6 +171,13 @@ def _ledger_entries(
 
     Example: a search returned A, B and C, and the prompt of the answer shows A and B:
     the entry of the search has the items A, B, C, and 0 and 1 as the indexes shown.
+
+    Args:
+        search: What the rules for contexts look at: the turn, the answer, the results.
+        contexts: The contexts of the sample.
+        contributing_calls: Earlier calls of models whose replies the answering call was
+            shown: what their prompts show counts as shown, too.
+        retrieved: The documents retrieved for the answer.
 
     Returns:
         The entries for the calls of this turn. Then the calls of earlier turns, each

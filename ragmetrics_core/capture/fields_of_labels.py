@@ -29,12 +29,13 @@ def numbers_that_fields_may_mean(
 ) -> frozenset[str]:
     """Find the numbers of fields, as in "doc_id: 7", that an answer may cite.
 
-    Two kinds of numbers are returned:
+    A number is returned in two cases:
 
-    - a number that no text has as its label, as the 7 of "doc_id: 7"
-    - a number that is also the label of another text: "[1]" above "doc_id: 2" and
-      "[2]" above "doc_id: 1"; but only if the instructions say "cite the doc_id", or if
-      the key itself says that it is cited, as "source number: 2" does
+    - The key counts texts, as "doc_id" does and "page" does not, and no text has the
+      number as its label: the 7 of "doc_id: 7".
+    - The key is cited: the instructions say "cite the doc_id", or the key itself says
+      it, as "source number" does. And the number is not the label of the same text:
+      "[1]" stands above "doc_id: 2", and "[2]" above "doc_id: 1".
 
     Args:
         lines_by_context: The lines that label each context.
@@ -44,9 +45,11 @@ def numbers_that_fields_may_mean(
     numbers: set[str] = set()
     for key, indexes_by_value in _indexes_by_field(lines_by_context).items():
         is_cited = _is_named(key, instructions) or _KEY_OF_CITING.fullmatch(key)
-        numbers_texts = KEY_OF_NUMBER.fullmatch(key) is not None  # "page" does not
+        # whether the key counts texts: "doc_id" does, "page" does not
+        numbers_texts = KEY_OF_NUMBER.fullmatch(key) is not None
         for number, indexes in indexes_by_value.items():
             is_no_label = number not in indexes_by_number
+            # no label has the number, or the label of another text has it
             differs = indexes != set(indexes_by_number.get(number, ()))
             if (is_no_label and numbers_texts) or (is_cited and differs):
                 numbers.add(number)

@@ -343,10 +343,10 @@ class ShownInPrompt:
         return pieces
 
     def _n_letters_by_chance(self, prompt_end: int) -> int:
-        """Count the equal letters after a cut, which begin the prompt's next word.
+        """Count the last letters in which text and prompt agree only by chance.
 
-        The text is "the Douro in the north". A prompt cuts it after "Douro", and the
-        words that follow begin with "in" by chance. Two cases give 2:
+        The text is "the Douro in the north". The prompt's author cut it after "Douro",
+        and the prompt's next word begins with "in" as the text does. Two cases give 2:
 
         - a new word after dots: "the Douro… In 1874"
         - the beginning of a longer word: "the Douro inside"
@@ -362,6 +362,7 @@ class ShownInPrompt:
         # In the message as written: where the last equal letter ends, and where the next
         # letter begins, after blanks and signs.
         end, next_letter = message.gap_at(end_in_message)
+        # the prompt's characters before that end, as many as may agree by chance
         last_characters = message.raw[max(end - LONGEST_STEP, 0) : end]
         by_chance = self._words_behind_dots(last_characters)  # "In" of "Douro… In"
         # no blank or sign after the last equal letter: the prompt's word goes on

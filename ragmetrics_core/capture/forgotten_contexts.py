@@ -60,22 +60,25 @@ def is_everything_forgotten(
 def _may_be_shown_elsewhere(
     calls: Calls, answering_call: Node, prompt_contents: PromptContents
 ) -> bool:
-    """Whether documents may have reached a model although no prompt template shows them.
+    """Whether the answering call's prompt proves nothing by showing no document.
 
-    Example: an agent's tool searched. The model reads the tool's text; no template has
-    to show the documents. Or another call was shown a document: the reply of this call
-    may have reached the answering call.
+    The documents may then reach a model in another way. Example: an agent's tool
+    searched. The model reads the tool's text; no prompt template has to show the
+    documents. Or another call was shown a document: the answering call may have been
+    shown the reply of this other call.
 
     Args:
         calls: The calls of the run.
         answering_call: The call whose prompt shows no document.
         prompt_contents: What the prompts of the calls show.
     """
-    # a remark: "a file of a request was not recorded"; or the model's provider searched
+    # A remark says that something was not recorded, such as a file of a request. Or the
+    # model's provider searched. Documents may have been in either.
     if calls.remarks or any(node.by_provider for node in calls.nodes):
         return True
     for search in calls.retrievals:
-        # the search had not ended: its documents may be meant for a later call
+        # The search ended after the answering call had begun: its documents may be
+        # meant for a later call, so their lack in this prompt proves nothing.
         if end_of(search) > answering_call.began:
             return True
         # a tool searched: its text tells the model what was found

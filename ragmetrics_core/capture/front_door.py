@@ -132,7 +132,8 @@ class FrontDoor(Generic[Run]):
                 it: judge, store, file or you. If it raises, the sample is dropped, and
                 ``problems`` counts it. ``Sample.ledger``, the list of searches and tool
                 calls, repeats texts of the sample: redact them there, too. If the
-                function changes only other texts, the ledger loses its calls.
+                function changes the answer, say, and leaves the ledger as it was, the
+                ledger loses its calls.
             max_samples: Most runs kept; later ones are counted, and ``problems`` says
                 so. None keeps all.
             all_threads: Also take runs in threads that the application started without
@@ -159,7 +160,8 @@ class FrontDoor(Generic[Run]):
             build,
             every_turn=every_turn,
         )
-        # for the rules that read a run; below, as a value of the user, for the sample
+        # the rules that read a run get the question here; the sample gets it below,
+        # with the other ``user_values``
         overrides = replace(overrides, question=question)
         turns = self.turns(overrides, Problems())
         turns.share_with_conversation(conversation, redact)

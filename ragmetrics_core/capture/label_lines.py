@@ -206,7 +206,8 @@ def _line_of_brackets(line: str) -> LabelLine | None:
         number = _number_in(texts_in_brackets)
     text_beside_brackets = _BRACKETS.sub(" ", line)
     return LabelLine(
-        # a prompt's lines of one shape, "[a.pdf]" and "[b.pdf]", label in the same way
+        # equal for lines of one format, "[a.pdf]" and "[b.pdf]": by equal shapes a
+        # prompt's lines are recognised as labels
         shape=f"[{len(brackets)} in brackets]{_shape_of(words_before)}",
         # the name of a file stands in brackets or beside them
         names=_names([*texts_in_brackets, text_beside_brackets]),

@@ -97,9 +97,9 @@ def _passages_with_labels_like(openings: Iterable[str], prompt: str) -> Iterator
     labels = [_label_of(opening, prompt) for opening in openings_here]
     for pattern in _patterns_of(labels):
         passages = list(_passages_under(pattern, prompt))
-        # No label stands above the first context, and the pattern does not match there.
-        # So each label stands below its text, as "(page 4)" in the line below "IRON".
-        # What follows the last label is no passage with a label: it is left out.
+        # If the pattern does not match before the first context, each label stands
+        # below its text, as "(page 4)" in the line below "IRON". Then no passage stands
+        # after the last label: what follows this label is left out.
         labels_stand_behind = pattern.search(labels[0]) is None
         if labels_stand_behind:
             passages = passages[:-1]

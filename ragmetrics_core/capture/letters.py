@@ -85,7 +85,8 @@ def _fold_beyond_ascii(text: str) -> str:
     """
     # half a surrogate pair needs "surrogatepass"
     text_bytes = text.encode("utf-8", "surrogatepass")
-    # a Chinese or a Korean text: it has many different characters
+    # A Chinese or a Korean text has three bytes a letter, and many different letters:
+    # one pass with a table is faster than replacing each character.
     if len(text_bytes) > 2 * len(text):
         return text.translate(_FOLDED_BY_CODE)
     bytes_beyond_ascii = text_bytes.translate(None, delete=_ASCII)  # fast
@@ -346,10 +347,11 @@ class Prompt:
 
     @cached_property
     def tag_ends(self) -> dict[int, int]:
-        """By the offset at which the letters of a tag begin: where they end.
+        """For each tag the offset of its first letter, and the offset after its last.
 
-        Of tags that follow each other the first one begins, and the last one ends.
-        Example: "The <em>port</em>" has tags at 3 and at 9: ``{3: 5, 9: 11}``.
+        Example: "The <em>port</em>" has tags at 3 and at 9: ``{3: 5, 9: 11}``. Tags
+        without letters between them are one entry, from the first tag's beginning to
+        the last tag's end: "The <b><em>port" has ``{3: 6}``.
         """
         ends: dict[int, int] = {}
         for message, message_start in zip(
@@ -357,7 +359,7 @@ class Prompt:
         ):
             offset = message_start
             raw_end = 0
-            begins_at = -1
+            begins_at = -1  # where the first of adjacent tags begins; -1: no tag yet
             for tag in _TAG.finditer(message.raw):
                 n_letters_before = len(letters_of(message.raw[raw_end : tag.start()]))
                 offset += n_letters_before

@@ -202,9 +202,16 @@ class _Competition:
         Example: a prompt holds a page. The page wins its bytes; a chunk of this page,
         which stands at the same place, gets none and is not shown there.
 
-        An occurrence that only repeats a part shown already waits until all others have
-        their bytes. An occurrence of the question gets no bytes once the question has
-        as many places as it should have: a document may quote the question there.
+        For each occurrence the first of these cases counts:
+
+        - Too few of its bytes are free, as for the chunk: it gets none.
+        - Several texts have these bytes, as two pages have one header: the bytes are
+          taken, and which page they are of is decided later.
+        - It shows only what a longer part of the same text, which has its bytes, shows:
+          it waits until all others have theirs.
+        - It is a second place of the question, which has its one place already: it gets
+          none, because a document may quote the question there.
+        - Else it gets its bytes.
         """
         occurrences_by_bytes = _group_by_bytes(occurrences)
         repetitions: list[Occurrence] = []
@@ -213,15 +220,14 @@ class _Competition:
             if not self._has_enough_free_bytes(occurrence):  # the chunk
                 _note_taken_by_another(occurrence.sought_text)
             elif fits_several_texts(rivals):
-                # the header of two pages: which page it is of is decided later
+                # the header of two pages
                 take_bytes(self.taken, occurrence)
                 self.shared_parts.add_place(rivals)
             elif _repeats_longer_part(occurrence):
                 # The end of chunk 1 is shown a second time. There chunk 2 may begin,
                 # with the same words: chunk 2 goes first.
                 repetitions.append(occurrence)
-            # Surplus is a second place of the question, which is known to have one
-            # place: it is skipped.
+            # surplus: a second place of the question
             elif not _is_surplus(occurrence.sought_text):
                 self._accept(occurrence)
         for occurrence in repetitions:
@@ -407,9 +413,9 @@ class _Competition:
         outcome, reason = _why_missing(sought_text, changed_texts)
         # callers tell the user whether a trace of the text was found
         has_some_words = outcome == "unknown" or sought_text.has_trace
-        # If no candidate is located, all may stand there reworded, and absence proves
-        # nothing. It does for a short text, "Douro", if each place of its words was
-        # looked at, and all are parts of other texts.
+        # If no candidate is located, all may stand there reworded: absence proves
+        # nothing. Absence does prove that a short text, "Douro", is not shown, if each
+        # place where "Douro" stands was looked at, and is part of another text.
         proves_nothing = not any_is_shown and not sought_text.is_decided_as_short
         if outcome == "not shown" and proves_nothing:
             outcome = "unknown"

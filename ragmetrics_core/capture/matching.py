@@ -100,7 +100,8 @@ def _before_tag(
     """
     if not tag_ends or text_offset + n_equal == len(text):
         return n_equal, 0
-    # the first letters of the tag may be equal by chance
+    # Step back from the end of the equal bytes to the beginning of a tag: the first
+    # letters of the tag may be equal by chance, as the "b" of "<b>" and of "Brandt".
     for n_before in range(n_equal, max(n_equal - LONGEST_STEP, 0) - 1, -1):
         tag_start = prompt_offset + n_before
         if tag_start not in tag_ends:

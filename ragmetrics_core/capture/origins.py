@@ -69,9 +69,9 @@ def _context_keys_by_name_or_text(
             ids_by_text.setdefault(document.text, set()).add(document.own_id)
     for key, context in contexts.items():
         first_key_by_text.setdefault(context.text, key)
-        # A step may count documents anew, and give the id "0" to another text. So a
-        # context's id counts only if a document with its text has this id, or if no
-        # document with its text has an id.
+        # A step may count documents anew: the id "0" is then another text's. So a
+        # context's id is trusted only if a document with the context's text has this
+        # id, too, or if no document with this text has an id.
         ids_of_text = ids_by_text.get(context.text, ())
         is_id_of_text = not ids_of_text or context.id in ids_of_text
         if context.id and is_id_of_text:
@@ -116,9 +116,11 @@ def _keys_of_texts_made_from(
     keys = list(text_by_key)
     texts = list(text_by_key.values())
     document_texts = [document.text for document in documents]
-    # pairs of a document's index and the index of a text that holds half of it
+    # _halves_found(a, b): for each of a the text of b that holds half of it. First: the
+    # index of a document, with the index of a text that holds half of the document.
     text_index_by_document = dict(_halves_found(document_texts, texts))
-    # pairs of a text's index and the index of a document that holds half of the text
+    # Then the other way round: a text, and a document that holds half of the text. A
+    # document that has a text already keeps it.
     for text_index, document_index in _halves_found(texts, document_texts):
         text_index_by_document.setdefault(document_index, text_index)
     found_keys: list[DocumentKey | None] = [None] * len(documents)

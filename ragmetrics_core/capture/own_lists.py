@@ -140,8 +140,8 @@ def contexts_in_lists(answer: str, names: SourceNames) -> list[frozenset[int]]:
     further reading was not used.
     """
     text = with_plain_lists(answer)
-    spans = source_lists_in(text)
-    closing = closing_sources_in(text)
+    spans = source_lists_in(text)  # "References:" with the entries below it
+    closing = closing_sources_in(text)  # a last line such as "SOURCES: a.txt, [2]"
     if closing is not None:
         spans.append((closing.start, closing.end))
     indexes_of_names: list[frozenset[int]] = []
@@ -161,7 +161,11 @@ def with_plain_lists(answer: str) -> str:
     item_numbers: list[int] = []  # the last number of each "<ol>" that is open
 
     def plain(tag: re.Match[str]) -> str:
-        """Return as many characters as the tag has: "    " for "<ol>"."""
+        """Replace a tag by its item's number or a line break, at equal length.
+
+        Blanks fill it up, so that all offsets stay. Example: "    " for "<ol>"; a line
+        break, "1." and a blank for its first "<li>".
+        """
         name = tag["name"].lower()
         written = ""
         if name == "ol":

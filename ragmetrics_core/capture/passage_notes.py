@@ -127,13 +127,19 @@ def _warnings_of_hidden_documents(
 def _warnings_of_summaries(
     notes: Sequence[PassageNote], traces: DocumentTraces
 ) -> list[str]:
-    """Name the steps that had a model write documents anew, where these are no contexts."""
+    """Warn of steps whose models rewrote documents, if the originals are the contexts.
+
+    Example: the step "summarizer" had a model sum up document A, and the answering call
+    was shown the summary. The context is A: one warning names "summarizer".
+    """
+    # here rewritten texts are contexts themselves: ``_warnings_of_contexts`` tells it
     if traces.rewriting_steps:
         return []
     names: dict[str, None] = {}
     for index, note in enumerate(notes):
+        # the step that took the document and returned a rewritten text for it
         writer = traces.effects.writer_by_index.get(index)
-        is_context = note.context is not None
+        is_context = note.context is not None  # the original document is a context
         if is_context and writer is not None and note.written_anew_by == writer:
             names[writer] = None
     return [_SUMMARISED.format(", ".join(names))] if names else []

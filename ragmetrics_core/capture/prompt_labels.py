@@ -226,11 +226,12 @@ def _indexes_by_kind(
     lines_by_context: Mapping[int, Iterable[LabelLine]],
     indexes_by_number: Mapping[str, tuple[int, ...]],
 ) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Return what numbers mean by their kind, if the labels number contexts in two ways.
+    """Tell the numberings of labels apart, if they number the contexts in two ways.
 
-    The labels "[1] Source 7:" and "[2] Source 8:" do:
-    ``{"[]": {"1": (0,), "2": (1,)}, "source": {"7": (0,), "8": (1,)}}``. Empty for the
-    labels "[1] Source 1:" and "[2] Source 2:", which have one numbering.
+    The labels "[1] Source 7:" and "[2] Source 8:" number the contexts after "[", and
+    after "Source":
+    ``{"[]": {"1": (0,), "2": (1,)}, "source": {"7": (0,), "8": (1,)}}``.
+    Empty for the labels "[1] Source 1:" and "[2] Source 2:", which have one numbering.
 
     Args:
         lines_by_context: The lines that label each context.
@@ -602,8 +603,9 @@ def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
 
 
 def _labels_like(next_labels: Sequence[LabelLine], text_before: str) -> list[LabelLine]:
-    """Read the last lines before the first context as labels like the second's labels.
+    """Read the first context's labels, if they have the shapes of the second's.
 
+    They are the last lines before the first context.
     The second context has the label "[2]", and "Context: [1]" stands before the first:
     this gives the label "[1]". Empty if the last lines do not have the same shapes.
 

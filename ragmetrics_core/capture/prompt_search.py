@@ -280,7 +280,8 @@ def keys_of_divided(
     keys = set()
     for document in whole_documents:
         n_later_lists = n_later_lists_by_key[document.key]
-        # unshown documents that a later step returned, such as "It is old." and "It fell."
+        # unshown documents of a later step, such as "It is old." and "It fell.": the
+        # fewer lists are later than theirs, the later was the step
         later_documents = [
             unshown
             for unshown in unshown_documents

@@ -65,10 +65,14 @@ def messages_up_to_question(
 ) -> list[Message]:
     """Return the messages that a step returned, up to the user's current question.
 
-    An agent was given "Open?", and returned "Open?", "Let me look.", "Yes.": only "Open?"
-    is returned. The last message may also be a prompt around the question, "Context: …
-    Question: Open?", if no reply follows this prompt. The messages before the last one
-    are returned too. If no message asks the question, all are returned.
+    Example: an agent was given "Open?", and returned "Open?", "Let me look.", "Yes.":
+    only "Open?" is returned. Messages before the question are returned, too. The
+    question is the latest message of the user that is one of these:
+
+    - the question itself, as the step was given it
+    - a text that holds the question, "Context: … Question: Open?", if no reply follows
+
+    If there is none, all messages are returned.
 
     Args:
         messages: The messages that the step returned.
@@ -87,7 +91,7 @@ def messages_up_to_question(
         if message.role != "user":
             continue
         line = as_one_line(message.text)
-        # "Open?" as the step was given it: replies after it are this turn's
+        # "Open?" as the step was given it: replies after the question are this turn's
         is_given_question = was_question_given and line == question_line
         later_messages = messages[index + 1 :]
         # "Context: … Question: Open?" with a reply after it may be an earlier turn's

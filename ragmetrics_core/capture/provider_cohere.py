@@ -61,15 +61,15 @@ def documents_of_cohere(place: Fields) -> CohereDocuments | None:
         if "document_ids" in citation or "sources" in citation
     ]
     listed = [fields for fields in objects_in(place.get("documents")) if _id_of(fields)]
-    # Cohere's first interface lists its documents beside a list of citations, which is
-    # empty or None where the reply cites none
+    # Cohere's first interface always has the key "citations" beside "documents". Its
+    # value is empty or None if the reply cites no document.
     is_first_interface = bool(listed) and "citations" in place
     if not citations and not is_first_interface:
         return None
     document_by_id = _documents_by_id(listed, citations)
     annotations = list(_annotations_of(citations, document_by_id))
-    # An annotation has the text of the cited document as quote and its id as name; a
-    # document whose text the reply does not tell has no quote.
+    # an annotation's names are the ids of the cited documents; its quote is the text of
+    # the document, None if the reply does not tell the text
     ids_without_text: list[str] = []
     for annotation in annotations:
         if annotation.quote is None:

@@ -62,12 +62,13 @@ def replaced_edges(
         text_size: The number of bytes of the text's letters.
         prompt: The prompt.
         taken: For each byte of the prompt's letters 1 if a located text has taken it.
-            The words of another text replace nothing.
+            Words that another text has taken do not count as a replacement.
     """
     first = min(spans, key=lambda span: span.text_start)
     last = max(spans, key=lambda span: span.text_end)
     n_lacking_behind = text_size - last.text_end
     before = behind = False
+    # _replace says whether words are long enough to stand for the letters that lack
     if first.text_start > 0:
         words = _words_before(first.prompt_start, prompt, taken)
         before = _replace(words, n_lacking=first.text_start)

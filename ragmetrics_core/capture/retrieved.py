@@ -98,10 +98,13 @@ def retrieved_of(
     )
     passages = passages_of(documents, traces)
     warnings = list(passages.warnings)
+    # metadata such as {"distance": 0.2} look like a score; but lower is better, so the
+    # distance is not taken as one, and a warning says so
     if _carry_a_distance(documents or contexts.items):
         warnings.append(_DISTANCE)
     return Retrieved(
-        # widened: with the context's text, if a step put more around what was found
+        # A step may have put more text around a found document, say its neighbours.
+        # Then the document gets the text of its context.
         documents=with_widened_texts(
             documents, matched_contexts.context_keys, contexts.by_key
         ),

@@ -145,9 +145,10 @@ def _notes(
 ) -> CaptureNotes:
     """Note how the sample came about, and how certain it is.
 
-    A finding is a warning and the grade that a sample with it gets at best. The sample
-    gets the worst of these grades. Example: ("exact", "documents carry a distance") and
-    ("inferred", "the retriever's query stands for the question") make it "inferred".
+    Each finding has a grade and a warning: the sample gets this grade at best. So the
+    worst of these is the sample's grade. Example: ("exact", "documents carry a
+    distance") and ("inferred", "the retriever's query stands for the question") make
+    it "inferred".
     """
     tree = turn.tree
     findings = list(_findings(turn, found_answer, answer_evidence))
@@ -163,6 +164,7 @@ def _notes(
         # retrieved documents without a text, such as images
         other=tuple(document.context() for document in tree.documents_without_text),
         complete=tree.is_complete and not turn.error,
+        # for each retrieved document: kept or dropped, and how much of it was shown
         passages=answer_evidence.passages.notes,
         # {"MergerRetriever": 2}: what retrievers left out of their inner searches
         dropped_inside=dict(answer_evidence.passages.dropped_inside) or None,

@@ -214,7 +214,7 @@ def _kind_of(block: Fields) -> str:
 
     Example: ``{"image": {…}}`` and ``{"type": "blob", "mime_type": "image/png"}`` are
     both "image". A block of the type "file" or "blob" may hold an image, a sound or a
-    document: its MIME type decides. It is a "file" without a MIME type.
+    document: its MIME type ("medium" in the code) decides. Without one it is a "file".
     """
     kind = _type_of(block)
     described: Fields = block  # the mapping that may have the field "mime_type"
@@ -225,6 +225,7 @@ def _kind_of(block: Fields) -> str:
                 kind, described = kind_of_field, value
             elif isinstance(value, str) and name in _FIELDS_OF_BASE64:
                 kind = kind_of_field
+    # "image" or "audio" says enough; "file", "blob" and "inline_data" do not
     if kind != "file" and kind not in _OF_ANY_MEDIUM:
         return kind
     for name in _FIELDS_OF_MEDIUM:

@@ -389,24 +389,27 @@ class WaitingGroups:
         """Return a group together with the sibling searches that belong to it.
 
         A sibling is a search near the group that found some of the same documents, and
-        that no model has read. Example: a vector search beside the keyword search that
-        a model answered from, both for "When did it open?".
+        that no model has read. There are two kinds:
+
+        - A sibling with an owner belongs to a group. Example: a vector search beside
+          the keyword search that a model answered from, both for "When did it open?".
+        - A sibling without an owner may be of this question, or of another. Example: a
+          search before the group for "bridge opening year".
 
         Args:
             group: The runs of one question.
-            owner_by_sibling: The siblings that belong to a group, with that group.
+            owner_by_sibling: The siblings with an owner, each with its group.
 
         Returns:
-            A copy with the runs of its siblings; the group itself if it has no sibling.
-            The copy's sample gets a warning if a further sibling belongs to no group:
-            this search may be of the same question, or of another.
+            A copy with the runs of the siblings that the group owns. The copy's sample
+            gets a warning if there is also a sibling without an owner. The group itself
+            if there is no sibling of either kind.
         """
         own_siblings: list[RunGroup] = []
         for sibling, owner in owner_by_sibling.items():
             if owner is group:
                 own_siblings.append(sibling)
-        # a search before the group for another query, such as "bridge opening year": it
-        # may be of another question, so it belongs to no group
+        # such as the search for "bridge opening year"
         has_sibling_without_owner = any(
             sibling not in owner_by_sibling for sibling in self._unread_siblings(group)
         )
@@ -466,7 +469,9 @@ class WaitingGroups:
                     due_with_same_query.append(group)
                 else:
                     due.append(group)
-        due += due_with_same_query[:-1]  # the last of these goes on waiting
+        # the new search may be made to revise the answer of the newest of these groups:
+        # this group waits on, and the older ones are due
+        due += due_with_same_query[:-1]
         return sorted(due, key=lambda group: group.began)
 
     def _remove_runs_of(self, groups: Iterable[RunGroup]) -> None:

@@ -99,10 +99,15 @@ class _Trace:
 
         Example: a pipeline of retriever and generator: one model, the answers of an
         ``AnswerBuilder``, and the retrieved documents by their ids.
+
+        Args:
+            calls: The outermost calls of the trace.
+            calls_with_readings: Each call with its reading: what its span says of its
+                kind, input and output.
         """
         self._outermost = calls
         readings = [reading for _, reading in calls_with_readings]
-        # earlier turns of the conversation, which a component that keeps them returned
+        # earlier turns of the conversation, as a memory component returned them
         self._messages_of_memory = _messages_of_memory(calls_with_readings)
         self._models = [reading for reading in readings if reading.kind == "model"]
         self._answers = _last_answers(readings)
@@ -125,7 +130,8 @@ class _Trace:
         outputs = dict(_sockets(reading.output))
         is_outermost = call in self._outermost
         only_builds_index = self._builds_index and not self._models
-        # an agent's output may be one text without a name: it stays the answer
+        # An agent's output may be a bare text, "In 1874.", and no mapping. This text is
+        # the answer already: such a run skips ``_read_run``.
         has_named_outputs = not isinstance(reading.output, str)
         if reading.kind == "model":
             self._read_model(reading, inputs, outputs)

@@ -363,12 +363,15 @@ class _Trace:
         if reading.kind == "ignored" or builds_index:
             return "ignored"
         if method == "predict_and_call" and around:
-            return None  # the model picks and runs a tool, whose result is returned
+            # the model picks a tool and runs it; the call around returns the result
+            return None
         is_chat = method in ("chat", "stream_chat")
         if is_chat and not _has(inputs, "message"):
             return "model"  # a chat engine would be given a message
         if method == "query" and _is_inside_retry(call, around):
-            return "ignored"  # an evaluator asks, to judge an answer
+            # ``RetryQueryEngine`` has an evaluator judge each answer, and the evaluator
+            # makes a query of its own
+            return "ignored"
         kind = _KINDS.get(method)
         if kind == "tool":
             # ``tool.call()`` has the method of many objects: it may be no tool
@@ -406,7 +409,8 @@ class _Trace:
         """
         output = self._outputs[call]
         reading.prompt = reading.prompt or _prompt_in(self._inputs[call])
-        # a whole response, which has a "message", goes before the span's attributes
+        # An output with a "message" is the whole response: its replies replace those
+        # that were read from the span's attributes.
         if _has(output, "message") or not reading.replies:
             reading.replies = replies_in(output)
         if not reading.replies:
@@ -635,8 +639,8 @@ class _Trace:
         The span of the synthesizer holds the texts without ids. The sources that the
         engine named are likely the same nodes in the same order. Example: the text
         "Rome is old." and the source with the id "n1" and this text give the node "n1".
-        If a source's own text does not stand in the text, a node of the trace with the
-        same text is taken.
+        If the source's own text does not stand in the given text, the source does not
+        fit: then a node of the trace that has the given text is taken.
 
         Args:
             synthesizer: The call.
@@ -653,6 +657,7 @@ class _Trace:
         nodes: list[Document] = []
         # fewer texts than sources: the synthesizer was given the first sources
         for source, text in zip(sources, texts, strict=False):
+            # a source without a text fits, unless a known node has the given text
             if _fits(source, text, nodes_by_text):
                 nodes.append(replace(source, text=text))
             else:

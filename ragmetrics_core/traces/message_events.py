@@ -26,9 +26,10 @@ def attributes_of_events(
 ) -> dict[str, Any]:
     """Make attributes of the messages that stand in the events of a span.
 
-    They are those of OpenTelemetry's latest conventions. Older conventions write an
-    event for each message. Example: the event ``("gen_ai.user.message",
-    {"content": "Who?"})`` becomes a message under "gen_ai.input.messages".
+    The attributes are those of OpenTelemetry's latest conventions. Older conventions
+    write an event for each message. Example: the event ``("gen_ai.user.message",
+    {"content": "Who?"})`` becomes a message under "gen_ai.input.messages". A newer
+    event holds the attributes ready made: they replace the messages of older events.
 
     Args:
         events: The name and the attributes of each event, the first one first.
@@ -39,7 +40,8 @@ def attributes_of_events(
     replies: list[dict[str, Any]] = []
     for name, event_attributes in events:
         if name == _DETAILS:
-            # where several events have the same attribute, that of the first one counts
+            # the newer event, with "gen_ai.input.messages" ready made; where several
+            # events have the same attribute, the first event's counts
             attributes = {**event_attributes, **attributes}
         elif name in _ROLE_BY_EVENT:
             content = event_attributes.get("content")

@@ -160,11 +160,15 @@ def _rest_behind(text: str, shown_texts: Sequence[str]) -> str:
 def _count_going_on_in_blocks(
     documents: Sequence[Document], shown_texts: Sequence[str], known_texts: _KnownTexts
 ) -> int:
-    """Count the documents that go on in their labelled block of a prompt, where others do not.
+    """Count the documents that go on, beyond their text, in a prompt's labelled block.
 
-    Example: of "[1] The town is old. It has a gate.", "[2] The mill is new." the spans
-    hold "The town is old." and "The mill is new.": the first goes on. Behind the last
-    block the template may go on. So the last one only tells what stands behind each.
+    Example: the spans hold "The town is old." and "The mill is new."; a prompt shows
+    "[1] The town is old. It has a gate." and "[2] The mill is new.": the first document
+    goes on, so 1 is returned.
+
+    A first word behind two documents is the template's, as "Source" in "Source: a.txt":
+    such documents do not count. The document of a list's last block does not count
+    either: the template may go on there. Only its first word behind is compared.
     """
     blocks = [block for text in shown_texts for block in _labelled_blocks(text)]
     beginnings: list[str] = []  # the first word behind each document; "" for none
@@ -175,6 +179,8 @@ def _count_going_on_in_blocks(
             continue
         block, rest = block_and_rest
         words = _WORD.findall(rest)
+        # nothing stands behind the document, or the words of another document, of a
+        # query or of a reply: this document was not cut
         if not words or known_texts.explain(rest, _N_WORDS_OF_SENTENCE):
             beginnings.append("")
             continue
@@ -183,6 +189,7 @@ def _count_going_on_in_blocks(
             n_going_on_by_beginning[words[0]] += 1
     if len(beginnings) < 2:  # one document alone tells nothing of the template
         return 0
+    # only first words that stand behind one document: "It", and not "Source"
     return sum(
         n_going_on
         for beginning, n_going_on in n_going_on_by_beginning.items()

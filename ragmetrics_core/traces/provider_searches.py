@@ -268,7 +268,7 @@ def _reply_in(value: Mapping[str, Any]) -> _Reply | None:
     Example: ``{"content": […, {"type": "web_search_tool_result", …}]}`` gives the text
     of the reply, and the pages that the provider found.
     """
-    _, fields = unwrap_message(value)
+    _, fields = unwrap_message(value)  # the fields of the message inside the object
     if isinstance(fields.get("parts"), list):
         # a message of OpenTelemetry's conventions
         fields = {**fields, "content": [_block_of(part) for part in fields["parts"]]}
@@ -276,6 +276,7 @@ def _reply_in(value: Mapping[str, Any]) -> _Reply | None:
         # {"answer": "…", "citations": ["a.pdf"]}: no provider wrote them, so they tell
         # of no search of a provider
         fields = {key: entry for key, entry in fields.items() if key != "citations"}
+    # keys beside the content that may hold evidence, such as "response_metadata"
     beside_content = [fields.get(name) for name in _BESIDE_CONTENT]
     # most objects tell of no search: their text is not read
     if not any(map(may_tell_evidence, (fields, *beside_content))):
@@ -308,7 +309,7 @@ def _text_of(value: Mapping[str, Any]) -> str:
 
 
 def _block_of(part: Any) -> Any:
-    """A part of a message of OpenTelemetry's conventions as a block of a provider.
+    """Write a part of a message in OpenTelemetry's form as a provider's content block.
 
     Example: ``{"type": "server_tool_call_response", "name": "web_search", "id": "s1",
     "server_tool_call_response": …}`` becomes ``{"type": "web_search_tool_result",
@@ -320,11 +321,13 @@ def _block_of(part: Any) -> Any:
         case "text":
             return {"type": "text", "text": text_of_content(part)}
         case "server_tool_call":
+            # whoever reads blocks looks for a call's arguments under "args"
             return {**part, "args": part.get("server_tool_call")}
         case "server_tool_call_response":
             returned = part.get("server_tool_call_response")
             name = part.get("name") or "server"
             if isinstance(returned, Mapping):
+                # its own type, "web_search", tells more than the name of the part
                 name = returned.get("type") or name
                 returned = returned.get("results", returned)
             return {

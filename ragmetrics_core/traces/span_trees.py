@@ -372,8 +372,10 @@ def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
     Example: a document with an id and no text, and a span that dropped attributes: two
     missing texts, because a span with dropped attributes may lack a document.
     """
+    # no call is around the root, so no call around it holds the documents
     _note_unrecorded_searches(tree.root, is_recorded_around=False)
     ids_without_text = _take_out_documents_without_text(tree.root)
+    # dropped: whole attributes are missing; cut: a value lacks its end
     incomplete_spans = [inner for inner in call.walk() if inner.span.dropped > 0]
     cut_spans = [inner for inner in call.walk() if inner.is_cut]
     tree.documents_without_text = tuple(Document("", name) for name in ids_without_text)
@@ -382,6 +384,7 @@ def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
         tree.warnings += (ATTRIBUTES_DROPPED.format(len(incomplete_spans)),)
     if cut_spans:
         tree.warnings += (VALUES_CUT.format(len(cut_spans)),)
+    # previews: documents recorded in part, of which a prompt shows more
     n_previews = count_previews(tree.root)
     if n_previews:
         tree.warnings += (DOCUMENTS_IN_PART.format(n_previews),)
@@ -403,6 +406,9 @@ def _add_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
     if tree.error is None and not has_output and _is_abandoned(call):
         tree.error = _ABANDONED
     tree.is_complete = not tree.error and (has_output or bool(models))
+    # Paused: LangGraph interrupted the run, say to ask a person, and the conversation
+    # may go on. An abandoned run, whose stream was left before its end, may be paused,
+    # too: so only the span's own error counts here.
     may_go_on = call.span.error is None and tree.conversation_id is not None
     tree.is_paused = may_go_on and _is_interrupted(tree.root)
 

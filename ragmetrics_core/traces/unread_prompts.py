@@ -78,7 +78,7 @@ def documents_handed_in(attributes: Mapping[str, Any]) -> tuple[Document, ...]:
 
 
 def unread_request_of(attributes: Mapping[str, Any]) -> UnreadRequest:
-    """Find out what a model was shown, and no recorded text holds, by its span.
+    """From a model's span, find what the model was shown but no recorded text holds.
 
     Example: ``llm.invocation_parameters`` with ``previous_response_id`` says that the
     provider inserted earlier turns, which no span holds.
@@ -90,6 +90,7 @@ def unread_request_of(attributes: Mapping[str, Any]) -> UnreadRequest:
     contents = [sent.content for sent in _everything_sent(attributes)]
     if any(_values(attributes, "images")):
         contents.append([_IMAGE])
+    # an input in JSON holds all parts of its messages: then nothing lacks
     is_input_read = any(isinstance(value, (Mapping, list)) for value in inputs)
     has_gap = not is_input_read and _has_gap_in_contents(attributes)
     if has_gap or any(_values(attributes, "files")):

@@ -380,15 +380,16 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
 def messages_in(value: object) -> tuple[Message, ...]:
     """Find the messages that a model was shown, in a value that was read before.
 
-    The reading has made tuples of lists, and a ``Message`` of each mapping with a role.
-    A text alone is the user's message. Example: ``("Who?",)`` gives one message of the
-    user. A mapping is searched under "messages", "prompt" and "prompts".
+    In such a value lists were turned into tuples, and each mapping with a role into a
+    ``Message``. A text alone is the user's message: ``("Who?",)`` gives one message of
+    the user. A mapping is searched under "messages", "prompt" and "prompts".
     """
     if isinstance(value, tuple):
         return tuple(chain.from_iterable(map(messages_in, value)))
     if isinstance(value, Mapping):
         if value.get("type") == "text":
-            # some conventions write the system's instructions as parts of a message
+            # OpenTelemetry writes the system's instructions as parts without a role:
+            # [{"type": "text", "content": "Be brief."}]
             return (Message("system", text_of_content(value)),)
         return messages_in(tuple(value.get(name) for name in _PROMPT_FIELDS))
     if isinstance(value, str) and value.strip():
