@@ -387,4 +387,5 @@ def test_four_times_the_marks_take_four_times_the_steps(
     for room in ["ragmetrics_core", *rooms]:
         n_small = count_steps(lambda: samples_of(small), room)
         n_large = count_steps(lambda: samples_of(large), room)
-        assert 0 < n_large <= 5 * n_small
+        # every pair compared would be 16 times the steps, every triple 64 times
+        assert 0 < n_large <= 7 * n_small
