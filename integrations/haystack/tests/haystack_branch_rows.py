@@ -161,6 +161,7 @@ def two_models() -> Row:
         app,
         inputs,
         [Expected(bm25(), "It was 1856."), Expected(bm25(), "In 1856.")],
+        runs_models_beside_each_other=True,
     )
 
 

@@ -91,6 +91,7 @@ class Row:
     inputs: dict[str, Any]
     expected: list[Expected]
     modes: tuple[str, ...] = ("run", "run_async")
+    runs_models_beside_each_other: bool = False  # in run_async; any of them ends first
     capture: dict[str, Any] = field(default_factory=dict)
 
 
