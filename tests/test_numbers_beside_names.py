@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -326,24 +324,34 @@ def test_a_number_of_a_chunk_and_a_page_name_no_source() -> None:
         assert (named.number, named.indexes) == ("2", {0})
 
 
-def test_names_and_numbers_are_found_in_linear_time() -> None:
+@pytest.mark.parametrize(
+    ("before", "repeated", "behind"),
+    [
+        ("", "[1] f1.txt ", ""),
+        ("", "[1]", ""),
+        ("", "f1.txt", ""),
+        ("[1] ", "a/", "f1.txt"),
+        ("[1] ", "*", ""),
+        ("", "Opening day of it all ", "[1]"),
+        ("", "\n[1]\n", ""),
+        ("[1] <b ", "<", ""),
+    ],
+)
+def test_names_and_numbers_are_found_in_steps_that_grow_like_the_text(
+    before: str, repeated: str, behind: str
+) -> None:
     names = SourceNames.of({"f1.txt": (0,), "Opening day of it all": (1,)})
-    texts = (
-        "[1] f1.txt " * 5_000,
-        "[1]" * 15_000,
-        "f1.txt" * 10_000,
-        "[1] " + "a/" * 15_000 + "f1.txt",
-        "[1] " + "*" * 25_000,
-        "Opening day of it all " * 2_500 + "[1]",
-        "\n[1]\n" * 10_000,
-        "[1] <b " + "<" * 25_000,
-    )
-    for text in texts:
-        started = time.process_time()
+
+    def find(n_times: int) -> int:
+        text = before + repeated * n_times + behind
         found = sum(1 for _ in numbers_beside_names(text, names))
-        found += sum(1 for _ in numbers_in_short_lines(text, names))
-        assert found <= 20_000
-        assert time.process_time() - started < 3
+        return found + sum(1 for _ in numbers_in_short_lines(text, names))
+
+    n_small = count_steps(lambda: find(100))
+    n_large = count_steps(lambda: find(400))
+    assert 0 < n_large <= 5 * n_small
+    # a pattern that tries every pair of signs would not end within the test's timeout
+    assert find(10_000) <= 20_000
 
 
 @pytest.mark.parametrize(
@@ -382,10 +390,8 @@ def test_four_times_the_marks_take_four_times_the_steps(
     (sample,) = samples_of(small)
     assert sample.citations is not None, sample.citations_unknown
     assert len(sample.citations) == 20
-    # the modules of citations alone; each line "Source 7:" is compared with each context
-    rooms = ["capture/cit"] if label.startswith("[") else []
-    for room in ["ragmetrics_core", *rooms]:
+    for room in ["ragmetrics_core", "capture/cit"]:  # all modules; those of citations
         n_small = count_steps(lambda: samples_of(small), room)
         n_large = count_steps(lambda: samples_of(large), room)
         # every pair compared would be 16 times the steps, every triple 64 times
-        assert 0 < n_large <= 7 * n_small
+        assert 0 < n_large <= 5 * n_small

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 
 import pytest
@@ -244,11 +243,12 @@ def test_a_file_may_be_the_name_of_a_passage_shown_by_its_title() -> None:
     assert cited(asked(NUMBERED_TITLES, answer)) == [(0,)]
 
 
-def test_long_lines_of_a_list_are_read_in_time() -> None:
+def test_long_lines_of_a_list_are_read_before_the_timeout() -> None:
+    """A pattern that tries every pair of signs would not end within it."""
     blanks = " " * 200_000
     lines = [f"a.pdf [1]{blanks}x", f"a{blanks}x [1]", "a [1]" + "." * 100_000 + "x"]
     lines += [":" * 100_000 + "x", "a [" * 50_000]
-    started = time.process_time()
     for line in lines:
-        asked(NUMBERED_FILES, f"{SAID}\n\nReferences:\n{line}\n[1] f2.txt")
-    assert time.process_time() - started < 20
+        sample = asked(NUMBERED_FILES, f"{SAID}\n\nReferences:\n{line}\n[1] f2.txt")
+        assert sample.answer is not None
+        assert line in sample.answer

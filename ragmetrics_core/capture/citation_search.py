@@ -9,7 +9,7 @@ fell.", the mark "[2]" cites the context with the index 1.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -547,22 +547,33 @@ class CitationSearch:
 
         Neither another context nor "Document 3" may stand between.
         """
-        # the line and the 200 characters after it
-        region = line.string[line.start() : line.end() + _OPENING]
-        starts = [region.find(text.strip()[:_BEGINNING]) for text in self.context_texts]
-        starts_behind = [start for start in starts if start >= 0]
-        indexes = places_of(number, self.labels.indexes_by_label)
-        if not starts_behind:
-            return False
-        nearest_start = min(starts_behind)
-        nearest_context_index = starts.index(nearest_start)
-        if nearest_context_index not in indexes:
+        starts = self._starts_of_contexts[line.string]
+        n_before = bisect_left(starts, (line.start(), 0))
+        if n_before == len(starts):
+            return False  # no context follows
+        start, context_index = starts[n_before]
+        if start > line.end() + _OPENING:
+            return False  # far behind the line
+        if context_index not in places_of(number, self.labels.indexes_by_label):
             return False  # "Document 2:" stands above a context with another number
-        # The region begins with the line itself: ("document", "2"). No other number of
+        # The words begin with the line itself: ("document", "2"). No other number of
         # a document, ("document", "3"), stands before the context.
-        kinds_and_numbers = numbers_by_kind_in(region[:nearest_start])
+        kinds_and_numbers = numbers_by_kind_in(line.string[line.start() : start])
         pairs_of_kind = [pair for pair in kinds_and_numbers if pair[0] == kind]
         return pairs_of_kind == [(kind, number)]
+
+    @cached_property
+    def _starts_of_contexts(self) -> dict[str, list[tuple[int, int]]]:
+        """By each prompt: where contexts begin in it, each with its index, in order."""
+        starts: dict[str, list[tuple[int, int]]] = {}
+        beginnings = [text.strip()[:_BEGINNING] for text in self.context_texts]
+        for prompt in self.prompts:
+            starts[prompt] = sorted(
+                (start, index)
+                for index, beginning in enumerate(beginnings)
+                for start in _starts_of(beginning, prompt)
+            )
+        return starts
 
     # The calls and the contexts
 
@@ -988,6 +999,13 @@ def _numbers_of_lists(words: str, names: SourceNames) -> list[NamedNumber]:
         if len(numbers) > 1 and len(meanings) > 1:
             named_numbers += listed
     return named_numbers
+
+
+def _starts_of(words: str, text: str) -> Iterator[int]:
+    """Yield where some words stand in a text; nowhere if they are empty."""
+    if words:
+        for found in re.finditer(re.escape(words), text):
+            yield found.start()
 
 
 def _without_texts(prompt: str, texts: Sequence[str]) -> str:

@@ -45,13 +45,22 @@ def unknown_passages(
     if not passages:
         return 0
     letters_known = [letters_of(text) for text in known]
-    letters_of_openings = [letters_of(opening) for opening in openings]
+    letters_of_openings = {letters_of(opening) for opening in openings}
+    sizes_of_openings = {
+        len(letters)
+        for letters in letters_of_openings
+        if len(letters) >= _SHORTEST_PASSAGE  # a few letters may be equal by chance
+    }
     # a set, so that a passage of several prompts counts once
     unknown_beginnings: set[bytes] = set()
     for passage in passages:
         letters = letters_of(passage)
         is_remark = len(letters) < _SHORTEST_PASSAGE  # "See above."
-        if is_remark or _is_a_context(letters, letters_of_openings):
+        # more may stand after a context in its line, as in "It is old. </doc>"
+        is_a_context = any(
+            letters[:size] in letters_of_openings for size in sizes_of_openings
+        )
+        if is_remark or is_a_context:
             continue
         beginning = letters[:_LENGTH_COMPARED]
         if not any(beginning in known_letters for known_letters in letters_known):
@@ -68,18 +77,6 @@ def _first_piece(context: str) -> str:
     text = context.strip().removeprefix("… ").removesuffix(" …")
     piece, _, _ = text.partition(_BETWEEN_PIECES)
     return piece
-
-
-def _is_a_context(letters: bytes, letters_of_openings: Iterable[bytes]) -> bool:
-    """Whether a passage begins with the first letters of a context.
-
-    More may stand after the context in its line, as in "It is old. </doc>". A few
-    letters may be equal by chance.
-    """
-    return any(
-        len(opening) >= _SHORTEST_PASSAGE and letters.startswith(opening)
-        for opening in letters_of_openings
-    )
 
 
 def _passages_with_labels_like(openings: Iterable[str], prompt: str) -> Iterator[str]:

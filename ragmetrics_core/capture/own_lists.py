@@ -313,6 +313,11 @@ class Shown:
         return SourceNames.of(self.indexes_by_name)
 
     @cached_property
+    def has_numbers(self) -> bool:
+        """Whether the prompt gives any context a number."""
+        return any(map(str.isdigit, self.indexes_by_number))
+
+    @cached_property
     def indexes_by_stem(self) -> dict[str, frozenset[int]]:
         """The contexts by the names of their files without path and ending, as "report"."""
         indexes_by_stem: dict[str, frozenset[int]] = {}
@@ -497,9 +502,8 @@ def _meanings_of_numbers(text: str, shown: Shown) -> Iterator[frozenset[int]]:
     """Yield what an entry such as "Source 2, page 3" means by a number of the prompt."""
     first_part = _BETWEEN_PARTS.split(text)[0].strip(_AROUND_NAME)
     is_name = first_part in shown.indexes_by_name
-    has_numbers = any(label.isdigit() for label in shown.indexes_by_number)
     numbered = _NUMBERED_SOURCE.fullmatch(first_part)
-    if numbered is not None and has_numbers and not is_name:
+    if numbered is not None and shown.has_numbers and not is_name:
         yield shown.indexes_by_number.get(str(int(numbered["number"])), frozenset())
 
 
@@ -516,6 +520,8 @@ def _meanings_of_quotes(text: str, shown: Shown) -> Iterator[frozenset[int]]:
         for quote in dict.fromkeys(quotes)
         if len(quote.split()) >= _FEWEST_WORDS_OF_A_QUOTE
     ]
+    if not quotes:
+        return
     for quoted in contexts_of_quotes(quotes, shown.contexts):
         if quoted.holding_all:
             yield frozenset(quoted.holding_all)
