@@ -75,6 +75,7 @@ _QUERY_KEYS = (
 )
 _QUESTION_FIELDS = ("query", "question", "input", "message")
 _RESPONSE_KEYS = ("result", "response", "response_txt")
+_THOUGHT = "Thought: "  # begins what a model writes for a ReAct agent
 # the object whose method writes the answer of a streamed chat
 _STREAM_WRITER = "StreamingAgentChatResponse."
 # what an index of tools holds of each
@@ -423,10 +424,12 @@ class _Trace:
     def _replies_inside(self, call: Call) -> tuple[Message, ...]:
         """The replies of the first call inside that has any."""
         for inner in call.walk():
-            if inner is not call:
-                replies = replies_in(self._outputs.get(inner))
-                if replies:
-                    return replies
+            if inner is call or inner.reading is None:
+                continue
+            # the output of a chat begins with a role: "assistant: Anna."
+            replies = inner.reading.replies or replies_in(self._outputs.get(inner))
+            if replies:
+                return replies
         return ()
 
     def _add_names_of_tools(self, reply: Message) -> Message:
@@ -556,16 +559,15 @@ class _Trace:
         is_synthesizer = reading.kind == "step"
         if is_synthesizer:
             reading.input_documents = self._nodes_given(call, sources)
+        chat_history = mapping(inputs).get("chat_history")
         is_workflow = self._methods[call] == "run"
         if is_workflow:
             # the calls inside a workflow hold its question, and often its answer
             inner_calls = [inner for inner in call.inside if inner in self._outputs]
             reading.query = self._question_of_workflow(call, inner_calls)
             reading.output = reading.output or self._last_answer(inner_calls)
-        reading.input = {
-            "question": reading.query,
-            "chat_history": mapping(inputs).get("chat_history"),
-        }
+            chat_history = chat_history or self._history_in_memory(inner_calls)
+        reading.input = {"question": reading.query, "chat_history": chat_history}
 
     def _nodes_given(
         self, synthesizer: Call, sources: tuple[Document, ...]
@@ -594,7 +596,9 @@ class _Trace:
             steps: Its steps, in their order.
         """
         texts = self._texts_of_start(call, steps)
-        question = texts.get("user_msg") or self._user_message(steps)
+        question = texts.get("user_msg") or _last_text_of_user(
+            self._messages_to_agent(steps)
+        )
         return question or _likely_question(texts, self._first_inner_query(call))
 
     def _texts_of_start(self, call: Call, steps: Sequence[Call]) -> dict[str, str]:
@@ -611,15 +615,33 @@ class _Trace:
                 texts[name] = value
         return texts
 
-    def _user_message(self, steps: Sequence[Call]) -> str | None:
-        """The user's last message among the first that a step of an agent was given."""
+    def _messages_to_agent(self, steps: Sequence[Call]) -> tuple[Message, ...]:
+        """The messages that the first step of an agent was given: its memory.
+
+        The memory holds the earlier turns, and the user's message.
+        """
         for step in steps:
             for record in (mapping(self._outputs[step]), self._event_sent_to(step)):
                 inputs = record.get("input")
                 messages = messages_in(inputs) if isinstance(inputs, tuple) else ()
                 if messages:
-                    return _last_text_of_user(messages)
-        return None
+                    return messages
+        return ()
+
+    def _history_in_memory(self, steps: Sequence[Call]) -> tuple[Message, ...]:
+        """The messages before the user's last one in an agent's memory.
+
+        None of them is an example of a template, since a template adds its messages
+        only where the prompt is made. The texts of a ReAct agent, which hold its
+        thoughts beside the answer, tell no history.
+        """
+        messages = self._messages_to_agent(steps)
+        if any(_is_reasoning(message) for message in messages):
+            return ()
+        for n_earlier in reversed(range(len(messages))):
+            if messages[n_earlier].role == "user":
+                return messages[:n_earlier]
+        return ()
 
     def _first_inner_query(self, call: Call) -> str | None:
         """What the first engine or retriever inside a workflow was asked."""
@@ -777,6 +799,11 @@ def _last_text_of_user(messages: Sequence[Message]) -> str | None:
     return None
 
 
+def _is_reasoning(message: Message) -> bool:
+    """Whether a message is what a ReAct agent wrote: its thoughts, and an answer."""
+    return message.role == "assistant" and message.text.startswith(_THOUGHT)
+
+
 def _kind_of_callable(inputs: Any) -> Kind | None:
     """What a call of an object is that is no tool.
 
@@ -880,7 +907,7 @@ def _answer(output: Any) -> str | None:
     while _has(output, "response_gen", *_RESPONSE_KEYS):
         output = _first_entry(output, _RESPONSE_KEYS)
     text = answer_text(output)
-    if text is None or not text.startswith("Thought: "):
+    if text is None or not text.startswith(_THOUGHT):
         return text
     _, _, answer = text.partition("\nAnswer: ")
     return answer or text
