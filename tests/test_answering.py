@@ -37,8 +37,9 @@ from ragmetrics_core.data.replies import Asked, Weight
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.judging.decision_judge import DecisionJudge, typed_form
 from ragmetrics_core.judging.rendering import render
+from ragmetrics_core.metrics.adherence_cause import Sufficient
 from ragmetrics_core.metrics.answer_relevance import Addresses, AnswerRelevance
-from ragmetrics_core.metrics.context_adherence import ContextAdherence, Sufficient
+from ragmetrics_core.metrics.context_adherence import ContextAdherence
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import (
     ContextSufficiency,

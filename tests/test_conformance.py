@@ -16,13 +16,13 @@ from ragmetrics_core import Sample, ScriptedJudge
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.replies import Asked, Weight
+from ragmetrics_core.metrics.adherence_cause import Sufficiency, Sufficient
 from ragmetrics_core.metrics.answer_relevance import Addresses, RelevanceGrade
 from ragmetrics_core.metrics.citation_support import (
     MakesClaim,
     Supports,
     SupportsAlone,
 )
-from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import (
     SufficientContexts,

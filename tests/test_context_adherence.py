@@ -14,7 +14,7 @@ from ragmetrics_core import ContextAdherence, LexicalJudge, Sample, ScriptedJudg
 from ragmetrics_core.data.errors import JudgeError, RateLimited, SettingError
 from ragmetrics_core.data.intervals import stopped_estimate, wilson
 from ragmetrics_core.data.replies import Asked, NotAnswered
-from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
+from ragmetrics_core.metrics.adherence_cause import Sufficiency, Sufficient
 from ragmetrics_core.metrics.polls import Adherent, Poll
 
 

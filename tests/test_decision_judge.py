@@ -50,7 +50,7 @@ from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
-from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
+from ragmetrics_core.metrics.adherence_cause import Sufficiency, Sufficient
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent, Poll
 from ragmetrics_core.models.chat import Choice

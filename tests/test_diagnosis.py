@@ -10,7 +10,7 @@ from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.metric_evidence import AnsweringCase, Cell, JudgedChunk
 from ragmetrics_core.data.results import MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Fact, Sample
-from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
+from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
 from ragmetrics_core.metrics.context_sufficiency import SufficiencyEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence

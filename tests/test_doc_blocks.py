@@ -33,8 +33,10 @@ def test_a_block_of_text_directly_behind_an_example_is_its_output() -> None:
     assert second.output is None
 
 
-def test_examples_run_in_order_and_print() -> None:
-    run_examples(_PAGE, Path("page.md"), {})
+def test_examples_run_in_order_and_print(capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_examples(_PAGE, Path("page.md"), {})
+    assert run == list(examples(_PAGE))
+    assert capsys.readouterr().out == "one\ntwo\n"
 
 
 def test_an_output_that_is_not_printed_fails_with_its_place() -> None:

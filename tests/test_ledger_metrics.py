@@ -27,7 +27,7 @@ from ragmetrics_core.data.results import SampleResult, Scored
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import names_every_field, schema_of
-from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
+from ragmetrics_core.metrics.adherence_cause import Sufficiency, Sufficient
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent, RestsOn

@@ -22,7 +22,7 @@ from ragmetrics_core.lexical.numerals import (
     numbers_of,
 )
 from ragmetrics_core.lexical.text import parse
-from ragmetrics_core.metrics.context_adherence import Sufficient
+from ragmetrics_core.metrics.adherence_cause import Sufficient
 from ragmetrics_core.metrics.context_recall import Rating
 
 FRANCE_QUESTION = "Where is France and what is it's capital?"

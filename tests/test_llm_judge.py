@@ -36,7 +36,7 @@ from ragmetrics_core.data.errors import (
 from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, Weight
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
+from ragmetrics_core.metrics.adherence_cause import Sufficiency, Sufficient
 from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,

@@ -22,6 +22,7 @@ from ragmetrics_core import (
 from ragmetrics_core.data.citations import citations_of_marks
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
+from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.metrics.answer_relevance import (
     Addresses,
     AnswerRelevance,
@@ -34,7 +35,6 @@ from ragmetrics_core.metrics.citation_quality import (
     JudgedStatement,
 )
 from ragmetrics_core.metrics.citation_support import Supports, SupportsAlone
-from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import RateRecall, RecallEvidence
 from ragmetrics_core.metrics.context_sufficiency import (
     ContextSufficiency,

@@ -27,7 +27,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.judging.parsing import find_objects, find_spans, value_offsets
 from ragmetrics_core.judging.reply_forms import names_every_field, read, schema_of
-from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
+from ragmetrics_core.metrics.adherence_cause import Sufficiency, Sufficient
 from ragmetrics_core.models.chat import ChatRequest, Choice
 
 ONE = {"question": "q", "answer": "b", "contexts": ["a"], "reference": "r"}

@@ -31,13 +31,13 @@ from ragmetrics_core import (
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import schema_of
+from ragmetrics_core.metrics.adherence_cause import Sufficient
 from ragmetrics_core.metrics.answer_relevance import Addresses, AnswerRelevance
 from ragmetrics_core.metrics.citation_support import (
     MakesClaim,
     Supports,
     SupportsAlone,
 )
-from ragmetrics_core.metrics.context_adherence import Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import (
     ContextSufficiency,

@@ -27,14 +27,12 @@ from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.labelling.typed_weaknesses import measure_weaknesses
+from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.metrics.citation_quality import (
     CitationEvidence,
     CitationQuality,
 )
-from ragmetrics_core.metrics.context_adherence import (
-    AdherenceEvidence,
-    ContextAdherence,
-)
+from ragmetrics_core.metrics.context_adherence import ContextAdherence
 from ragmetrics_core.metrics.context_recall import ContextRecall
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric

@@ -42,7 +42,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.typed import Chances, State
 from ragmetrics_core.labelling.published import LabelledSample
-from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
+from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.metrics.metric import Metric, metric
 from ragmetrics_core.statistics.rater_agreement import Measured
 

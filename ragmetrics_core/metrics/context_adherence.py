@@ -7,22 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from ragmetrics_core.data import (
     Asked,
-    Bit,
-    Comment,
     NotAnswered,
     Part,
     Sample,
     Scored,
-    Share,
-    SilentData,
     stopped_estimate,
-    wilson,
 )
 from ragmetrics_core.data.asking import (
     Batch,
@@ -38,10 +33,13 @@ from ragmetrics_core.data.errors import (
     SettingError,
     TooFewPolls,
 )
-from ragmetrics_core.data.metric_evidence import Grounds, Polled
-from ragmetrics_core.data.typed import Chances, Decided, State, Typed
-from ragmetrics_core.metrics.answer_relevance import ANSWER_ADDRESSES_QUESTION
-from ragmetrics_core.metrics.context_sufficiency import CHUNKS_HOLD_ALL
+from ragmetrics_core.data.metric_evidence import Grounds
+from ragmetrics_core.metrics.adherence_cause import find_cause
+from ragmetrics_core.metrics.adherence_evidence import (
+    AdherenceEvidence,
+    evidence_of_polls,
+    polls_saying,
+)
 from ragmetrics_core.metrics.labelled_examples import (
     LabelledExample,
     drop_examples_about,
@@ -52,178 +50,14 @@ from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, parts_of_turn
 from ragmetrics_core.metrics.polls import (
     EXAMPLES,
     Adherent,
-    ClaimSupport,
     LabelledPoll,
     Poll,
-    PollVerdict,
-    SentenceSupport,
     poll_by_claims,
     question_what_claims_rest_on,
     was_too_long,
 )
 from ragmetrics_core.metrics.supported_sentences import LABELS, SENTENCES
 from ragmetrics_core.metrics.templates import instructions_for_judge
-from ragmetrics_core.metrics.typed_states import state_of_answer
-
-Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
-
-
-# Ways to obtain a probability that read it from the token of the verdict.
-_BY_TOKEN = frozenset({"logprobs", "conditional"})
-
-
-class Sufficiency(SilentData, extra="ignore"):
-    """A judgement whether the question could have been answered.
-
-    Do the contexts hold what it asks, and is the answer one to it?
-    """
-
-    reason: Comment = ""
-    sufficient: Bit
-    on_question: Bit
-
-
-class Sufficient(Question[Sufficiency]):
-    """Can the question be answered from these contexts, and does the answer address it?
-
-    Parts: as ``Adherent``.
-    """
-
-
-def _state_of_cause(question: Sufficient) -> State:
-    """What a judge of typed questions is shown: the question, the chunks, the answer."""
-    return state_of_answer(question, question["contexts"])
-
-
-def _typed_questions_on_cause(question: Sufficient) -> list[Typed]:
-    """Two predicates: are the chunks enough, and does the answer address the question?"""
-    del question  # the same for all
-    return [
-        Typed("predicate", f"{CHUNKS_HOLD_ALL}."),
-        ANSWER_ADDRESSES_QUESTION,
-    ]
-
-
-def _judgement_of_probabilities(
-    question: Sufficient, answers: Sequence[Chances]
-) -> Asked[Sufficiency]:
-    """Return the judgement of two probabilities, each a yes above one half."""
-    (sufficient,), (on_question,) = answers
-    judgement = {
-        "sufficient": int(sufficient > 0.5),
-        "on_question": int(on_question > 0.5),
-        "reason": (
-            f"p(sufficient) = {sufficient:.2f}, p(on the question) = {on_question:.2f}"
-        ),
-    }
-    return Asked((question.read(judgement),))
-
-
-_TYPED_CAUSE: Decided[Sufficiency] = Decided(
-    _state_of_cause, _typed_questions_on_cause, _judgement_of_probabilities
-)
-
-
-class AdherenceEvidence(Polled, extra="ignore"):
-    """Evidence of Context Adherence."""
-
-    kind: Literal["context_adherence"] = "context_adherence"
-    yes: int = Field(description="Polls that found the answer grounded.")
-    no: int = Field(description="Polls that found it not grounded.")
-    abstained: int = Field(
-        default=0, description="Polls that found no claim in the answer."
-    )
-    missing: int = Field(default=0, description="Polls that were not answered.")
-    polls: tuple[Poll, ...] = Field(default=(), description="Every answered poll.")
-    probability: Share | None = Field(
-        default=None,
-        description=(
-            "p(yes) of a deterministic judge, of the embedded one its score of words;"
-            " None for polls."
-        ),
-    )
-    early_stopped: bool = Field(
-        default=False, description="True if polling stopped at a decided majority."
-    )
-    explanation: str = Field(
-        default="", description='From the majority side (a tie surfaces the "no" side).'
-    )
-    dissent: str = Field(
-        default="",
-        description='The strongest explanation of the other side; "" if there is none.',
-    )
-    unsupported: tuple[str, ...] = Field(
-        default=(), description='Claims that the "no" polls found unsupported.'
-    )
-    cause: Cause | None = Field(
-        default=None, description="Hypothesis why a low score came about."
-    )
-    remedy: str = Field(default="", description="What to do about that cause.")
-    cause_note: str = Field(
-        default="",
-        description="Why the judge thinks so, or why no cause could be determined.",
-    )
-    sentences: tuple[SentenceSupport, ...] = Field(
-        default=(), description="Per sentence, the evidence of a lexical judge."
-    )
-    claims: tuple[ClaimSupport, ...] = Field(
-        default=(),
-        description=(
-            "Per claim, what an encoder or a judge of typed questions says; behind them"
-            " what claims nothing, without a probability."
-        ),
-    )
-    windows: int | None = Field(
-        default=None,
-        description="Windows in which claims were judged one by one; None: as a whole.",
-    )
-
-    def verdicts(self) -> list[str]:
-        """Return how the polls went, or how sure a deterministic judge is."""
-        if self.probability is not None:
-            return [self._probable_verdict(self.probability)]
-        counts = {
-            "yes": self.yes,
-            "no": self.no,
-            "no claim": self.abstained,
-            "not answered": self.missing,
-        }
-        return [
-            f"{count} of {self.asked} polls: {verdict}"
-            for verdict, count in counts.items()
-            if count
-        ]
-
-    def _probable_verdict(self, probability: float) -> str:
-        """The verdict of a judge that gives a probability, or a score of words."""
-        verdict = "supported" if self.yes else "not supported"
-        if self.sentences:  # of the embedded judge
-            return f"{verdict}, score of words {probability:.2f} (no probability)"
-        return f"{verdict}, probability {probability:.2f}"
-
-
-_REMEDIES: dict[Cause, str] = {
-    "insufficient_context": (
-        "Complete the context store, or retrieve more: the contexts do not hold what is"
-        " asked."
-    ),
-    "reasoning_error": (
-        "The contexts hold what is needed: tell the prompt to stick to the contexts, or"
-        " use a stronger model to write answers."
-    ),
-    "misread_question": (
-        "The answer is about something else: check how the question reaches the prompt,"
-        " and keep irrelevant chunks out of it."
-    ),
-}
-_SUFFICIENCY_EXAMPLES = (
-    Sufficiency.model_construct(
-        reason="The contexts hold it all. " * 6, sufficient=True, on_question=True
-    ),
-    Sufficiency.model_construct(
-        reason="The contexts hold it all. " * 26, sufficient=True, on_question=True
-    ),
-)
 
 
 class ContextAdherence(Metric):
@@ -397,8 +231,9 @@ class ContextAdherence(Metric):
             return outcome
         # too long for one prompt, the contexts were judged in several windows
         are_contexts_too_long = bool(polls.windows)
-        fields_of_cause = yield from self._find_cause(
-            parts, are_contexts_too_long=are_contexts_too_long
+        _, _, instructions_on_cause = self.instructions()
+        fields_of_cause = yield from find_cause(
+            parts, instructions_on_cause, are_contexts_too_long=are_contexts_too_long
         )
         return outcome.model_copy(
             update={"evidence": evidence.model_copy(update=fields_of_cause)}
@@ -550,7 +385,7 @@ class ContextAdherence(Metric):
         """
         if polls.together or not self.early_stop:
             return self.polls
-        yes, no = _polls_saying("yes", polls), _polls_saying("no", polls)
+        yes, no = polls_saying("yes", polls), polls_saying("no", polls)
         return min(self._decisive_yes - len(yes), self._decisive_no - len(no))
 
     def _conclude(
@@ -571,7 +406,7 @@ class ContextAdherence(Metric):
         n_answered = len(polls.replies)
         if n_answered == 0 and polls.failures:
             return self.failed(polls.failures[0])
-        evidence = _evidence(polls, ranks, grounds)
+        evidence = evidence_of_polls(polls, ranks, grounds)
         is_majority_answered = 2 * n_answered > polls.asked
         if not is_majority_answered:
             return self.failed(_too_few(polls), evidence)
@@ -606,51 +441,6 @@ class ContextAdherence(Metric):
         """Estimate the share of yes of all polls: the bare share would be biased."""
         verdicts = [True] * evidence.yes + [False] * evidence.no
         return stopped_estimate(verdicts, self.polls)
-
-    def _find_cause(
-        self, parts: Mapping[str, Part], *, are_contexts_too_long: bool
-    ) -> Generator[Batch, Replies, dict[str, object]]:
-        """Ask for the likely cause of a low score, by one more question.
-
-        The judge is asked whether the contexts suffice to answer the question, and
-        whether the answer addresses it. Example: the contexts do not suffice, so the
-        retrieval is the likely cause.
-
-        Args:
-            parts: What the judge is shown.
-            are_contexts_too_long: Whether the contexts are too long for the judge, so
-                that it is not asked.
-
-        Returns:
-            Fields of the evidence: the cause, a remedy and the judge's reason; or only
-            a note why no cause was determined.
-        """
-        if parts["question"].text is None:
-            return {"cause_note": "no cause could be looked for without the question"}
-        if are_contexts_too_long:
-            return {
-                "cause_note": (
-                    "no cause was looked for: the contexts are longer than the judge's"
-                    " window"
-                )
-            }
-        _, _, instructions_on_cause = self.instructions()
-        question_on_cause = Sufficient(
-            parts=parts,
-            instructions=instructions_on_cause,
-            Reply=Sufficiency,
-            decided=_TYPED_CAUSE,  # how judges are asked that read no prompts
-            example=_SUFFICIENCY_EXAMPLES,
-        )
-        (asked,) = yield from ask([question_on_cause])
-        if isinstance(asked, NotAnswered):
-            return {"cause_note": f"no cause was determined: {asked.error}"}
-        cause = _likely_cause(asked.reply)
-        return {
-            "cause": cause,
-            "remedy": _REMEDIES[cause],
-            "cause_note": asked.reply.reason,
-        }
 
 
 def _is_low(outcome: Outcome) -> bool:
@@ -705,11 +495,6 @@ def _add_polls(earlier_polls: Asked[Any], new_polls: Asked[Any]) -> Asked[Any]:
     )
 
 
-def _polls_saying(verdict: PollVerdict, polls: Asked[Any]) -> list[Any]:
-    """Return the polls with this verdict, in their order."""
-    return [poll for poll in polls.replies if poll.verdict == verdict]
-
-
 def _too_few(polls: Asked[Poll]) -> TooFewPolls:
     """Return the error where too many polls are missing to have a majority."""
     message = (
@@ -750,15 +535,6 @@ def _reason(evidence: AdherenceEvidence) -> str:
     return reason
 
 
-def _likely_cause(judgement: Sufficiency) -> Cause:
-    """Return the cause of a low score that a judgement points to."""
-    if not judgement.on_question:
-        return "misread_question"
-    if judgement.sufficient:
-        return "reasoning_error"
-    return "insufficient_context"
-
-
 def _verdict_token(polls: int) -> LabelProbability:
     """Asks for the probability of the verdict, with so many polls where there is none."""
     return LabelProbability(
@@ -768,137 +544,3 @@ def _verdict_token(polls: int) -> LabelProbability:
         fallback_polls=polls,
         aside="abstains",
     )
-
-
-def _evidence(
-    polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None
-) -> AdherenceEvidence:
-    """Assemble what the polls say: counts, explanations and claims, but no score.
-
-    Example: yes, yes, no and a failed poll are 4 asked, 2 yes, 1 no and 1 missing. The
-    explanation is taken from a yes, the dissent from the no.
-
-    Args:
-        polls: The polls that were answered, and those that failed.
-        ranks: For each text that the judge was shown, its rank among all contexts.
-        grounds: What the claims rest on; None if that was not asked.
-    """
-    # a single poll that says "no", where its token makes "yes" likelier, counts as yes
-    polls = _with_verdict_of_token(polls)
-    yes_polls = _polls_saying("yes", polls)
-    no_polls = _polls_saying("no", polls)
-    n_decided = len(yes_polls) + len(no_polls)
-    is_majority_yes = len(yes_polls) > len(no_polls)
-    majority = yes_polls if is_majority_yes else no_polls
-    minority = no_polls if is_majority_yes else yes_polls
-    # verdicts claim by claim, which encoders give and language models do not
-    claims: list[ClaimSupport] = []
-    for poll in polls.replies:
-        claims += poll.encoder_claims
-    return AdherenceEvidence(
-        asked=polls.asked,
-        # in how many pieces the contexts were judged, where they were too long
-        windows=polls.windows[0] if polls.windows else None,
-        yes=len(yes_polls),
-        no=len(no_polls),
-        abstained=len(polls.replies) - n_decided,
-        missing=len(polls.failures),
-        polls=tuple(_without_support(poll) for poll in polls.replies),
-        probability=_probability_of_single_poll(polls, n_decided),
-        repeatability=_repeatability(polls, len(yes_polls), n_decided),
-        explanation=_strongest_explanation(majority),
-        dissent=_strongest_explanation(minority),
-        unsupported=_unsupported_claims(no_polls),
-        sentences=_sentences(polls.replies, ranks),
-        claims=tuple(claims),
-        ledger=grounds,  # by the ledger, the record of the application's calls
-    )
-
-
-def _without_support(poll: Poll) -> Poll:
-    """Drop sentences and claims from a poll, which evidence holds elsewhere."""
-    return poll.model_copy(update={"sentences": (), "encoder_claims": ()})
-
-
-def _probability_of_single_poll(polls: Asked[Poll], n_decided: int) -> float | None:
-    """Return the probability of yes that one deterministic poll came with.
-
-    None for several polls, for a poll that abstains, and without a probability.
-    """
-    if polls.asked > 1 or n_decided == 0 or not polls.weights:
-        return None
-    return polls.weights[0].p
-
-
-def _repeatability(
-    polls: Asked[Poll], n_yes: int, n_decided: int
-) -> tuple[float, float] | None:
-    """Return the interval of the share of yes over polls.
-
-    Returns None for one poll, or none decided.
-    """
-    if polls.asked == 1 or n_decided == 0:
-        return None
-    return wilson(n_yes, n_decided)
-
-
-def _unsupported_claims(no_polls: Sequence[Poll]) -> tuple[str, ...]:
-    """Return the claims that polls against the answer name, each once."""
-    claims: dict[str, None] = {}
-    for poll in no_polls:
-        claims.update(dict.fromkeys(poll.unsupported))
-    return tuple(claims)
-
-
-def _with_verdict_of_token(polls: Asked[Poll]) -> Asked[Poll]:
-    """Replace the verdict of a single poll by the one that its token makes likelier.
-
-    A model draws its reply at random, so that a reply may hold the less likely verdict.
-    Example: the reply says "no", and its token gives "yes" a probability of .7: "yes".
-    Any other polls are returned as they are.
-    """
-    if polls.asked != 1 or not polls.weights:
-        return polls
-    is_chance_of_a_token = polls.weights[0].mode in _BY_TOKEN
-    if not is_chance_of_a_token:
-        return polls
-    (poll,) = polls.replies
-    is_made_of_verdicts_on_claims = bool(poll.encoder_claims)
-    if is_made_of_verdicts_on_claims:
-        return polls
-    chance = polls.weights[0].p
-    verdict: PollVerdict = "yes" if chance >= 0.5 else "no"
-    if poll.verdict == verdict:
-        return polls
-    reason = (
-        f'The verdict\'s token says "{verdict}" (p(yes) = {chance:.2f}); the reply'
-        f' that was drawn says "{poll.verdict}": {poll.reason}'
-    )
-    settled = poll.model_copy(update={"verdict": verdict, "reason": reason})
-    return replace(polls, replies=(settled,))
-
-
-def _strongest_explanation(polls: Sequence[Poll]) -> str:
-    """Return the explanation that names the most unsupported claims, "" without polls.
-
-    Of several with equally many, it is the longest, then the first.
-    """
-    if not polls:
-        return ""
-    strongest = max(polls, key=lambda poll: (len(poll.unsupported), len(poll.reason)))
-    return strongest.reason
-
-
-def _sentences(
-    polls: Sequence[Poll], ranks: Sequence[int]
-) -> tuple[SentenceSupport, ...]:
-    """Return the support of each sentence, with ranks among all contexts.
-
-    The judge counts among the contexts that it was shown.
-    """
-    sentences: list[SentenceSupport] = []
-    for poll in polls:
-        for sentence in poll.sentences:
-            rank = None if sentence.rank is None else ranks[sentence.rank - 1]
-            sentences.append(sentence.model_copy(update={"rank": rank}))
-    return tuple(sentences)

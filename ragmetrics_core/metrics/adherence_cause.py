@@ -1,0 +1,153 @@
+"""The likely cause of a low Context Adherence, and its remedy.
+
+One more question is asked for it: do the contexts hold what the question asks, and does
+the answer address it?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Literal
+
+from ragmetrics_core.data import Asked, Bit, Comment, NotAnswered, Part, SilentData
+from ragmetrics_core.data.asking import Batch, Instructions, Question, Replies, ask
+from ragmetrics_core.data.typed import Chances, Decided, State, Typed
+from ragmetrics_core.metrics.answer_relevance import ANSWER_ADDRESSES_QUESTION
+from ragmetrics_core.metrics.context_sufficiency import CHUNKS_HOLD_ALL
+from ragmetrics_core.metrics.typed_states import state_of_answer
+
+Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
+
+
+class Sufficiency(SilentData, extra="ignore"):
+    """A judgement whether the question could have been answered.
+
+    Do the contexts hold what it asks, and is the answer one to it?
+    """
+
+    reason: Comment = ""
+    sufficient: Bit
+    on_question: Bit
+
+
+class Sufficient(Question[Sufficiency]):
+    """Can the question be answered from these contexts, and does the answer address it?
+
+    Parts: as ``Adherent``.
+    """
+
+
+def _state_of_cause(question: Sufficient) -> State:
+    """What a judge of typed questions is shown: the question, the chunks, the answer."""
+    return state_of_answer(question, question["contexts"])
+
+
+def _typed_questions_on_cause(question: Sufficient) -> list[Typed]:
+    """Two predicates: are the chunks enough, and does the answer address the question?"""
+    del question  # the same for all
+    return [
+        Typed("predicate", f"{CHUNKS_HOLD_ALL}."),
+        ANSWER_ADDRESSES_QUESTION,
+    ]
+
+
+def _judgement_of_probabilities(
+    question: Sufficient, answers: Sequence[Chances]
+) -> Asked[Sufficiency]:
+    """Return the judgement of two probabilities, each a yes above one half."""
+    (sufficient,), (on_question,) = answers
+    judgement = {
+        "sufficient": int(sufficient > 0.5),
+        "on_question": int(on_question > 0.5),
+        "reason": (
+            f"p(sufficient) = {sufficient:.2f}, p(on the question) = {on_question:.2f}"
+        ),
+    }
+    return Asked((question.read(judgement),))
+
+
+_TYPED_CAUSE: Decided[Sufficiency] = Decided(
+    _state_of_cause, _typed_questions_on_cause, _judgement_of_probabilities
+)
+_REMEDIES: dict[Cause, str] = {
+    "insufficient_context": (
+        "Complete the context store, or retrieve more: the contexts do not hold what is"
+        " asked."
+    ),
+    "reasoning_error": (
+        "The contexts hold what is needed: tell the prompt to stick to the contexts, or"
+        " use a stronger model to write answers."
+    ),
+    "misread_question": (
+        "The answer is about something else: check how the question reaches the prompt,"
+        " and keep irrelevant chunks out of it."
+    ),
+}
+
+
+_SUFFICIENCY_EXAMPLES = (
+    Sufficiency.model_construct(
+        reason="The contexts hold it all. " * 6, sufficient=True, on_question=True
+    ),
+    Sufficiency.model_construct(
+        reason="The contexts hold it all. " * 26, sufficient=True, on_question=True
+    ),
+)
+
+
+def find_cause(
+    parts: Mapping[str, Part],
+    instructions: Instructions,
+    *,
+    are_contexts_too_long: bool,
+) -> Generator[Batch, Replies, dict[str, object]]:
+    """Ask for the likely cause of a low score, by one more question.
+
+    The judge is asked whether the contexts suffice to answer the question, and
+    whether the answer addresses it. Example: the contexts do not suffice, so the
+    retrieval is the likely cause.
+
+    Args:
+        parts: What the judge is shown.
+        instructions: What the judge is told.
+        are_contexts_too_long: Whether the contexts are too long for the judge, so
+            that it is not asked.
+
+    Returns:
+        Fields of the evidence: the cause, a remedy and the judge's reason; or only
+        a note why no cause was determined.
+    """
+    if parts["question"].text is None:
+        return {"cause_note": "no cause could be looked for without the question"}
+    if are_contexts_too_long:
+        return {
+            "cause_note": (
+                "no cause was looked for: the contexts are longer than the judge's"
+                " window"
+            )
+        }
+    question_on_cause = Sufficient(
+        parts=parts,
+        instructions=instructions,
+        Reply=Sufficiency,
+        decided=_TYPED_CAUSE,  # how judges are asked that read no prompts
+        example=_SUFFICIENCY_EXAMPLES,
+    )
+    (asked,) = yield from ask([question_on_cause])
+    if isinstance(asked, NotAnswered):
+        return {"cause_note": f"no cause was determined: {asked.error}"}
+    cause = _likely_cause(asked.reply)
+    return {
+        "cause": cause,
+        "remedy": _REMEDIES[cause],
+        "cause_note": asked.reply.reason,
+    }
+
+
+def _likely_cause(judgement: Sufficiency) -> Cause:
+    """Return the cause of a low score that a judgement points to."""
+    if not judgement.on_question:
+        return "misread_question"
+    if judgement.sufficient:
+        return "reasoning_error"
+    return "insufficient_context"
