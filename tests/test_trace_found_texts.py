@@ -197,15 +197,78 @@ def test_a_reranker_may_return_indexes_or_ids(form: str, shown: list[str]) -> No
     assert [note.rank_kept for note in notes] == [None, 2, 1]
 
 
-@given(st.lists(st.integers(-2, 4), max_size=4))
-def test_only_distinct_indexes_of_documents_are_read(indexes: list[int]) -> None:
+@given(st.lists(st.integers(-2, 4), max_size=4), st.booleans())
+def test_only_distinct_indexes_of_documents_are_read(
+    indexes: list[int], are_named: bool
+) -> None:
+    """Three bare numbers for three documents may be their scores, and are not read."""
     documents = found_texts(list(TEXTS)) or ()
-    by_index = documents_by_index(indexes, documents)
+    output = [{"index": index} for index in indexes] if are_named else indexes
+    by_index = documents_by_index(output, documents)
     are_read = bool(indexes) and set(indexes) <= {0, 1, 2}
-    if are_read and len(set(indexes)) == len(indexes):
+    may_be_scores = len(indexes) == 3 and not are_named
+    if are_read and len(set(indexes)) == len(indexes) and not may_be_scores:
         assert by_index == tuple(documents[index] for index in indexes)
     else:
         assert by_index is None
+
+
+SCORES = {
+    "listed": {
+        f"reranker.output_documents.{n}.document.score": score
+        for n, score in enumerate([0.9, 0.5, 0.2])
+    },
+    "fewer than documents": {
+        f"reranker.output_documents.{n}.document.score": score
+        for n, score in enumerate([0.9, 0.5])
+    },
+    "numbers": {"output.value": json.dumps([0.2, 0.5, 0.9])},
+    "under a name": {"output.value": json.dumps({"scores": [0.2, 0.5, 0.9]})},
+    "of objects": {"output.value": json.dumps([{"score": 0.9}, {"score": 0.2}])},
+    "grades like indexes": {"output.value": json.dumps([1, 0, 2])},
+}
+
+
+@pytest.mark.parametrize("form", SCORES)
+@pytest.mark.parametrize("shown", [[WELL, MILL], [GATE, MILL, WELL], [WELL]])
+def test_scores_alone_do_not_tell_what_a_reranker_kept(
+    form: str, shown: list[str]
+) -> None:
+    """They may stand in the order of the input, or in that of the output.
+
+    The prompt tells the contexts all the same, since scores bring no further text.
+    """
+    sample = sample_of(with_ids(), reranker_with(**SCORES[form]), shown=shown)
+    assert [context.text for context in sample.contexts] == shown
+    assert [document.text for document in sample.retrieved or ()] == list(TEXTS)
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact", sample.capture.warnings
+    notes = sample.capture.passages or ()
+    assert [note.kept for note in notes] == [None] * 3
+    assert [note.rank_kept for note in notes] == [None] * 3
+
+
+def test_a_reranker_whose_output_is_not_read_may_have_brought_texts() -> None:
+    output = {"output.value": json.dumps([{"title": "Gates", "score": 0.9}])}
+    sample = sample_of(with_ids(), reranker_with(**output), shown=[WELL])
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+
+
+def test_each_document_without_text_and_id_is_counted() -> None:
+    """A retriever of OpenTelemetry lists three whose ids are null."""
+    found = json.dumps([{"id": None, "score": None}] * 3)
+    search = span(
+        *("search", "chain", 2, 3),
+        gen_ai__operation__name="retrieval",
+        gen_ai__retrieval__query__text=QUESTION,
+        gen_ai__retrieval__documents=found,
+    )
+    sample = sample_of(search, shown=[GATE])
+    assert sample.capture is not None
+    assert "the text of 3 retrieved documents was not recorded" in " ".join(
+        sample.capture.warnings
+    )
 
 
 json_values = st.recursive(

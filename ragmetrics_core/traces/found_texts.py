@@ -87,19 +87,32 @@ def documents_by_index(
     """Read what a reranker returned as indexes of the documents that it was given.
 
     Example: ``[2, 0]`` and ``{"results": [{"index": 2}, {"index": 0}]}`` are the third
-    and the first document.
+    and the first document. Of three documents, ``[1, 0, 2]`` may be the scores as well:
+    nobody knows.
 
     Returns:
-        The documents; None if the output holds anything but indexes.
+        The documents; None if the output holds anything but indexes, or numbers that
+        may be a score for each document.
     """
-    elements = _elements_of(output)
-    indexes = [_index_in(element) for element in elements or ()]
+    elements = list(_elements_of(output) or ())
+    indexes = [_index_in(element) for element in elements]
     is_readable = bool(indexes) and None not in indexes
     known = [index for index in indexes if index is not None]
     are_distinct = len(set(known)) == len(known)
     if not is_readable or not are_distinct or max(known) >= len(documents):
         return None
-    return tuple(documents[index] for index in known)
+    are_named = all(isinstance(element, Mapping) for element in elements)
+    may_be_scores = len(known) == len(documents) and not are_named
+    return None if may_be_scores else tuple(documents[index] for index in known)
+
+
+def holds_only_numbers(output: object) -> bool:
+    """Whether an output is a number, or holds nothing but numbers: no text, no id."""
+    if isinstance(output, Mapping):
+        output = tuple(output.values())
+    if isinstance(output, (list, tuple)):
+        return bool(output) and all(map(holds_only_numbers, output))
+    return isinstance(output, (int, float))
 
 
 def _document_of_text(text: str) -> tuple[Document, ...] | None:

@@ -20,6 +20,7 @@ from ragmetrics_core.traces.found_texts import (
     FORM_NOT_READ,
     documents_by_index,
     found_texts,
+    holds_only_numbers,
 )
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.unread_prompts import (
@@ -172,7 +173,7 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
         node.documents = readable
     elif in_output:
         node.documents = in_output
-    elif reading.documents is not None:
+    elif reading.documents is not None and not _are_scores(node, reading.documents):
         node.documents = reading.documents
     elif reading.output is not None:
         _read_output_of_retriever(node, reading.output)
@@ -184,15 +185,24 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
 def _read_output_of_retriever(node: Node, output: Any) -> None:
     """Write into a retriever's node what it returned in a form of the application's own.
 
-    A reranker may return the indexes of documents that it was given. Where the output
-    cannot be read, the documents stay unknown, and that is noted.
+    A reranker may return the indexes of documents that it was given. If it returns
+    scores alone, nobody knows which documents it kept, and in which order; but it
+    brought no others. Where an output cannot be read, that is noted.
     """
     if node.kind == "reranker":
         node.documents = documents_by_index(output, node.input_documents)
+        if node.documents is None and holds_only_numbers(output):
+            return
     if node.documents is None:
         node.documents = found_texts(output)
     if node.documents is None:
         node.evidence_not_recorded += (FORM_NOT_READ,)
+
+
+def _are_scores(node: Node, documents: Sequence[Document]) -> bool:
+    """Whether a reranker's span lists scores alone, without ids or texts."""
+    has_names = any(document.id or document.text for document in documents)
+    return node.kind == "reranker" and bool(documents) and not has_names
 
 
 def _fill_tool(node: Node, reading: Reading) -> None:

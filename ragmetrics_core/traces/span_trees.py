@@ -328,8 +328,9 @@ def _take_out_documents_without_text(root: Node) -> list[str | None]:
     """Remove documents without text from all calls of a tree, and return their ids.
 
     Example: of the documents "n1" with a text and "n2" without one, "n1" stays, and
-    ["n2"] is returned. Each id stands once. A call that had no other documents then has
-    None, which means that its documents are not known.
+    ["n2"] is returned. Each id stands once, and None for each document without an id. A
+    call that had no other documents then has None, which means that its documents are
+    not known.
     """
     ids: dict[str | None, None] = {}
     for node in root.walk():
@@ -338,11 +339,27 @@ def _take_out_documents_without_text(root: Node) -> list[str | None]:
                 ids[document.id] = None
     if not ids:
         return []
+    n_nameless = max(1, _n_found_without_text_and_id(root))
     for node in root.walk():
         documents = node.documents or ()
         readable = tuple(document for document in documents if document.text)
         node.documents = readable or None
-    return list(ids)
+    if None not in ids:
+        return list(ids)
+    del ids[None]
+    return [*ids, *[None] * n_nameless]
+
+
+def _n_found_without_text_and_id(node: Node) -> int:
+    """How many documents retrievers found of which neither text nor id was recorded.
+
+    What a retriever inside another one found is the same.
+    """
+    n_found = 0
+    if node.kind == "retriever":
+        for document in node.documents or ():
+            n_found += not document.text and document.id is None
+    return max(n_found, sum(map(_n_found_without_text_and_id, node.children)))
 
 
 def _note_unrecorded_searches(node: Node, *, is_recorded_around: bool) -> None:
