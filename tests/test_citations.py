@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_tree_rules import Clock, model, retriever, tree
 
 from ragmetrics_core import (
     CitationQuality,
@@ -20,7 +21,8 @@ from ragmetrics_core import (
     ScriptedJudge,
     evaluate,
 )
-from ragmetrics_core.capture import CitedSource, citations_of_sources
+from ragmetrics_core.capture import Answer, CitedSource, Document, samples_of
+from ragmetrics_core.capture.cited_sources import contexts_of_quotes, span_of_source
 from ragmetrics_core.data import Citation, RowError
 from ragmetrics_core.data.citations import (
     UNREAD_FORM,
@@ -357,12 +359,6 @@ SHOWN = [
 ]
 SOURCES: dict[str, tuple[CitedSource, tuple[int, ...], tuple[str, ...]]] = {
     "an id": (CitedSource("a"), (0,), ()),
-    "an id of two": (CitedSource("b"), (1, 2), ()),
-    "an id of two, and a quote": (
-        CitedSource("b", "the lifts were renewed in 1986"),
-        (2,),
-        (),
-    ),
     "an id, and a quote of another": (
         CitedSource("a", "the lifts were renewed in 1986"),
         (0,),
@@ -383,8 +379,6 @@ SOURCES: dict[str, tuple[CitedSource, tuple[int, ...], tuple[str, ...]]] = {
         (),
         ("It was sold in 1925.",),
     ),
-    "a part of a word": (CitedSource(quote="ower"), (), ("ower",)),
-    "nothing": (CitedSource(), (), ("",)),
 }
 
 
@@ -392,7 +386,20 @@ SOURCES: dict[str, tuple[CitedSource, tuple[int, ...], tuple[str, ...]]] = {
 def test_a_source_names_the_context_of_its_id_or_quote(name: str) -> None:
     source, places, dangling = SOURCES[name]
     answer = "It is 330 metres high. It was built in 1889."
-    (cited,) = citations_of_sources(answer, [source], SHOWN, {"1": 0, "2": 1})
+    fields = {"id": source.id, "quote": source.quote}
+    named = {key: value for key, value in fields.items() if value is not None}
+    shown = "\n\n".join(f"[{n}] {one.text}" for n, one in enumerate(SHOWN, start=1))
+    clock = Clock()
+    (sample,) = samples_of(
+        tree(
+            clock,
+            retriever(clock, *(Document(text=one.text, id=one.id) for one in SHOWN)),
+            model(clock, shown, json.dumps({"answer": answer, "citations": [named]})),
+            answers=(Answer(answer),),
+        )
+    )
+    assert sample.citations is not None, sample.citations_unknown
+    (cited,) = sample.citations
     assert (cited.contexts, cited.dangling) == (places, dangling)
     assert (cited.start, cited.end) == (0, len(answer))
 
@@ -400,8 +407,13 @@ def test_a_source_names_the_context_of_its_id_or_quote(name: str) -> None:
 def test_a_statement_of_a_source_is_its_span() -> None:
     answer = "It is 330 metres high. It was built in 1889."
     source = CitedSource("a", statement="It was built in 1889.")
-    (cited,) = citations_of_sources(answer, [source], SHOWN)
-    assert answer[cited.start : cited.end] == "It was built in 1889."
+    start, end = span_of_source(source, answer)
+    assert answer[start:end] == "It was built in 1889."
+
+
+def test_a_part_of_a_word_and_no_words_are_no_quote_of_a_context() -> None:
+    quoted = contexts_of_quotes(["ower", " ", None], SHOWN)
+    assert [one.cited for one in quoted] == [(), (), ()]
 
 
 # Laws
@@ -558,8 +570,8 @@ def test_marks_that_name_a_source_by_words(
 
 def test_a_place_behind_the_answer_counts_for_all_of_it() -> None:
     sources = [CitedSource("a", start=3, end=99), CitedSource("a", start=3, end=7)]
-    cited = citations_of_sources("It fell.", sources, [Context(text="So.", id="a")])
-    assert [(one.start, one.end) for one in cited] == [(0, 8), (3, 7)]
+    spans = [span_of_source(source, "It fell.") for source in sources]
+    assert spans == [(0, 8), (3, 7)]
 
 
 @pytest.mark.parametrize(

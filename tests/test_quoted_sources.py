@@ -15,7 +15,7 @@ from langchain_ragmetrics import capture
 from test_planted_losses import QUESTION, TEXTS
 
 from ragmetrics_core import Context, Sample
-from ragmetrics_core.capture import CitedSource, citations_of_sources
+from ragmetrics_core.capture.cited_sources import contexts_of_quotes
 
 ANSWER = "It was opened in 1874."
 EARLIER = "Puffins nest on the western cliffs from April until August."
@@ -105,23 +105,20 @@ def test_a_range_of_blocks_cites_all_its_blocks(
 ) -> None:
     """Anthropic's ``content_block_location`` quotes the blocks from one to another as one."""
     start, end = bounds
-    source = CitedSource(quote=separator.join(texts[start:end]))
     contexts = [Context(text=text) for text in texts]
-    (citation,) = citations_of_sources(ANSWER, [source], contexts)
-    assert sorted(citation.contexts) == list(range(start, end))
+    (quoted,) = contexts_of_quotes([separator.join(texts[start:end])], contexts)
+    assert sorted(quoted.cited) == list(range(start, end))
 
 
 def test_a_range_of_blocks_may_begin_and_end_inside_contexts() -> None:
     pairs = zip(TEXTS, OTHERS, strict=True)
     contexts = [Context(text=f"{one} {other}") for one, other in pairs]
-    source = CitedSource(quote=OTHERS[0] + TEXTS[1])
-    (citation,) = citations_of_sources(ANSWER, [source], contexts)
-    assert citation.contexts == (0, 1)
+    (quoted,) = contexts_of_quotes([OTHERS[0] + TEXTS[1]], contexts)
+    assert quoted.cited == (0, 1)
 
 
 @pytest.mark.parametrize("words", [TEXTS[0] + EARLIER, EARLIER + TEXTS[0]])
 def test_a_quote_that_is_shown_in_part_alone_cites_nothing_shown(words: str) -> None:
     contexts = [Context(text=text) for text in TEXTS]
-    (citation,) = citations_of_sources(ANSWER, [CitedSource(quote=words)], contexts)
-    assert citation.contexts == ()
-    assert citation.dangling
+    (quoted,) = contexts_of_quotes([words], contexts)
+    assert quoted.cited == ()

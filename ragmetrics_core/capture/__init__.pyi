@@ -7,9 +7,6 @@ from ragmetrics_core.capture.background import WatchSettings as WatchSettings
 from ragmetrics_core.capture.captured import Captured as Captured
 from ragmetrics_core.capture.captured import Redact as Redact
 from ragmetrics_core.capture.captured import UserValues as UserValues
-from ragmetrics_core.capture.cited_sources import (
-    citations_of_sources as citations_of_sources,
-)
 from ragmetrics_core.capture.front_door import FrontDoor as FrontDoor
 from ragmetrics_core.capture.hooks import Listener as Listener
 from ragmetrics_core.capture.hooks import Listeners as Listeners

@@ -40,22 +40,29 @@ from ragmetrics_core.capture.own_lists import (
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
 from ragmetrics_core.capture.prompt_numbers import (
+    BEHIND_A_WORD,
+    IN_BRACKETS_FIRST,
     counted_in,
     numbering_in,
     numbers_by_kind_in,
+    numbers_in_form,
 )
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.source_names import (
+    PART_OF_NAME,
     SourceNames,
+    add_indexes,
+    file_name_of,
     is_file,
     is_mark_label,
+    is_telling,
     stem_of,
 )
 from ragmetrics_core.capture.structured_sources import sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Context
 from ragmetrics_core.data.citations import places_of
-from ragmetrics_core.data.mark_patterns import LOOKBACK, SOURCE_WORD
+from ragmetrics_core.data.mark_patterns import LOOKBACK, PARAGRAPH_BREAK, SOURCE_WORD
 from ragmetrics_core.data.marks import Mark, marks_in, plain_label, shape_of_label
 from ragmetrics_core.data.source_lists import source_lists_in
 
@@ -63,8 +70,6 @@ _OPENING = 200  # signs of a text by which it is found in a prompt
 _BEGINNING = 40  # signs of a text by which it is found close after its label
 # Where the contexts come from one of these, nothing else was shown to the model.
 _ALL_THAT_WAS_SHOWN = ("prompt", "named", "none_found")
-# between the file, the page and the section in the name of a source
-PART_OF_NAME = re.compile(r"[,;|()#§]|\s[-–—]\s")
 # Keys of metadata whose values name a document.
 _KEY_OF_NAME = re.compile(
     r"(?:(?:file|source|doc(?:ument)?|page|article)[ _-]?)?"
@@ -77,14 +82,11 @@ _BEFORE_A_NAME = re.compile(
     r"(?:(?:see|from|in|cf\.?|title|file|name|url|link|as in|according to)\b[ \t:]*)+",
     re.IGNORECASE,
 )
-# "report.pdf", "https://example.org/1"
-_FILE_OR_ADDRESS = re.compile(r"\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+")
 # Several words, the first one with a capital: "Bridge book", no "May 1874".
 _TITLE = re.compile(r"[^\W\d_a-zß-öø-ÿ][^\W\d_]*(?:[\s,'’&–-]+[^\W\d_]+)+")
 _AROUND_NAME = " \t\"'“”„‘’`*"
 
 _FENCED = re.compile(r"```.*?```|~~~.*?~~~", re.DOTALL)
-_PARAGRAPH_BREAK = re.compile(r"\n[ \t\r]*\n")
 _NO_WORD = "\0"  # stands in place of a text
 _SIGNS_OF_MARKS = re.compile(r"[\[\]()［］〔〕【】,;&]")
 # "doc1", "Source_2", "Document 3"
@@ -100,14 +102,6 @@ _FILE_WITH_NUMBER = re.compile(
 _WORD_BEFORE_A_MARK = re.compile(
     rf"(?<![^\W\d_]){SOURCE_WORD}[ \t#:]*\Z", re.IGNORECASE
 )
-
-# How a line that labels a text with a number begins: "[1]", "Source 1", "1.".
-_IN_BRACKETS = r"^[ \t#>*\-]*\[0*{}\]"
-_BEHIND_A_WORD = (
-    r"^[ \t#>*\-\[<(]*[A-Za-z]+[ \t]*(?:id|no\.?|number)?[ \t\"'#\[=:]*0*{}\b"
-)
-_IN_A_LIST = r"^[ \t#>*\-]*0*{}[.):]"
-FORMS_OF_NUMBERS = (_IN_BRACKETS, _BEHIND_A_WORD, _IN_A_LIST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +145,7 @@ class CitationSearch:
         n_before = 0 if before is None else before.end()
         words = inside[n_before:]
         name = PART_OF_NAME.split(words)[0].strip(_AROUND_NAME)
-        if name not in self.numbering or not _FILE_OR_ADDRESS.fullmatch(name):
+        if name not in self.numbering or not is_file(name):
             return found[0]
         return "[" + " " * n_before + words + "]"
 
@@ -299,8 +293,7 @@ class CitationSearch:
         indexes_by_name: dict[str, frozenset[int]] = {}
         for name, indexes in self.indexes_by_name.items():
             for form in {name, stem_of(name)} if is_file(name) else {name}:
-                others = indexes_by_name.get(form, frozenset())
-                indexes_by_name[form] = others.union(indexes)
+                add_indexes(indexes_by_name, form, indexes)
         return indexes_by_name
 
     def lists_other_sources(self, cited: Collection[int]) -> bool:
@@ -323,9 +316,9 @@ class CitationSearch:
 
     def _names_unknown_file(self, bracket: re.Match[str]) -> bool:
         """Whether a bracket is "(other.pdf)", where the contexts are files of other names."""
-        contexts_have_files = any(map(_FILE_OR_ADDRESS.fullmatch, self.numbering))
+        contexts_have_files = any(map(is_file, self.numbering))
         name = _name_in(bracket["inside"])
-        return contexts_have_files and _FILE_OR_ADDRESS.fullmatch(name) is not None
+        return contexts_have_files and is_file(name)
 
     def _cites_in_words(self, bracket: re.Match[str]) -> bool:
         """Whether a round bracket cites a context by its name, with no mark beside it.
@@ -422,7 +415,7 @@ class CitationSearch:
         if not kinds_by_number:
             return False
         # "Document 1: b.pdf" may be an upload, which "[1]" does not mean
-        means_label = kind == IN_BRACKETS and self._has_numbers_like(_IN_BRACKETS)
+        means_label = kind == IN_BRACKETS and self._has_numbers_like(IN_BRACKETS_FIRST)
         any_kind = frozenset().union(*kinds_by_number.values())
         kinds_meant = {"", kind} if means_label else any_kind
         differs = not kinds_meant.isdisjoint(kinds_by_number.get(number, ()))
@@ -688,7 +681,7 @@ class CitationSearch:
         indexes_by_name: dict[str, list[int]] = {}
         for index, context in enumerate(self.answer_evidence.contexts.items):
             for name in _names_of_context(context):
-                if _is_telling_name(name):
+                if is_telling(name):
                     indexes_by_name.setdefault(name, []).append(index)
         return {
             name: tuple(dict.fromkeys(indexes))
@@ -790,8 +783,7 @@ class CitationSearch:
             *self.labels.indexes_by_kind.values(),
         ):
             for label, indexes in indexes_by_label.items():
-                others = indexes_by_number.get(label, frozenset())
-                indexes_by_number[label] = others.union(indexes)
+                add_indexes(indexes_by_number, label, indexes)
         return indexes_by_number
 
     def _named_numbers(self, names: SourceNames) -> list[NamedNumber]:
@@ -889,11 +881,11 @@ class CitationSearch:
         """Whether the prompts number the contexts as sources; numbers of a mere list do not."""
         if not self.numbers:
             return False
-        return self._has_numbers_like(_IN_BRACKETS) or self._has_numbers_like(
-            _BEHIND_A_WORD
+        return self._has_numbers_like(IN_BRACKETS_FIRST) or self._has_numbers_like(
+            BEHIND_A_WORD
         )
 
-    def _has_numbers_like(self, form: str) -> bool:
+    def _has_numbers_like(self, form: re.Pattern[str]) -> bool:
         """Whether each number of the contexts begins a line of the prompts in a form."""
         if form not in self._numbers_by_form:
             shown = "\n".join(self.prompts)
@@ -901,7 +893,7 @@ class CitationSearch:
         return self._numbers_by_form[form].issuperset(self.numbers)
 
     @cached_property
-    def _numbers_by_form(self) -> dict[str, set[str]]:
+    def _numbers_by_form(self) -> dict[re.Pattern[str], set[str]]:
         """The numbers that begin lines of the prompts, by the form; filled when asked."""
         return {}
 
@@ -990,7 +982,7 @@ def _numbers_of_lists(words: str, names: SourceNames) -> list[NamedNumber]:
         names: The names that it shows as labels.
     """
     named_numbers: list[NamedNumber] = []
-    for paragraph in _PARAGRAPH_BREAK.split(words):
+    for paragraph in PARAGRAPH_BREAK.split(words):
         if _NO_WORD in paragraph:
             continue  # the lines beside a context are its labels
         listed = list(numbers_in_short_lines(paragraph, names))
@@ -1040,7 +1032,7 @@ def _names_of_context(context: Context) -> Iterator[str]:
     for key, value in context.metadata.items():
         if isinstance(value, str) and _KEY_OF_NAME.fullmatch(str(key)):
             name = value.strip()
-            yield from {name, last_part(name)}
+            yield from {name, file_name_of(name)}
 
 
 def _name_in(inside: str) -> str:
@@ -1062,13 +1054,6 @@ def kind_of_number(name: str) -> str:
     return IN_BRACKETS if is_bare else ""
 
 
-def _is_telling_name(name: str) -> bool:
-    """Whether a name of a document is a file, an address, or several words."""
-    has_letters = re.search(r"[^\W\d_]{2}", name) is not None
-    has_words = len(name.split()) > 1
-    return has_letters and (has_words or _FILE_OR_ADDRESS.fullmatch(name) is not None)
-
-
 def _sources_of(reply: Reply) -> tuple[CitedSource, ...] | None:
     """The sources that a reply names in its structure, or in XML; None if it names none."""
     for value in (*reply.values, reply.text):
@@ -1076,24 +1061,3 @@ def _sources_of(reply: Reply) -> tuple[CitedSource, ...] | None:
         if sources is not None:
             return sources
     return None
-
-
-def last_part(path: str) -> str:
-    """What stands after the last slash of a path or an address."""
-    return re.split(r"[/\\]", path)[-1]
-
-
-def has_number(form: str, number: str, text: str) -> bool:
-    """Whether a line of a text begins with a number in one of ``FORMS_OF_NUMBERS``."""
-    pattern = form.replace("{}", re.escape(number))
-    return re.search(pattern, text, re.MULTILINE | re.IGNORECASE) is not None
-
-
-def numbers_in_form(form: str, text: str) -> set[str]:
-    """Return all numbers with which lines of a text begin in one of ``FORMS_OF_NUMBERS``.
-
-    "[1] It is old." and "[2] It fell." give ``{"1", "2"}`` for the form in brackets.
-    """
-    pattern = form.replace("0*{}", r"([0-9]{1,9})")
-    numbers = re.findall(pattern, text, re.MULTILINE | re.IGNORECASE)
-    return {str(int(number)) for number in numbers}

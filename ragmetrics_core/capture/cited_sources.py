@@ -1,9 +1,4 @@
-"""Citations of structured answers: sources that are named by an id, or by a quote. Pure.
-
-The answer ``{"answer": "It fell.", "citations": [{"id": "b"}]}`` cites the context with
-the id "b", for all of its text. Marks in the text of an answer are read by
-``citations_of_marks``.
-"""
+"""The quotes of a structured answer: which contexts each comes from, and what it is cited for. Pure."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -12,12 +7,9 @@ from dataclasses import dataclass
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import locate
 from ragmetrics_core.capture.tree import CitedSource
-from ragmetrics_core.data import Citation, Context
-from ragmetrics_core.data.citations import places_of
-from ragmetrics_core.data.marks import Numbering, plain_label
+from ragmetrics_core.data import Context
 
 _WHOLE = 0.9  # of a quote's letters; a model may leave out a word, or change one
-_LONGEST_LABEL = 80
 # of a quote that joins parts of several texts; a shorter one stands anywhere by chance
 _FEWEST_LETTERS_OF_A_PART = 12
 
@@ -46,83 +38,6 @@ class QuotedContexts:
         is_made_up_of_them = set(self.making_up).issubset(indexes)
         making_up = self.making_up if is_made_up_of_them else ()
         return QuotedContexts(holding_all, making_up)
-
-
-def citations_of_sources(
-    answer: str | None,
-    sources: Sequence[CitedSource],
-    contexts: Sequence[Context],
-    numbering: Numbering | None = None,
-) -> tuple[Citation, ...]:
-    """Read the sources that a structured answer names as citations.
-
-    Args:
-        answer: The text of the answer.
-        sources: What the answer names, in order.
-        contexts: What the model was shown.
-        numbering: For each label in the prompt, such as "2", the index of its context.
-
-    Returns:
-        A citation for each source. ``start`` and ``end`` span the statement in the
-        answer that the source belongs to; if the answer has no such statement, they span
-        the whole answer. If no context has the source's id or quote, ``dangling`` holds
-        the id, or the beginning of the quote.
-
-    Examples:
-        >>> shown = [Context(text="It is old.", id="a"), Context(text="It fell.", id="b")]
-        >>> cited = citations_of_sources("It fell.", [CitedSource("b"), CitedSource("z")], shown)
-        >>> [(one.contexts, one.dangling) for one in cited]
-        [((1,), ()), ((), ('z',))]
-    """
-    text = answer or ""
-    quotes = [source.quote for source in sources]
-    quoted_contexts = contexts_of_quotes(quotes, contexts)
-    citations: list[Citation] = []
-    for source, quoted in zip(sources, quoted_contexts, strict=True):
-        start, end = span_of_source(source, text)
-        indexes = _indexes_of_source(source, quoted, contexts, numbering or {})
-        dangling: tuple[str, ...] = ()
-        if not indexes:
-            # no context has the id "z", or the quote
-            name = str(source.id) if source.id is not None else source.quote or ""
-            dangling = (name[:_LONGEST_LABEL],)
-        citations.append(
-            Citation(start=start, end=end, contexts=indexes, dangling=dangling)
-        )
-    return tuple(citations)
-
-
-def _indexes_of_source(
-    source: CitedSource,
-    quoted: QuotedContexts,
-    contexts: Sequence[Context],
-    numbering: Numbering,
-) -> tuple[int, ...]:
-    """Find the indexes of the contexts that a source of a structured answer names.
-
-    ``{"id": 2}`` names the context that the prompt shows as "[2]", and ``{"id": "b"}``
-    the context with the id "b". ``{"quote": "It fell."}`` names the context that holds
-    this quote. () if the source names no context.
-
-    Args:
-        source: The source.
-        quoted: Where the source's quote stands: ``cited`` are the indexes of these
-            contexts, () without a quote.
-        contexts: What the model was shown.
-        numbering: For each label in the prompt, such as "2", the indexes of its
-            contexts: one index, or several for the name of a file.
-    """
-    if source.id is None:
-        return quoted.cited  # a source with a quote alone
-    name = str(source.id).strip()
-    for label in (name, plain_label(name)):  # "Source 2", then "2"
-        if label in numbering:
-            return places_of(label, numbering)
-    indexes = tuple(
-        index for index, context in enumerate(contexts) if context.id == name
-    )
-    # several contexts may have the id, as chunks of one file: the quote tells which
-    return quoted.among(indexes).cited or indexes
 
 
 def contexts_of_quotes(

@@ -21,7 +21,6 @@ from ragmetrics_core.capture.calls import texts_not_of_models
 from ragmetrics_core.capture.citation_search import (
     CitationSearch,
     kind_of_number,
-    last_part,
 )
 from ragmetrics_core.capture.cited_sources import (
     QuotedContexts,
@@ -33,7 +32,7 @@ from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.plain_values import parse_json
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
 from ragmetrics_core.capture.question import Turn
-from ragmetrics_core.capture.source_names import is_mark_label
+from ragmetrics_core.capture.source_names import file_name_of, is_mark_label
 from ragmetrics_core.capture.structured_sources import has_unread_lists
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.capture.unknown_meanings import (
@@ -835,7 +834,7 @@ def _is_name(value: object, name: str) -> bool:
     """Whether a value of metadata is a name, or a path or address that ends in it."""
     if not isinstance(value, str):
         return False
-    return name in (value, last_part(value))
+    return name in (value, file_name_of(value))
 
 
 def _indexes_of_page(

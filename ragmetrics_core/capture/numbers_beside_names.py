@@ -21,10 +21,9 @@ from ragmetrics_core.capture.source_names import (
     is_no_common_word,
     mark_label_of,
 )
-from ragmetrics_core.data.mark_patterns import SOURCE_WORD
+from ragmetrics_core.data.mark_patterns import LINE, LOOKBACK, SOURCE_WORD
 from ragmetrics_core.data.source_lists import is_reference
 
-_LINE = re.compile(r"[^\n]+")
 # "[1]", "Source 1", '"1":', "1 =": a number that names a source wherever it stands
 _NUMBER = re.compile(
     rf"""[\[［〔【]\^?[ ]?(?P<in_brackets>{LABEL_IN_BRACKETS})[ ]?[\]］〕】]
@@ -97,7 +96,6 @@ _TITLE_ENDS = re.compile(
 )
 _FILE_ENDS = re.compile(r"[ \t]*(?:\Z|[^\s\w]|(?:pp?|pages?|and|und)\b)", re.IGNORECASE)
 _PAGE_OR_PART = re.compile(r"(?:pages?|pp?\.?|seite|chunk|part|score|section)\b", re.I)
-_LOOKBACK = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]
         text: An answer, or a prompt without its contexts.
         names: The names of the contexts.
     """
-    lines = list(_LINE.finditer(text))
+    lines = list(LINE.finditer(text))
     for line_index, line in enumerate(lines):
         words = line[0]
         yield from _numbers_in_line(words, line.start(), names)
@@ -206,14 +204,14 @@ def _stands_behind_a_name(
     number: re.Match[str], words: str, names: SourceNames
 ) -> bool:
     """Whether the name of a source stands directly before a number of a line."""
-    nearest = max(0, number.start() - names.longest - _LOOKBACK)
+    nearest = max(0, number.start() - names.longest - LOOKBACK)
     before = words[nearest : number.start()].rstrip(_AROUND_NAME)
     return bool(names.longest_before(before, len(before)))
 
 
 def _begins_a_clause(number: re.Match[str], words: str) -> bool:
     """Whether a number of a line begins a clause; in "the file in [1]" it does not."""
-    before = words[max(0, number.start() - _LOOKBACK) : number.start()]
+    before = words[max(0, number.start() - LOOKBACK) : number.start()]
     return _BEGINS_A_CLAUSE.search(before) is not None
 
 
@@ -234,7 +232,7 @@ def _named_before_a_link(
     number: re.Match[str], words: str, names: SourceNames
 ) -> frozenset[int]:
     """Return the contexts named in "a.pdf = [1]" or "I cite a.pdf as [1]."; empty without."""
-    nearest = max(0, number.start() - names.longest - _LOOKBACK)
+    nearest = max(0, number.start() - names.longest - LOOKBACK)
     link = _NAME_IS_NUMBER.search(words[nearest : number.start()])
     if link is None or _NUMBER_ENDS.match(words, number.end()) is None:
         return frozenset()
@@ -307,7 +305,7 @@ def numbers_in_short_lines(text: str, names: SourceNames) -> Iterator[NamedNumbe
         text: An answer after its last mark, or a paragraph of a prompt.
         names: The names of the contexts.
     """
-    for line in _LINE.finditer(text):
+    for line in LINE.finditer(text):
         for entry in _ENTRY_IN_A_LINE.findall(line[0].replace("|", " ")):
             yield from _numbers_of_entry(entry, line.start(), names)
 

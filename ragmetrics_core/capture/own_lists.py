@@ -16,16 +16,24 @@ from ragmetrics_core.capture.cited_sources import contexts_of_quotes
 from ragmetrics_core.capture.closing_sources import closing_sources_in
 from ragmetrics_core.capture.numbers_beside_names import NamedNumber
 from ragmetrics_core.capture.source_names import (
+    FILE_OR_ADDRESS,
     LABEL_IN_BRACKETS,
     LETTERED_NUMBER,
+    PART_OF_NAME,
     SourceNames,
+    add_indexes,
     is_file,
     is_telling,
     mark_label_of,
     stem_of,
 )
 from ragmetrics_core.data import Context
-from ragmetrics_core.data.mark_patterns import SOURCE_WORD, Span
+from ragmetrics_core.data.mark_patterns import (
+    LINE,
+    PARAGRAPH_BREAK,
+    SOURCE_WORD,
+    Span,
+)
 from ragmetrics_core.data.marks import marks_in
 from ragmetrics_core.data.source_lists import is_reference, source_lists_in
 
@@ -70,15 +78,8 @@ _NUMBERS_STAND_LAST = re.compile(
 )
 _WORD_CHARACTER = re.compile(r"\w")
 _COLON_OR_BRACKET = re.compile(r"[:\[]")
-_LINE = re.compile(r"[^\n]+")
-_PARAGRAPH_BREAK = re.compile(r"\n[ \t\r]*\n")
 _QUOTED = re.compile(r"[\"“„«](?P<words>[^\"“”„«»\n]+)[\"”“»]")
 _AROUND_NAME = " \t\"'“”„‘’`*_<>.()=→"
-_BETWEEN_PARTS = re.compile(r"[,;|()#§]|\s[-–—]\s")
-_FILE_OR_ADDRESS = re.compile(
-    r"https?://[^\s<>()\[\]]+"
-    r"|[^\s<>()\[\]/]{1,200}\.[A-Za-z][A-Za-z0-9]{1,4}(?!\w)"
-)
 _NUMBERED_SOURCE = re.compile(
     rf"{SOURCE_WORD}[ \t#:]*(?P<number>\d{{1,4}})", re.IGNORECASE
 )
@@ -147,7 +148,7 @@ def contexts_in_lists(answer: str, names: SourceNames) -> list[frozenset[int]]:
     indexes_of_names: list[frozenset[int]] = []
     for start, end in spans:
         if _FURTHER_READING.match(text, start, end) is None:
-            for line in _LINE.finditer(text, start, end):
+            for line in LINE.finditer(text, start, end):
                 listed = line[0].partition(":")[2] or line[0]  # after "Sources:"
                 indexes_of_names += _meanings_of_names(listed, names)
     return indexes_of_names
@@ -254,9 +255,9 @@ def _lists_at_the_end(answer: str, lettered_labels: Collection[str]) -> list[Spa
         Where the list begins and ends in the answer, as the only element; else empty. A
         line with the heading alone, "Read:", is left out.
     """
-    breaks = list(_PARAGRAPH_BREAK.finditer(answer.rstrip()))
+    breaks = list(PARAGRAPH_BREAK.finditer(answer.rstrip()))
     start_of_last = breaks[-1].end() if breaks else 0
-    lines = list(_LINE.finditer(answer.rstrip(), start_of_last))
+    lines = list(LINE.finditer(answer.rstrip(), start_of_last))
     entries = list(
         itertools.takewhile(lambda line: _is_entry(line[0]), reversed(lines))
     )
@@ -277,7 +278,7 @@ def _lists_at_the_end(answer: str, lettered_labels: Collection[str]) -> list[Spa
 
 def _entries_from(answer: str, start: int, end: int) -> Iterator[ListEntry]:
     """Yield the entries in the lines between two places of an answer."""
-    for line in _LINE.finditer(answer, start, end):
+    for line in LINE.finditer(answer, start, end):
         yield from _entries_of_line(line[0], line.start())
 
 
@@ -323,9 +324,7 @@ class Shown:
         indexes_by_stem: dict[str, frozenset[int]] = {}
         for name, indexes in self.indexes_by_name.items():
             if is_file(name):
-                stem = stem_of(name).lower()
-                others = indexes_by_stem.get(stem, frozenset())
-                indexes_by_stem[stem] = others.union(indexes)
+                add_indexes(indexes_by_stem, stem_of(name).lower(), indexes)
         return indexes_by_stem
 
     @cached_property
@@ -489,7 +488,7 @@ def _meanings_of_names(text: str, names: SourceNames) -> Iterator[frozenset[int]
     inside a longer one does not count: "Bridge Report" in "Old Bridge Report".
     """
     # "report.pdf" and "page 3"
-    parts = {part.strip(_AROUND_NAME).lower() for part in _BETWEEN_PARTS.split(text)}
+    parts = {part.strip(_AROUND_NAME).lower() for part in PART_OF_NAME.split(text)}
     whole = text.strip(_AROUND_NAME).lower()
     parts |= {whole, _BEFORE_NAME.sub("", whole, count=1)}  # "see report.pdf"
     for _, found in names.found_in(text):
@@ -500,7 +499,7 @@ def _meanings_of_names(text: str, names: SourceNames) -> Iterator[frozenset[int]
 
 def _meanings_of_numbers(text: str, shown: Shown) -> Iterator[frozenset[int]]:
     """Yield what an entry such as "Source 2, page 3" means by a number of the prompt."""
-    first_part = _BETWEEN_PARTS.split(text)[0].strip(_AROUND_NAME)
+    first_part = PART_OF_NAME.split(text)[0].strip(_AROUND_NAME)
     is_name = first_part in shown.indexes_by_name
     numbered = _NUMBERED_SOURCE.fullmatch(first_part)
     if numbered is not None and shown.has_numbers and not is_name:
@@ -551,5 +550,5 @@ def _names_an_unknown_file(text: str, in_prompt: frozenset[int], shown: Shown) -
 
 def _stems_of_files(text: str) -> list[str]:
     """List the files and addresses in a text without path and ending: "a" of "*a.pdf*"."""
-    files = [name.strip(_AROUND_NAME) for name in _FILE_OR_ADDRESS.findall(text)]
+    files = [name.strip(_AROUND_NAME) for name in FILE_OR_ADDRESS.findall(text)]
     return [stem_of(name).lower() for name in files]

@@ -52,6 +52,23 @@ _OWN_NUMBER = re.compile(
     re.IGNORECASE,
 )
 
+# How a line that labels a text with a number begins: "[1]", "Source 1", "1.".
+IN_BRACKETS_FIRST = re.compile(r"^[ \t#>*\-]*\[([0-9]{1,9})\]", re.MULTILINE)
+BEHIND_A_WORD = re.compile(
+    r"^[ \t#>*\-\[<(]*[A-Za-z]+[ \t]*(?:id|no\.?|number)?[ \t\"'#\[=:]*([0-9]{1,9})\b",
+    re.MULTILINE | re.IGNORECASE,
+)
+_IN_A_LIST = re.compile(r"^[ \t#>*\-]*([0-9]{1,9})[.):]", re.MULTILINE)
+FORMS_OF_NUMBERS = (IN_BRACKETS_FIRST, BEHIND_A_WORD, _IN_A_LIST)
+
+
+def numbers_in_form(form: re.Pattern[str], text: str) -> set[str]:
+    """Return all numbers with which lines of a text begin in one of ``FORMS_OF_NUMBERS``.
+
+    "[1] It is old." and "[2] It fell." give ``{"1", "2"}`` for the form in brackets.
+    """
+    return {str(int(number)) for number in form.findall(text)}
+
 
 def numbering_in(
     prompts: Sequence[str], contexts: Sequence[str], *, lists: bool = False

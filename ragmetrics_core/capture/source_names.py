@@ -24,10 +24,15 @@ LABEL_IN_BRACKETS = (
 """What stands in the brackets of a mark: "1", "Source 1", "ref:1", "S1"."""
 
 _IS_LETTERED_NUMBER = re.compile(LETTERED_NUMBER)
-_FILE_OR_ADDRESS = re.compile(
+FILE_OR_ADDRESS = re.compile(
     r"https?://[^\s<>()\[\]]+"
     r"|[^\s<>()\[\]/]{1,200}\.[A-Za-z][A-Za-z0-9]{1,4}(?!\w)"
 )
+"""Finds "report.pdf" or "https://example.org/1" in a text; of a path the last part."""
+
+PART_OF_NAME = re.compile(r"[,;|()#§]|\s[-–—]\s")
+"""What divides the name of a source into the file, the page and the section."""
+
 _FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{1,4}\Z")
 # "f2", "annual_report", "kb-27": letters beside a digit or a joining sign
 _JOINED_NAME = re.compile(r"\w*[^\W\d_][\w-]*[\d_-][\w-]*")
@@ -79,10 +84,10 @@ class SourceNames:
         for label, indexes in indexes_by_label.items():
             if label.isdigit() or len(label) > _LONGEST_NAME:
                 continue
-            _add(indexes_by_name, label.lower(), indexes)
+            add_indexes(indexes_by_name, label.lower(), indexes)
             if is_file(label):
                 for form in {file_name_of(label), stem_of(label)} - {"", label}:
-                    _add(indexes_by_short_form, form.lower(), indexes)
+                    add_indexes(indexes_by_short_form, form.lower(), indexes)
         all_names = {**indexes_by_short_form, **indexes_by_name}
         return cls(all_names, max(map(len, all_names), default=0))
 
@@ -122,10 +127,10 @@ class SourceNames:
         return frozenset()
 
 
-def _add(
+def add_indexes(
     indexes_by_name: dict[str, frozenset[int]], name: str, indexes: Iterable[int]
 ) -> None:
-    """Add indexes to the indexes of a name."""
+    """Add indexes to those of a name: several contexts may have one name."""
     indexes_by_name[name] = indexes_by_name.get(name, frozenset()).union(indexes)
 
 
@@ -154,9 +159,9 @@ def is_no_common_word(name: str) -> bool:
 
 def is_file(name: str) -> bool:
     """Whether a name is a file's, such as "docs/a.pdf", or an address."""
-    is_whole = _FILE_OR_ADDRESS.fullmatch(name) is not None
+    is_whole = FILE_OR_ADDRESS.fullmatch(name) is not None
     has_blank = any(map(str.isspace, name))
-    is_path = not has_blank and _FILE_OR_ADDRESS.fullmatch(file_name_of(name))
+    is_path = not has_blank and FILE_OR_ADDRESS.fullmatch(file_name_of(name))
     return is_whole or bool(is_path)
 
 

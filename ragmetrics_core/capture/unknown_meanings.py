@@ -8,15 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ragmetrics_core.capture.citation_search import (
-    FORMS_OF_NUMBERS,
-    PART_OF_NAME,
-    CitationSearch,
-    has_number,
-    numbers_in_form,
-)
+from ragmetrics_core.capture.citation_search import CitationSearch
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_labels import Labels
+from ragmetrics_core.capture.prompt_numbers import FORMS_OF_NUMBERS, numbers_in_form
+from ragmetrics_core.capture.source_names import PART_OF_NAME
 from ragmetrics_core.data.marks import is_range, plain_label
 
 NO_MEANING = "the prompt does not tell which context {} means"
@@ -131,7 +127,7 @@ def _is_part_shown(part: str, prompts: Iterable[str]) -> bool:
 def _begins_a_line(number: str, prompts: Iterable[str]) -> bool:
     """Whether a line of the prompts begins with a number, such as "[2]", "Source 2" or "2."."""
     shown = "\n".join(prompts)
-    return any(has_number(form, number, shown) for form in FORMS_OF_NUMBERS)
+    return any(number in numbers_in_form(form, shown) for form in FORMS_OF_NUMBERS)
 
 
 def _is_shown_like_contexts(

@@ -34,6 +34,7 @@ MARK = re.compile(
 
 NUMBER = re.compile(r"\d{1,9}")
 LINE = re.compile(r"[^\n]+")
+PARAGRAPH_BREAK = re.compile(r"\n[ \t\r]*\n")
 YEAR = r"(?:1[5-9]|20)\d\d"
 LOOKBACK = 40
 """How many characters before a bracket or line are looked at."""
