@@ -1,4 +1,4 @@
-"""Whether an answer names a source in its own words, without a mark. Pure.
+"""Whether an answer names a source in its own words, beside or without marks. Pure.
 
 "According to report.pdf, it fell." names a source, and may cite it. "The Eiffel Tower is
 high." only speaks of what a text with the title "Eiffel Tower" is about.
@@ -7,9 +7,11 @@ high." only speaks of what a text with the title "Eiffel Tower" is about.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterator, Mapping
 
 from ragmetrics_core.capture.source_names import (
+    PART_OF_NAME,
+    add_indexes,
     is_file,
     is_no_common_word,
     pattern_of_name,
@@ -17,14 +19,24 @@ from ragmetrics_core.capture.source_names import (
 )
 
 _SENTENCE_ENDS = r"(?=[\"'”*`]{0,2}\s*(?:[.,;:!?)]|$))"
-# "according to", "see", "Source:"
-_CITES = r"according to|as per|per|quoted from|sources?:|reference:|laut|gemäß"
-_WORDS_BEFORE_A_SOURCE = rf"\b(?:{_CITES}|see|cf\.?)"
+_QUOTE_SIGNS = r"[\"'“”„‘’*_`]{0,3}"
+_WORDS_BEFORE = (
+    # "according to", "Source:"
+    r"(?:\b(?:according to|as per|per|quoted from|sources?:|reference:|laut|gemäß)"
+    # ", see", "(see", "(title:"
+    r"|[,;(（]\s*(?:see|cf\.?|title:|source:|from))\s*(?:the\s+)?"
+)
 _SAYS = (
     r"(?:says?|states?|notes?|reports?|gives?|writes?|shows?|tells?|mentions?"
     r"|describes?|explains?|puts it)\b(?!\s+(?:nothing|little|no)\b)"
 )
-_QUOTE_SIGNS = r"[\"'“”„‘’*_`]{0,3}"
+# What stands in round brackets; the address of a link, "[words](address)", does not count.
+_IN_ROUND_BRACKETS = re.compile(r"(?<!\])\((?P<inside>[^()\n]{3,200})\)")
+_BEFORE_A_NAME = re.compile(
+    r"(?:(?:see|from|in|cf\.?|title|file|name|url|link|as in|according to)\b[ \t:]*)+",
+    re.IGNORECASE,
+)
+_AROUND_NAME = " \t\"'“”„‘’`*"
 # "#2", "^2^", "/2/", "|2|", "(Q2)" after a sentence; rows of a table begin with "|"
 _NUMBER_IN_SIGNS = re.compile(
     r"(?:(?<=\s)\#(?P<hash>\d{1,3})|\^(?P<raised>\d{1,3})\^|(?<=\s)/(?P<slashes>\d{1,3})/"
@@ -34,14 +46,83 @@ _NUMBER_IN_SIGNS = re.compile(
 )
 
 
+def with_file_marks(answer: str, names: Collection[str]) -> str:
+    """Return an answer with square brackets around files that stand in round brackets.
+
+    "(see report.pdf, p. 2)" becomes "[    report.pdf, p. 2]", which is read as a mark,
+    if "report.pdf" is one of the names. Each character keeps its place.
+    """
+
+    def in_square_brackets(found: re.Match[str]) -> str:
+        """Return a round bracket as a square one if it names such a file."""
+        name, n_before = _name_in(found["inside"])
+        if name not in names or not is_file(name):
+            return found[0]
+        return "[" + " " * n_before + found["inside"][n_before:] + "]"
+
+    return _IN_ROUND_BRACKETS.sub(in_square_brackets, answer)
+
+
+def names_unknown_file(answer: str, names: Collection[str]) -> bool:
+    """Whether a round bracket names a file, "(f9.pdf)", that is none of the shown files.
+
+    Args:
+        answer: The answer, with ``with_file_marks`` around the files that are shown.
+        names: The names of the contexts. Without a file among them False is returned.
+    """
+    if not any(map(is_file, names)):
+        return False
+    return any(
+        is_file(_name_in(found["inside"])[0])
+        for found in _IN_ROUND_BRACKETS.finditer(answer)
+    )
+
+
+def _name_in(inside: str) -> tuple[str, int]:
+    """Return the name in a bracket, and how many characters stand before it, as "see "."""
+    before = _BEFORE_A_NAME.match(inside)
+    n_before = 0 if before is None else before.end()
+    return PART_OF_NAME.split(inside[n_before:])[0].strip(_AROUND_NAME), n_before
+
+
+def cites_in_words(
+    answer: str,
+    indexes_by_name: Mapping[str, Collection[int]],
+    *,
+    cited: Collection[int],
+    subjects: str,
+) -> bool:
+    """Whether an answer cites a context in words that none of its marks cites.
+
+    "It is old [1]. According to b.pdf, it fell." does, if b.pdf is not number 1. "b.pdf
+    says nothing on it" and "see b.pdf for more" only speak of the file.
+
+    Args:
+        answer: The answer, without its lists of sources.
+        indexes_by_name: By each name of a context the indexes of its contexts.
+        cited: The indexes of the contexts that the marks cite.
+        subjects: The question and the texts of the contexts, in lower case. A title
+            that stands there is what the answer speaks of.
+    """
+    for name, indexes in _names_in(answer, indexes_by_name):
+        if not indexes.isdisjoint(cited):
+            continue
+        if _stands_after_citing_words(name, answer):
+            return True
+        may_be_subject = not is_no_common_word(name) or name.lower() in subjects
+        if not may_be_subject and _stands_like_a_source(name, answer):
+            return True
+    return False
+
+
 def names_a_source(
     answer: str,
-    names: Collection[str],
+    indexes_by_name: Mapping[str, Collection[int]],
     *,
     numbers: Collection[str],
-    subject_texts: Iterable[str],
+    subjects: str,
 ) -> bool:
-    """Whether an answer names a source in words, or by a number such as "#2".
+    """Whether an answer without marks names a source in words, or by a number as "#2".
 
     True for "According to report.pdf, it fell." and "It fell #2.". False for "The Eiffel
     Tower is high." if a context is named "Eiffel Tower", but the question is about the
@@ -50,97 +131,63 @@ def names_a_source(
 
     Args:
         answer: The answer.
-        names: The names of the contexts, such as "report.pdf".
-        numbers: The numbers that the contexts have in the prompt.
-        subject_texts: The question and the texts of the contexts.
-    """
-    # "report.pdf" may be cited as "report"
-    all_names = {*names, *map(stem_of, filter(is_file, names))}
-    names_there = [name for name in all_names if name and name in answer]
-    # "according to report", "(report)"
-    if any(_stands_like_a_source(name, answer) for name in names_there):
-        return True
-    subjects = [text.lower() for text in subject_texts]
-    # "#2", "^2^", "/2/" or "|2|", unless the question says "#2" as well
-    if _has_number_in_signs(answer, numbers, subjects):
-        return True
-    # "report.pdf" anywhere in the answer, but not in the question or a context
-    return any(
-        is_no_common_word(name)
-        and re.search(pattern_of_name(name), answer)
-        and not any(name.lower() in subject for subject in subjects)
-        for name in names_there
-    )
-
-
-def names_cited_beside_marks(answer: str, names: Iterable[str]) -> list[str]:
-    """List the names by which an answer cites sources in words, beside its marks.
-
-    "It is old [1]. According to b.pdf, it fell." cites b.pdf so. A file that the answer
-    only speaks of, as in "b.pdf says nothing on it" and "see b.pdf", is not cited.
-
-    Args:
-        answer: The answer, without its lists of sources.
-        names: The names of the contexts.
-    """
-    return [
-        name
-        for name in names
-        if is_no_common_word(name)
-        and name in answer
-        and _is_cited_in_words(name, answer)
-    ]
-
-
-def _is_cited_in_words(name: str, answer: str) -> bool:
-    """Whether an answer says "according to NAME", "NAME says", "(NAME)" or "… — NAME."."""
-    quoted_name = rf"{_QUOTE_SIGNS}{pattern_of_name(name)}{_QUOTE_SIGNS}"
-    places = (
-        rf"\b(?i:{_CITES})\s*(?:the\s+)?{quoted_name}",
-        rf"{quoted_name}\s+(?:also\s+)?{_SAYS}",
-        rf"[(（](?:from |source: )?{quoted_name}(?:,[^()\n]*)?[)）]",
-        rf"\w[.]?[ \t]+[-–—]{{1,2}}[ \t]*{quoted_name}\.?[ \t]*$",
-    )
-    return any(re.search(place, answer, re.MULTILINE) for place in places)
-
-
-def _has_number_in_signs(
-    answer: str, numbers: Collection[str], subjects: Iterable[str]
-) -> bool:
-    """Whether an answer cites a context's number by signs: "#2", "^2^", "/2/", "|2|".
-
-    True for "It fell #2." if a context is number 2. False if the question is "What is
-    issue #2?", and in a row of a table, "| Lanes |2|".
-
-    Args:
-        answer: The answer.
+        indexes_by_name: By each name of a context the indexes of its contexts.
         numbers: The numbers that the contexts have in the prompt.
         subjects: The question and the texts of the contexts, in lower case.
     """
-    subject_words = "\n".join(subjects)
-    for found in _NUMBER_IN_SIGNS.finditer(answer):
-        number = next(filter(None, found.groupdict().values()))
-        line_start = answer.rfind("\n", 0, found.start()) + 1
-        # "| Lanes |2|" is a row of a table
-        is_in_table = answer[line_start:].startswith("|")
-        # "What is issue #2?" asks about "#2"
-        is_of_subject = found[0].lower() in subject_words
-        if str(int(number)) in numbers and not is_in_table and not is_of_subject:
+    for name, _ in _names_in(answer, indexes_by_name):
+        if _stands_after_citing_words(name, answer):
             return True
-    return False
+        if _stands_like_a_source(name, answer):
+            return True
+        # "report.pdf" anywhere in the answer, but not in the question or a context
+        may_be_subject = not is_no_common_word(name) or name.lower() in subjects
+        if not may_be_subject and re.search(pattern_of_name(name), answer):
+            return True
+    return _has_number_in_signs(answer, numbers, subjects)
+
+
+def _names_in(
+    answer: str, indexes_by_name: Mapping[str, Collection[int]]
+) -> Iterator[tuple[str, frozenset[int]]]:
+    """Yield the names that an answer holds, "report" of "report.pdf" too, each with its contexts."""
+    names: dict[str, frozenset[int]] = {}
+    for name, indexes in indexes_by_name.items():
+        for form in {name, stem_of(name)} if is_file(name) else {name}:
+            if form and form in answer:
+                add_indexes(names, form, indexes)
+    yield from names.items()
+
+
+def _stands_after_citing_words(name: str, answer: str) -> bool:
+    """Whether an answer says "according to NAME", "(see NAME)" or the like."""
+    place = rf"(?i:{_WORDS_BEFORE}){_QUOTE_SIGNS}{pattern_of_name(name)}"
+    return re.search(place, answer) is not None
 
 
 def _stands_like_a_source(name: str, answer: str) -> bool:
-    """Whether a name stands where sources are named.
-
-    That is "according to NAME", "NAME says", "(NAME)", "… — NAME." or "… NAME, p. 3".
-    """
+    """Whether an answer says "NAME says", "(NAME)", "… — NAME." or "… NAME, p. 3"."""
     quoted_name = rf"{_QUOTE_SIGNS}{pattern_of_name(name)}{_QUOTE_SIGNS}"
     places = (
-        rf"(?i:{_WORDS_BEFORE_A_SOURCE})\s*(?:the\s+)?{quoted_name}",
         rf"{quoted_name}\s+(?:also\s+)?{_SAYS}",
-        rf"[(（](?:see |from |source: )?{quoted_name}(?:,[^()\n]*)?[)）]",
+        rf"[(（]{quoted_name}(?:,[^()\n]*)?[)）]",
         rf"\S[ \t]+[-–—]{{1,2}}\s*{quoted_name}\.?\s*$",
         rf"{quoted_name},\s*(?:pp?\.|page)\s*\d",
     )
     return any(re.search(place, answer, re.MULTILINE) for place in places)
+
+
+def _has_number_in_signs(answer: str, numbers: Collection[str], subjects: str) -> bool:
+    """Whether an answer cites a context's number by signs: "#2", "^2^", "/2/", "|2|".
+
+    True for "It fell #2." if a context is number 2. False if the question is "What is
+    issue #2?", and in a row of a table, "| Lanes |2|".
+    """
+    for found in _NUMBER_IN_SIGNS.finditer(answer):
+        number = next(filter(None, found.groupdict().values()))
+        line_start = answer.rfind("\n", 0, found.start()) + 1
+        is_in_table = answer.startswith("|", line_start)
+        is_of_subject = found[0].lower() in subjects
+        if str(int(number)) in numbers and not is_in_table and not is_of_subject:
+            return True
+    return False

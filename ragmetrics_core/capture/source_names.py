@@ -33,6 +33,13 @@ FILE_OR_ADDRESS = re.compile(
 PART_OF_NAME = re.compile(r"[,;|()#§]|\s[-–—]\s")
 """What divides the name of a source into the file, the page and the section."""
 
+KEY_OF_NAME = re.compile(
+    r"(?:(?:file|source|doc(?:ument)?|page|article)[ _-]?)?"
+    r"(?:name|path|file|source|url|uri|link|title|document)",
+    re.IGNORECASE,
+)
+"""A key of metadata whose value names a document."""
+
 _FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{1,4}\Z")
 # "f2", "annual_report", "kb-27": letters beside a digit or a joining sign
 _JOINED_NAME = re.compile(r"\w*[^\W\d_][\w-]*[\d_-][\w-]*")

@@ -20,6 +20,13 @@ SEVERAL = "the prompt shows several texts under {}"
 SHOWN_ELSEWHERE = "the prompt shows something under {} that is none of the contexts"
 _UNDIVIDED = "a tool returned one text, which nobody divided into passages"
 _NOT_KNOWN = "it is not known what the model was shown"
+SOURCE_IN_WORDS = (
+    "the answer names a source in its own words, which may cite it and may not"
+)
+MARKS_CHANGED = (
+    "the application changed the marks that the model wrote: what they mean now is not"
+    " recorded"
+)
 LONGEST_LABEL = 80
 
 

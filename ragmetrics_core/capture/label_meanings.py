@@ -1,0 +1,219 @@
+"""What a label means that an answer names: which contexts, or nobody knows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ragmetrics_core.capture.citation_search import CitationSearch
+from ragmetrics_core.capture.label_lines import IN_BRACKETS
+from ragmetrics_core.capture.prompt_labels import Labels
+from ragmetrics_core.capture.source_names import (
+    file_name_of,
+    is_mark_label,
+)
+from ragmetrics_core.capture.unknown_meanings import (
+    NO_MEANING,
+    SEVERAL,
+    SHOWN_ELSEWHERE,
+    UnknownMeaning,
+    as_mark,
+)
+from ragmetrics_core.data import Citation
+from ragmetrics_core.data.citations import (
+    places_of,
+)
+from ragmetrics_core.data.marks import (
+    Mark,
+)
+
+_TWO_NUMBERINGS = (
+    "the prompt numbers its passages in two ways, and which of them {} means is not"
+    " known"
+)
+_NUMBERED_ANEW = (
+    "the answer itself, as in its own list of sources, gives {} another meaning than the"
+    " prompt, and which context it means is not known"
+)
+
+
+def by_kinds_of_numbers(
+    mark: Mark, citation: Citation, labels: Labels, search: CitationSearch
+) -> Citation:
+    """Return a mark's citation where prompt or answer number the contexts in two ways.
+
+    Under "[1] Source 3: IRON" and "[3] Source 1: WOOD", the mark "[Source 1]" cites
+    WOOD, and "[1]" cites IRON. With one numbering the citation is returned unchanged.
+
+    What a label of the mark means is looked up in this order:
+
+    1. in the answer's own list of sources, "Sources: [1] b.pdf", if the list gives
+       some number another meaning than the prompt does
+    2. among the prompt's numbers of the same kind, as "Source"
+    3. among the prompt's first numbers, those in brackets above
+
+    Args:
+        mark: The mark.
+        citation: The mark's citation by the first number of each line of the prompt.
+        labels: The labels of the prompt.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If a number may mean one context or another.
+    """
+    # are_new: the answer's list gives a number another meaning than the prompt does
+    if not labels.indexes_by_kind and not search.own_numbers.are_new:
+        return citation
+    # the kind of a number is the word before it: "source" of "[Source 1]"
+    kind = search.kind_of_mark(mark, labels)
+    indexes: list[int] = []
+    dangling: list[str] = []
+    for label in mark.labels:
+        indexes_of_label = indexes_by_own_list(label, search)
+        if not indexes_of_label:
+            indexes_of_label = indexes_of_number(label, kind, labels)
+        if not indexes_of_label and label in citation.dangling:
+            dangling.append(label)  # "[9]" names nothing that was shown
+        # "b.pdf" is no number: the prompt's labels alone say what it means. A label
+        # that dangles has no index there either.
+        indexes += indexes_of_label or places_of(label, search.numbering)
+    return citation.model_copy(
+        update={
+            "contexts": tuple(dict.fromkeys(indexes)),
+            "dangling": tuple(dangling),
+        }
+    )
+
+
+def indexes_by_own_list(label: str, search: CitationSearch) -> tuple[int, ...]:
+    """Find the context that a number means by the answer's own list of sources.
+
+    Example: the prompt shows "[1] a.pdf [2] b.pdf", and the answer ends in "Sources:
+    [1] b.pdf": 1 means the second context, (1,). () if no such list gives the number
+    another meaning than the prompt.
+
+    Raises:
+        UnknownMeaning: If the answer numbers its sources anew, and does not say
+            clearly which context the number means.
+    """
+    own_numbers = search.own_numbers
+    index_by_number = own_numbers.index_by_number or {}
+    is_as_in_prompt = not own_numbers.are_new or label in own_numbers.as_in_prompt
+    if is_as_in_prompt or not is_mark_label(label):
+        return ()
+    if label in own_numbers.unclear or label not in index_by_number:
+        raise UnknownMeaning(_NUMBERED_ANEW.format(as_mark(label)))
+    return (index_by_number[label],)
+
+
+def indexes_of_number(label: str, kind: str, labels: Labels) -> tuple[int, ...]:
+    """Find the contexts that a number means under a prompt's two numberings.
+
+    Args:
+        label: The label; () is returned unless it is a number.
+        kind: Its kind, such as ``source``.
+        labels: The labels of the prompt; () is returned if they have one numbering.
+
+    Raises:
+        UnknownMeaning: If it may mean one context or another.
+    """
+    if not label.isdigit() or not labels.indexes_by_kind:
+        return ()
+    indexes = labels.indexes_of_number(label, kind)
+    if indexes is None:
+        raise UnknownMeaning(_TWO_NUMBERINGS.format(as_mark(label)))
+    return indexes
+
+
+def refuse_numbers_of_other_lists(
+    labels: Iterable[str], kind: str, search: CitationSearch
+) -> None:
+    """Raise if a number may belong to another list in the prompt.
+
+    Args:
+        labels: What the answer names, such as "2".
+        kind: The kind of the numbers, such as ``source``.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If it may.
+    """
+    for label in labels:
+        if label in search.own_numbers.as_in_prompt or not is_mark_label(label):
+            continue  # the answer itself says what it means
+        if search.is_under_another_name(label, kind):
+            raise UnknownMeaning(_TWO_NUMBERINGS.format(as_mark(label)))
+        if _is_of_another_list(label, kind, search):
+            raise UnknownMeaning(SHOWN_ELSEWHERE.format(as_mark(label)))
+
+
+def _is_of_another_list(number: str, kind: str, search: CitationSearch) -> bool:
+    """Whether "Document 2" in the prompts names something that is no context.
+
+    Args:
+        number: The number, such as "2".
+        kind: The word before the number, such as ``document``; without a word False
+            is returned.
+        search: What the rules look at.
+    """
+    has_no_word = kind in ("", IN_BRACKETS)
+    # the prompt numbers the contexts themselves by this word
+    is_kind_of_contexts = kind in search.labels.indexes_by_kind
+    if has_no_word or is_kind_of_contexts:
+        return False
+    indexes = places_of(number, search.labels.indexes_by_label)
+    return search.numbered_lines.name_no_context(number, kind, indexes)
+
+
+def indexes_by_metadata(name: str, search: CitationSearch) -> tuple[int, ...]:
+    """Find the contexts that have a name as id, or as a value of their metadata.
+
+    "b.pdf" finds the contexts with the id "b.pdf" or ``{"source": "docs/b.pdf"}``.
+
+    Raises:
+        UnknownMeaning: If several texts have the id, as where two stores count from 0.
+    """
+    indexes = []
+    texts_of_id = set()
+    for index, context in enumerate(search.answer_evidence.contexts.items):
+        has_id = context.id == name
+        if has_id:
+            texts_of_id.add(context.text)
+        if has_id or any(_is_name(value, name) for value in context.metadata.values()):
+            indexes.append(index)
+    if len(texts_of_id) > 1:  # nobody knows which of these texts the id means
+        raise UnknownMeaning(SEVERAL.format("an id that it names"))
+    return tuple(indexes)
+
+
+def _is_name(value: object, name: str) -> bool:
+    """Whether a value of metadata is a name, or a path or address that ends in it."""
+    if not isinstance(value, str):
+        return False
+    return name in (value, file_name_of(value))
+
+
+def indexes_of_page(
+    indexes: Sequence[int], page: str, search: CitationSearch
+) -> tuple[int, ...]:
+    """Choose from some contexts the contexts of a page, by their metadata.
+
+    The page "2" chooses the contexts with ``{"page": 2}`` or ``{"page_label": "2"}``.
+
+    Args:
+        indexes: The indexes of the contexts to choose from.
+        page: The page that the answer names.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If no context has the page: a loader may count pages from 0.
+    """
+    contexts = search.answer_evidence.contexts.items
+    indexes_of_page = []
+    for index in indexes:
+        for key, value in contexts[index].metadata.items():
+            if "page" in str(key).lower() and str(value) == page:
+                indexes_of_page.append(index)
+                break
+    if not indexes_of_page:
+        raise UnknownMeaning(NO_MEANING.format(f"page {page}"))
+    return tuple(indexes_of_page)

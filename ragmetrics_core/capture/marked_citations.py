@@ -1,0 +1,292 @@
+"""What an answer cites by marks such as ``[1]``, or by a closing line. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ragmetrics_core.capture.citation_search import CitationSearch, kind_of_number
+from ragmetrics_core.capture.closing_sources import closing_sources_in
+from ragmetrics_core.capture.files_like_numbers import files_that_a_mark_may_name
+from ragmetrics_core.capture.label_meanings import (
+    by_kinds_of_numbers,
+    indexes_by_own_list,
+    indexes_of_number,
+    indexes_of_page,
+    refuse_numbers_of_other_lists,
+)
+from ragmetrics_core.capture.names_in_words import (
+    cites_in_words,
+    names_unknown_file,
+)
+from ragmetrics_core.capture.own_numbers import lists_other_sources
+from ragmetrics_core.capture.plain_values import parse_json
+from ragmetrics_core.capture.unknown_meanings import (
+    MARKS_CHANGED,
+    NO_MEANING,
+    SOURCE_IN_WORDS,
+    UnknownMeaning,
+    as_mark,
+    refuse_if_perhaps_shown,
+)
+from ragmetrics_core.data import Citation
+from ragmetrics_core.data.citations import (
+    UNREAD_FORM,
+    citations_of_marks,
+    cites_in_unread_form,
+    places_of,
+)
+from ragmetrics_core.data.marks import (
+    Mark,
+    is_like_labels,
+    marks_in,
+    may_cite,
+    plain_label,
+)
+
+_PAGE = re.compile(r"\b(?:pp?\.?|pages?:?|s\.|seite:?)\s*([0-9]{1,5})\b", re.IGNORECASE)
+_FILE_OR_NUMBER = (
+    "the answer names {}, which may be a file of this name or a number of the prompt"
+)
+_LISTS_OTHERS = (
+    "the answer's own list of sources names others than its marks cite: what the marks"
+    " mean is not known"
+)
+
+
+def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
+    """Read the marks in the answer, by the labels of the prompt.
+
+    run-llama/llama_index, docs/examples/query_engine/citation_query_engine.ipynb: the
+    prompt shows "Source 1:" above each text, and the answer says "[1]".
+
+    Returns:
+        The citations of the marks. For an answer without marks, the sources that the
+        framework names as cited. None if there are no such sources either, if the
+        answer is JSON, or if its marks stand only in lists of sources.
+
+    Raises:
+        UnknownMeaning: If the application changed the marks, if a mark may mean
+            something else that was shown, or if the answer also cites in another form.
+    """
+    if parse_json(search.text) is not None:
+        return None  # "[1, 2]" of JSON is a list
+    numbering = search.numbering
+    # the answer, with "(report.pdf)" written as "[report.pdf]", which is a mark
+    text = search.text_with_file_marks
+    marks = marks_in(text, numbering)
+    if not marks:
+        return _by_the_framework(search)
+    # where the model's own words stand in the answer
+    spans_of_model = search.spans_of_the_model
+    if spans_of_model is None:  # the application edited these words
+        raise UnknownMeaning(MARKS_CHANGED)
+    citations = []
+    for mark, citation in zip(marks, citations_of_marks(text, numbering), strict=True):
+        # marks in "Sources: [1] a.pdf [2] b.pdf", a list that the application or the
+        # model added, cite nothing
+        is_of_model = any(start <= mark.start < end for start, end in spans_of_model)
+        if is_of_model and not search.is_in_own_list(mark.start):
+            citations.append(_citation_of_mark(mark, citation, search))
+    if not citations:
+        return None
+    _refuse_sources_beside_marks(citations, search)
+    return tuple(citations)
+
+
+def _refuse_sources_beside_marks(
+    citations: Iterable[Citation], search: CitationSearch
+) -> None:
+    """Raise if an answer also cites, or lists, sources that its marks do not cite.
+
+    Raises:
+        UnknownMeaning: If it does, by "[see 2]", "(Bridge book)", "according to b.pdf"
+            or "Sources: b.pdf".
+    """
+    if cites_in_unread_form(search.model_text_with_file_marks, search.numbering):
+        raise UnknownMeaning(UNREAD_FORM)
+    if names_unknown_file(search.sentences, search.indexes_by_name):
+        raise UnknownMeaning(SOURCE_IN_WORDS)
+    cited: set[int] = set()
+    for citation in citations:
+        cited.update(citation.contexts)
+    if cites_in_words(
+        search.sentences,
+        search.indexes_by_name,
+        cited=cited,
+        subjects=search.subjects,
+    ):
+        raise UnknownMeaning(SOURCE_IN_WORDS)
+    if lists_other_sources(search.model_text, search.indexes_by_name, cited):
+        raise UnknownMeaning(_LISTS_OTHERS)
+
+
+def _citation_of_mark(
+    mark: Mark, citation: Citation, search: CitationSearch
+) -> Citation:
+    """Return what a mark cites, if each of its labels has one clear meaning.
+
+    Example: under "[1] Source 3: IRON" the marks "[Source 3]" and "[1]" cite IRON. For
+    "[3]" an error is raised: perhaps it means Source 3.
+
+    Args:
+        mark: The mark.
+        citation: The mark's citation by the first number of each line of the prompt.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If a label may mean something else that was shown.
+    """
+    _refuse_unknown_labels(mark, search)
+    citation = by_kinds_of_numbers(mark, citation, search.labels, search)
+    # "[doc1]" is read as the number 1, and the prompt shows a file "doc1.pdf"
+    _refuse_other_files(mark, citation, search)
+    # "[Document 2]" may mean an upload, "Document 2: scan.pdf" in the prompt
+    kind = search.kind_of_mark(mark, search.labels)
+    refuse_numbers_of_other_lists(mark.labels, kind, search)
+    return _narrowed_to_page(mark, citation, search)
+
+
+def _refuse_unknown_labels(mark: Mark, search: CitationSearch) -> None:
+    """Raise unless each label of a mark names a context, or was certainly made up.
+
+    Raises:
+        UnknownMeaning: If it is not known what a label means. The label of
+            ``(source: town records)`` is of no form that the prompt uses: these may be
+            the author's own words.
+    """
+    numbering = search.numbering
+    kind = search.kind_of_mark(mark, search.labels)
+    for label in mark.labels:
+        if indexes_by_own_list(label, search) or label in numbering:
+            continue
+        if indexes_of_number(label, kind, search.labels):
+            continue
+        refuse_if_perhaps_shown(label, search, search.labels, search.prompts)
+        if not is_like_labels(label, numbering):
+            raise UnknownMeaning(NO_MEANING.format("a source that it names"))
+
+
+def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) -> None:
+    """Raise if a mark such as ``[doc1]`` is read as a number, and ``doc1.pdf`` is shown.
+
+    Args:
+        mark: The mark.
+        citation: What it cites by its numbers.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If the file is another context, or none that is known.
+    """
+    for name, indexes in files_that_a_mark_may_name(
+        search.text[mark.start : mark.end],
+        search.files_with_numbers,
+        search.labels.indexes_by_label,
+    ):
+        if not indexes or not set(indexes).issubset(citation.contexts):
+            raise UnknownMeaning(_FILE_OR_NUMBER.format(as_mark(name)))
+
+
+def _narrowed_to_page(
+    mark: Mark, citation: Citation, search: CitationSearch
+) -> Citation:
+    """Return the citation of a mark, narrowed to the page that the mark names.
+
+    "[report.pdf, p. 2]" may name several contexts of one file: those of page 2 are
+    meant. A mark without a page keeps its citation.
+
+    Raises:
+        UnknownMeaning: If none of these contexts is known to be of the page.
+    """
+    page = _PAGE.search(search.text[mark.start : mark.end])
+    if page is None or len(citation.contexts) <= len(mark.labels):
+        return citation
+    indexes = indexes_of_page(citation.contexts, page[1], search)
+    return citation.model_copy(update={"contexts": indexes})
+
+
+def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
+    """Cite the sources that the framework names as cited, each for the whole answer.
+
+    Example: the answer says "It fell <2>." Haystack's ``AnswerBuilder`` finds the
+    number by the user's ``reference_pattern``, and names a source with the label "2".
+    The citation means the context that the prompt shows as 2; if the prompt has no such
+    label, the one that the framework counts as 2.
+
+    Returns:
+        The citations; None if the framework names no source as cited.
+
+    Raises:
+        UnknownMeaning: If neither prompt nor framework says what a label means.
+    """
+    sources = search.found_answer.answer.cited_sources or ()
+    cited_sources = [source for source in sources if source.is_cited]
+    if not cited_sources:
+        return None
+    # where both have a label, the prompt's meaning replaces the framework's
+    numbering = {**search.framework_numbering, **search.labels.indexes_by_label}
+    citations = []
+    for source in cited_sources:
+        label = source.label or ""
+        # First the numbers of a prompt that numbers contexts twice, "[2] Source 3:".
+        # The kind "" means any of the two numberings: the framework does not say
+        # whether it read "[2]" or "Source 2".
+        indexes = indexes_of_number(label, "", search.labels)
+        # else the one numbering of the prompt, or the framework's
+        indexes = indexes or places_of(label, numbering)
+        if not indexes:
+            raise UnknownMeaning(NO_MEANING.format(f"[{source.label}]"))
+        citations.append(Citation(start=0, end=len(search.text), contexts=indexes))
+    return tuple(citations)
+
+
+def by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
+    r"""Read the sources that an answer without marks names in its last line.
+
+    Example: "It fell.\n\nSources: b.pdf, c.pdf" gives two citations of "It fell."
+
+    Returns:
+        A citation for each source, for all of the answer before the line. None without
+        such a line, if the answer before it may cite by itself, or if the line names
+        something that is no label of the prompt.
+
+    Raises:
+        UnknownMeaning: If a number may mean one context or another.
+    """
+    # the answer with blanks in place of what the application added, as a list of links
+    text = search.model_text
+    closing = closing_sources_in(text)
+    if closing is None:
+        return None
+    is_count = len(closing.names) == 1 and closing.names[0].isdecimal()
+    if is_count:  # "Sources: 3" may say that there are three
+        return None
+    body = text[: closing.start].rstrip()
+    # "It fell [1].": the answer before the line may have citations of its own
+    if may_cite(body) or marks_in(body, search.numbering):
+        return None
+    citations = []
+    for name in closing.names:
+        indexes = _indexes_of_label(name, search)
+        if not indexes:
+            return None
+        citations.append(
+            Citation(
+                start=0,
+                end=len(body),
+                contexts=indexes,
+                mark=(closing.start, closing.end),
+            )
+        )
+    return tuple(citations) or None
+
+
+def _indexes_of_label(name: str, search: CitationSearch) -> tuple[int, ...]:
+    """Find the contexts of a label of the prompt, such as "[2]" or "a.txt"; () for others.
+
+    Raises:
+        UnknownMeaning: If a number may mean one context or another.
+    """
+    label = plain_label(name.strip("[]【】()"))
+    indexes = indexes_of_number(label, kind_of_number(name), search.labels)
+    return indexes or places_of(label, search.numbering)

@@ -1,0 +1,84 @@
+"""Which parts of an answer its model wrote, and which the application added. Pure.
+
+An application may add a list of links to the model's reply, or join several replies. A
+mark that the model did not write cites nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ragmetrics_core.capture.calls import Reply
+from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.data.mark_patterns import Span
+from ragmetrics_core.data.marks import marks_in
+
+
+def spans_of_the_model(
+    answer: str, reply: Reply | None, reply_texts: Iterable[str]
+) -> list[Span] | None:
+    """Return the parts of an answer that the model wrote; None if its marks were changed.
+
+    All of the answer if it stands in the reply, or has the reply's marks. Example: of
+    "It fell [1]." and a list of links that the application added, (0, 12).
+
+    Args:
+        answer: The answer.
+        reply: The reply of the call that wrote it; None if that call is not known.
+        reply_texts: What that call and those that contributed to it said.
+    """
+    all_of_it = [(0, len(answer))]
+    if reply is None:
+        return all_of_it
+    line = as_one_line(answer)
+    if line in reply.line or line in reply.fields:
+        return all_of_it
+    # a synthesizer may join replies, and an application may add to them
+    spans = [
+        found.span()
+        for text in {text.strip() for text in reply_texts} - {""}
+        for found in re.finditer(re.escape(text), answer)
+    ]
+    if spans:
+        return sorted(spans)
+    return all_of_it if _has_the_marks_of(reply, answer) else None
+
+
+def _has_the_marks_of(reply: Reply, answer: str) -> bool:
+    """Whether the marks of an answer stand in a reply in the same order."""
+    of_answer = [mark.labels for mark in marks_in(answer)]
+    of_reply = [mark.labels for mark in marks_in(reply.text)]
+    starts = range(len(of_reply) - len(of_answer) + 1)
+    return any(
+        of_reply[start : start + len(of_answer)] == of_answer for start in starts
+    )
+
+
+def has_lost_its_marks(answer: str, reply: Reply | None) -> bool:
+    """Whether the model wrote marks, and the application took all of them out.
+
+    A structured reply has none: its brackets are lists.
+    """
+    if reply is None or reply.values:
+        return False
+    return bool(marks_in(reply.text)) and not marks_in(answer)
+
+
+def only_spans(text: str, spans: Sequence[Span]) -> str:
+    """Return a text with blanks outside of some spans; each character keeps its place."""
+    pieces = []
+    end_of_last = 0
+    for start, end in spans:
+        n_blanks = max(0, start - end_of_last)
+        pieces.append(" " * n_blanks + text[max(start, end_of_last) : end])
+        end_of_last = max(end, end_of_last)
+    return "".join(pieces)
+
+
+def without_spans(text: str, spans: Iterable[Span]) -> str:
+    """Return a text with blanks in place of some spans; each character keeps its place."""
+    characters = list(text)
+    for start, end in spans:
+        characters[start:end] = " " * (end - start)
+    return "".join(characters)

@@ -1,0 +1,129 @@
+"""What labels mean in one answer: those of its prompts, names of documents, counts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ragmetrics_core.capture.prompt_labels import Labels, labels_in
+from ragmetrics_core.capture.prompt_numbers import counted_in, numbering_in
+from ragmetrics_core.capture.source_names import KEY_OF_NAME, file_name_of, is_telling
+from ragmetrics_core.capture.tree import CitedSource
+from ragmetrics_core.data import Context
+
+
+def labels_of_turn(
+    prompts: Sequence[str],
+    context_texts: Sequence[str],
+    earlier_texts: Sequence[str],
+    *,
+    cites_by_numbers: bool,
+) -> Labels:
+    """Read from prompts which labels stand above which contexts.
+
+    A prompt shows "[1] IRON" of this turn and "[1] WOOD" of an earlier turn: the
+    number 1 is ambiguous, and labels nothing.
+
+    Args:
+        prompts: The messages that the model was shown.
+        context_texts: The texts of the contexts.
+        earlier_texts: Texts of earlier turns that the prompts still show.
+        cites_by_numbers: Whether the answer cites numbers; see ``_labels_of_contexts``.
+    """
+    labels = _labels_of_contexts(
+        prompts, context_texts, cites_by_numbers=cites_by_numbers
+    )
+    # A number is "1", or with the word before it "source 1".
+    earlier_labels = labels_in(prompts, earlier_texts)
+    earlier_numbers = {
+        *_numbers_of(earlier_labels),
+        *earlier_labels.ambiguous_numbers,  # two earlier texts have it
+        *_numbers_by_kind(earlier_labels),
+    }
+    labels_now = {*labels.indexes_by_label, *_numbers_by_kind(labels)}
+    # numbers that label a context of this turn, and a text of an earlier turn
+    used_twice = earlier_numbers & labels_now
+    indexes_by_label = {
+        label: indexes
+        for label, indexes in labels.indexes_by_label.items()
+        if label not in used_twice
+    }
+    return replace(
+        labels,
+        indexes_by_label=indexes_by_label,
+        ambiguous_numbers=labels.ambiguous_numbers | used_twice,
+    )
+
+
+def _labels_of_contexts(
+    prompts: Sequence[str], context_texts: Sequence[str], *, cites_by_numbers: bool
+) -> Labels:
+    """Read the labels of the contexts from the lines around them: "[2] b.pdf".
+
+    If these lines hold no number, each context's number is looked for:
+
+    1. in the words right before the context: "Source 2:", or "2." if the answer
+       cites numbers
+    2. if the answer cites numbers: after a word in any language that stands before
+       each context, with the numbers 1, 2, 3 in turn: "Kilde 1:", "Kilde 2:"
+    """
+    labels = labels_in(prompts, context_texts)
+    if any(_numbers_of(labels)) or labels.ambiguous_numbers:
+        return labels
+    index_by_number = numbering_in(prompts, context_texts, lists=cites_by_numbers)
+    if index_by_number is None and cites_by_numbers:
+        index_by_number = counted_in(prompts, context_texts)
+    if index_by_number is None:
+        return labels
+    indexes_by_number = {number: (index,) for number, index in index_by_number.items()}
+    return Labels({**labels.indexes_by_label, **indexes_by_number})
+
+
+def _numbers_of(labels: Labels) -> Iterator[str]:
+    """Yield the labels that are numbers: "2", but not "b.pdf"."""
+    return (label for label in labels.indexes_by_label if label.isdigit())
+
+
+def _numbers_by_kind(labels: Labels) -> Iterator[str]:
+    """Yield the numbers that stand after a word or in brackets, such as "source 1"."""
+    for indexes_by_number in labels.indexes_by_kind.values():
+        yield from indexes_by_number
+
+
+def indexes_by_document_name(contexts: Sequence[Context]) -> dict[str, tuple[int, ...]]:
+    """Return the telling names in the contexts' metadata, each with its contexts' indexes.
+
+    Example: the first and the third context have ``{"source": "docs/b.pdf"}``:
+    ``{"docs/b.pdf": (0, 2), "b.pdf": (0, 2)}``. A name that may be a common word is left
+    out.
+    """
+    indexes_by_name: dict[str, dict[int, None]] = {}
+    for index, context in enumerate(contexts):
+        for key, value in context.metadata.items():
+            if not isinstance(value, str) or not KEY_OF_NAME.fullmatch(str(key)):
+                continue
+            for name in (value.strip(), file_name_of(value.strip())):
+                if is_telling(name):
+                    indexes_by_name.setdefault(name, {})[index] = None
+    return {name: tuple(indexes) for name, indexes in indexes_by_name.items()}
+
+
+def numbering_of_framework(
+    sources: Iterable[CitedSource], contexts: Sequence[Context]
+) -> dict[str, tuple[int, ...]]:
+    """The context index of each number, as a framework counts its documents.
+
+    deepset-ai/haystack, haystack/components/builders/answer_builder.py:
+    ``reference_pattern`` reads "[2]" as the second document that the builder was
+    given: {"2": (1,)}. Empty if a cited document is not the context with its number.
+    """
+    ids: list[str | int | None] = [context.id for context in contexts]
+    numbering: dict[str, tuple[int, ...]] = {}
+    for source in sources:
+        if source.label is None or ids.count(source.id) != 1:
+            return {}
+        index = ids.index(source.id)
+        if index != int(source.label) - 1:
+            return {}  # "[2]" is not the second context: others were shown
+        numbering[source.label] = (index,)
+    return numbering

@@ -1,0 +1,187 @@
+"""What an answer cites by the sources that its model's provider attached to the reply. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ragmetrics_core.capture.citation_search import CitationSearch
+from ragmetrics_core.capture.cited_sources import (
+    QuotedContexts,
+    contexts_of_quotes,
+)
+from ragmetrics_core.capture.label_meanings import (
+    by_kinds_of_numbers,
+    indexes_by_metadata,
+)
+from ragmetrics_core.capture.prompt_labels import Labels, labels_in
+from ragmetrics_core.capture.tree import CitedSource
+from ragmetrics_core.capture.unknown_meanings import (
+    UnknownMeaning,
+)
+from ragmetrics_core.data import Citation
+from ragmetrics_core.data.citations import (
+    citations_of_marks,
+)
+from ragmetrics_core.data.marks import (
+    marks_in,
+)
+
+_NOT_RETURNED = (
+    "the model's provider names a source whose text it does not return, or that none of"
+    " the contexts is called"
+)
+_QUOTED_FROM_ELSEWHERE = (
+    "the model's provider quotes a text for the answer that none of the contexts holds"
+)
+
+
+def by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
+    """Read the sources that the model's provider attached to the reply.
+
+    OpenAI, annotations of a message: each names an address or a file, and the part of
+    the text that it is cited for.
+
+    ``{"url": "https://x.org/a", "start_index": 0, "end_index": 8}`` cites the contexts
+    with this address for "It fell."; a source with a quote cites the context that holds
+    the quote.
+
+    Returns:
+        The citations, with those by numbers of the prompt such as "[2]". None without
+        attached sources: an empty list counts as none, since providers send one with
+        every answer.
+
+    Raises:
+        UnknownMeaning: If no context holds a source's quote, or has the name of a source
+            without one, or if the answer also has marks whose numbers may mean one
+            context or another.
+    """
+    call = search.found_answer.writing_call
+    reply = None if call is None else call.reply
+    sources = None if reply is None else reply.cited_sources
+    if not sources or reply is None:
+        return None
+    contexts = search.answer_evidence.contexts.items
+    quotes = [source.quote for source in sources]
+    # for each quote the contexts that it comes from
+    quoted_contexts = contexts_of_quotes(quotes, contexts)
+    citations = []
+    for source, quoted in zip(sources, quoted_contexts, strict=True):
+        start, end = _span_in_answer(source, reply.text, search.text)
+        indexes = _indexes_of_provided_source(source, quoted, search)
+        citations.append(Citation(start=start, end=end, contexts=indexes))
+    return _with_marks_of_the_prompt(tuple(dict.fromkeys(citations)), search)
+
+
+def _with_marks_of_the_prompt(
+    citations: Sequence[Citation], search: CitationSearch
+) -> tuple[Citation, ...]:
+    """Return the provider's citations, and the citations by marks such as "[2]".
+
+    The prompt shows "[2] It fell.", and the provider searched the web: the answer "It
+    fell [2]." cites this context beside a web page that the provider attached.
+
+    Args:
+        citations: The provider's citations.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If a number may mean one context or another.
+    """
+    labels = _labels_of_applications_contexts(search)
+    # the numbers among these labels, each with the indexes of its contexts
+    numbering = {
+        label: indexes
+        for label, indexes in labels.indexes_by_label.items()
+        if label.isdigit()
+    }
+    if not numbering:
+        return tuple(citations)
+    marks = marks_in(search.text, numbering)
+    citations_of_numbers = []
+    for mark, citation in zip(
+        marks, citations_of_marks(search.text, numbering), strict=True
+    ):
+        if search.is_in_own_list(mark.start):
+            continue  # "[2] b.pdf" in the answer's own list of sources
+        # Under "[1] Source 3: IRON" the mark "[Source 3]" cites IRON, and "[3]" does
+        # not: the word before a number decides.
+        citation = by_kinds_of_numbers(mark, citation, labels, search)
+        if citation.contexts:
+            citations_of_numbers.append(citation)
+    return tuple(dict.fromkeys([*citations, *citations_of_numbers]))
+
+
+def _labels_of_applications_contexts(search: CitationSearch) -> Labels:
+    """Read the labels of the contexts that the application itself put into the prompt.
+
+    The contexts that the model's provider found are left out. The indexes count all
+    contexts: of [a page of the provider, IRON] the label "[1]" of IRON has the index 1.
+    """
+    provided_texts: set[str] = set()
+    for node in search.calls.nodes:
+        if node.by_provider:
+            provided_texts.update(document.text for document in node.documents or ())
+    own_texts = []
+    own_indexes = []  # of these texts among all contexts
+    for context_index, text in enumerate(search.context_texts):
+        if text not in provided_texts:
+            own_texts.append(text)
+            own_indexes.append(context_index)
+    return labels_in(search.prompts, own_texts).with_indexes(own_indexes)
+
+
+def _indexes_of_provided_source(
+    source: CitedSource, quoted: QuotedContexts, search: CitationSearch
+) -> tuple[int, ...]:
+    """Find the contexts that a provider means by a source.
+
+    Its quote decides. Its name only chooses between contexts that hold the quote: texts
+    of an earlier turn may have the same name.
+
+    Args:
+        source: The source.
+        quoted: The contexts that its quote comes from.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If no context holds its quote or, without a quote, has its name.
+    """
+    named_indexes = _indexes_by_names(source.names, search)
+    if source.quote is None:
+        if not named_indexes:
+            raise UnknownMeaning(_NOT_RETURNED)
+        return named_indexes
+    if not quoted.cited:
+        raise UnknownMeaning(_QUOTED_FROM_ELSEWHERE)
+    return quoted.among(named_indexes).cited or quoted.cited
+
+
+def _indexes_by_names(names: Iterable[str], search: CitationSearch) -> tuple[int, ...]:
+    """Find the contexts that have the first of some names that any context has.
+
+    Empty if no context has one of the names.
+    """
+    for name in names:
+        indexes = indexes_by_metadata(name, search)
+        if indexes:
+            return indexes
+    return ()
+
+
+def _span_in_answer(source: CitedSource, reply: str, answer: str) -> tuple[int, int]:
+    """Return start and end of the part of the answer that a source is cited for.
+
+    The reply is "It fell.", and the provider cites a source for its offsets 0 to 8; the
+    application answers "Answer: It fell.": the part stands at 8 to 16. It is the whole
+    answer where the source has no offsets, or their part is not in the answer.
+    """
+    whole_answer = 0, len(answer)
+    if source.start is None or source.end is None:
+        return whole_answer
+    cited_part = reply[source.start : source.end]
+    if not cited_part or len(cited_part) < source.end - source.start:
+        return whole_answer  # the offsets lie outside of this reply
+    start = source.start if reply == answer else answer.find(cited_part)
+    if start < 0:
+        return whole_answer
+    return start, start + len(cited_part)
