@@ -526,7 +526,7 @@ def _stopping_rule(options: argparse.Namespace) -> UntilDecided | None:
     )
 
 
-def settle(options: argparse.Namespace) -> None:
+def fill_in(options: argparse.Namespace) -> None:
     """Fill in, from the settings file of the project, options that were not typed.
 
     The file is in the working directory. An option that was typed counts before it.

@@ -70,7 +70,7 @@ def add_to(commands: Any) -> None:
         gates, UntilDecided, only=UNTIL_SETTINGS, about="with --until-decided: "
     )
     # called before the command runs, to fill in options from the settings file
-    parser.set_defaults(settle=_settle)
+    parser.set_defaults(fill_in=_fill_in)
     _add_columns(parser)
 
 
@@ -181,8 +181,8 @@ def _run(options: argparse.Namespace) -> int:
     return run(options)
 
 
-def _settle(options: argparse.Namespace) -> None:
-    """Fill in options from the settings file; see ``evaluate.settle``."""
-    from ragmetrics_core.cli.evaluate import settle  # a help needs nothing of it
+def _fill_in(options: argparse.Namespace) -> None:
+    """Fill in options from the settings file; see ``evaluate.fill_in``."""
+    from ragmetrics_core.cli.evaluate import fill_in  # a help needs nothing of it
 
-    settle(options)
+    fill_in(options)

@@ -70,20 +70,21 @@ def _run(arguments: Sequence[str]) -> int:
         return 2
     command_name = arguments[0] if arguments else ""
     options = command_parser(command_name).parse_args(arguments)
-    from ragmetrics_core.cli.options import discard, visible
+    from ragmetrics_core.cli.options import discard_output, visible
     from ragmetrics_core.cli.paths import check_paths
 
     try:
-        if "settle" in options:  # take what was not typed from the settings file
-            options.settle(options)
+        # The parser of a command put its functions among the options.
+        if "fill_in" in options:  # takes what was not typed from the settings file
+            options.fill_in(options)
         check_paths(options)
         exit_code = int(options.run(options))
         sys.stdout.flush()  # a pipe that is closed shows only now
     except RagMetricsError as error:
         print(visible(f"ragmetrics: {error}"), file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        discard()
+    except BrokenPipeError:  # nobody reads what is still to be printed
+        discard_output()
         return 0
     return exit_code
 

@@ -518,10 +518,10 @@ def show(text: str) -> None:
     try:
         print(visible(text), flush=True)
     except BrokenPipeError:
-        discard()
+        discard_output()
 
 
-def discard() -> None:
+def discard_output() -> None:
     """Throw away what is still to be printed, so that the interpreter ends quietly."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

@@ -44,10 +44,10 @@ def add_to(commands: Any) -> None:
     shared.add_name(parser)
     shared.add_clusters_of_samples(parser)
     shared.add_gates(parser)
-    parser.set_defaults(settle=settle)
+    parser.set_defaults(fill_in=fill_in)
 
 
-def settle(options: argparse.Namespace) -> None:
+def fill_in(options: argparse.Namespace) -> None:
     """Take the gates of the settings file where none is given, and name the page."""
     if not options.fail_under:
         unused_settings = ("metrics", "judge", "api_base", "store", "columns")

@@ -476,13 +476,13 @@ class _Stripped:
     Args:
         answer: The answer.
         statements: Its sentences.
-        lines_with_leading_marks: Where lines such as "[1] It is old. [2] It fell." begin:
-            each mark stands before its sentence.
+        starts_of_lines_with_leading_marks: Where lines begin on which each mark stands
+            before its sentence, such as "[1] It is old. [2] It fell.".
     """
 
     answer: str
     statements: tuple[Statement, ...]
-    lines_with_leading_marks: frozenset[int]
+    starts_of_lines_with_leading_marks: frozenset[int]
 
     def sentence_of(self, mark: Mark) -> Span:
         """Return start and end of the sentence that a mark belongs to.
@@ -522,7 +522,7 @@ class _Stripped:
     def _leads_its_sentence(self, mark: Mark) -> bool:
         """Tell whether a mark stands before its sentence: "[1] It is old. [2] It fell."."""
         line_start = self.answer.rfind("\n", 0, mark.start) + 1
-        if line_start in self.lines_with_leading_marks:
+        if line_start in self.starts_of_lines_with_leading_marks:
             return True
         before = self.answer[line_start : mark.start]
         # only marks and signs such as "-" stand before it
@@ -533,7 +533,8 @@ def _strip_marks(answer: str, marks: Sequence[Mark]) -> _Stripped:
     """Cut the marks and lists of sources out of an answer, and split it into sentences.
 
     "It is old [1]. It fell." gives "It is old." at 0 to 14 and "It fell." at 15 to 23:
-    the offsets count in the answer, marks included.
+    the offsets count in the answer, marks included. Besides, the result says on which
+    lines a mark belongs to the sentence behind it: "[1] It is old. [2] It fell.".
     """
     remaining = _cut_out(answer, _cuts(answer, marks))
     # a full stop or a line break right after a cut ends a sentence: "It is old [1] ."
@@ -552,8 +553,13 @@ def _strip_marks(answer: str, marks: Sequence[Mark]) -> _Stripped:
                 remaining.index_in_answer[end - 1] + 1,
             )
         )
-    lines_with_leading_marks = _lines_with_leading_marks(answer, marks)
-    return _Stripped(answer, tuple(statements_found), lines_with_leading_marks)
+    return _Stripped(
+        answer,
+        tuple(statements_found),
+        starts_of_lines_with_leading_marks=_starts_of_lines_with_leading_marks(
+            answer, marks
+        ),
+    )
 
 
 class _Remaining(NamedTuple):
@@ -683,7 +689,9 @@ def _would_touch(last: str, following: str) -> bool:
     return following not in _CLOSES and following not in "[【"
 
 
-def _lines_with_leading_marks(answer: str, marks: Sequence[Mark]) -> frozenset[int]:
+def _starts_of_lines_with_leading_marks(
+    answer: str, marks: Sequence[Mark]
+) -> frozenset[int]:
     """Return where lines begin on which each mark stands before its sentence.
 
     "[1] It is old. [2] It fell." is such a line: it begins with a mark, it does not end

@@ -187,14 +187,8 @@ def report_of(
             applied to no sample is left out, and the report says so, unless a gate
             decided on it.
     """
-    if run.decider is not None and run.decider.samples is not None:
-        # A run that stopped once its gates were decided judged only some of its
-        # samples. The facts on its input are about all of them.
-        all_samples: Iterable[Sample | None] = run.decider.samples
-    else:
-        all_samples = (row.sample for row in results)
-    inputs = (Input.of_samples(all_samples),)
-    facts = run.facts.model_copy(update={"inputs": inputs})
+    run_input = Input.of_samples(_samples_of_input(run, results))
+    facts = run.facts.model_copy(update={"inputs": (run_input,)})
     if are_metrics_named:
         return Report(results=results, run=facts)
     decided_metrics = {decision.metric for decision in facts.decisions}
@@ -204,6 +198,22 @@ def report_of(
         if reason and name not in decided_metrics:
             reason_by_metric[name] = reason
     return _report_without_metrics(results, facts, reason_by_metric)
+
+
+def _samples_of_input(
+    run: Run, results: Iterable[SampleResult]
+) -> Iterable[Sample | None]:
+    """Return the samples that a run was given, as far as they are known.
+
+    A run with gates may stop before it has judged all samples. Example: it stops after
+    40 of 1,000 samples. If the samples came as a list, all 1,000 are returned. If they
+    came from an iterator, nothing is known of the others: the 40 are returned.
+    """
+    if run.decider is not None:  # it stops the run once the gates are decided
+        listed_samples = run.decider.samples  # None: they came from an iterator
+        if listed_samples is not None:
+            return listed_samples
+    return (row.sample for row in results)
 
 
 def _report_without_metrics(

@@ -107,32 +107,32 @@ class RowsInFlight:
     ) -> Iterator[Future[Any]]:
         """Yield futures to wait for, until one more row may start.
 
-        There are two limits: how many rows are judged at a time, such as 8, and how
-        many rows may wait behind a slow row (``AHEAD``). The *next row* is the first in
-        input order whose result the caller has not taken.
+        A row is *open* from its start until the caller takes its result. Results are
+        taken in input order, so the *next row* is the first open one. Let at most 8 rows
+        be judged at a time. Nothing is yielded while fewer than 8 rows are open, as a
+        row may start at once. Else these are yielded:
 
-        - If the next row has finished, its future is yielded; the caller takes it.
-        - If all slots are taken, a future is yielded that is done as soon as any row
-          finishes; its result is None. Example: row 0 is slow; when row 3 has finished,
-          a ninth row may start.
-        - If too many rows wait, or any with ``one_by_one``, the next row's future is
-          yielded.
+        - if the next row has finished: its future, so that the caller takes it;
+        - if the next row is slow, and too many rows are open behind it: its future;
+        - if it is slow, and 8 rows are being judged: a future that is done as soon as
+          any row finishes; its result is None. Example: row 0 is slow; when row 3 has
+          finished, a ninth row may start.
 
         Args:
-            one_by_one: Whether the result of the next row may end the run, so that no
-                row may start behind a slow one.
+            one_by_one: Whether the result of the next row may end the run. Then 8 open
+                rows are too many, and no row starts behind a slow one. Else ``AHEAD``
+                rows are too many.
             is_over: Says whether no further row shall start at all.
         """
+        most_open = self._most_judged if one_by_one else AHEAD
         n_results_given = 0
         while len(self._futures_not_taken) >= self._most_judged and not is_over():
             # Read before the checks: if a row finishes during them, this future is
             # done, and waiting for it ends at once.
             any_row_finishes = self._next_end
             next_row = self._futures_not_taken[0]
-            # At most ``AHEAD`` rows may wait to be taken behind a slow row.
-            may_go_ahead = not one_by_one and len(self._futures_not_taken) < AHEAD
-            # Besides, at most ``_most_judged`` rows are judged now.
-            may_start = may_go_ahead and self._has_free_slot()
+            are_too_many_open = len(self._futures_not_taken) >= most_open
+            may_start = not are_too_many_open and self._has_free_slot()
             if next_row.done():
                 # Two results are given before each new row. So the results that piled
                 # up behind a slow row become fewer.
@@ -141,11 +141,11 @@ class RowsInFlight:
                 n_results_given += 1
                 yield next_row
             elif may_start:
-                return  # the next row is slow, but a slot is free
-            elif may_go_ahead:
-                yield any_row_finishes  # all slots are taken: any row may free one
+                return
+            elif are_too_many_open:
+                yield next_row  # nothing but taking it makes room
             else:
-                yield next_row  # no row may start before the next row is taken
+                yield any_row_finishes  # all slots are taken: any row may free one
 
     def _has_free_slot(self) -> bool:
         """Whether fewer rows are judged now than may be judged at a time."""

@@ -15,7 +15,6 @@ contexts"), which nothing should be grounded in.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import fmean
 from typing import Any, Literal
 
@@ -52,12 +51,11 @@ AskAgain = Callable[[Metric, Sequence[Sample], int], Sequence[MetricResult]]
 PADDED_CHARACTERS = 1_000_000
 """About 250,000 tokens: more than most models of typed questions read."""
 
-# Each request form is a repetition of its own, so that no answer to the other form is
-# taken from the store.
-# Numbers of repetitions, see ``AskAgain``: no reply of another one is taken.
+# Numbers of repetitions, see ``AskAgain``. A repetition takes no reply of another one
+# from the store: so what is asked alone and what is asked in company are both asked.
 _NO_REPETITION = 0
-_ALONE = 2
-_IN_COMPANY = 3
+_REPETITION_ALONE = 2
+_REPETITION_IN_COMPANY = 3
 
 _ROUND = (0.0, 0.5, 1.0)
 _FILLER = (
@@ -125,7 +123,8 @@ def measure_weaknesses(
         # 1.0 for each yes on foreign contexts, which is an error of the judge
         acceptances = _judge_on_foreign_contexts(metric, rows, ask_again)
         figures += _shares(NAME_OF_ACCEPTED[question], acceptances)
-    # each typed question in a request of its own, and in one request with others
+    # Each typed question is asked in a request of its own. Then all are asked in one
+    # request: as they are, negated, and as choices with the options in two orders.
     probed_rows = _probe_alone_and_in_company(metric, rows, ask_again)
     figures += _figures_of_probes(probed_rows)
     # texts that are made too long for the judge: how many does it answer all the same?
@@ -266,13 +265,13 @@ def _probe_alone_and_in_company(
         if a request was not answered.
     """
     samples = [row.sample for row in rows]
-    metric_alone = _probing(metric, partial(_probes_by_request, _one_a_request))
-    metric_in_company = _probing(
-        metric, partial(_probes_by_request, _all_in_one_request)
-    )
-    # as repetitions of their own, so that neither takes stored replies of the other
-    results_alone = ask_again(metric_alone, samples, _ALONE)
-    results_in_company = ask_again(metric_in_company, samples, _IN_COMPANY)
+    # metrics that ask the same typed questions as ``metric``, in other requests
+    metric_alone = _metric_of_probes(metric, _probes_alone)
+    metric_in_company = _metric_of_probes(metric, _probe_in_company)
+    # The numbers of the repetitions differ: each is asked anew, none is answered by
+    # stored replies to the other.
+    results_alone = ask_again(metric_alone, samples, _REPETITION_ALONE)
+    results_in_company = ask_again(metric_in_company, samples, _REPETITION_IN_COMPANY)
     probed_rows: _ProbedRows = []
     for row, result_alone, result_in_company in zip(
         rows, results_alone, results_in_company, strict=True
@@ -284,29 +283,26 @@ def _probe_alone_and_in_company(
     return probed_rows
 
 
-_SpreadOverRequests = Callable[[Sequence[Typed]], list[list[Typed]]]
-"""Spreads typed questions over requests; returns a list of questions for each request."""
+def _probes_alone(question: Question[Any], typed_form: Decided[Any]) -> list[Probe]:
+    """Return a probe for each typed question of a question: each is a request."""
+    state = typed_form.state(question)
+    return [_probe(question, state, [typed]) for typed in typed_form.asks(question)]
 
 
-def _one_a_request(typed_questions: Sequence[Typed]) -> list[list[Typed]]:
-    """Return each question in a request of its own."""
-    return [[typed] for typed in typed_questions]
+def _probe_in_company(question: Question[Any], typed_form: Decided[Any]) -> list[Probe]:
+    """Return one probe, which is one request, with all forms of all typed questions.
 
-
-def _all_in_one_request(typed_questions: Sequence[Typed]) -> list[list[Typed]]:
-    """Put all probes of some questions into one request.
-
-    For each question these are: the question as it is; its negation, if it is a
+    For each typed question these are: the question as it is; its negation, if it is a
     predicate; and the question as a choice in both orders. ``_read_answers`` reads the
     answers in this order.
     """
-    in_company: list[Typed] = []
-    for typed in typed_questions:
-        in_company.append(typed)
+    all_forms: list[Typed] = []
+    for typed in typed_form.asks(question):
+        all_forms.append(typed)
         if typed.kind == "predicate":
-            in_company.append(_negate_question(typed))
-        in_company += _choices_in_both_orders(typed)
-    return [in_company]
+            all_forms.append(_negate_question(typed))
+        all_forms += _choices_in_both_orders(typed)
+    return [_probe(question, typed_form.state(question), all_forms)]
 
 
 def _negate_question(typed: Typed) -> Typed:
@@ -333,25 +329,14 @@ def _options_by_letter(meanings: Sequence[str]) -> tuple[Option, ...]:
 
 
 _ProbesOfQuestion = Callable[[Question[Any], Decided[Any]], list["Probe"]]
-"""Makes the probes of one question of a metric."""
+"""Makes the probes of one question of a metric.
+
+It is given the question and its typed form: the typed questions that say the same, and
+the texts that they are about.
+"""
 
 
-def _probes_by_request(
-    spread: _SpreadOverRequests, question: Question[Any], decided: Decided[Any]
-) -> list[Probe]:
-    """Return a probe for each request, about the question's own texts.
-
-    Args:
-        spread: Spreads the typed questions over requests.
-        question: The question of a metric.
-        decided: Its typed form: the typed questions and the texts that they are about.
-    """
-    state = decided.state(question)
-    requests = spread(list(decided.asks(question)))
-    return [_probe(question, state, request) for request in requests]
-
-
-def _probing(
+def _metric_of_probes(
     probed_metric: Metric,
     probes_of: _ProbesOfQuestion,
     *,
@@ -380,11 +365,10 @@ def _probing(
         """
         probes: list[Probe] = []
         for question in _first_questions(probed_metric, sample):
-            # ``decided`` splits the question into typed questions ("fact 1 is covered",
-            # true or false), and ``probes_of`` makes probes out of these. A question
-            # without ``decided`` gives no probe.
-            if question.decided is not None:
-                probes += probes_of(question, question.decided)
+            # the same question as typed ones: "fact 1 is covered", true or false
+            typed_form = question.decided
+            if typed_form is not None:
+                probes += probes_of(question, typed_form)
         chances_of_probes: list[Any] = []
         for probe in probes[:most_probes]:
             (reply,) = yield from ask([probe])
@@ -561,7 +545,7 @@ def _judge_padded_texts(
         no question that can be asked so.
     """
     first_rows = _first_row_of_each_source(rows)
-    padded_metric = _probing(metric, _probes_about_padded_text, most_probes=1)
+    padded_metric = _metric_of_probes(metric, _probes_about_padded_text, most_probes=1)
     samples = [row.sample for row in first_rows]
     results = ask_again(padded_metric, samples, _NO_REPETITION)
     answered: _SourcedValues = []
@@ -583,11 +567,11 @@ def _first_row_of_each_source(rows: Sequence[LabelledSample]) -> list[LabelledSa
 
 
 def _probes_about_padded_text(
-    question: Question[Any], decided: Decided[Any]
+    question: Question[Any], typed_form: Decided[Any]
 ) -> list[Probe]:
     """Return the first typed question of a question, about padded texts."""
-    padded_state = _pad(decided.state(question))
-    first_typed = list(decided.asks(question))[:1]
+    padded_state = _pad(typed_form.state(question))
+    first_typed = list(typed_form.asks(question))[:1]
     return [_probe(question, padded_state, first_typed)]
 
 

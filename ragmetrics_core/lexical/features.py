@@ -111,11 +111,16 @@ def _find_match(
 ) -> Match:
     """Find the context sentence that shares most terms with a sentence of the answer.
 
-    The match also holds a name that the contexts mention only in another sentence
-    (``name_apart``), how much of the other terms that sentence has
-    (``overlap_at_name``), and terms that are denied. Example: "Carl Voss bought the old
-    mill." over "Carl Voss lived in Kiel. Anna bought the old mill.": sentence 1, share
-    3 of 5 = .6, ``name_apart`` {"carl", "voss"}, ``overlap_at_name`` 0 of 3 = 0.
+    Example: "Carl Voss bought the old mill." has five terms. Over "Carl Voss lived in
+    Kiel. Anna bought the old mill." the second sentence shares 3 of them, .6.
+
+    The match also says what speaks against the answer's sentence:
+
+    - ``name_apart`` and ``overlap_at_name``: a name that the contexts mention only where
+      they say something else. In the example "Carl Voss" stands beside none of the other
+      3 terms: {"carl", "voss"}, and 0 of 3 = 0.
+    - ``denied_terms``: what the answer's sentence negates, while the context sentences
+      that say nearly the same negate nothing, as "not old" does over "It is old.".
 
     Args:
         sentence: The sentence of the answer.
@@ -134,7 +139,7 @@ def _find_match(
     least_shared = max(
         _LEAST_SHARE_OF_TERMS * len(terms), _LEAST_SHARE_OF_BEST * most_shared
     )
-    # the sentences that say nearly the same: where they negate nothing, "not" denies
+    # the context sentences that say nearly the same as the answer's sentence
     similar = _sentences_that_share(least_shared, n_shared_by_place, contexts)
     return Match(
         context=context_index,

@@ -68,13 +68,19 @@ class _LedgerText:
 
 
 def groups_of_texts(sample: Sample) -> Groups:
-    """Group the texts that an answer may rest on: evidence, earlier texts and words.
+    """Group the texts that an answer may rest on, by where they come from.
 
-    The ledger is the record of what the application's calls returned. Example: three
-    contexts, a web page that a tool returned in this turn, and a page of an earlier
-    turn. The contexts and the first page are the evidence, ranks 1 to 4. The other page
-    is earlier and has rank 5. What models of the application wrote is no evidence: if
-    context 2 is such a text, the contexts keep the ranks 1 and 3.
+    - ``evidence``: the contexts, then what calls of this turn returned beside them;
+    - ``earlier``: what calls of earlier turns returned;
+    - ``user``: what the user said;
+    - ``assistant``: what the assistant said, and what models of the application wrote.
+
+    The ledger is the record of what the application's calls returned. ``ranks`` numbers
+    the texts of ``evidence`` and of ``earlier``. Example: three contexts, a web page
+    that a tool returned in this turn, and a page of an earlier turn. The contexts and
+    the first page are the evidence, ranks 1 to 4. The other page is earlier and has
+    rank 5. If a model of the application wrote context 2, that text is no evidence: the
+    contexts keep the ranks 1 and 3.
     """
     ledger = sample.ledger
     if ledger is None:  # no record of calls: the contexts are the only evidence

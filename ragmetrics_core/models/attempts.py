@@ -265,7 +265,7 @@ class Attempts:
                 wait = seconds_until_next_attempt(
                     error,
                     n_counted_failures,
-                    sent_at,
+                    seconds_tried=time.monotonic() - sent_at[0],
                     most_attempts=self.most_attempts,
                     has_answered=self.endpoint.n_answers > 0,
                 )
@@ -410,8 +410,8 @@ def _reply_of_failures(request: ChatRequest, error: errors.JudgeError) -> ChatRe
 def seconds_until_next_attempt(
     error: errors.JudgeError,
     n_failures: int,
-    sent_at: Sequence[float],
     *,
+    seconds_tried: float,
     most_attempts: int = 8,
     has_answered: bool = True,
 ) -> float | None:
@@ -424,7 +424,7 @@ def seconds_until_next_attempt(
     Args:
         error: How the last attempt ended.
         n_failures: How many attempts failed so far.
-        sent_at: When each attempt was sent, by the monotonic clock.
+        seconds_tried: Seconds since the first attempt was sent.
         most_attempts: The number of attempts after which there is no further one.
         has_answered: Whether the endpoint ever answered a call.
 
@@ -443,8 +443,7 @@ def seconds_until_next_attempt(
         # Not all requests shall come at the very moment that the endpoint names.
         spread = min(wait, _FIRST_LONGEST_WAIT)
         wait = max(wait, error.retry_after + spread)
-    seconds_since_first = time.monotonic() - sent_at[0]
-    if seconds_since_first + wait > _repeating_seconds(error, has_answered):
+    if seconds_tried + wait > _repeating_seconds(error, has_answered):
         return None
     return wait
 

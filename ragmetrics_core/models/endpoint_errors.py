@@ -306,14 +306,15 @@ class Fault:
 
     @classmethod
     def from_reply(
-        cls, status: int | None, text: str, retry_after: float | None
+        cls, status: int | None, text: str, retry_after: float | None = None
     ) -> Self:
         """Read an error reply.
 
         Args:
-            status: Its HTTP status.
+            status: Its HTTP status; None if that is not known.
             text: Its body, which may be no JSON.
-            retry_after: Seconds after which the endpoint wants the next call.
+            retry_after: Seconds after which the endpoint wants the next call; None if
+                it does not say.
         """
         try:
             body = json.loads(text)

@@ -430,34 +430,41 @@ class ScreenTally:
     ) -> str:
         """Say how sure the share of rows with a fault is.
 
-        Example: "How sure: with 95 % confidence, 5 to 36 % of rows like these have …".
-        "" if no row was scored, and no range is known of the rows whose answer declines
-        ("I do not know") and that have no score.
+        Example: "How sure: only 12 rows are scored …; with 95 % confidence, 5 to 36 % of
+        rows like these have a fault." Of rows whose answer declines ("I do not know")
+        nobody knows whether they have a fault: they have no score. Where these are many,
+        the sentence has their share: "…, 20 to 40 % … decline and have no score".
 
         Args:
             losses: The groups of rows with a fault; none if no row has one.
             summary: The numbers of all rows.
             run: The facts of the run.
+
+        Returns:
+            The sentence; "" if no row was scored, and the share of rows that decline
+            is not known either.
         """
-        declined_range = ""  # "with 95 % confidence, 20 to 40 % … decline"
-        fault_ranges = ""  # "with 95 % confidence, 5 to 36 % … have a fault"
+        range_of_declined = ""
+        ranges_of_faults = ""
         if _are_rows_a_random_choice(run):
-            declined_range = self._range_of_declined()
-            fault_ranges = self._ranges_of_faults(losses)
-        if not self._n_scored and not declined_range:
+            range_of_declined = self._range_of_declined()
+            ranges_of_faults = self._ranges_of_faults(losses)
+        if self._n_scored == 0 and not range_of_declined:
             return ""
         are_few_scored = self._n_scored < n_rows_wanted(summary)
-        # "0 to 97 % have a fault", from one scored row without a fault, says nothing
-        if declined_range and are_few_scored and not losses:
-            fault_ranges = ""
-        parts = []
+        phrases = []
         if losses and are_few_scored:
-            parts.append(too_few_in_words(self._n_scored, summary))
-        if self._most_are_not_scored and not declined_range:
-            parts.append("whether rows without a score have a fault is not known")
-        parts += [ranges for ranges in (declined_range, fault_ranges) if ranges]
-        any_range = declined_range or fault_ranges
-        return f"How sure: {_with_caution(parts, run, any_range)}"
+            phrases.append(too_few_in_words(self._n_scored, summary))
+        if range_of_declined:
+            phrases.append(range_of_declined)
+        elif self._most_are_not_scored:
+            phrases.append("whether rows without a score have a fault is not known")
+        # "0 to 97 % have a fault", from one scored row without a fault, says nothing
+        is_wide = are_few_scored and not losses
+        if ranges_of_faults and not (range_of_declined and is_wide):
+            phrases.append(ranges_of_faults)
+        has_range = bool(range_of_declined or ranges_of_faults)
+        return f"How sure: {_with_caution(phrases, run, has_range=has_range)}"
 
     @property
     def _most_are_not_scored(self) -> bool:
@@ -641,17 +648,17 @@ def _other_rows_in_words(n_rows: int) -> str:
     return "the other row" if n_rows == 1 else f"the other {n_rows:,} rows"
 
 
-def _with_caution(parts: Sequence[str], run: RunFacts, ranges: str) -> str:
-    """Join the parts of a sentence, and add the caution about the judges.
+def _with_caution(phrases: Sequence[str], run: RunFacts, *, has_range: bool) -> str:
+    """Join the phrases of a sentence, and add the caution about the judges.
 
     The caution says that a judge may be wrong in the same way each time. Where no range
-    is named, it does not, so that another part says it.
+    is named (``has_range``), it does not, so that another phrase says it.
     """
-    caution = caution_about(run.judges, has_range=bool(ranges))
-    if not ranges:
+    caution = caution_about(run.judges, has_range=has_range)
+    if not has_range:
         wrong_judge = "a judge that is wrong in the same way each time is not covered"
-        parts = [*parts, wrong_judge]
-    return f"{'; '.join(parts)}. {caution}".rstrip()
+        phrases = [*phrases, wrong_judge]
+    return f"{'; '.join(phrases)}. {caution}".rstrip()
 
 
 def _sentences(counts: Mapping[str, MetricCounts], summary: Summary) -> dict[str, str]:

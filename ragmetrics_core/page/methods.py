@@ -21,6 +21,7 @@ _TEXTS: dict[str, dict[str, str]] = tomllib.loads(
 _METRICS, _COMBINATIONS, _REFERENCES = (
     _TEXTS[name] for name in ("definitions", "combinations", "references")
 )
+_WHEN_A_CASCADE_ASKS_ITS_SECOND_JUDGE = _TEXTS["cascade"]["cascade"]
 
 _QUOTED_MEASURES = ("AUROC", "balanced accuracy")
 _ORIGINS: dict[ProbabilityFrom, str] = {
@@ -78,8 +79,9 @@ def _sentences_on_metrics(
 ) -> Iterator[str]:
     """Yield sentences on what was measured, by which judge and how.
 
-    The metrics of this package are defined. The user's own are only named: "Also
-    measured: politeness." So are metrics that failed on every row.
+    For each metric of this package a sentence says what it measures. The user's own
+    metrics are only named: "Also measured: politeness." So are metrics that failed on
+    every row: "Failed on every row that it applies to: context_recall."
     """
     only_failed = [
         numbers.metric for numbers in summary.metrics if _has_only_failed(numbers)
@@ -93,7 +95,7 @@ def _sentences_on_metrics(
         if name in names:
             yield f"{_definition(name, run)}."
     if "cascade" in kinds:
-        yield f"{_TEXTS['cascade']['cascade']}."
+        yield f"{_WHEN_A_CASCADE_ASKS_ITS_SECOND_JUDGE}."
     own_metrics = [name for name in names if name not in _METRICS]
     if own_metrics:
         yield f"Also measured: {', '.join(own_metrics)}."

@@ -3,7 +3,7 @@
 Scores of such rows are in no difference, so a change hides there.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -89,27 +89,35 @@ def _shift(
         for pair, (is_before, is_after) in zip(pairs, traits, strict=True)
         if is_before and not is_after
     ]
-    # by metric the highest score in the second run
-    highest_scores = _highest_scores([after for _, after in pairs], metrics)
     return RowShift(
         title,
         first=sum(is_before for is_before, _ in traits),
         second=sum(is_after for _, is_after in traits),
         p=_p_of_shift(traits) if is_tested else None,
         # such as rows that declined in the first run only: their scores in the second
-        newly_scored=_means_in_words(pairs_of_first_only, highest_scores),
+        newly_scored=_means_in_words(pairs_of_first_only, pairs, metrics),
     )
 
 
-def _means_in_words(pairs: Sequence[Pair], highest: Mapping[str, float]) -> str:
+def _means_in_words(
+    pairs: Sequence[Pair], all_pairs: Sequence[Pair], metrics: Sequence[str]
+) -> str:
     """Word the mean scores that rows have in the second run; "" if it scored none.
+
+    A mean is compared with the highest score of any row: a mean of .7 is no bad one
+    where no row has more than .75.
 
     Args:
         pairs: The rows in both runs.
-        highest: By metric the highest score that any row has in the second run.
+        all_pairs: All rows, in both runs.
+        metrics: Names of the metrics.
     """
-    means = [_mean_in_words(metric, pairs, most) for metric, most in highest.items()]
-    means = [mean for mean in means if mean]
+    highest_scores = _highest_scores([after for _, after in all_pairs], metrics)
+    means = []
+    for metric, highest in highest_scores.items():
+        mean = _mean_in_words(metric, pairs, highest)
+        if mean:
+            means.append(mean)
     if not means:
         return ""
     rows = f"The {len(pairs):,} rows that no longer do have"

@@ -122,42 +122,61 @@ def _unasked_texts(
 ) -> Iterator[UnaskedText]:
     """Yield the texts of a sample that no metric asked about.
 
-    First come contexts, then texts of the ledger: the record of what was found and shown
-    in this conversation. Example: metrics asked about the retrieved passages a and b. A
-    context c that is neither is yielded. A context that joins a and b is yielded, too,
-    marked as made of texts that were asked about.
+    First come contexts, then texts that calls of the application returned. Example:
+    metrics asked about the retrieved passages a and b. A context c that is neither is
+    yielded. A context that joins a and b is yielded, too, marked as made of texts that
+    were asked about.
 
     Args:
         sample: The sample.
         ranks_in_retrieved: The ranks of the contexts that show retrieved passages.
     """
-    # Metrics ask about the retrieved passages. If these are not known (``retrieved`` is
-    # None), metrics ask about all contexts.
-    asked_texts = _AskedTexts(sample.contexts)
-    if sample.retrieved is not None:
+    if sample.retrieved is None:  # then metrics ask about all contexts
+        asked_texts = _AskedTexts(sample.contexts)
+    else:  # metrics ask about the retrieved passages
         asked_texts = _AskedTexts(sample.retrieved)
         for rank, context in enumerate(sample.contexts, start=1):
             if rank not in ranks_in_retrieved and not asked_texts.holds_whole(context):
-                is_made_of_asked = asked_texts.are_joined_to(context)
-                # True: a context was shown to the model
-                yield UnaskedText(context.text, True, _NOT_RETRIEVED, is_made_of_asked)
+                yield UnaskedText(
+                    context.text,
+                    was_shown=True,
+                    why_unasked=_NOT_RETRIEVED,
+                    was_asked_in_parts=asked_texts.are_joined_to(context),
+                )
+    yield from _unasked_texts_of_ledger(sample, asked_texts)
+
+
+def _unasked_texts_of_ledger(
+    sample: Sample, asked_texts: _AskedTexts
+) -> Iterator[UnaskedText]:
+    """Yield the texts of the ledger in which a fact may stand and nobody asked about.
+
+    The ledger is the record of what the application's calls returned in this
+    conversation, and of what the model was shown of it.
+    """
     if sample.ledger is None:
         return
     for call in sample.ledger.calls:
+        # A document that the search of this turn found was asked about: it is known by
+        # its id, since its text in the ledger may be a shortened one.
+        is_of_this_turn = call.turn == sample.ledger.turn
+        asked_ids = asked_texts.ids if is_of_this_turn else frozenset[str]()
         for index, item in enumerate(call.items):
+            if item.id in asked_ids or asked_texts.holds_whole(item):
+                continue
             was_shown = None if call.shown is None else index in call.shown
-            # A document that the search of this turn found was asked about: it is known
-            # by its id, since its text in the ledger may be a shortened one.
-            is_of_this_turn = call.turn == sample.ledger.turn
-            is_asked_by_id = is_of_this_turn and item.id in asked_texts.ids
-            why_unasked = _why_item_counts(sample, call, item, was_shown)
-            # ``why_unasked`` is "" if the item could bring no fact to this answer
-            if why_unasked and not is_asked_by_id and not asked_texts.holds_whole(item):
-                is_made_of_asked = asked_texts.are_joined_to(item)
-                yield UnaskedText(item.text, was_shown, why_unasked, is_made_of_asked)
+            why_unasked = _why_item_may_hold_fact(sample, call, item, was_shown)
+            if not why_unasked:  # the item could bring no fact to this answer
+                continue
+            yield UnaskedText(
+                item.text,
+                was_shown,
+                why_unasked,
+                was_asked_in_parts=asked_texts.are_joined_to(item),
+            )
 
 
-def _why_item_counts(
+def _why_item_may_hold_fact(
     sample: Sample, call: EvidenceCall, item: Context, was_shown: bool | None
 ) -> str:
     """Say why a fact may stand in what a call of the ledger brought; "" if in none.

@@ -144,8 +144,9 @@ async def _call_until_it_succeeds(
 ) -> object:
     """Call a service, and call it again after each fault that passes.
 
-    Example: a 503, then a 200: the second reply. Making a batch is tried again only if
-    the fault surely made none, because two batches cost twice.
+    Example: a 503, then a 200: the second reply. Making a batch is special: two batches
+    cost twice. It is tried again only if the fault surely made none, and not for long,
+    since other runs make a batch that is missing ``SETTLED_SECONDS`` after its claim.
 
     Args:
         model: The model that knows the address and the key.
@@ -159,10 +160,6 @@ async def _call_until_it_succeeds(
     """
     started = time.monotonic()
     makes_batch = (method, path) == ("POST", "batches")
-    # 600 s after a batch was claimed other runs may take it over and make it. So give
-    # up making it 300 s earlier than other calls: as if this had started 300 s ago.
-    if makes_batch:
-        started -= _SECONDS_LESS_TO_MAKE_BATCH
     for n_failed in count(1):
         try:
             return await model.call(method, path, data)
@@ -175,7 +172,12 @@ async def _call_until_it_succeeds(
         except errors.TransientJudgeError as error:
             if makes_batch and not _surely_made_nothing(error):
                 raise
-            wait = seconds_until_next_attempt(error, n_failed, [started])
+            seconds_tried = time.monotonic() - started
+            if makes_batch:  # give up that much sooner
+                seconds_tried += _SECONDS_LESS_TO_MAKE_BATCH
+            wait = seconds_until_next_attempt(
+                error, n_failed, seconds_tried=seconds_tried
+            )
             if wait is None:  # it was tried for too long
                 raise
             logger.info("%s; it is tried again in %.0f s", error, wait)
@@ -214,15 +216,17 @@ def reason_for_failure(model: OpenAICompatibleModel, batch: dict[str, Any]) -> s
     text of a sample. Example: "(token_limit_exceeded); give fewer rows at a time".
     """
     first_error = _first_error(batch)
-    fault = Fault.from_reply(None, json.dumps({"error": first_error}), None)
-    reasons = []
-    if fault.symbols:
-        reasons.append(f"({', '.join(fault.symbols)})")
+    fault = Fault.from_reply(status=None, text=json.dumps({"error": first_error}))
+    error_codes = fault.symbols
+    reason = ""
+    if error_codes:
+        reason = f"({', '.join(error_codes)})"
     if model.base_url.startswith(_OPENAI):
         message = str(first_error.get("message") or "")
-        reasons += [word for word in message.split() if word.isprintable()]
-    reason = " ".join(reasons)[:_MAX_REASON]
-    if "token_limit_exceeded" in fault.symbols:
+        printable_words = [word for word in message.split() if word.isprintable()]
+        reason = " ".join([reason, *printable_words]).lstrip()
+    reason = reason[:_MAX_REASON]
+    if "token_limit_exceeded" in error_codes:
         reason += "; give fewer rows at a time"
     return reason
 

@@ -193,6 +193,8 @@ class ParkingStore(SqliteStore):
             next_try = entry.tries + 1
             parked = ParkedRequest.of(request_id, body, next_try)
             self._waiting.write(model, parked)
+        # Counted are the requests of a batch and those put aside: the run says how many
+        # wait for an answer, and what they cost at most.
         self._waiting.count(model, body, request.n)
         return _stands_in_a_batch(request.n)
 
@@ -555,7 +557,7 @@ class ParkingStore(SqliteStore):
 
         Args:
             model: The model that was asked.
-            batch: The batch as the file has it.
+            batch: The batch as our file of replies describes it.
             state: The batch as the service describes it.
 
         Raises:
@@ -564,19 +566,18 @@ class ParkingStore(SqliteStore):
         """
         token = batch.token
         status = state["status"]
-        n_entered, n_output_lines = await self._enter_answers_of(model, token, state)
-        are_answers_missing = n_output_lines < _n_completed(state)
-        if are_answers_missing and await self._may_be_readable_later(batch):
+        n_entered, are_all_readable = await self._enter_answers_of(model, token, state)
+        if not are_all_readable and await self._may_be_readable_later(batch):
             state["status"] = f"{status}, but its answers cannot be read yet"
             return
         has_no_answer = status == "completed" and n_entered == 0
         is_lost = has_no_answer and await self._is_lost(token)
-        # Of 10 requests 9 have an answer (n_entered). One of these answers says that
-        # the request failed (n_failed); the tenth request has none (n_unanswered).
+        # Example: of 10 requests 8 are answered and 1 has failed, which are 9 answers in
+        # the file (n_entered). The tenth has no answer at all (n_unanswered).
         n_failed = await self._count_failures_to_ask_again(token)
-        # The batch is forgotten, and its requests without an answer are counted.
+        n_answered = n_entered - n_failed
         n_unanswered, n_to_ask_again = await self._forget(token, status, n_failed)
-        summary = _summary(state, n_entered - n_failed, n_to_ask_again)
+        summary = _summary(state, n_answered, n_to_ask_again)
         if status in ("failed", "cancelled") or is_lost:
             reason = reason_for_failure(model, state)
             # The summary is the first half of the sentence: "batch_1: failed, 0 requests
@@ -624,7 +625,7 @@ class ParkingStore(SqliteStore):
 
     async def _enter_answers_of(
         self, model: OpenAICompatibleModel, token: str, state: dict[str, Any]
-    ) -> tuple[int, int]:
+    ) -> tuple[int, bool]:
         """Fetch the answers of a batch from the service, and enter them into our file.
 
         The service has two files: one of failed requests, and an output file of the
@@ -632,8 +633,9 @@ class ParkingStore(SqliteStore):
         deleted is passed over.
 
         Returns:
-            How many of the answers are new, and how many lines the output file has.
-            Example: 8 answers and 2 failures, entered for the first time: (10, 8).
+            How many answers are new in our file, and whether the output file has as many
+            as the service says. Example: 8 answers and 2 failures, entered for the
+            first time, of 8 requests that the service calls completed: (10, True).
         """
         n_entered = 0
         n_output_lines = 0
@@ -648,7 +650,8 @@ class ParkingStore(SqliteStore):
                 )
                 if name == "output_file_id":
                     n_output_lines = len(content.splitlines())
-        return n_entered, n_output_lines
+        are_all_readable = n_output_lines >= _n_completed(state)
+        return n_entered, are_all_readable
 
     async def _may_be_readable_later(self, batch: Batch) -> bool:
         """Whether to look again at a batch whose answers cannot be read yet.
@@ -794,7 +797,7 @@ def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
     try:
         if status == 200:
             return check_reply(model, model.reply(body, model.batch_prices))
-        fault = Fault.from_reply(status, json.dumps(body), None)
+        fault = Fault.from_reply(status, json.dumps(body))
         error = judge_error(errors.JudgeServerError, fault, model.name, model.base_url)
     except errors.JudgeError as raised:  # the reply could not be read
         error = raised

@@ -253,6 +253,12 @@ class ParquetRows(Sequence[SampleResult]):
     Each row is read when it is asked for.
 
     Arguments and errors are those of ``Report.from_parquet``.
+
+    Attributes:
+        metrics: Names of the metrics.
+        may_hold_ledgers: Whether samples may have a ledger, the record of what the
+            application's calls returned. A summary counts its texts, for which it needs
+            whole rows, and not only some columns.
     """
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
@@ -293,8 +299,8 @@ class ParquetRows(Sequence[SampleResult]):
             ) from error
         added_columns = {*self.metrics, "sample"}
         self._inputs = [name for name in schema.names if name not in added_columns]
-        # whether rows may hold ledgers: lists of the calls that brought texts
-        self.ledgers = any(
+        # a column of the file named "ledger", or one that the user names as that field
+        self.may_hold_ledgers = any(
             plain_name(name) == "ledger" for name in (*self._inputs, *columns)
         )
 
@@ -718,7 +724,8 @@ class ParquetReport(Report):
 
         By another ``cluster`` or by ``slices`` it reads all of each row.
         """
-        if self.results.ledgers or slices or cluster not in ("auto", None):
+        needs_whole_rows = bool(slices) or cluster not in ("auto", None)
+        if needs_whole_rows or self.results.may_hold_ledgers:
             return super().summary(
                 thresholds, cluster=cluster, bootstrap=bootstrap, slices=slices
             )

@@ -128,8 +128,14 @@ def certify(
 
     The precision of a threshold is the share of yes among the samples whose scores
     reach it. With a probability of 95 % no threshold is certified whose precision is
-    below the target. Example with target .9: 80 labels of yes at .9 and 10 of no at .2
-    certify the threshold .9; with 60 of yes, 71 labels in all would do.
+    below the target.
+
+    Every score of the run is a possible threshold. From the highest one with enough
+    labels on they are tested one after the other, down to the first that fails. The last
+    one before it is certified. If already the first fails, the result says how many
+    labels would do. Example with target .9: 80 labels of yes at .9 and 10 of no at .2
+    certify the threshold .9. With 60 of yes too few labels reach .9, so nothing is
+    certified, and 71 labels in all would do.
 
     Args:
         labelled: Score and label of samples drawn at random from the run.
@@ -156,15 +162,13 @@ def certify(
         raise InputError("a threshold needs labels to be certified")
     pairs = [(float(score), bool(label)) for score, label in labelled]
     # a step is a possible threshold with its counts of samples and labels
-    steps_strictest_first = _steps(pairs, [float(score) for score in scores])
-    steps_with_enough_labels = _steps_to_test(
-        steps_strictest_first, len(labelled), target
-    )
-    certified_step = _lowest_certified(steps_with_enough_labels, target)
+    steps_highest_first = _steps(pairs, [float(score) for score in scores])
+    steps_to_test = _steps_to_test(steps_highest_first, len(labelled), target)
+    certified_step = _lowest_certified(steps_to_test, target)
     if certified_step is not None:
         return Certified(target=target, samples=len(scores), step=certified_step)
-    # the best step needs the fewest further labels
-    best_step, n_needed = _plan(steps_strictest_first, len(labelled), target)
+    # the best step is the one that fewest labels would certify
+    best_step, n_needed = _plan(steps_highest_first, len(labelled), target)
     return Certified(
         target=target, samples=len(scores), best=best_step, needed=n_needed
     )

@@ -258,13 +258,15 @@ class SequentialGate:
         The gate passes if the scores refute "the mean is too low", and fails if they
         refute "the mean is high enough". Example: with threshold .8, margin .05 and
         ``alpha`` (the risk of an error) .05, it passes by evidence of 1 / .05 = 20
-        against "the mean is at most .75", and fails by 20 against "at least .8".
+        against "the mean is at most .75", and fails by 20 against "at least .8". It may
+        do either if the mean is .78.
 
         Args:
             threshold: The mean to reach.
             alpha: The risk of either error.
             population: How many units there are; None if these are only a sample.
-            margin: How far below the threshold either answer is right.
+            margin: Means less than this below the threshold may pass or fail: neither
+                is an error.
             largest_cluster: Most rows that a unit can have.
             gates: How many gates decide the run together.
             min_samples: Scored samples before which nothing is decided.
@@ -284,14 +286,13 @@ class SequentialGate:
         self._evidence_to_fail = gates / alpha  # any gate fails the run (Bonferroni)
         self._min_samples = min_samples
         self._min_scored = min_scored
-        too_low_mean = threshold - margin - ROUNDING
-        self._for_passing = _Evidence(too_low_mean, population, largest_cluster)
-        # Both tests refute "a mean is at most …". "The mean is at least .8" therefore
-        # becomes "the mean of 1 − score is at most .2".
-        highest_mirrored_mean = 1 - threshold + ROUNDING
-        self._for_failing = _Evidence(
-            highest_mirrored_mean, population, largest_cluster
-        )
+        # To pass, "the mean is at most .75" is to be refuted.
+        highest_mean_too_low = threshold - margin - ROUNDING
+        self._for_passing = _Evidence(highest_mean_too_low, population, largest_cluster)
+        # To fail, "the mean is at least .8" is to be refuted. That is the same as "the
+        # mean of 1 − score is at most .2": evidence is always against "at most".
+        highest_mean_of_rest = 1 - threshold + ROUNDING
+        self._for_failing = _Evidence(highest_mean_of_rest, population, largest_cluster)
         self._units: list[_Unit] = []  # taken so far: a row, or the rows of a cluster
         self.decision: Outcome = "undecided"
         self.decided_at: int | None = None

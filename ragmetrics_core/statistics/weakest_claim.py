@@ -15,9 +15,9 @@ from operator import mul
 from ragmetrics_core.statistics.log_odds import log_odds, probability
 
 _RIDGE = 1e-2
-_WEIGHTS_WITHOUT_EFFECT = (0.0, 1.0, 0.0)
-"""Intercept, slope and weight per claim of a correction that changes nothing."""
-_STEPS = 100
+_COEFFICIENTS_WITHOUT_EFFECT = (0.0, 1.0, 0.0)
+"""Intercept, slope and ``per_claim`` of a correction that changes nothing."""
+_ROUNDS = 100
 _FEWEST_OF_A_CLASS = 5
 
 
@@ -83,65 +83,72 @@ def fit_correction(answers: Sequence[WeakestClaim]) -> ClaimCorrection | None:
     with many claims would be rejected too often. With the correction .4 may be enough
     for the weakest of ten claims. A logistic regression predicts whether all of an
     answer is supported, from the log-odds of its weakest claim and the logarithm of its
-    number of claims. Each source of answers counts the same. None with fewer than five
-    answers of either label.
+    number of claims; more confidence or more claims never lower it. Each source of
+    answers counts the same. None with fewer than five answers of either label.
     """
     labels = [answer.supported for answer in answers]
     n_rarer = min(labels.count(True), labels.count(False))
     if n_rarer < _FEWEST_OF_A_CLASS:
         return None
-    shares_of_answers = _shares_of_answers(answers)
-    columns = [
+    features = [
         [1.0] * len(answers),  # of the intercept
         [log_odds(answer.probability) for answer in answers],
         [log(max(1, answer.n_claims)) for answer in answers],
     ]
-    weights = list(_WEIGHTS_WITHOUT_EFFECT)
-    for _ in range(_STEPS):
-        for index in range(len(weights)):
-            weights[index] += _step(columns, labels, shares_of_answers, weights, index)
+    answer_weights = _weights_of_answers(answers)
+    coefficients = list(_COEFFICIENTS_WITHOUT_EFFECT)
+    # One coefficient after the other takes a step to its best value, many times over.
+    for _ in range(_ROUNDS):
+        for index in range(len(coefficients)):
+            coefficients[index] += _newton_step(
+                index, features, labels, answer_weights, coefficients
+            )
             may_be_negative = index == 0  # the intercept
             if not may_be_negative:
-                weights[index] = max(0.0, weights[index])
-    intercept, slope, per_claim = (round(weight, 4) for weight in weights)
+                coefficients[index] = max(0.0, coefficients[index])
+    intercept, slope, per_claim = (round(value, 4) for value in coefficients)
     return ClaimCorrection(intercept, slope, per_claim)
 
 
-def _shares_of_answers(answers: Sequence[WeakestClaim]) -> list[float]:
-    """What each answer counts in the fit: sources count the same, and all together 1."""
+def _weights_of_answers(answers: Sequence[WeakestClaim]) -> list[float]:
+    """How much each answer counts in the fit; all together they count 1.
+
+    Each source counts the same. Example: of two sources with 10 and 40 answers, an
+    answer counts 1/20 or 1/80.
+    """
     n_by_source = Counter(answer.source for answer in answers)
     n_sources = len(n_by_source)
     return [1 / n_by_source[answer.source] / n_sources for answer in answers]
 
 
-def _step(
-    columns: Sequence[Sequence[float]],
-    labels: Sequence[bool],
-    shares_of_answers: Sequence[float],
-    weights: Sequence[float],
+def _newton_step(
     index: int,
+    features: Sequence[Sequence[float]],
+    labels: Sequence[bool],
+    answer_weights: Sequence[float],
+    coefficients: Sequence[float],
 ) -> float:
-    """Return the change of one weight of a logistic regression by a Newton step.
+    """Return the change of one coefficient of a logistic regression by a Newton step.
 
-    A penalty (ridge) draws the weight to the value at which it corrects nothing.
-    Example: most answers are supported, and were predicted at .3: the intercept rises.
+    A penalty (ridge) draws it to the value at which it corrects nothing. Example: most
+    answers are supported, and were predicted at .3: the intercept rises.
 
     Args:
-        columns: For each weight, what it is multiplied with in each answer.
+        index: The index of the coefficient that changes.
+        features: For each coefficient, what it is multiplied with in each answer.
         labels: For each answer, whether it is supported.
-        shares_of_answers: What each answer counts; all together 1.
-        weights: All weights so far.
-        index: The index of the weight that changes.
+        answer_weights: How much each answer counts; all together 1.
+        coefficients: All coefficients so far.
     """
-    gradient = _RIDGE * (weights[index] - _WEIGHTS_WITHOUT_EFFECT[index])
+    gradient = _RIDGE * (coefficients[index] - _COEFFICIENTS_WITHOUT_EFFECT[index])
     curvature = _RIDGE
-    rows = zip(*columns, strict=True)
-    for row, label, share in zip(rows, labels, shares_of_answers, strict=True):
-        logit = sum(map(mul, weights, row))
+    rows = zip(*features, strict=True)
+    for row, label, weight in zip(rows, labels, answer_weights, strict=True):
+        logit = sum(map(mul, coefficients, row))
         predicted = probability(logit)
         value = row[index]
-        gradient += share * value * (predicted - label)
-        curvature += share * value * value * predicted * (1 - predicted)
+        gradient += weight * value * (predicted - label)
+        curvature += weight * value * value * predicted * (1 - predicted)
     step = -gradient / curvature
     return max(-2.0, min(2.0, step))  # it cannot overshoot far
 

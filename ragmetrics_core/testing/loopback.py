@@ -113,8 +113,9 @@ class LoopbackServer:
         ``mass`` is the probability that the labels "1" and "0" have together, and
         ``probability`` is the part of "1". Example: ``mass=0.99, probability=0.9`` give
         .99 · .9 = .891 for "1" and .099 for "0". ``n``, ``logprobs`` and the like say
-        whether the server supports that parameter, ignores it or rejects it. ``dict``
-        copies a body unchanged: the server speaks OpenAI's protocol.
+        whether the server supports that parameter, ignores it or rejects it. ``faults``
+        is given the number of each request, from 0: ``{2: Fault(429)}.get`` fails the
+        third. ``dict`` copies a body unchanged: the server speaks OpenAI's protocol.
         """
         self.requests: list[Recorded] = []  # in order of arrival
         self.most_in_flight = 0

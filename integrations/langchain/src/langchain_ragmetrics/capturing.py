@@ -15,7 +15,7 @@ from typing import Any, cast
 from langchain_core.tracers.context import register_configure_hook
 
 from langchain_ragmetrics.model import LangChainJudge, as_judge
-from langchain_ragmetrics.recording.recorder import Receiver, Recorder
+from langchain_ragmetrics.recording.recorder import Recorder
 from langchain_ragmetrics.recording.stores import StoreSearches
 from langchain_ragmetrics.recording.tree import AnyRun, Finding, as_run, trees
 from ragmetrics_core import Limits, Sample
@@ -174,11 +174,12 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             build,
             every_turn=every_turn,
         )
-        # makes samples of finished runs, and knows the conversations so far
-        turns = _ADAPTER.turns(sources, Problems())
-        # A conversation that began in a ``capture()`` block may go on here: its earlier
-        # turns become the history, if the block hides texts by the same function.
-        turns.share_with_conversation(redact=redact)
+        # Gets each finished run, and makes samples of it. It knows the earlier turns of
+        # each conversation, which become the history of a sample.
+        sample_maker = _ADAPTER.turns(sources, Problems())
+        # A conversation that began in a ``capture()`` block may go on here, if the block
+        # hides texts by the same function.
+        sample_maker.share_with_conversation(redact=redact)
         settings = WatchSettings(
             sample_rate=sample_rate,
             max_queue=max_queue,
@@ -191,16 +192,15 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         )
         BackgroundEvaluator.__init__(
             self,
-            turns.add,
+            sample_maker.add,
             metrics,
             as_judge(judge),
             settings,
-            make_waiting_samples=turns.finish,
-            problems=turns.problems,
+            make_waiting_samples=sample_maker.finish,
+            problems=sample_maker.problems,
         )
-
-        def receivers() -> tuple[Receiver, ...]:
-            """Who gets a finished run: the evaluator, which is this object."""
-            return (self.record,)
-
-        Recorder.__init__(self, turns.problems, receivers)
+        # Each finished run is handed to the evaluator, which is this object. (A recorder
+        # asks at the start of a run who will get it, since ``capture()`` blocks change.)
+        Recorder.__init__(
+            self, sample_maker.problems, get_receivers=lambda: (self.record,)
+        )

@@ -67,8 +67,8 @@ class Recorder(BaseCallbackHandler):
 
     Args:
         problems: Where internal errors are counted.
-        receivers: Called when a root begins; returns the functions that get the root
-            when it has ended.
+        get_receivers: Called when a root begins; returns the functions that get the
+            root when it has ended.
 
     Attributes:
         problems: Internal errors.
@@ -80,9 +80,10 @@ class Recorder(BaseCallbackHandler):
     ignore_custom_event = True
 
     def __init__(
-        self, problems: Problems, receivers: Callable[[], tuple[Receiver, ...]]
+        self, problems: Problems, get_receivers: Callable[[], tuple[Receiver, ...]]
     ) -> None:
-        self.problems, self._receivers = problems, receivers
+        self.problems = problems
+        self._get_receivers = get_receivers
         self.open: dict[UUID | None, Run] = {}
         # by the id of each open root, the oldest first: the functions that get it
         self._roots: dict[UUID, tuple[Receiver, ...]] = {}
@@ -338,7 +339,7 @@ class Recorder(BaseCallbackHandler):
     def _receivers_of_root(self, tags: Collection[str]) -> tuple[Receiver, ...]:
         """Who gets a root that begins here; nobody gets that of a judge."""
         is_of_judge = is_judge_work() or JUDGE_TAG in tags
-        return () if is_of_judge else self._receivers()
+        return () if is_of_judge else self._get_receivers()
 
     def _add_root(self, root: Run, receivers: tuple[Receiver, ...]) -> None:
         """Note who gets a root when it has ended; forget the oldest of too many."""

@@ -225,10 +225,11 @@ class MetricEvaluator(BaseEvaluator):
             judge = self._judge
             if judge is None and self._metric.model is None:
                 judge = settings_judge()
+            judge = resolve_judge(judge, metric_model=self._metric.model)
+            # Calls of models in here are the judge's: ``capture()`` and ``watch``
+            # record none of them as runs of the application.
             with as_judge_work():
-                outcome = await self._metric.ascore(
-                    sample, judge=resolve_judge(judge, metric_model=self._metric.model)
-                )
+                outcome = await self._metric.ascore(sample, judge=judge)
         except ValidationError as error:
             first_problem = error.errors(include_input=False, include_url=False)[0]
             field = ".".join(map(str, first_problem["loc"]))
