@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -35,6 +37,7 @@ from ragmetrics_core import (
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import BatchFailed, SettingError, Usage
 from ragmetrics_core.data.asking import Instructions, Part
+from ragmetrics_core.data.errors import RateLimited
 from ragmetrics_core.models import attempts
 from ragmetrics_core.scale import batch_calls, batch_table, batches, waiting_requests
 
@@ -413,6 +416,36 @@ def test_a_service_that_refuses_to_make_a_batch_has_made_none(
             )
     assert "may have been made" not in caplog.text
     assert not service.batches
+
+
+def test_making_a_batch_is_given_up_long_before_other_runs_may_make_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others may make it 600 s after it was claimed: 300 s are tried, and 600 s in any other call."""
+    monkeypatch.setattr(attempts, "_FIRST_LONGEST_WAIT", 0.0)
+    seconds = 0.0
+    asked_paths: list[str] = []
+
+    class Busy(OpenAICompatibleModel):
+        async def call(self, method: str, path: str, data: Any = None) -> Any:
+            asked_paths.append(path)
+            raise RateLimited("busy", retry_after=100.0)
+
+    async def sleep(wait: float) -> None:
+        nonlocal seconds
+        seconds += wait
+
+    monkeypatch.setattr(batch_calls, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(batch_calls, "time", SimpleNamespace(monotonic=lambda: seconds))
+    busy = Busy("http://127.0.0.1:9/v1", "m", api_key="right")
+    for request in (
+        batch_calls.upload_file(busy, [b"{}"]),
+        batch_calls.make_batch(busy, "file", "token"),
+    ):
+        with pytest.raises(RateLimited):
+            asyncio.run(request)
+    # at 0, 100 … 600 s; and at 0, 100 … 300 s
+    assert asked_paths == ["files"] * 7 + ["batches"] * 4
 
 
 def test_batches_in_a_file_that_was_written_earlier_are_answered(store: Path) -> None:

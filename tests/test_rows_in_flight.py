@@ -130,9 +130,15 @@ def test_rows_are_given_in_order_and_as_many_go_on_as_there_is_room_for(
     def is_over() -> bool:
         return rows.n_started > last_before_over
 
-    def until_done(future: Future[Any]) -> None:
+    def has_room() -> bool:
+        """Whether one more row may start, as far as there are slots and places behind a slow row."""
+        may_go_ahead = not one_by_one and rows.n_ahead < ahead
+        return may_go_ahead and len(rows.open) < window
+
+    def until_done(future: Future[Any], *, wants_room: bool) -> None:
         """End one row after another, in any order, until a consumer that waits for it goes on."""
         while not future.done():
+            assert not (wants_room and has_room()), "a row waits although there is room"
             rows.end(draws.draw(st.sampled_from(rows.open)))
 
     with pytest.MonkeyPatch.context() as patch:
@@ -149,21 +155,18 @@ def test_rows_are_given_in_order_and_as_many_go_on_as_there_is_room_for(
                 one_by_one=one_by_one, is_over=is_over
             ):
                 assert rows.n_ahead >= window, "nothing waits below the window"
-                has_room = not one_by_one and rows.n_ahead < ahead
-                has_room = has_room and len(rows.open) < window
                 if future.done():
-                    assert not (has_room and n_ready_given >= 2), "a row is due"
+                    assert not (has_room() and n_ready_given >= 2), "a row is due"
                     n_ready_given += 1
                 else:
-                    assert not has_room, "a row waits although there is room"
-                    until_done(future)
+                    until_done(future, wants_room=True)
                 if future.result(0) is not None:
                     given_rows.append(rows.take(future).index)
             if not is_over():
                 assert len(rows.open) < window or rows.n_ahead < window
                 assert rows.n_ahead < (window if one_by_one else ahead)
         for future in rows.rows.futures_until_all_are_taken():
-            until_done(future)
+            until_done(future, wants_room=False)
             given_rows.append(rows.take(future).index)
     assert given_rows == list(range(rows.n_started))
     assert rows.rows.results_not_handed_on == {}
