@@ -1,4 +1,4 @@
-"""By which name a column, a key of the metadata or an attribute of a span holds a conversation.
+"""The names under which columns, metadata and spans hold a conversation.
 
 Tables and traces share this one list. Tools write the names with a path in front:
 ``attributes.session.id`` (Phoenix), ``extra.metadata.thread_id`` (LangSmith),

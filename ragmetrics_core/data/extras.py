@@ -12,10 +12,10 @@ from ragmetrics_core.data.errors import MissingDependency, SettingError
 
 
 def import_extra(module: str, name: str, needed_for: str) -> Any:
-    """Import a module of the optional package that the extra ``name`` brings, e.g. ``"scipy.stats"``.
+    """Import a module of an optional package, such as ``"scipy.stats"``.
 
-    ``MissingDependency`` if it is not installed; the sentence begins with
-    ``needed_for``.
+    The extra ``name`` brings the package. ``MissingDependency`` if it is not installed;
+    the sentence begins with ``needed_for``.
     """
     try:
         return import_module(module)

@@ -4,7 +4,7 @@ from typing import Any, TypeGuard
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is a number. True and False are none, though Python has them as ints."""
+    """Whether a value is a number: not True or False, which Python has as ints."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

@@ -310,7 +310,7 @@ class EncoderJudge(Judge):
         return self.correction.score(weakest, n_claims)
 
     def _weakest_in_words(self, weakest: float, score: float) -> str:
-        """Say the probability of the weakest claim, and the corrected score if there is one."""
+        """Say the weakest claim's probability, and the corrected score if there is one."""
         if self.correction is None:
             return f"p = {weakest}"
         return f"p = {weakest}, corrected for the number of claims {score:.2f}"

@@ -282,7 +282,7 @@ class CountingJudge(Judge):
     def _replies_and_calls(
         self, question: Question[R], capabilities: Capabilities
     ) -> tuple[int, int]:
-        """Return how many replies a question takes of a model, and in how many calls."""
+        """Return how many replies a question takes, and in how many calls."""
         n_replies = self._n_replies(question, capabilities)
         if n_replies == 1:
             return 1, 1

@@ -67,7 +67,7 @@ def counts_by_itself(judge: Judge) -> bool:
 
 
 def parts_of(judge: Judge) -> list[Judge]:
-    """Return the judges that are asked: both judges of a cascade, else just the judge."""
+    """Return the judges that are asked: both of a cascade, else just the judge."""
     if isinstance(judge, CascadeJudge):
         return [*parts_of(judge.cheap), *parts_of(judge.strong)]
     return [judge]
@@ -277,7 +277,7 @@ class OwnJudge(Judge):
         return (await self._limits.ask([question], send))[0]
 
     async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
-        """Answer as the judge does: in one request if it takes several, else one by one.
+        """Answer as the judge does: all in one request if it can, else one by one.
 
         Example: 5 questions are one request if the judge's ``asks_together`` is true,
         else five.

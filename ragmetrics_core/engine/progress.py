@@ -73,7 +73,7 @@ class Progress:
 
 
 Show = bool | Callable[[Progress], None] | None
-"""True or False; None shows a line on a terminal and logs elsewhere; a callable gets the progress."""
+"""True or False; None: a line on a terminal, else logs; a callable gets progress."""
 
 
 class Display:

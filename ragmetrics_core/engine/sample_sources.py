@@ -1,4 +1,4 @@
-"""Reads samples from lists of samples or rows, data frames and Hugging Face datasets."""
+"""Reads samples from lists, data frames and Hugging Face datasets."""
 
 import logging
 from array import array

@@ -134,7 +134,7 @@ async def score_one(
 
 
 def _refuse_need_of_others(metric: Metric) -> None:
-    """Raise ``SettingError`` if a metric needs other samples beside the one to score."""
+    """Raise ``SettingError`` if a metric needs more samples than the one to score."""
     if metric.needs_others:
         raise errors.SettingError(
             # e.g. a metric with ``controls=1``; a single sample has no others
@@ -261,7 +261,7 @@ class RunJudge:
         )
 
     def signature_of(self, metric: Metric) -> Signature:
-        """Return the signature of a metric by this judge; it is made once for all samples.
+        """Return the signature of a metric by this judge, made once for all samples.
 
         Raises:
             SettingError: If the metric or the judge cannot say what its settings are.

@@ -226,7 +226,7 @@ async def _render(question: Question[Any]) -> TypedForm:
 
 
 def typed_form(question: Question[Any]) -> TypedForm:
-    """Convert a question into typed questions, which a model answers with probabilities.
+    """Convert a question into typed questions, to be answered with probabilities.
 
     The result holds a reply instead if no model has to be asked: because the texts
     settle the question, or because it cannot be asked (the reply is an error).
@@ -350,7 +350,7 @@ def _make_reply(
 
 
 def _error_to_report(errors: Sequence[JudgeError]) -> JudgeError:
-    """Return the first ``JudgeUnavailable`` (the model answers nothing), else the first."""
+    """Return the first error that says the model answers nothing, else the first."""
     for error in errors:
         if isinstance(error, JudgeUnavailable):
             return error
@@ -389,7 +389,7 @@ def _reply_of_chances(
 def _check_result_of_form(
     question: Question[Any], reply: Asked[Any] | NotAnswered, function: str
 ) -> Asked[Any] | NotAnswered:
-    """Return what a function of a typed form returned, or the error if it is no reply."""
+    """Return what a typed form's function returned; the error if it is no reply."""
     problem = problem_of_reply(reply, question)
     if not problem:
         return reply

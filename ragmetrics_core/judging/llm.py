@@ -321,7 +321,7 @@ class _Asking:
 
 
 def _may_read_slowly(question: Question[BaseModel]) -> bool:
-    """Tell whether the reply's class is a user's own, which may check replies slowly."""
+    """Tell whether the reply's class is a user's own: it may check replies slowly."""
     return not question.Reply.__module__.startswith(_OURS)
 
 

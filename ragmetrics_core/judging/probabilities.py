@@ -93,7 +93,7 @@ def read_weights(
 
 
 def _keys_in_text(reply: ReadReply[BaseModel], key_field: str) -> list[str]:
-    """Return the keys of a reply's verdicts, such as their claims' numbers, in text order."""
+    """Return the keys of a reply's verdicts in text order, e.g. the claims' numbers."""
     text = reply.choice.text
     keys = []
     for offset in value_offsets(text, key_field, reply.start, reply.end):
@@ -262,12 +262,12 @@ def _has_words(text: str) -> bool:
 
 
 def _without_signs_before(text: str) -> str:
-    """Return a text in lower case and plain digits, without leading spaces and quotes."""
+    """A text in lower case and plain digits, without leading spaces and quotes."""
     return text.translate(_PLAIN_DIGITS).lstrip(_SIGNS_AROUND).casefold()
 
 
 def _label_at_start(text: str, labels: Sequence[Label]) -> Label | None:
-    """Return the label with which a text begins: 1 for ``1, "``, but None for ``12``."""
+    """Return the label at the start of a text: 1 of ``1, "``, but None of ``12``."""
     for label in labels:
         name = str(label).casefold()
         if text.startswith(name) and _END_OF_LABEL.match(text, len(name)):

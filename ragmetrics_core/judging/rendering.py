@@ -134,7 +134,7 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
 def _without_empty_message(
     system_message: Message, user_text: str
 ) -> tuple[Message, ...]:
-    """Return both messages; if one would be empty, the text of the other for the user."""
+    """Return both messages; if one were empty, the text of the other as the user's."""
     if system_message.content and user_text:
         return (system_message, Message("user", user_text))
     return (Message("user", system_message.content or user_text),)
@@ -261,7 +261,7 @@ def _tag_examples(instructions: Instructions, digits: str) -> str:
 
 
 def _fenced_texts_of_shown_parts(question: Question[Any]) -> dict[str, _FencedTexts]:
-    """Return the contents of tags for each part that the template shows, by its name."""
+    """Return, by name, the texts in tags of each part that the template shows."""
     fenced_by_part: dict[str, _FencedTexts] = {}
     for name in _names_of_placeholders(question.instructions.template):
         if name in question.parts:

@@ -136,7 +136,7 @@ def _replies_in(choice: Choice, question: Question[R]) -> list[ReadReply[R]]:
 
 
 def _refuse_without_text(choice: Choice) -> None:
-    """Raise the error of a reply that was refused, cut off before it began, or empty."""
+    """Raise the error of a reply that is refused, empty, or cut off before it began."""
     text = choice.text
     if choice.finish == "refused":
         raise ContentRefused(

@@ -145,7 +145,7 @@ def _choose_clearest_verdicts(replies: Sequence[Reply], field: str) -> Reply:
 
 
 def _single_verdicts(reply: Asked[Any]) -> list[Asked[Any]]:
-    """Return each verdict of the first reply as if the judge had been asked for it alone.
+    """Return each verdict of the first reply as if it had been asked for alone.
 
     Each has one number of windows: 1 if its text was judged whole. If the question was
     asked several times (polls), only the first reply counts.
@@ -203,7 +203,7 @@ def _combine_verdicts(reply: BaseModel, verdicts: Sequence[Asked[Any]]) -> Asked
 
 
 def _with_verdicts(reply: BaseModel, verdicts: Sequence[Asked[Any]]) -> BaseModel:
-    """Return a reply that lists these verdicts, or the only verdict if it has no list."""
+    """Return a reply that lists these verdicts; without a list, the only verdict."""
     list_name = list_field(type(reply))
     if list_name is None:
         verdict: BaseModel = verdicts[0].reply

@@ -1,4 +1,7 @@
-"""Data sets to evaluate retrieval with, built from the user's own documents, and judges scored on them."""
+"""Data sets to evaluate retrieval with, made of the user's own documents.
+
+Judges are scored on them.
+"""
 
 from ragmetrics_core import names_of_stub
 

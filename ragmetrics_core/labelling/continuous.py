@@ -1,4 +1,6 @@
-"""The continuous set: every combination of golden and noise contexts, labelled from one matrix of facts × contexts.
+"""The continuous set: every combination of golden and noise contexts.
+
+All are labelled from one matrix of facts × contexts.
 
 Source: the published retrieval accuracy evaluation: four golden contexts, three of
 noise, 120 combinations of 2 to 7.

@@ -1,9 +1,10 @@
-"""Rows of CSV and TSV, read strictly: a quotation mark that is not closed must not swallow the rows behind it.
+"""Rows of CSV and TSV, read strictly.
 
-Three things are held against each record. Its quoting is that of RFC 4180. It has as
-many cells as the header has columns. Where it goes on over several lines, these do not
-look like rows of their own. Each line of a record that cannot be used is a bad row, so
-that a gate counts what was swallowed.
+A quotation mark that is not closed must not swallow the rows behind it. Three things
+are held against each record. Its quoting is that of RFC 4180. It has as many cells as
+the header has columns. Where it goes on over several lines, these do not look like rows
+of their own. Each line of a record that cannot be used is a bad row, so that a gate
+counts what was swallowed.
 """
 
 import csv
@@ -230,7 +231,7 @@ def _problem(
 
 @lru_cache
 def _quoting(separator: str) -> re.Pattern[str]:
-    """A whole record as RFC 4180 has it: cells in quotes with doubled marks, or cells without any."""
+    """A whole record by RFC 4180: cells without quotes, or in quotes with doubled ones."""
     cell = rf'(?:"(?:[^"]++|"")*+"|[^"{re.escape(separator)}\r\n]*+)'
     return re.compile(rf"{cell}(?:{re.escape(separator)}{cell})*+(?:\r\n|\n|\r)?")
 
@@ -275,7 +276,7 @@ def _has_swallowed(record: Record, n_columns: int, separator: str) -> bool:
 
 
 def _looks_like_row(line: str, n_columns: int, separator: str) -> bool:
-    """Whether a line has as many cells as there are columns, and its separators are not those of prose.
+    """Whether a line looks like a row: a cell for each column, and no prose.
 
     Behind a separator of prose stands a blank, or it stands between two digits.
     """

@@ -1,4 +1,4 @@
-"""The discrete annotated set: golden answers with the first and with the last retrieved documents.
+"""The discrete set: golden answers with the first, or the last, documents retrieved.
 
 Source: the published retrieval accuracy evaluation for use without labelled data: 15
 questions give 30 points.
@@ -43,8 +43,10 @@ from ragmetrics_core.labelling.sets import DiscretePoint, DiscreteSet, Label, di
 from ragmetrics_core.lexical.text import content_terms
 
 Retriever = Callable[[str, int], Iterable[Any]]
-"""From a question and the number wanted to documents in the order of their rank: texts, ``Context``, mappings, or
-document objects of LangChain, LlamaIndex and Haystack.
+"""Gets a question and how many documents are wanted; returns these in rank order.
+
+They are texts, ``Context``, mappings, or document objects of LangChain, LlamaIndex and
+Haystack.
 """
 
 
@@ -268,7 +270,10 @@ def _name_of_unknown_document(pair: Pair) -> str:
 
 
 class BM25:
-    """Ranks the chunks of a corpus by BM25 over their content words; ``MissingDependency`` without bm25s.
+    """Ranks the chunks of a corpus by BM25 over their content words.
+
+    Raises:
+        MissingDependency: If bm25s is not installed.
 
     Source:
         bm25s (Lù 2024, arXiv 2407.03618), method "lucene", k1 = 1.5, b = 0.75. Equal
@@ -337,7 +342,11 @@ def _fields_of(document: Any) -> Any:
 
 
 def import_retriever(place: str) -> Retriever:
-    """Import ``module:name``, a callable that gets a question and a number; ``SettingError`` if it is none."""
+    """Import ``module:name``, a callable that gets a question and a number.
+
+    Raises:
+        SettingError: If it cannot be called.
+    """
     retriever: Retriever = import_named_object(place)
     if not callable(retriever):
         raise SettingError(

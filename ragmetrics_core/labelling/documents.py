@@ -1,8 +1,8 @@
-"""Documents and question–answer pairs: read from files, and cut into chunks at borders of paragraphs or sentences.
+"""Documents and question–answer pairs: read from files, and cut into chunks.
 
-Files are text, Markdown, JSONL, JSON in two usual shapes, and folders of these.
-Everything else is read with the loaders of a framework and given as ``Document`` and
-``Pair``.
+A chunk ends at the border of a paragraph or a sentence. Files are text, Markdown,
+JSONL, JSON in two usual shapes, and folders of these. Everything else is read with the
+loaders of a framework and given as ``Document`` and ``Pair``.
 """
 
 import re

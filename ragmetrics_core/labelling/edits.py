@@ -1,4 +1,7 @@
-"""Edits that make a supported answer wrong, and contexts that give the judge orders: does it notice, does it obey?"""
+"""Edits that make a supported answer wrong, and contexts that give a judge orders.
+
+Does the judge notice, and does it obey?
+"""
 
 import json
 import random

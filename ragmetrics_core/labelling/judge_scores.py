@@ -1,4 +1,4 @@
-"""How well judges and metrics agree with the labels of a set, and the table that says so to people."""
+"""How well judges and metrics agree with the labels of a set, as a table."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

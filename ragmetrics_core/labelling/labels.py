@@ -1,4 +1,7 @@
-"""Labels of people for the samples of a run: drawn, read, matched with its scores, and what follows from them."""
+"""Labels that people give samples of a run, and what follows from them.
+
+Samples are drawn, their labels are read and matched with the scores of the run.
+"""
 
 import random
 from collections import Counter
@@ -71,12 +74,13 @@ class _ScoredSample(NamedTuple):
 
 
 def read_labels(path: Path, *, column: str = "label") -> list[Label]:
-    """Read labels, one JSON object per line: ``{"id": "s1", "label": 1, "source": "faq"}``; ``source`` is optional.
+    """Read labels, one JSON object per line.
 
-    ``column`` is the name or dotted path of the label: 0/1, true/false, a number from 0
-    to 1 but not 0.5, or a list of these, one per annotator. A tie of annotators is a no.
-    ``InputError`` if the file cannot be read or has no label; ``RowError`` names a
-    broken line.
+    Example of a line: ``{"id": "s1", "label": 1, "source": "faq"}``; ``source`` is
+    optional. ``column`` is the name or dotted path of the label: 0/1, true/false, a
+    number from 0 to 1 but not 0.5, or a list of these, one per annotator. A tie of
+    annotators is a no. ``InputError`` if the file cannot be read or has no label;
+    ``RowError`` names a broken line.
     """
     with open_text(path) as file:
         labels = [_label(row, place, column) for place, row in json_lines(path, file)]

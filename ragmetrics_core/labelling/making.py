@@ -1,4 +1,7 @@
-"""Where a model works on a set: writes questions with the responses expected, labels facts, and is counted."""
+"""What a model does for a set: it writes questions with responses, and labels facts.
+
+Its calls are counted.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -34,7 +37,7 @@ from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
 T = TypeVar("T")
 R = TypeVar("R", bound=BaseModel)
 Making = Callable[[Sample], Generator[Any, Any, T | Failed | Undefined]]
-"""A plan whose end is not a score, but what a model made of the sample, or why it made nothing."""
+"""A plan that ends with what a model made of the sample, or why it made nothing."""
 
 TEMPLATE = (
     files(__package__).joinpath("prompts", "write_question.txt").read_text("utf-8")
@@ -88,7 +91,10 @@ class Written(SilentData, extra="ignore", str_strip_whitespace=True):
 
 
 class WriteQuestion(Question[Written]):
-    """Which question is answered by something of each of these chunks, and what is the answer? Parts: chunks."""
+    """Which question needs something of each of these chunks, and what is the answer?
+
+    Parts: chunks.
+    """
 
     @classmethod
     def about(cls, chunks: Sequence[str], language: str | None = None) -> Self:

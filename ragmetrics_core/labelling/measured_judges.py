@@ -69,10 +69,11 @@ ASKING: dict[str, type[Metric]] = {
 
 LabelledSamples = Sequence[LabelledSample]
 Ask = Callable[[Metric, Sequence[Sample], int], Sequence[MetricResult]]
-"""Asks a judge: from a metric, samples and the number of the repetition to a result per sample.
+"""Has a judge asked by a metric about samples; returns a result for each sample.
 
-Repetition 0 is the first time. In repetition 1, 2 and so on the judge answers anew: it
-takes no replies that were stored in another repetition.
+It is also given the number of the repetition. Repetition 0 is the first time. In
+repetition 1, 2 and so on the judge answers anew: it takes no replies that were stored
+in another repetition.
 """
 
 _PLAIN_RULE = "weakest claim"

@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 # columns of our form that are no fields of a sample
 _COLUMNS_ABOUT_LABELS = frozenset(("answers", "label", "labels", "meta", "source"))
 _GOOD_FAITHFULNESS = 3
-"""From this grade on an annotator of MT-RAG, who grades from 1 to 4, calls an answer adherent."""
+"""Annotators of MT-RAG grade from 1 to 4: from this grade on an answer is adherent."""
 
 
 @dataclass(frozen=True, slots=True)

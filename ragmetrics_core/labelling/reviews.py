@@ -1,4 +1,7 @@
-"""Reviews of a set's labels: asked blind and in random order, kept beside the set, one line per decision."""
+"""Reviews of a set's labels: asked blind and in random order.
+
+They are kept in a file beside the set, one line per decision.
+"""
 
 import json
 import os
@@ -60,7 +63,10 @@ class Review(Frozen):
 
 
 class Reviews:
-    """The reviews of a set, in a file beside it; ``InputError`` if that belongs to another set, or is broken.
+    """The reviews of a set, in a file beside it.
+
+    Raises:
+        InputError: If the file belongs to another set, or is broken.
 
     Attributes:
         path: The reviews' file, ``SET.reviews.jsonl``.

@@ -1,4 +1,4 @@
-"""Rows from files: JSONL, JSON, CSV and Parquet; each row knows the place that it came from."""
+"""Rows from files of JSONL, JSON, CSV and Parquet; each row knows its place."""
 
 import re
 import shlex
@@ -61,7 +61,9 @@ def read_samples(
     unread: dict[str, None] | None = None,
     columns_read: ColumnsRead | None = None,
 ) -> Iterator[Sample | RowError]:
-    """Samples of a file, lazily; a row that is no sample comes as its error, with file and row number.
+    """Yield the samples of a file; a row that is no sample comes as an error.
+
+    The error names file and row. Rows are read when they are asked for.
 
     Args:
         path: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file.
@@ -117,7 +119,7 @@ def _columns_kept_as_metadata(row: Mapping[Any, Any], sample: Sample) -> list[st
 
 
 def check_readable(path: Path) -> None:
-    """Raise ``InputError`` for what is no file, or whose name has no known suffix, before anything is judged."""
+    """Raise ``InputError`` for what is no file, or has no known suffix."""
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the files in it")
     if not path.exists():
@@ -197,7 +199,11 @@ def _suffix(path: Path) -> str:
 
 
 def read_rows(path: Path) -> Iterator[Located]:
-    """Rows of a file as they are, each with its place; ``InputError`` if it cannot be read as what its name says."""
+    """Yield the rows of a file as they are, each with its place.
+
+    Raises:
+        InputError: If the file cannot be read as what its suffix says.
+    """
     check_readable(path)
     with as_input_error(f"{path} cannot be read"):
         yield from READERS[_suffix(path)](path)

@@ -80,7 +80,10 @@ class DiscretePoint(Frozen):
 
 
 class LabelledDocument(Frozen):
-    """A question with golden contexts of one document, noise of others, and the matrix of facts × contexts."""
+    """A question with golden contexts of one document, and noise contexts of others.
+
+    It has the matrix that says which fact stands in which context.
+    """
 
     id: str = Field(description="the document")
     question: Text = Field(repr=False, description="the question that a model wrote")

@@ -38,12 +38,12 @@ class Sufficient(Question[Sufficiency]):
 
 
 def _state_of_cause(question: Sufficient) -> State:
-    """What a judge of typed questions is shown: the question, the chunks, the answer."""
+    """What a judge of typed questions sees: the question, the chunks and the answer."""
     return state_of_answer(question, question["contexts"])
 
 
 def _typed_questions_on_cause(question: Sufficient) -> list[Typed]:
-    """Two predicates: are the chunks enough, and does the answer address the question?"""
+    """Two predicates: the chunks suffice, and the answer addresses the question."""
     del question  # the same for all
     return [
         Typed("predicate", f"{CHUNKS_HOLD_ALL}."),

@@ -51,7 +51,7 @@ ANSWER_ADDRESSES_QUESTION = Typed(
 
 
 class RelevanceGrade(SilentData, extra="ignore"):
-    """How far an answer addresses its question: from 0 (something else) to 3 (fully)."""
+    """How far an answer addresses its question: 0 (something else) to 3 (fully)."""
 
     reason: Comment = ""
     grade: Points

@@ -272,7 +272,7 @@ class _Answer:
         ]
 
     def not_blank(self, indices: Iterable[int]) -> list[int]:
-        """Return the indices of contexts that are not blank, so that a judge sees them."""
+        """Return the indices of the contexts that a judge sees: those not blank."""
         return [index for index in indices if not self.contexts[index].blank]
 
     def texts_at(self, indices: Iterable[int]) -> list[str]:
@@ -358,7 +358,7 @@ class CitationQuality(Metric):
     )
 
     def instructions(self) -> tuple[Instructions, ...]:
-        """Return the instructions for three questions: support, support alone, claims."""
+        """Return the instructions: for support, for support alone and for claims."""
         return (
             instructions_for_judge(
                 "supports",
@@ -442,7 +442,7 @@ class CitationQuality(Metric):
         return CitationsRead(None, why)
 
     def _numbering_of_setting(self, sample: Sample) -> Numbering | None:
-        """Number the contexts in order from ``numbered_from``; None if it is not set."""
+        """Number the contexts in order from ``numbered_from``; None if it is unset."""
         if self.numbered_from is None:
             return None
         return {
@@ -590,7 +590,7 @@ def _needs_contexts(sample: Sample, read: CitationsRead) -> bool:
 
 
 def _citations_in_sample(answer: str, citations: tuple[Citation, ...]) -> CitationsRead:
-    """Return the citations that a sample has; unknown if none, and the answer may cite."""
+    """Return a sample's citations; unknown if it has none, but the answer may cite."""
     is_unread = not citations and may_cite(answer)
     return CitationsRead(citations, UNREAD_FORM if is_unread else "")
 

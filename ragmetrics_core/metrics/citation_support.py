@@ -92,7 +92,7 @@ class MakesClaim(Question[EachSentence]):
 
 
 def _state(question: Supports | SupportsAlone) -> State:
-    """What a judge of typed questions is shown: passages by letters, and the statement."""
+    """What a judge of typed questions sees: lettered passages, and the statement."""
     part = question.parts["passages"]
     state = {
         **opening(question),
@@ -327,7 +327,7 @@ class SupportOfStatement:
     def of_cited(
         self, texts: Sequence[str]
     ) -> Generator[Batch, Replies, CitedSupport | NotAnswered]:
-        """Ask the judge what the cited texts do for the statement, in up to three steps.
+        """Ask the judge what the cited texts do for the statement, in 1 to 3 steps.
 
         1. It asks about each text alone. If a text supports the statement, the texts
            that do not are irrelevant.
@@ -407,7 +407,7 @@ class SupportOfStatement:
         return [self._support_by_texts[passages] for passages in passages_of_groups]
 
     def _note_quotations(self, groups: Sequence[tuple[str, ...]]) -> None:
-        """Note that a single text supports the statement if it says it word for word."""
+        """Note that a text supports the statement alone if it says it word for word."""
         for passages in groups:
             is_single = len(passages) == 1
             if is_single and holds_sentence(passages[0], self._statement):

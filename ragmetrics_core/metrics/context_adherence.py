@@ -299,7 +299,7 @@ class ContextAdherence(Metric):
     def _poll_for_labels(
         self, question_of_verdict: Adherent, groups: Groups
     ) -> Generator[Batch, Replies, Asked[LabelledPoll] | NotAnswered]:
-        """Ask what each claim of the answer rests on, in as many polls as for a verdict."""
+        """Ask what each claim rests on, in as many polls as for a verdict."""
         question_of_labels = replace(
             question_what_claims_rest_on(groups, question_of_verdict, self.language),
             decided=LABELS,  # how judges are asked that read no prompts
@@ -349,7 +349,7 @@ class ContextAdherence(Metric):
     def _claim_by_claim(
         self, question: Question[Any], too_long_reply: NotAnswered
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
-        """Make polls on the answer from polls on its claims, for texts too long to show.
+        """Make polls on the answer from polls on its claims; the texts were too long.
 
         Only the question for a verdict can be asked so. For the question what claims
         rest on, and for a judge that cannot list claims, ``too_long_reply`` is returned.
@@ -536,7 +536,7 @@ def _reason(evidence: AdherenceEvidence) -> str:
 
 
 def _verdict_token(polls: int) -> LabelProbability:
-    """Asks for the probability of the verdict, with so many polls where there is none."""
+    """Ask for the verdict's probability, or for so many polls where there is none."""
     return LabelProbability(
         "verdict",
         positive="yes",

@@ -426,7 +426,7 @@ class ContextUtilization(Metric):
 
     @property
     def _wanted_probability(self) -> LabelProbability | None:
-        """The probability of "useful" in each verdict, if the metric wants probabilities."""
+        """The probability of "useful" in each verdict; None if it is not wanted."""
         if self.relevance != "probability":
             return None
         # the verdicts of a list are told apart by the letters of their chunks
@@ -437,7 +437,7 @@ class ContextUtilization(Metric):
 
     @property
     def _typed_questions(self) -> Decided[Any] | None:
-        """The form for judges that only give probabilities; None with a user's template."""
+        """The form for judges of typed questions; None with a template of a user's."""
         if self.template is not None:
             return None
         return _GRADES if self.relevance == "graded" else _VERDICTS
@@ -578,7 +578,7 @@ def _chunk_with_verdict(
 
 
 def _is_useful(verdict: Any, weight: Weight | None) -> bool:
-    """Tell whether a chunk is useful: by its measured probability, else by its verdict."""
+    """Tell whether a chunk is useful: by its probability, else by its verdict."""
     if weight is not None and weight.mode not in _MODES_OF_VERDICTS:
         return weight.p > 0.5
     if isinstance(verdict, UsefulGrade):
@@ -587,9 +587,9 @@ def _is_useful(verdict: Any, weight: Weight | None) -> bool:
 
 
 def _reason_to_show(verdicts: Sequence[Any], *, useful: bool) -> str:
-    """Return the reason of the first poll that agrees with the outcome, else of the first.
+    """Return the reason of the first poll that agrees with the outcome.
 
-    Of grades it is the first.
+    If none agrees, and of grades, it is the reason of the first poll.
     """
     for verdict in verdicts:
         if not isinstance(verdict, UsefulGrade) and verdict.useful == useful:

@@ -99,7 +99,7 @@ def question_for_facts(
 
 
 def _cannot_list(question: ExtractFacts) -> State:
-    """Refuse to list facts by typed questions, which only choose among what is given."""
+    """Refuse to list facts by typed questions: they only choose among given answers."""
     del question  # no text changes that
     raise QuestionNotSupported(
         "a judge of typed questions writes nothing and so lists no facts: give them"
@@ -376,7 +376,7 @@ def questions_of_coverage(
 
 
 def _probability_of_covered(polls: int | None) -> LabelProbability:
-    """Say which probability is wanted: of "covered", in each verdict of a list if None."""
+    """Ask for the probability of "covered"; with None, for each verdict of a list."""
     if polls is None:
         return LabelProbability("covered", cell_key="label", fallback_polls=1)
     return LabelProbability("covered", fallback_polls=polls)

@@ -115,7 +115,7 @@ def groups_of_texts(sample: Sample) -> Groups:
 def _texts_only_models_wrote(
     ledger: Ledger, ledger_texts: Sequence[_LedgerText]
 ) -> set[str]:
-    """Return what models wrote and no search or the like returned: it is no evidence."""
+    """Return what only models wrote, and no search or the like returned."""
     return set(_texts_of_models(ledger)) - {text.context.text for text in ledger_texts}
 
 
@@ -160,7 +160,7 @@ def _context_by_rank(
 
 
 def _evidence_of_ledger(ledger: Ledger) -> list[_LedgerText]:
-    """Return the texts in a ledger that are evidence: all but blanks and models' texts."""
+    """Return a ledger's texts that are evidence: not blank, and not by a model."""
     ledger_texts: list[_LedgerText] = []
     for call in ledger.calls:
         if call.kind == "written":
@@ -390,7 +390,7 @@ def _verdict_on_useless(call: CallWithContexts) -> CallUse:
 
 
 def _are_repeated(calls: Sequence[CallWithContexts]) -> list[bool]:
-    """Tell for each text that a call returned whether an earlier call had returned it."""
+    """Tell for each text of a call whether an earlier call had returned it."""
     are_repeated: list[bool] = []
     texts_so_far: set[str] = set()
     for call in calls:

@@ -63,7 +63,7 @@ _ROUNDING = 1e-9
 def error_of_unanswered(
     replies: Sequence[Asked[Any] | NotAnswered],
 ) -> JudgeError | None:
-    """Return the error of the first question that was not answered; None if all were."""
+    """Return the error of the first unanswered question; None if all were answered."""
     for reply in replies:
         if isinstance(reply, NotAnswered):
             return reply.error
@@ -382,7 +382,7 @@ def _fields_given(
     reference: Any,
     further_fields: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the fields of a sample that ``score`` was given, without those left out."""
+    """Return the fields of a sample that ``score`` was given."""
     usual_fields = {
         "question": question,
         "contexts": contexts,

@@ -373,7 +373,7 @@ def _combine_verdicts(windows: Sequence[Poll | None]) -> Poll | None:
 def _combine_polls(
     polls_by_claim: Mapping[str, Sequence[Asked[Poll]]], n_windows: int
 ) -> Asked[Poll]:
-    """Make polls about the whole answer out of the polls about its claims, window by window.
+    """Make polls about the whole answer out of the polls about its claims.
 
     Claim A got yes and yes, claim B yes and no: the answer gets yes and no. A poll that
     failed on B makes the answer's poll missing, unless A already says no.

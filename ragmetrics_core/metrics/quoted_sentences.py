@@ -44,7 +44,7 @@ _PARAGRAPHS = re.compile(r"\n[ \t]*\n")
 
 
 def holds_sentence(passage: str, statement: str) -> bool:
-    """Tell whether a passage says a statement word for word, so that no judge is needed.
+    """Tell whether a passage says a statement literally, so that no judge is needed.
 
     The statement must be a whole sentence that stands alone. White space does not
     matter. A passage that may deny or qualify the statement does not count.
@@ -66,7 +66,7 @@ def holds_sentence(passage: str, statement: str) -> bool:
 
 
 def _holds_unqualified(paragraph: str, words: list[str]) -> bool:
-    """Tell whether these words are a sentence of a paragraph that quotes or denies nothing."""
+    """Whether the words are a sentence of a paragraph that quotes or denies nothing."""
     if words[0] not in paragraph or _QUALIFIES.search(paragraph):
         return False
     return any(sentence.split() == words for sentence in whole_sentences(paragraph))

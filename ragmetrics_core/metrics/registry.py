@@ -45,7 +45,7 @@ METRICS = _classes_by_name(_SHIPPED)
 """The metrics of a run that names none, by their names."""
 
 ON_REQUEST = _classes_by_name(_SHIPPED_ON_REQUEST)
-"""Further metrics that ship, by their names: a run measures them only if it names them."""
+"""Further metrics that ship, by name: a run measures them only if it names them."""
 
 NAMED_METRICS = METRICS | ON_REQUEST
 """All metrics that ship, by their names."""
@@ -179,7 +179,7 @@ def metrics_with_settings(
 
 
 def _split_setting(text: str) -> tuple[str, str, Any]:
-    """Split ``adherence.polls=3`` into the metric, the name of the setting and its value.
+    """Split ``adherence.polls=3`` into the metric, the setting's name and its value.
 
     The name of a metric of somebody's own module may have dots.
     """

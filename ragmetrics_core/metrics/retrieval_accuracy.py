@@ -124,7 +124,7 @@ class RetrievalAccuracy(Metric):
         return self._cell_instructions(), self._extraction_instructions()
 
     def _cell_instructions(self) -> Instructions:
-        """How a judge is asked whether a context covers a fact, or which of all facts."""
+        """How a judge is asked whether a context covers a fact, or which facts."""
         if self.calls == "per_context":
             name, required = "facts_in_context", "context facts"
         else:
@@ -181,7 +181,7 @@ class RetrievalAccuracy(Metric):
         return self.model_copy(update={"control_contexts": tuple(dict.fromkeys(pool))})
 
     def plan(self, sample: Sample) -> Plan:
-        """Extract facts if the sample has none, judge each fact in each context, and score.
+        """Extract missing facts, judge each fact in each context, and score.
 
         A reference states 4 facts, and the contexts cover 3: .75. Of several references
         the one with the highest value counts. A control is a context of another
@@ -322,7 +322,7 @@ class RetrievalAccuracy(Metric):
     def _combination_for(
         self, sample: Sample, rows: Sequence[Sequence[Cell]]
     ) -> matrix.Combination:
-        """Return how a fact's cells are combined: as the setting says, with one exception.
+        """Return how a fact's cells are combined: as set, with one exception.
 
         The setting "or" becomes "soft" if the embedded judge, which compares words,
         split the reference into facts: the soft mean is then nearer to people's labels
@@ -333,7 +333,7 @@ class RetrievalAccuracy(Metric):
         return self.combination
 
     def _reason(self, evidence: matrix.AccuracyEvidence) -> str:
-        """Say how many facts are covered, how the score was computed, and of the control."""
+        """Say how many facts are covered, how they were scored, and of the control."""
         n_covered = sum(_is_covered(row) for row in evidence.cells)
         return (
             f"{n_covered} of {len(evidence.facts)} facts are covered by at least one"
@@ -475,7 +475,7 @@ def _duplicate_of(contexts: Sequence[Context]) -> tuple[int | None, ...]:
 
 
 def _columns_of_kept_contexts(sample: Sample) -> list[int] | None:
-    """Return the columns of the contexts that the application kept and showed the model.
+    """Return the columns of the contexts that the application kept and showed.
 
     Returns None if it is not known what was retrieved, if no context was kept, or if a
     kept context is not among the retrieved ones.

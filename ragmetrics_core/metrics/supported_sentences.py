@@ -60,7 +60,7 @@ def _poll_that_abstains(question: Adherent) -> Asked[Poll] | None:
 
 
 def _state_of_adherence(question: Adherent) -> State:
-    """What a judge of typed questions is shown: the question, the chunks, the answer."""
+    """What a judge of typed questions sees: the question, the chunks and the answer."""
     return state_of_answer(question, question["contexts"])
 
 

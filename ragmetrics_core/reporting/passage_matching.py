@@ -1,4 +1,7 @@
-"""Which context shows a retrieved passage, where no run recorded it: by ids and texts alone. Pure."""
+"""Which context shows a retrieved passage, where no run recorded it.
+
+Pure functions of ids and texts.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -1,4 +1,4 @@
-"""What became of the passages and facts of one sample, as far as it was recorded and judged."""
+"""What became of the passages and facts of one sample, as far as that is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Scoring tables that no single machine holds, on engines that exist: Ray Data, Spark, Daft; see docs/scale.md."""
+"""Scoring tables that no single machine holds, on Ray Data, Spark or Daft.
+
+See docs/scale.md.
+"""
 
 from ragmetrics_core import names_of_stub
 

@@ -1,4 +1,7 @@
-"""Ray Data: an actor pool with one scorer per worker, and the limits of the whole job in an actor of its own."""
+"""Ray Data: an actor pool with one scorer per worker.
+
+The limits of the whole job are kept by an actor of their own.
+"""
 
 import asyncio
 from copy import copy
@@ -88,7 +91,7 @@ class _Worker:
 
 
 class JobLimits:
-    """The limits of a job, kept in one place: every call of every worker asks here before it leaves.
+    """The limits of a job, kept in one place: each call of each worker asks here first.
 
     A call whose end nobody tells, because its worker died, counts as dear as the
     dearest after ten minutes.

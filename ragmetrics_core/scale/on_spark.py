@@ -1,4 +1,7 @@
-"""Spark: a frame is scored partition by partition, in the executors; the driver sees no sample."""
+"""Spark: a frame is scored in the executors, partition by partition.
+
+The driver sees no sample.
+"""
 
 from collections.abc import Iterator
 from copy import copy

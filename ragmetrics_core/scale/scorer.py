@@ -1,4 +1,4 @@
-"""Scoring a table: one pure function from rows to rows, for the engines that carry it to many machines."""
+"""Scoring a table: a pure function from rows to rows, which engines carry out."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -185,7 +185,7 @@ def _bin(rows: Sequence[_Row]) -> Bin:
 def _bounds_of_share(
     labels: Sequence[bool], clusters: Sequence[int]
 ) -> tuple[float, float]:
-    """Wilson's interval of the share of positive labels; over clusters where some share one."""
+    """Interval of the share of positive labels: over clusters, Wilson's without any."""
     values = [float(label) for label in labels]
     interval = mean_interval(values, clusters) if share_clusters(clusters) else None
     if interval is None:

@@ -184,7 +184,7 @@ def _check_target(target: float) -> None:
 
 
 def _lowest_certified(steps: Sequence[Step], target: float) -> Step | None:
-    """Test thresholds in their order, each at 5 %, and return the last before a failure.
+    """Test thresholds in their order, each at 5 %; return the last before a failure.
 
     None if the first one fails.
     """

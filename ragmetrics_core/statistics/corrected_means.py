@@ -135,7 +135,7 @@ def _are_rarer_labels_few(labels: Sequence[bool]) -> bool:
 
 
 def _are_clusters_few(scores: Scores) -> bool:
-    """Whether scores of fewer than two clusters cannot show how much their mean varies."""
+    """Whether fewer than two clusters have scores: too few to estimate a variance."""
     sums, _ = sum_clusters(scores.values, scores.cluster_numbers)
     return len(sums) < 2
 

@@ -3,7 +3,7 @@
 from math import exp, log
 
 _NEAREST = 1e-4
-"""A probability nearer to 0 or 1 counts as this near, so that its log-odds are finite."""
+"""The least distance of a probability to 0 and 1, so that log-odds are finite."""
 _LARGEST = 700.0  # exp() overflows a little above
 
 

@@ -1,4 +1,4 @@
-"""A gate that is decided as soon as the scores allow, at an error rate valid at any time.
+"""A gate, decided as soon as the scores allow at an error rate valid at any time.
 
 Evidence against *the mean is at most m* is the wealth of five gamblers who bet against
 it. If it is true they cannot expect to win, so that wealth ever reaches 1/alpha with
@@ -117,7 +117,7 @@ class _Evidence:
         return self._claimed_mean - self._total_excess / n_left
 
     def _stake_factor(self, highest_mean_left: float) -> float:
-        """Gamblers stake more with few units left, and where a high mean is expected."""
+        """Gamblers stake more with few units left, and where a high mean is likely."""
         units_per_unit_left = 1.0
         if self._population is not None:
             units_per_unit_left = self._population / (self._population - self._n_units)
@@ -131,7 +131,7 @@ class _Evidence:
         return self._total_excess > n_left * self._claimed_mean
 
     def _multiply_wealth(self, gain: float, stake_factor: float) -> None:
-        """Let each gambler win or lose on the stake, a share of the gambler's wealth."""
+        """Let each gambler win or lose by the stake, which is a share of the wealth."""
         wealth = self._wealth
         for index, bet in enumerate(_BETS):
             stake = bet * stake_factor
@@ -337,7 +337,7 @@ class SequentialGate:
         return self.decision
 
     def _check_unit(self, ranges: Sequence[tuple[float, float]], n_rows: int) -> None:
-        """Raise ``InputError`` for scores out of range, and for too many rows or units."""
+        """Raise ``InputError`` for scores out of range, or too many rows or units."""
         for low, high in ranges:
             if not 0 <= low <= high <= 1:
                 raise InputError("scores lie in [0, 1]; at least one value does not")
