@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from test_tree_rules import (
     ANSWER,
     DOCS,
@@ -117,6 +119,77 @@ def test_of_answered_groups_that_searched_for_the_same_the_last_one_waits_on() -
     first, last, other = groups
     assert groups.take_over_due("", QUESTION) == [first, other]
     assert list(groups) == [last]
+
+
+PAGES = tuple(
+    Document(f"The page of the town number {n} lies open.", id=f"page {n}")
+    for n in range(4)
+)
+CITY = "city on the river"
+pages = st.sets(st.sampled_from(range(len(PAGES))), min_size=1).map(sorted)
+steps = st.tuples(
+    st.sampled_from(["search", "rank", "answer"]),
+    pages,
+    st.sampled_from([CITY, QUESTION]),
+)
+
+
+def played(*made: tuple[str, list[int], str]) -> tuple[WaitingGroups, list[Tree]]:
+    """Searches, rankings and answers by themselves, each over some pages.
+
+    Returns:
+        The groups that wait, and the runs that stand in them.
+    """
+    c, groups, runs = Clock(), WaitingGroups(), []
+    for kind, places, query in made:
+        found = tuple(PAGES[place] for place in places)
+        if kind == "search":
+            run = alone(retriever(c, *found, query=query))
+            groups.add_retrieval(run, query, [])
+        elif kind == "rank":
+            ranked = c.node("reranker", query=query, documents=found)
+            ranked.input_documents = found
+            run = Tree(ranked)
+            groups.add_retrieval(run, query, [])
+        else:
+            run = alone(model(c, "\n".join(page.text for page in found)))
+            if groups.join(run, Calls(run)) is None:
+                continue
+        runs.append(run)
+    return groups, runs
+
+
+RANKED_BETWEEN = [
+    ("search", [1, 2], CITY),
+    ("rank", [1, 2], CITY),
+    ("search", [0, 1], CITY),
+    ("answer", [0, 1], CITY),
+]
+
+
+@example([("search", [2], CITY), *RANKED_BETWEEN])
+@given(st.lists(steps, max_size=8))
+def test_each_run_stands_in_just_one_group(
+    made: list[tuple[str, list[int], str]],
+) -> None:
+    groups, runs = played(*made)
+    in_groups = [run.root.began for group in groups for run in group.runs]
+    assert sorted(in_groups) == sorted(run.root.began for run in runs)
+
+
+def test_a_sibling_of_a_sibling_belongs_to_the_group_that_was_answered() -> None:
+    """Three searches for one query; the second was ranked, and the third answered from."""
+    groups, runs = played(("search", [2], CITY), *RANKED_BETWEEN)
+    (group,) = groups
+    assert len(group.runs) == len(runs)
+
+
+def test_of_two_groups_that_are_each_others_siblings_one_owns_both() -> None:
+    groups, runs = played(("search", [0], CITY), ("search", [0], CITY))
+    first, second = groups
+    first.sibling_searches, second.sibling_searches = [second], [first]
+    (group,) = groups
+    assert len(group.runs) == len(runs)
 
 
 def test_documents_that_are_ranked_by_hand_belong_to_the_search_made_last() -> None:

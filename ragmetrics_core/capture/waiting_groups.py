@@ -373,15 +373,21 @@ class WaitingGroups:
         """Return the sibling searches that belong to a waiting group, with that group.
 
         Such a search asked a query of the group, or was made after the group began.
-        The first of several groups counts.
+        The first of several groups counts. A sibling of a sibling belongs to the group
+        that owns both.
         """
         owner_by_sibling: dict[RunGroup, RunGroup] = {}
         for group in self._waiting:
             for sibling in self._unread_siblings(group):
                 asks_the_same = not sibling.queries.isdisjoint(group.queries)
-                if asks_the_same or sibling.began > group.began:
+                belongs_to_group = asks_the_same or sibling.began > group.began
+                owns_group = _outermost_owner(group, owner_by_sibling) is sibling
+                if belongs_to_group and not owns_group:
                     owner_by_sibling.setdefault(sibling, group)
-        return owner_by_sibling
+        return {
+            sibling: _outermost_owner(owner, owner_by_sibling)
+            for sibling, owner in owner_by_sibling.items()
+        }
 
     def _whole_group(
         self, group: RunGroup, owner_by_sibling: Mapping[RunGroup, RunGroup]
@@ -511,6 +517,15 @@ class WaitingGroups:
         """Return the latest groups without a run of a task or thread, the latest first."""
         latest = self._waiting[: -_MOST_OF_OTHER_TASKS - 1 : -1]
         return [group for group in latest if not group.has_run_of(task_or_thread)]
+
+
+def _outermost_owner(
+    group: RunGroup, owner_by_sibling: Mapping[RunGroup, RunGroup]
+) -> RunGroup:
+    """Return the group that owns a group, or its owner, and that nobody owns."""
+    while group in owner_by_sibling:
+        group = owner_by_sibling[group]
+    return group
 
 
 def _is_followed_by_search(
