@@ -26,10 +26,10 @@ QUESTION = "Who lit the lamp?"
 WAIT_S = 20
 
 
-def chat_of(kit: ModuleType) -> ContextChatEngine:
+def chat_of(kit: ModuleType, reply: str = "The answer.") -> ContextChatEngine:
     return ContextChatEngine.from_defaults(
         retriever=kit.FixedRetriever([kit.node("a", "Anna lit the lamp.")]),
-        llm=kit.ScriptedLLM(),
+        llm=kit.ScriptedLLM(script={"": reply}),
         memory=ChatMemoryBuffer.from_defaults(token_limit=3000),
     )
 
@@ -123,6 +123,26 @@ def test_an_answer_that_nobody_read_is_in_doubt(kit: ModuleType) -> None:
     assert sample.capture.warnings == (
         "nobody read the streamed answer: whether the user received it is not certain",
     )
+
+
+@pytest.mark.parametrize(
+    ("n_read", "answer", "grade"),
+    [(0, "The answer.", "inferred"), (1, None, "incomplete")],
+)
+def test_white_space_before_an_answer_is_no_part_of_what_was_read(
+    kit: ModuleType, n_read: int, answer: str | None, grade: str
+) -> None:
+    """The model writes " The answer.", and the engine keeps "The answer."."""
+
+    def read_some(chat: ContextChatEngine) -> None:
+        pieces = written(chat.stream_chat(QUESTION)).response_gen
+        assert "".join(next(pieces) for _ in range(n_read)) == " The" * n_read
+
+    with capture() as captured:
+        read_some(chat_of(kit, reply=" The answer."))
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert (sample.answer, sample.capture.grade) == (answer, grade)
 
 
 def test_a_response_that_the_application_keeps_gives_its_sample_once_it_is_read(

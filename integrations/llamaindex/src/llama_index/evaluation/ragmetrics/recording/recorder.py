@@ -780,9 +780,10 @@ class Recorder:
             self._end_stream(open_run, "", stopped_reading)
             return
         text, error = written_answer
-        # " old"; the pieces may end with white space, which the answer does not
+        # " old"; the pieces may begin and end with white space, which the answer does not
         unread = "".join(open_run.untaken_pieces).rstrip()
-        text_read = text.removesuffix(unread)
+        is_all_unread = text == unread.lstrip()
+        text_read = "" if is_all_unread else text.removesuffix(unread)
         if error is not None:  # the engine's writing broke off
             self._end_stream(open_run, text, error)
         elif not text_read.strip():
