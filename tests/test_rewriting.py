@@ -23,7 +23,14 @@ from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_core.documents import BaseDocumentCompressor
 from langchain_core.documents import Document as LangChainDocument
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import (
+    Runnable,
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
+)
 from langchain_ragmetrics import capture as capture_langchain
 from langgraph.graph import END, START, StateGraph
 from llama_index.core.postprocessor import SimilarityPostprocessor
@@ -85,18 +92,24 @@ def _rewrites_langchain(
     ]
 
 
+def written(documents: list[LangChainDocument]) -> str:
+    return "\n\n".join(document.page_content for document in documents)
+
+
+def chain_of(found: Runnable[str, Any]) -> Sample:
+    """A chain whose prompt shows what a chain of a retriever and its steps returns."""
+    inputs = {"context": found, "question": RunnablePassthrough()}
+    with capture_langchain() as captured:
+        (inputs | PROMPT | FakeListChatModel(responses=[ANSWER])).invoke(QUESTION)
+    (sample,) = captured.samples
+    return sample
+
+
 def chain(how: str, *, keeps_ids: bool) -> list[Sample]:
     def rewrite(documents: list[LangChainDocument]) -> list[LangChainDocument]:
         return _rewrites_langchain(documents, how, keeps_ids=keeps_ids)
 
-    def written(documents: list[LangChainDocument]) -> str:
-        return "\n\n".join(document.page_content for document in documents)
-
-    found = Found() | RunnableLambda(rewrite) | RunnableLambda(written)
-    inputs = {"context": found, "question": RunnablePassthrough()}
-    with capture_langchain() as captured:
-        (inputs | PROMPT | FakeListChatModel(responses=[ANSWER])).invoke(QUESTION)
-    return list(captured.samples)
+    return [chain_of(Found() | RunnableLambda(rewrite) | written)]
 
 
 class State(TypedDict, total=False):
@@ -256,14 +269,7 @@ def test_a_step_of_a_chain_that_returns_an_empty_list_dropped_all_documents() ->
     def none_of(documents: list[LangChainDocument]) -> list[LangChainDocument]:
         return documents[:0]
 
-    def written(documents: list[LangChainDocument]) -> str:
-        return "\n\n".join(document.page_content for document in documents)
-
-    found = Found() | RunnableLambda(none_of) | RunnableLambda(written)
-    inputs = {"context": found, "question": RunnablePassthrough()}
-    with capture_langchain() as captured:
-        (inputs | PROMPT | FakeListChatModel(responses=[ANSWER])).invoke(QUESTION)
-    (sample,) = captured.samples
+    sample = chain_of(Found() | RunnableLambda(none_of) | written)
     assert sample.capture is not None
     notes = sample.capture.passages or ()
     assert [note.dropped_by for note in notes] == ["none_of"] * 3
@@ -299,12 +305,46 @@ def test_what_a_model_summarised_before_the_answer_is_not_told_as_shown(
     notes = sample.capture.passages or ()
     assert {note.written_anew_by for note in notes} == {"rewrite"}
     assert {note.share for note in notes} == {None}
-    assert any("write documents anew" in words for words in sample.capture.warnings)
+    assert any("was shown what" in words for words in sample.capture.warnings)
     judged, _ = journeys(sample)
     for loss in ("not_retrieved", "not_kept", "not_shown", "cut", "not_useful"):
         stage = judged.of(loss, "facts")
         assert stage is None or not stage.lost
     assert "rewrite" in judged_reason(judged)
+
+
+CONDENSE = {
+    "documents": "Summarise:\n{documents}",
+    "documents for the question": "Summarise for {question}:\n{documents}",
+}
+
+
+@pytest.mark.parametrize("template", CONDENSE.values(), ids=CONDENSE)
+@pytest.mark.parametrize("found", [TEXTS, TEXTS[1:]], ids=len)
+def test_what_a_chain_condenses_before_the_answer_is_not_told_as_shown(
+    template: str, found: Sequence[str]
+) -> None:
+    """A model sums up the documents, and the answering prompt shows the summary alone."""
+    condense = (
+        ChatPromptTemplate.from_template(template)
+        | FakeListChatModel(responses=[SUMMARY], name="condense")
+        | StrOutputParser()
+    )
+    asked = {
+        "documents": FindsTexts(found_texts=found) | written,
+        "question": RunnablePassthrough(),
+    }
+    sample = chain_of(RunnableParallel(asked) | condense)
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    assert {note.written_anew_by for note in notes} == {"condense"}
+    assert {note.share for note in notes} == {None}
+    assert any("was shown what" in words for words in sample.capture.warnings)
+    judged, _ = journeys(sample)
+    for loss in ("not_retrieved", "not_kept", "not_shown", "cut", "not_useful"):
+        stage = judged.of(loss, "facts")
+        assert stage is None or not stage.lost
+    assert "condense" in judged_reason(judged)
 
 
 def judged_reason(journey: Journey) -> str:
@@ -363,20 +403,11 @@ def test_a_near_copy_that_is_left_out_is_lost_where_a_reranker_drops_the_other(
     def rerank(state: State) -> State:
         return {"documents": drops_the_first(state["documents"])}
 
-    def written(documents: list[LangChainDocument]) -> str:
-        return "\n\n".join(document.page_content for document in documents)
-
     if kind == "graph":
         (sample,) = graph_of(dedupe, rerank, found=found)
     else:
         steps = RunnableLambda(keeps_the_first) | drops_the_first | written
-        inputs = {
-            "context": FindsTexts(found_texts=found) | steps,
-            "question": RunnablePassthrough(),
-        }
-        with capture_langchain() as captured:
-            (inputs | PROMPT | FakeListChatModel(responses=[ANSWER])).invoke(QUESTION)
-        (sample,) = captured.samples
+        sample = chain_of(FindsTexts(found_texts=found) | steps)
     assert sample.capture is not None
     notes = sample.capture.passages or ()
     assert [note.kept for note in notes] == [False, True, True, False]
@@ -607,10 +638,7 @@ def test_a_fact_in_what_a_retriever_cut_off_is_not_told_as_never_retrieved(
     retriever = ContextualCompressionRetriever(
         base_compressor=Shortening(in_pieces=in_pieces), base_retriever=Found()
     )
-    inputs = {"context": retriever, "question": RunnablePassthrough()}
-    with capture_langchain() as captured:
-        (inputs | PROMPT | FakeListChatModel(responses=[ANSWER])).invoke(QUESTION)
-    (sample,) = captured.samples
+    sample = chain_of(retriever)
     assert sample.capture is not None
     notes = sample.capture.passages or ()
     name = "ContextualCompressionRetriever"
@@ -627,10 +655,7 @@ def test_what_a_retriever_dropped_is_not_counted_where_it_wrote_anew(how: str) -
     retriever = ContextualCompressionRetriever(
         base_compressor=Summing(how=how), base_retriever=Found()
     )
-    inputs = {"context": retriever, "question": RunnablePassthrough()}
-    with capture_langchain() as captured:
-        (inputs | PROMPT | FakeListChatModel(responses=[ANSWER])).invoke(QUESTION)
-    (sample,) = captured.samples
+    sample = chain_of(retriever)
     assert [document.text for document in sample.retrieved or ()] == list(ANEW[how][:2])
     judged, _ = journeys(sample)
     assert judged.of("not_kept") is None

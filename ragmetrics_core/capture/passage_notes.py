@@ -36,8 +36,8 @@ _WRITTEN_ANEW = (
     " retrieved documents they were made of is not known"
 )
 _SUMMARISED = (
-    "{} had a model write documents anew, and the answering call was shown these; the"
-    " contexts are the documents of which the model wrote"
+    "the answering call was shown what {} wrote of documents, and not these; the contexts"
+    " are the documents"
 )
 _HIDDEN = "{} of {} retrieved documents were not shown to the model"
 # Where the contexts come from prompts, a tool's text or the user, it is known what the
@@ -83,6 +83,20 @@ class DocumentTraces:
     rewriting_steps: Mapping[DocumentKey, str]
     contexts: Contexts
     shown: ShownToCall | None
+
+    def summariser_of(self, index: int) -> str | None:
+        """Name what summed up a document for the answering call; None if nothing did.
+
+        The answering call was shown the summary, and not the document. It is a step that
+        returned the summary in the place of the document, or a call of a model.
+        """
+        key = self.matched_contexts.context_keys[index]
+        if key is None or self.shown is None or key not in self.shown.reader_by_key:
+            return None
+        if index in self.effects.writer_by_index:
+            return self.effects.writer_by_index[index]
+        reader = self.shown.reader_by_key[key]
+        return reader.name if reader in self.shown.summarisers else None
 
 
 def passages_of(
@@ -136,11 +150,9 @@ def _warnings_of_summaries(
     if traces.rewriting_steps:
         return []
     names: dict[str, None] = {}
-    for index, note in enumerate(notes):
-        # the step that took the document and returned a rewritten text for it
-        writer = traces.effects.writer_by_index.get(index)
-        is_context = note.context is not None  # the original document is a context
-        if is_context and writer is not None and note.written_anew_by == writer:
+    for index in range(len(notes)):
+        writer = traces.summariser_of(index)
+        if writer is not None:
             names[writer] = None
     return [_SUMMARISED.format(", ".join(names))] if names else []
 
@@ -324,10 +336,7 @@ class _NoteWriter:
             return None
         if key in matched_contexts.keys_matched_by_id_alone:
             return self.traces.rewriting_steps.get(key)
-        shown = self.traces.shown
-        if shown is None or key in shown.keys_in_own_prompt:
-            return None
-        return self.traces.effects.writer_by_index.get(index)
+        return self.traces.summariser_of(index)
 
     def _step_that_may_have_rewritten(self, index: int) -> str | None:
         """Name the step that took a document and returned others; None if none did.

@@ -64,8 +64,12 @@ class ShownToCall:
             stand there by chance.
         keys_perhaps_cut: The keys of documents whose few first words fill a line of a
             prompt. They may be all that is shown of the document.
-        keys_in_own_prompt: The keys of the documents that the call's own prompt shows.
-            The others were shown to calls that it read.
+        reader_by_key: For a document that only calls which it read were shown, the first
+            of these. Earlier calls of the step that was handed the documents, such as
+            one that refines its answer, count as the call itself.
+        summarisers: Those of the calls that it read that were shown several documents:
+            the call was shown what these wrote of all of them. Left out are notes on one
+            document, and answers of nested engines.
     """
 
     shown_documents: Mapping[DocumentKey, ShownDocument]
@@ -76,7 +80,8 @@ class ShownToCall:
     calls_showing_documents: tuple[Node, ...]
     keys_behind_notes: frozenset[DocumentKey]
     keys_perhaps_cut: frozenset[DocumentKey]
-    keys_in_own_prompt: frozenset[DocumentKey]
+    reader_by_key: Mapping[DocumentKey, Node]
+    summarisers: frozenset[Node]
 
 
 @dataclass(frozen=True)
@@ -158,7 +163,46 @@ class PromptContents:
             keys_perhaps_cut=self._keys_perhaps_cut(
                 calls, shown_by_key, retrieved_lists
             ),
-            keys_in_own_prompt=frozenset(self._shown_by_itself(call).shown_documents),
+            reader_by_key=self._readers_of_unshown(call, calls),
+            summarisers=self._summarisers(call, calls),
+        )
+
+    def _readers_of_unshown(
+        self, call: Node, calls: Iterable[Node]
+    ) -> dict[DocumentKey, Node]:
+        """Return by its key the first reader of each document that a call was not shown.
+
+        Example: call 1 is shown A and B, and writes a summary. Call 2 is shown the
+        summary and B, and answers: {A: call 1}.
+
+        Args:
+            call: The call.
+            calls: The call and the calls that it read, in the order in which they began.
+        """
+        reader_by_key: dict[DocumentKey, Node] = {}
+        for reader in calls:
+            for key in self._shown_by_itself(reader).shown_documents:
+                reader_by_key.setdefault(key, reader)
+        for answering_call in (call, *self._earlier_calls_of_same_step(call)):
+            for key in self._shown_by_itself(answering_call).shown_documents:
+                reader_by_key.pop(key, None)
+        return reader_by_key
+
+    def _summarisers(self, call: Node, calls: Iterable[Node]) -> frozenset[Node]:
+        """Return the calls that a call read, and that were shown several documents.
+
+        Calls inside a tool or sub-run that does not hold the call itself are left out:
+        they answered a question of their own.
+        """
+        path = self.calls.paths[call]
+        return frozenset(
+            reader
+            for reader in calls
+            if len(self._shown_by_itself(reader).shown_documents) > 1
+            and not any(
+                around.kind in ("agent", "tool") and around not in path
+                for around in self.calls.paths[reader]
+            )
         )
 
     def _calls_showing_documents(self, calls: Iterable[Node]) -> tuple[Node, ...]:

@@ -288,7 +288,10 @@ def test_what_is_ambiguous_is_said() -> None:
     notes = [sample.capture for sample in captured.samples]
     assert [warnings_of_its_own(note) for note in notes if note] == [
         ["1 of 3 retrieved documents were not shown to the model"],
-        [],  # the summary is read, and what it was made of was shown
+        [
+            "the answering call was shown what Speaker wrote of documents, and not these;"
+            " the contexts are the documents"
+        ],
         [
             (
                 "the question was not found in the inputs; the retriever's query stands"

@@ -803,7 +803,11 @@ class DeepResearch(Workflow):
 @app(
     "deep research, whose report is streamed and not returned",
     f"{TEMPLATES}use-cases/python/deep_research/workflow.py",
-    sample(question="All about the capital", answer="The whole report."),
+    sample(
+        question="All about the capital",
+        answer="The whole report.",
+        warnings=["the answering call was shown what"],
+    ),
 )
 def _(kit: ModuleType) -> None:
     plan = {
