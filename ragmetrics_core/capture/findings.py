@@ -299,15 +299,13 @@ class ShownInPrompt:
         return _extent(self.text, (self,))
 
     @property
-    def lacks_number_signs(self) -> bool:
-        """Whether the prompt has fewer signs of numbers, such as "-", than the text.
+    def lacks_signs(self) -> bool:
+        """Whether the prompt has fewer signs of numbers and comparisons than the text.
 
         Example: the text "It was -5 degrees" and the prompt "It was 5 degrees" have equal
         letters, but the prompt lacks the "-".
         """
-        letters = self.text.letters
-        # a text of the letters a to z alone has no numbers
-        if not letters or letters.isalpha():
+        if not self.text.letters:
             return False
         message = self.prompt.messages[self.message_index].raw
         # nearly always; also where it stands once more, with its signs
@@ -401,7 +399,7 @@ def _finding_in_prompts(
     coverage = _coverage(text, shown_in_prompts)
     extent = _extent(text, shown_in_prompts)
     # the text has "-5" or "1.5", and the prompt only "5" or "15"
-    if extent == "whole" and _lacks_signs_of_numbers(shown_in_prompts):
+    if extent == "whole" and _lack_signs(shown_in_prompts):
         extent = "parts"
     if extent == "whole":
         reason = "its whole text stands there"
@@ -420,8 +418,8 @@ def _finding_in_prompts(
     )
 
 
-def _lacks_signs_of_numbers(shown_in_prompts: Sequence[ShownInPrompt]) -> bool:
-    """Whether every prompt that shows the whole text lacks a sign of a number in it.
+def _lack_signs(shown_in_prompts: Sequence[ShownInPrompt]) -> bool:
+    """Whether every prompt that shows the whole text lacks a sign of it, such as "-".
 
     Example: the text "It was -5 degrees" and the prompt "It was 5 degrees" have equal
     letters. Such a prompt does not show the whole text. Prompts that show only parts of
@@ -430,7 +428,7 @@ def _lacks_signs_of_numbers(shown_in_prompts: Sequence[ShownInPrompt]) -> bool:
     showing_all = shown_in_prompts
     if len(shown_in_prompts) > 1:
         showing_all = [each for each in shown_in_prompts if each.extent == "whole"]
-    return bool(showing_all) and all(each.lacks_number_signs for each in showing_all)
+    return bool(showing_all) and all(each.lacks_signs for each in showing_all)
 
 
 def _share_of_a_part(coverage: float, *, n_letters: int) -> float:

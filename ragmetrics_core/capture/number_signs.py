@@ -1,7 +1,8 @@
-"""Signs that make another number of a number: "-5" is not "5", and "1.5" not "15". Pure.
+"""Signs that letters and digits do not tell: "-5" is not "5", nor "a == b" "a != b". Pure.
 
 Prompt and text are compared by their letters and digits, so a sign that a cleaner took
-away leaves no trace there. These signs are therefore counted, as they are written.
+away leaves no trace there. The signs of numbers and of comparisons are therefore
+counted, as they are written.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ _APART = re.compile(r"\d[^\w]{1,3}\d")
 # the blank in "12 400"
 _BLANK_OF_THOUSANDS = re.compile(r"(?<=\d)[ \xa0\u202f](?=\d{3}(?!\d))")
 _IN_TABLE = re.compile(r"\d\s*[;|]")  # a number in a cell
+# digits that stand raised, lowered, as a fraction or in a circle behind a digit: "10²"
+_SMALL_DIGITS = re.compile(
+    r"(?<=\d)[²³¹¼½¾\u2070-\u2079\u2080-\u2089\u2150-\u215f\u2189\u2460-\u249b]+"
+)
 _SIZE_OF_GROUP = 3  # digits between two separators of thousands
 
 
@@ -39,9 +44,23 @@ class _NumberSign(NamedTuple):
     pattern: re.Pattern[str]
 
 
+# "5 €" and "€5"
+_NUMBER_BESIDE = r"(?:(?<=\d.)|(?<=\d\s.)|(?=\s?\d))"
+_CURRENCIES = "$€£¥₹₽₩₺¢"
+
+
+def _between_terms(operator: str) -> str:
+    """The pattern of an operator between two terms: "a == b", but not "== Lamps =="."""
+    behind_term = r"""(?:(?<=[\w)\]"'].)|(?<=[\w)\]"'][ \xa0].))"""
+    return rf"""{behind_term}{operator}[ \xa0]?[\w("'\[-]"""
+
+
 # By what the signs mean: the signs, and the pattern of what stands beside each of them.
 # The pattern begins after the sign.
 _SIGNS_AND_BESIDE = {
+    **{currency: (currency, _NUMBER_BESIDE) for currency in _CURRENCIES},
+    "equal": ("=", _between_terms("={1,2}")),
+    "unequal": ("!≠", _between_terms("(?:(?<=!)={1,2}|(?<=≠))")),
     # "-5", but not "well-5"
     "minus": (_HYPHENS, r"""(?<![^\s(\[=:;,"'*_|].)\d"""),
     # "5%" and "5 %"
@@ -53,9 +72,6 @@ _SIGNS_AND_BESIDE = {
     # "2*3", but not the "*" at the beginning of a line in a list
     "times": ("*×", r"(?:(?<=\d.)|(?<=\d[ \xa0].))\s*\d"),
     "plus or minus": ("±", r"\s*\d"),
-    # "5 €" and "€5"
-    "euros": ("€", r"(?:(?<=\d.)|(?<=\d\s.)|(?=\s?\d))"),
-    "pounds": ("£", r"(?:(?<=\d.)|(?<=\d\s.)|(?=\s?\d))"),
 }
 
 
@@ -71,7 +87,7 @@ _SIGNS = tuple(_all_signs())
 
 
 class NumberSigns:
-    """The signs of a text's numbers.
+    """The signs of a text's numbers and comparisons.
 
     Args:
         text: The text as it is written, without its tags.
@@ -79,7 +95,8 @@ class NumberSigns:
     Attributes:
         n_by_kind: How many signs it has, by their kind; kinds that it lacks are left out.
         has_digits_apart: Whether it has digits with a sign or a blank between them, as in
-            "10-15" and "31,5". Without it they would be one number.
+            "10-15" and "31,5", or small ones, as in "10²". Without it they would be one
+            number.
 
     Examples:
         >>> signs = NumberSigns("It was -5 degrees, then -6, with 1.5 m for 10-15 days.")
@@ -88,9 +105,9 @@ class NumberSigns:
     """
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self.n_by_kind = _count_signs(text)
-        self.has_digits_apart = _APART.search(text) is not None
+        self._text = _with_small_digits_apart(text)
+        self.n_by_kind = _count_signs(self._text)
+        self.has_digits_apart = _APART.search(self._text) is not None
 
     def __bool__(self) -> bool:
         """Whether the text has any sign."""
@@ -105,10 +122,16 @@ class NumberSigns:
         Args:
             passage: The passage as it is written.
         """
-        on_one_line = " ".join(passage.split())  # a line may end between "5" and "%"
+        # a line may end between "5" and "%"
+        on_one_line = _with_small_digits_apart(" ".join(passage.split()))
         if self.n_by_kind - _count_signs(on_one_line):
             return True
         return self.has_digits_apart and _lacks_numbers(on_one_line, self._text)
+
+
+def _with_small_digits_apart(text: str) -> str:
+    """Write small digits behind a digit with a sign between them: "10²" as "10^2"."""
+    return _SMALL_DIGITS.sub(lambda digits: f"^{normalize('NFKC', digits[0])}", text)
 
 
 def _count_signs(text: str) -> Counter[str]:
@@ -128,7 +151,7 @@ def _lacks_numbers(passage: str, text: str) -> bool:
     Example: for "31,5 m and 12 400 crowns", "31.5 m and 12400 crowns" lacks none, but
     "315 m and 124,00 crowns" lacks both.
     """
-    # "10²" may be written "102" in another normal form
+    # full-width digits are digits
     text = normalize("NFKC", text)
     passage = normalize("NFKC", passage)
     # the passage may hold a list: "2,3" is one number or two
