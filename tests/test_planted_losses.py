@@ -339,3 +339,21 @@ def test_a_planted_loss_is_named_at_its_stage(name: str, fault: str) -> None:
     expected = EXPECTED[name, fault]
     (sample,) = PIPELINES[name](fault)
     assert check(sample, expected).sentence.startswith("Mend ")
+
+
+class FoundNothing(BaseRetriever):
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any
+    ) -> list[Document]:
+        return []
+
+
+def test_a_search_that_finds_nothing_missed_each_fact() -> None:
+    (sample,) = langchain(FoundNothing(), "none")
+    assert sample.retrieved == ()
+    judged, unjudged = journeys(sample)
+    assert (judged.mend, judged.mend_by) == ("not_retrieved", "facts")
+    missed = judged.of("not_retrieved", "facts")
+    assert missed is not None
+    assert (missed.lost, missed.of) == (1, 1)
+    assert any("nothing was retrieved" in why for _, why in unjudged.unknown)

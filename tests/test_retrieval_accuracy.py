@@ -309,6 +309,18 @@ def test_nothing_retrieved_is_undefined_even_if_something_was_shown():
         Sample(reference="r", retrieved=(), contexts=["c"]), judge=ScriptedJudge({})
     )
     assert (result.status, result.reason) == ("undefined", "nothing was retrieved")
+    assert result.evidence is None  # nobody divided the reference into facts
+
+
+@pytest.mark.parametrize("retrieved", [(), ("", " ")])
+def test_the_evidence_of_nothing_retrieved_tells_the_facts_that_were_missed(retrieved):
+    result = RetrievalAccuracy().score(
+        Sample(facts=["a", "b", "A."], retrieved=retrieved), judge=ScriptedJudge({})
+    )
+    assert (result.status, result.value) == ("undefined", None)
+    assert [fact.text for fact in result.evidence.facts] == ["a", "b"]
+    assert not any(cell.covered for row in result.evidence.cells for cell in row)
+    assert [len(row) for row in result.evidence.cells] == [len(retrieved)] * 2
 
 
 def test_identical_contexts_are_judged_once_and_blank_ones_never():

@@ -32,6 +32,8 @@ from ragmetrics_core.capture.word_differences import (
 Outcome = Literal["shown", "not shown", "unknown"]
 Extent = Literal["whole", "beginning", "end", "middle", "parts"]
 
+# stands between the shown parts of a text
+BETWEEN_PIECES = " … "
 # dots that cut a text, and what stands after them
 _CUT_BY_DOTS = re.compile(r"(?:\.\.\.|…)(?P<behind_dots>\W*\w.*)$", re.DOTALL)
 _AROUND = 3  # characters beside the first and last letter that may be such a sign
@@ -108,7 +110,7 @@ class Finding:
         if self.extent == "whole":
             return text.raw
         pieces = _pieces_together(self.shown_in_prompts)
-        joined = " … ".join(_characters(text, piece) for piece in pieces)
+        joined = BETWEEN_PIECES.join(_characters(text, piece) for piece in pieces)
         before = "… " if self._is_beginning_replaced(pieces[0]) else ""
         behind = " …" if self._is_end_replaced(pieces[-1]) else ""
         return f"{before}{joined}{behind}"
@@ -305,14 +307,17 @@ class ShownInPrompt:
         Example: the text "It was -5 degrees" and the prompt "It was 5 degrees" have equal
         letters, but the prompt lacks the "-".
         """
-        if not self.text.letters:
+        letters, raw = self.text.letters, self.text.raw
+        # most texts of the letters a to z alone have neither numbers nor comparisons
+        has_comparison = "=" in raw or "≠" in raw
+        if not letters or (letters.isalpha() and not has_comparison):
             return False
         message = self.prompt.messages[self.message_index].raw
         # nearly always; also where it stands once more, with its signs
-        if self.text.raw in message:
+        if raw in message:
             return False
         # without marks such as "[12]", which a cleaner may take away
-        signs = NumberSigns(MARKUP.sub(" ", decode_escapes(self.text.raw)))
+        signs = NumberSigns(MARKUP.sub(" ", decode_escapes(raw)))
         if not signs:
             return False
         start, end = self.offsets

@@ -8,13 +8,13 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ragmetrics_core.capture.findings import BETWEEN_PIECES
 from ragmetrics_core.capture.letters import letters_of
 
 _FEWEST_LETTERS = 3  # of a label; a number without brackets numbers anything
 _LONGEST_LABEL = 80
 _LENGTH_COMPARED = 48  # letters of a passage that are compared with what is known
 _SHORTEST_PASSAGE = 12  # fewer letters are a remark, such as "See above."
-_BETWEEN_PIECES = " … "
 _NUMBER_IN_BRACKETS = re.compile(r"\s*[\[【［](\d{1,9})[\]】］]\s*")
 _NUMBER = re.compile(r"\d+")
 # What stands before a text that is a value of JSON or of a repr: no label.
@@ -75,7 +75,7 @@ def _first_piece(context: str) -> str:
     that has other words than the first or last ones gives "… fell in 1874 …".
     """
     text = context.strip().removeprefix("… ").removesuffix(" …")
-    piece, _, _ = text.partition(_BETWEEN_PIECES)
+    piece, _, _ = text.partition(BETWEEN_PIECES)
     return piece
 
 

@@ -131,6 +131,8 @@ class NumberSigns:
 
 def _with_small_digits_apart(text: str) -> str:
     """Write small digits behind a digit with a sign between them: "10²" as "10^2"."""
+    if text.isascii():  # nearly always; the search takes its time
+        return text
     return _SMALL_DIGITS.sub(lambda digits: f"^{normalize('NFKC', digits[0])}", text)
 
 

@@ -15,7 +15,10 @@ from functools import cached_property
 
 from ragmetrics_core.capture.calls import end_of
 from ragmetrics_core.capture.context_rules import Contexts
+from ragmetrics_core.capture.findings import BETWEEN_PIECES
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.origins import MatchedContexts
+from ragmetrics_core.capture.passages import share_held
 from ragmetrics_core.capture.prompt_contents import ShownToCall
 from ragmetrics_core.capture.step_effects import (
     RetrieverEffect,
@@ -304,15 +307,18 @@ class _NoteWriter:
         return self.traces.contexts.by_key
 
     def _share_in_context(self, index: int) -> float | None:
-        """Return which share of a document its context shows, from 0 to 1.
+        """Return which share of a document the contexts show, from 0 to 1.
 
-        Half of a document in the prompt is 0.5; a document without a context has 0. None
-        if the prompts are known, and do not show the context, which is a guess. If no
-        prompt is known, the lengths of context and document tell the share.
+        Half of a document in the prompt is 0.5; a document of which no context shows
+        anything has 0. None if the prompts are known, and do not show the context, which
+        is a guess. If no prompt is known, the lengths of context and document tell the
+        share. A step may have divided the document: then all its pieces count.
         """
         context_key = self.traces.matched_contexts.context_keys[index]
         if context_key is None:
-            return 0.0
+            # the pieces are too short to be matched: they may stand there by chance
+            share_in_pieces = self._share_in_pieces(index)
+            return share_in_pieces if share_in_pieces in (0.0, 1.0) else None
         shown = self.traces.shown  # what the prompts show; None if no prompt is known
         if shown is not None and context_key not in shown.shown_documents:
             return None
@@ -321,7 +327,26 @@ class _NoteWriter:
         if shown is not None and is_context_itself:
             _, finding = shown.shown_documents[context_key]
             return 1.0 if finding.extent == "whole" else finding.coverage
-        return _share_by_length(document, self._context_by_key[context_key])
+        share_in_one = _share_by_length(document, self._context_by_key[context_key])
+        return max(share_in_one, self._share_in_pieces(index))
+
+    def _share_in_pieces(self, index: int) -> float:
+        """Return the share of a document that contexts show which are pieces of it."""
+        if not self._letters_of_new_contexts:
+            return 0.0
+        letters = letters_of(self.retrieved[index].text)
+        return share_held(letters, self._letters_of_new_contexts)
+
+    @cached_property
+    def _letters_of_new_contexts(self) -> list[bytes]:
+        """The letters of the contexts that no search found as they are."""
+        keys_retrieved = {document.key for document in self.retrieved}
+        return [
+            letters_of(part)
+            for key, context in self._context_by_key.items()
+            if key not in keys_retrieved
+            for part in context.text.split(BETWEEN_PIECES)
+        ]
 
     def _step_that_rewrote(self, index: int) -> str | None:
         """Name the step that rewrote a document; None if none did.

@@ -7,6 +7,7 @@ letters (``letters``), so that escapes, quotes and other white space make no dif
 import re
 from collections.abc import Iterable
 
+from ragmetrics_core.capture.byte_spans import EqualSpan, text_ranges
 from ragmetrics_core.capture.letters import letters_of
 
 # Lengths in bytes of the letters. A shorter text stands in another one by chance.
@@ -36,6 +37,27 @@ def is_contained_in(text: bytes, host: bytes) -> bool:
     """
     is_long_enough = len(text) >= SHORTEST
     return is_long_enough and text in host
+
+
+def share_held(text: bytes, pieces: Iterable[bytes]) -> float:
+    """Return the share of a text that some pieces hold together, 0 to 1.
+
+    A piece counts if it stands whole in the text. Pieces may overlap, as those of a
+    splitter do, and stand in any order. Example: "It is old." and "It fell." hold about
+    half of "It is old. It was red. It fell.". All are given as letters (``letters_of``).
+    """
+    if not text:
+        return 0.0
+    spans: list[EqualSpan] = []
+    start = end = 0  # of the piece before: most pieces follow it, or overlap with it
+    for piece in pieces:
+        place = end if text.startswith(piece, end) else text.find(piece, start)
+        if place < 0:
+            place = text.find(piece)
+        if piece and place >= 0:
+            start, end = place, place + len(piece)
+            spans.append(EqualSpan(0, start, len(piece)))
+    return sum(end - start for start, end in text_ranges(spans)) / len(text)
 
 
 def share_a_passage(text: bytes, other: bytes) -> bool:

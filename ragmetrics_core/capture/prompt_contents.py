@@ -69,7 +69,7 @@ class ShownToCall:
             one that refines its answer, count as the call itself.
         summarisers: Those of the calls that it read that were shown several documents:
             the call was shown what these wrote of all of them. Left out are notes on one
-            document, and answers of nested engines.
+            document, drafts, and answers of nested engines.
     """
 
     shown_documents: Mapping[DocumentKey, ShownDocument]
@@ -189,11 +189,14 @@ class PromptContents:
         return reader_by_key
 
     def _summarisers(self, call: Node, calls: Iterable[Node]) -> frozenset[Node]:
-        """Return the calls that a call read, and that were shown several documents.
+        """Return the calls that summed up several documents for a call.
 
-        Calls inside a tool or sub-run that does not hold the call itself are left out:
-        they answered a question of their own.
+        The call read them, and was asked the question. A call that was not asked only
+        revises a draft, whose writer answered. Calls inside a tool or sub-run that does
+        not hold the call itself are left out: they answered a question of their own.
         """
+        if not any(self._holds_question(message) for message in call.prompt):
+            return frozenset()
         path = self.calls.paths[call]
         return frozenset(
             reader

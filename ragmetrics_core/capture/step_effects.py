@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.origins import match_documents
-from ragmetrics_core.capture.passages import is_contained_in
+from ragmetrics_core.capture.passages import is_contained_in, share_held
 from ragmetrics_core.capture.rewriting import DocumentChange
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
@@ -422,20 +422,14 @@ def _keys_of_shortened(
     letters_returned = [letters_of(document.text) for document in returned]
     keys: set[DocumentKey] = set()
     for document, key in zip(found_inside, later_keys, strict=True):
-        is_whole = _is_held(letters_of(document.text), letters_returned)
+        letters = letters_of(document.text)
+        is_in_one = any(
+            letters in returned_letters for returned_letters in letters_returned
+        )
+        is_whole = is_in_one or share_held(letters, letters_returned) == 1
         if key is not None and not is_whole:
             keys.add(key)
     return frozenset(keys)
-
-
-def _is_held(letters: bytes, pieces: Sequence[bytes]) -> bool:
-    """Whether pieces hold all letters of a text: one of them, or several together."""
-    rest = letters
-    for piece in pieces:
-        if letters in piece:
-            return True
-        rest = rest.replace(piece, b"\0") if piece else rest
-    return not rest.replace(b"\0", b"")
 
 
 def _found_inside_retrievers(calls: Calls) -> dict[Node, list[Document]]:

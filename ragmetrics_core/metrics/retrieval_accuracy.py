@@ -157,11 +157,16 @@ class RetrievalAccuracy(Metric):
     def gap(self, sample: Sample) -> Undefined | None:
         """Return why the metric is undefined for a sample, as for every metric.
 
-        In addition, a retrieval that found nothing leaves nothing to judge.
+        In addition, a retrieval that found nothing leaves nothing to judge. The evidence
+        then tells which facts it missed, if the sample has facts.
         """
         was_retrieved = sample.error is None and sample.retrieved is not None
         if was_retrieved and sample.missing("retrieved"):
-            return self.undefined("nothing was retrieved")
+            evidence = None
+            if sample.facts:
+                # no cell, or those of blank contexts, which hold no fact
+                evidence = self._evidence(sample, _distinct_facts(sample.facts), {})
+            return self.undefined("nothing was retrieved", evidence=evidence)
         return super().gap(sample)
 
     @property

@@ -67,6 +67,11 @@ _PART_WAS_NOT_ASKED = (
     "of some passages a part was shown, and nobody asked whether this part holds the"
     " facts"
 )
+_NOBODY_ASKED_FACTS = "no metric asked which facts of a reference were retrieved"
+_NO_FACTS_GIVEN = (
+    "nothing was retrieved, and nobody divided the reference into facts: give them as"
+    " facts, and let RetrievalAccuracy ask"
+)
 # Losses of a fact that none of the texts holds that a metric asked about.
 _LOSSES_BY_ABSENCE: tuple[Loss, ...] = ("not_retrieved", "missing")
 _NO_RANK = 0  # of a passage that no context shows; ranks begin with 1
@@ -526,8 +531,9 @@ def _facts(
     """
     matrix = _fact_matrix(row)
     if matrix is None:
+        is_nothing_retrieved = sample.retrieved is not None and not sample.retrieved
         why_unknown["facts"] = (
-            "no metric asked which facts of a reference were retrieved"
+            _NO_FACTS_GIVEN if is_nothing_retrieved else _NOBODY_ASKED_FACTS
         )
         return ()
     searched_texts = sample.contexts if sample.retrieved is None else sample.retrieved
@@ -801,10 +807,39 @@ def _with_small_gaps_filled(text: str, shown_part: str) -> str:
 
 
 def _shown_part(passage: Passage, sample: Sample) -> str:
-    """The text of the context that shows a passage; "" if it is not recorded."""
+    """The text of the contexts that show a passage; "" if it is not recorded.
+
+    A step may have divided the passage. Then the contexts that are pieces of it are
+    joined in the order of the passage.
+    """
     rank = passage.context or _NO_RANK
     is_recorded = _NO_RANK < rank <= len(sample.contexts)
-    return sample.contexts[rank - 1].text if is_recorded else ""
+    if not is_recorded:
+        return ""
+    shown_text = sample.contexts[rank - 1].text
+    text = _retrieved_text(passage, sample)
+    pieces = [context.text for context in sample.contexts if context.text in text]
+    if not text or shown_text not in pieces:
+        return shown_text
+    return _joined_pieces(text, pieces)
+
+
+def _joined_pieces(text: str, pieces: Iterable[str]) -> str:
+    """Join pieces of a text in its order; pieces that overlap or meet are one.
+
+    Example: "was opened in 1874" and "The Velm bridge was opened" of "The Velm bridge was
+    opened in 1874." give "The Velm bridge was opened in 1874".
+    """
+    joined = ""
+    end = 0
+    for start, piece in sorted((text.find(piece), piece) for piece in pieces):
+        if joined and text[end:start].strip():
+            joined += _BETWEEN_PIECES
+            end = start
+        if start + len(piece) > end:
+            joined += text[end : start + len(piece)] if joined else piece
+            end = start + len(piece)
+    return joined
 
 
 def _retrieved_text(passage: Passage, sample: Sample) -> str:

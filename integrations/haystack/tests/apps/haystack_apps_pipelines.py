@@ -413,7 +413,11 @@ SIBLINGS = "Who has more siblings, Jon or Sanna?"
 @app(
     f"{COOKBOOK}/query_decomposition.ipynb",
     Expected(
-        ("brother", "sister"), "Jon has one more.", SIBLINGS, ("brother", "sister")
+        ("brother", "sister"),
+        "Jon has one more.",
+        SIBLINGS,
+        ("brother", "sister"),
+        warned=("was shown what resolver wrote of documents",),
     ),
 )
 def a_query_taken_apart() -> None:
