@@ -465,3 +465,26 @@ def test_documents_that_the_application_kept_from_an_earlier_turn_leave_a_doubt(
     assert [sample.retrieved for sample in cached] == [None]
     expected = "inferred" if is_known else "exact"
     assert [grade(sample) for sample in cached] == [expected]
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_only_documents_that_were_kept_begin_a_question_of_their_own(
+    is_kept: bool,
+) -> None:
+    """A step revises the answer beside its page, and is handed a guide of style; or that page anew."""
+    c = Clock()
+    made = turns()
+    handed_in = DOCS[0] if is_kept else Document("Write short sentences.", "guide")
+    samples = made.add(alone(retriever(c, DOCS[0])))
+    samples += made.add(alone(model(c, asked(PORTO))))
+    samples += made.add(
+        tree(
+            c,
+            model(c, f"{PORTO}\n{handed_in.text}\n{SECOND}", OTHER),
+            input_documents=(handed_in,),
+            question=SECOND,
+        )
+    )
+    samples += made.finish()
+    answers = [sample.answer for sample in samples]
+    assert answers == ([OTHER, ANSWER] if is_kept else [OTHER])

@@ -667,9 +667,9 @@ def _asks_of_kept_documents(
         group: The group.
         messages: The messages that the models of the run were shown.
     """
-    if not run.root.input_documents or run.question is None:
+    if run.question is None or group.answered_at is None:
         return False
-    if group.answered_at is None:
+    if group.document_names.isdisjoint(document_names(run.root.input_documents)):
         return False
     for question in group.questions:
         if as_one_line(question) == as_one_line(run.question):
