@@ -8,7 +8,6 @@ that stands in the model's prompt.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,13 +50,6 @@ _ONE_OF_SEVERAL_QUERIES = (
     "several texts were searched for, and the answering prompt shows more than one of"
     " them among other words: the first stands for the user's question"
 )
-_BEHIND_A_LABEL = (
-    "what was asked is more than what was searched for: what stands behind its last"
-    " label is taken for the user's words"
-)
-# a label before the user's words, at the end of what an application writes; in the
-# first line it is how the user begins ("Please tell me: …")
-_LABEL = re.compile(r"\n[^\S\n]*[\w' ]{1,40}:\s*(?=\S)")
 _REWRITTEN = (
     "a model wrote every query, and the user's own words were not found; the first"
     " query stands for the question"
@@ -274,7 +266,7 @@ class _QuestionSearch:
             if node.query:
                 texts.append(node.query)
                 texts += texts_in(parse_json(node.query))
-        return frozenset(as_one_line(text) for text in texts)
+        return frozenset(as_one_line(text) for text in texts) - {""}
 
     @cached_property
     def is_rewritten(self) -> bool:
@@ -327,20 +319,6 @@ def by_the_users_place(search: _QuestionSearch) -> FoundQuestion | None:
     return FoundQuestion(question_in(value), "question_from")
 
 
-def by_a_label(search: _QuestionSearch) -> FoundQuestion | None:
-    """What stands after a label at the end of what the framework was given, where just that was searched for.
-
-    An agent that is run with instructions and, after "User question", the user's
-    words: it asks its tool just these.
-    """
-    whole_text = search.tree.question or ""
-    for label in _LABEL.finditer(whole_text):
-        words = whole_text[label.end() :].strip()
-        if as_one_line(words) in search.lines_asked_inside:
-            return FoundQuestion(words, search.tree.question_place, (_BEHIND_A_LABEL,))
-    return None
-
-
 def by_the_framework(search: _QuestionSearch) -> FoundQuestion | None:
     """What the framework was given as the question: an input of a usual name, an argument, the user's last message.
 
@@ -356,13 +334,19 @@ def by_the_framework(search: _QuestionSearch) -> FoundQuestion | None:
 
 
 def _ends_with_search(question: str, search: _QuestionSearch) -> bool:
-    """Return whether the last line of a longer text is just what was searched for.
+    r"""Return whether a text of several lines ends with what was searched for.
 
-    It is not enough if a line before it was searched for as well.
+    Example: "Be brief.\nUser question: When did it open?" ends with the query "When did
+    it open?", which stands behind a label. It is not enough if a line before was
+    searched for as well.
     """
     lines = [as_one_line(line) for line in question.strip().splitlines()]
     lines_before = lines[:-1]
-    if not any(lines_before) or lines[-1] not in search.lines_asked_inside:
+    if not any(lines_before):
+        return False
+    _, _, words_behind_label = lines[-1].rpartition(":")
+    possible_queries = {lines[-1], words_behind_label.strip()}
+    if search.lines_asked_inside.isdisjoint(possible_queries):
         return False
     return search.lines_asked_inside.isdisjoint(lines_before)
 
@@ -493,7 +477,6 @@ def by_nothing(search: _QuestionSearch) -> FoundQuestion:
 QUESTION_RULES: tuple[Callable[[_QuestionSearch], FoundQuestion | None], ...] = (
     by_the_users_words,
     by_the_users_place,
-    by_a_label,
     by_the_framework,
     by_the_words_to_the_model,
     by_a_models_query,

@@ -246,27 +246,17 @@ def agents_sample(
 
 
 @pytest.mark.parametrize(
-    "label", ["User question:", "Question:", "Here is what the user asks:"]
+    "label", ["", "User question: ", "Question: ", "Here is what the user asks: "]
 )
-def test_the_words_behind_a_label_that_the_tool_was_asked_are_the_question(
+def test_an_instruction_before_what_the_tool_was_asked_is_in_doubt(
     kit: ModuleType, label: str
 ) -> None:
-    sample = agents_sample(kit, f"{INSTRUCTION}\n\n{label} {QUESTION}", QUESTION)
-    assert sample.question == QUESTION
-    assert sample.standalone_question is None
-    assert sample.capture is not None
-    assert sample.capture.grade == "inferred"
-    assert any("behind its last label" in words for words in sample.capture.warnings)
-
-
-def test_an_instruction_before_what_the_tool_was_asked_is_in_doubt(
-    kit: ModuleType,
-) -> None:
-    message = f"{INSTRUCTION}\n\n{QUESTION}"
+    message = f"{INSTRUCTION}\n\n{label}{QUESTION}"
     sample = agents_sample(kit, message, QUESTION)
     assert sample.question == message
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
+    assert any("is not certain" in words for words in sample.capture.warnings)
 
 
 @pytest.mark.parametrize(
