@@ -433,13 +433,19 @@ class _Attribution:
         return [call for call in self.latest_first if replies[call].line in self.lines]
 
     @cached_property
-    def calls_of_labelled_part(self) -> list[Node]:
-        """Calls in whose reply the answer stands between labels, or is all of it.
+    def structure(self) -> object:
+        """The answer as JSON; None if it is no JSON."""
+        return parse_json(self.answer.text or "")
 
-        A label is "Final Answer:" or "SOURCES:". The last call stands first.
+    def is_said_in(self, reply: Reply) -> bool:
+        """Whether the answer is all of a reply, a field of it, or stands there apart.
+
+        Apart is what stands behind a label such as "Final Answer:" or "SOURCES:".
         """
-        replies = self.search.calls.replies
-        return [call for call in self.latest_first if replies[call].parts & self.lines]
+        if self.structure is not None and self.structure in reply.values:
+            return True
+        texts_of_reply = {reply.line} | reply.fields | reply.parts
+        return not self.lines.isdisjoint(texts_of_reply)
 
     def written_by_first(self, calls: Sequence[Node]) -> FoundAnswer | None:
         """The answer as written by the first of some calls; None without calls."""
@@ -535,55 +541,16 @@ def by_identity(attribution: _Attribution) -> FoundAnswer | None:
     return attribution.written_by_first([call])
 
 
-def by_an_equal_reply(attribution: _Attribution) -> FoundAnswer | None:
-    """The last call whose reply is the answer, but for white space.
+def by_a_reply(attribution: _Attribution) -> FoundAnswer | None:
+    """The last call whose reply is the answer, or holds it as a field or behind a label.
 
     Seen in langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: a parser hands
     the model's text on.
     """
-    equal_calls = attribution.calls_of_equal_text
-    if not equal_calls:
-        return None
-    last_equal_call = equal_calls[0]
-    # an agent that repeats, after a label, what a model inside its tool wrote
-    for call in attribution.calls_of_labelled_part:
-        if _is_inside_a_tool_of(last_equal_call, call, attribution.search.calls):
-            return attribution.written_by_first([call])
-    return attribution.written_by_first(equal_calls)
-
-
-def _is_inside_a_tool_of(call: Node, reader: Node, calls: Calls) -> bool:
-    """Whether a call was made inside a tool whose result a later one was shown."""
-    tools_around_reader = tools_of(calls.paths[reader])
-    tools = tools_of(calls.paths[call])
-    depth = len(tools_around_reader)
-    is_inside = len(tools) > depth and tools[:depth] == tools_around_reader
-    return is_inside and end_of(call) <= reader.began
-
-
-def by_a_structured_reply(attribution: _Attribution) -> FoundAnswer | None:
-    """The last call whose structured reply is the answer, or has it as a field.
-
-    Seen in langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: the answer
-    stands in the arguments of a call.
-    """
-    replies = attribution.search.calls.replies
-    value = parse_json(attribution.answer.text or "")
     for call in attribution.latest_first:
-        is_value = value is not None and value in replies[call].values
-        is_field = not attribution.lines.isdisjoint(replies[call].fields)
-        if is_value or is_field:
+        if attribution.is_said_in(attribution.search.calls.replies[call]):
             return attribution.written_by_first([call])
     return None
-
-
-def by_a_labelled_part(attribution: _Attribution) -> FoundAnswer | None:
-    """The last call whose reply holds the answer between labels, as a parser kept it.
-
-    Seen in run-llama/llama_index,
-    docs/examples/agent/react_agent_with_query_engine.ipynb: "Thought: … Answer: …".
-    """
-    return attribution.written_by_first(attribution.calls_of_labelled_part)
 
 
 def by_a_part_of_a_reply(attribution: _Attribution) -> FoundAnswer | None:
@@ -632,9 +599,7 @@ CALL_RULES: tuple[Callable[[_Attribution], FoundAnswer | None], ...] = (
     by_the_text_behind_a_verdict,
     by_no_query,
     by_identity,
-    by_an_equal_reply,
-    by_a_structured_reply,
-    by_a_labelled_part,
+    by_a_reply,
     by_a_part_of_a_reply,
     by_a_text_behind_a_status,
     by_the_last_likely_call,
