@@ -11,7 +11,7 @@ something decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -435,35 +435,20 @@ def _has_step_after_retrieval(calls: Calls) -> bool:
 
 
 def _last_steps(calls: Calls) -> list[Node]:
-    """List the steps whose documents no later step worked on.
+    """List the steps that returned documents of which no later step took any.
 
-    Example: a filter returned [A, B], then a reranker returned [B, A]: the reranker.
+    Example: a filter returned [A, B], then a reranker took [A, B] and returned [B, A]:
+    the reranker.
     """
-    lists_retrieved = [_ids_of(documents) for documents in calls.retrievals.values()]
-    last_steps = []
-    for index, step in enumerate(calls.steps_with_documents):
-        later_steps = calls.steps_with_documents[index + 1 :]
-        if not any(
-            _works_on_documents_of(step, later, lists_retrieved)
-            for later in later_steps
-        ):
+    last_steps: list[Node] = []
+    ids_taken_later: set[str] = set()
+    for step in reversed(calls.steps_with_documents):
+        if ids_taken_later.isdisjoint(_ids_of(step.documents or ())):
             last_steps.append(step)
-    return last_steps
-
-
-def _works_on_documents_of(
-    step: Node, later: Node, lists_retrieved: Sequence[Collection[str]]
-) -> bool:
-    """Whether a later step worked on the documents that a step returned.
-
-    It did if nobody recorded what it took. It did not if it took exactly what one search
-    found: two searches may have found the same documents.
-    """
-    ids_returned = _ids_of(step.documents or ())
-    ids_taken = _ids_of(later.input_documents)
-    if ids_taken <= ids_returned:
-        return True
-    return ids_returned <= ids_taken and ids_taken not in lists_retrieved
+        if not step.input_documents:
+            break  # nobody recorded what it took: it may have been any document
+        ids_taken_later |= _ids_of(step.input_documents)
+    return last_steps[::-1]
 
 
 def _ids_of(documents: Iterable[Document]) -> set[str]:
