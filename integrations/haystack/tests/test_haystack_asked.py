@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from haystack import Document, Pipeline, component
+from haystack.components.agents import Agent
 from haystack.components.builders import AnswerBuilder, ChatPromptBuilder
 from haystack.components.converters import OutputAdapter
 from haystack.components.generators.chat import MockChatGenerator
@@ -336,3 +337,42 @@ def test_a_query_that_only_the_answer_carries_is_the_standalone_question() -> No
     }
     sample = only_sample(lambda: application.run(given))
     assert (sample.question, sample.standalone_question) == (question, REWRITTEN)
+
+
+@component
+class Remembering:
+    """Keeps a reply, and gives all that it keeps."""
+
+    @component.output_types(messages=list[ChatMessage])
+    def run(self, replies: list[ChatMessage]) -> dict[str, Any]:
+        return {"messages": [*messages(), *replies]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "socket"), [("model", "replies"), ("agent", "messages")]
+)
+def test_what_was_said_in_the_run_is_no_earlier_turn_though_a_memory_gives_it(
+    kind: str, socket: str
+) -> None:
+    planner: Any = speaking("First I read the page, then I say how often.")
+    if kind == "agent":
+        planner = Agent(chat_generator=planner)
+    made = connected(
+        ("plan.prompt", "planner.messages"),
+        (f"planner.{socket}", "memory.replies"),
+        ("retriever.documents", "prompt.documents"),
+        ("memory.messages", "prompt.memories"),
+        ("prompt.prompt", "llm.messages"),
+        plan=prompt("Make a plan for: {{ query }}"),
+        planner=planner,
+        memory=Remembering(),
+        retriever=InMemoryBM25Retriever(STORE, top_k=1),
+        prompt=prompt(TALK + ASKING),
+        llm=speaking("The ferry goes every hour."),
+    )
+    queries = {name: {"query": QUESTION} for name in ("plan", "prompt")}
+    sample = only_sample(
+        lambda: made.run({**queries, "retriever": {"query": REWRITTEN}})
+    )
+    assert sample.question == QUESTION
+    assert [(turn.role, turn.content) for turn in sample.history] == BEFORE

@@ -598,21 +598,19 @@ def _index_of_request(
         siblings: The spans of all tools of the same step.
         requests: What the model asked for in that step.
     """
-    # False if the arguments were changed before the tool ran: then the name decides
-    compares_arguments = any(
-        request.name == node.name and request.arguments == node.input
-        for request in requests
-    )
-
-    def is_alike(name: str, arguments: object) -> bool:
-        has_same_arguments = arguments == node.input or not compares_arguments
-        return name == node.name and has_same_arguments
-
-    like_spans = [span for span in siblings if is_alike(span.name, span.input)]
-    like_requests = []
+    like_requests: list[int] = []
     for index, request in enumerate(requests):
-        if is_alike(request.name, request.arguments):
+        if request.name == node.name and request.arguments == node.input:
             like_requests.append(index)
+    like_spans = [
+        span for span in siblings if span.name == node.name and span.input == node.input
+    ]
+    if not like_requests:
+        # the arguments were changed before the tool ran: the name decides
+        for index, request in enumerate(requests):
+            if request.name == node.name:
+                like_requests.append(index)
+        like_spans = [span for span in siblings if span.name == node.name]
     place = like_spans.index(node)  # 1: the second of the spans that are alike
     return like_requests[place] if place < len(like_requests) else None
 
