@@ -376,3 +376,45 @@ def test_what_was_said_in_the_run_is_no_earlier_turn_though_a_memory_gives_it(
     )
     assert sample.question == QUESTION
     assert [(turn.role, turn.content) for turn in sample.history] == BEFORE
+
+
+@component
+class Keeping:
+    """Takes answers, and returns nothing of them."""
+
+    @component.output_types(n_kept=int)
+    def run(self, answers: list[Any]) -> dict[str, Any]:
+        return {"n_kept": len(answers)}
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_an_answer_object_is_a_draft_only_of_what_is_written_after_it(
+    is_read: bool,
+) -> None:
+    """A title is written of the page that the answer repeats, or of the answer."""
+    wires = [
+        ("retriever.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        ("llm.replies", "made.replies"),
+        ("made.answers", "keeping.answers"),
+        ("asking.prompt", "title.messages"),
+    ]
+    if is_read:
+        wires.append(("made.answers", "asking.about"))
+    made = connected(
+        *wires,
+        retriever=InMemoryBM25Retriever(STORE, top_k=1),
+        prompt=prompt(ASKING),
+        llm=speaking(FERRY),
+        made=AnswerBuilder(),
+        keeping=Keeping(),
+        asking=prompt("A title for: {{ about if about is string else about[0].data }}"),
+        title=speaking("Once an hour over the lake of Osta."),
+    )
+    given = {"retriever": {"query": REWRITTEN}, "prompt": {"query": REWRITTEN}}
+    given["made"] = {"query": REWRITTEN}
+    if not is_read:
+        given["asking"] = {"about": FERRY}
+    sample = only_sample(lambda: made.run(given))
+    title = "Once an hour over the lake of Osta."
+    assert sample.answer == (title if is_read else FERRY)
