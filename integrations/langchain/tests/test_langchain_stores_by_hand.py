@@ -236,6 +236,33 @@ def test_what_the_application_tells_of_its_search_by_hand_goes_first() -> None:
     assert scores == [[0.5, 0.5], [0.5, 0.5]]
 
 
+def test_a_query_that_the_application_tells_goes_before_that_of_the_search() -> None:
+    def report(found: list[Document]) -> None:
+        add_documents(found, query="ferry built")
+
+    with capture() as captured:
+        graph_that_searches_again(report).invoke(
+            {"question": "When was the ferry built?"}
+        )
+    (sample,) = captured.samples
+    assert sample.ledger is not None
+    assert [call.query for call in sample.ledger.calls] == ["ferry built"] * 2
+
+
+def test_a_search_that_the_application_tells_to_have_found_nothing_is_a_search() -> (
+    None
+):
+    def step(question: str) -> str:
+        add_documents([])
+        return answer(question)
+
+    with capture() as captured:
+        RunnableLambda(step).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert sample.retrieved == ()
+    assert sample.contexts == ()
+
+
 def test_a_document_that_was_searched_for_by_its_own_text_is_a_context() -> None:
     texts = store()
 

@@ -290,3 +290,32 @@ def test_an_agent_was_shown_what_its_tool_said_though_it_repeats_it(
     assert text.shown == (0,)
     assert sample.capture is not None
     assert sample.capture.grade == "exact"
+
+
+class Repeating(CustomQueryEngine):
+    """Asks its model the same several times before it searches, and once behind it."""
+
+    retriever: Any
+    llm: Any
+    n_times: int
+
+    def custom_query(self, query_str: str) -> str:
+        for _ in range(self.n_times):
+            self.llm.complete(f"Is this a question on a town? {query_str}")
+        (found,) = self.retriever.retrieve(query_str)
+        prompt = f"Use only this: {found.get_content()}\nQuestion: {query_str}"
+        return str(self.llm.complete(prompt))
+
+
+@pytest.mark.parametrize("n_times", [1, 2, 3])
+def test_equal_calls_of_a_model_behind_each_other_are_as_many_steps(
+    kit: ModuleType, n_times: int
+) -> None:
+    retriever = kit.FixedRetriever([kit.node("bridge", BRIDGE, 0.9)])
+    llm = kit.ScriptedLLM(script={"": "It was opened in 1874."})
+    engine = Repeating(retriever=retriever, llm=llm, n_times=n_times)
+    with capture() as captured:
+        engine.query(QUESTION)
+    (sample,) = captured.samples
+    assert sample.ledger is not None
+    assert [call.step for call in sample.ledger.calls] == [n_times]
