@@ -1985,6 +1985,35 @@ def test_a_question_that_is_asked_again_does_not_tell_who_said_the_words_behind_
     assert sample.capture.warnings == ()
 
 
+def test_a_turn_that_a_prompt_quotes_goes_on_though_each_message_has_its_own_memory() -> (
+    None
+):
+    c = Clock()
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    samples: list[Sample] = []
+    before = ""
+    for question_asked, document, said in (
+        (QUESTION, DOCS[0], ANSWER),
+        (SECOND, DOCS[1], "At Faro."),
+    ):
+        prompt = f"{document.text}\n{before}User: {question_asked}"
+        samples += turns.add(
+            tree(
+                c,
+                retriever(c, document, query=question_asked),
+                model(c, prompt, said),
+                answers=(Answer(said, "output"),),
+                question=question_asked,
+                conversation_id=f"memory {len(samples)}",
+                is_id_of_memory=True,
+            )
+        )
+        before = f"User: {question_asked}\nAssistant: {said}\n"
+    ledgers = [sample.ledger for sample in samples]
+    assert [ledger.turn for ledger in ledgers if ledger] == [1, 2]
+    assert {ledger.conversation for ledger in ledgers if ledger} == {"memory 0"}
+
+
 def test_an_earlier_answer_without_its_question_is_another_doubt_than_with_it() -> None:
     c = Clock()
     turns: Turns[Tree] = Turns(lambda one: [one], Overrides())

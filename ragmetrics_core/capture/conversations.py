@@ -175,7 +175,7 @@ class Conversations:
 
         1. by the name of the conversation
         2. by the words at the end of the run's history
-        3. by a prompt's quotation, ``quoted``, if the conversation has no name
+        3. by a prompt's quotation, ``quoted``
 
         Returns:
             Two values. The turn; None if the run continues no captured turn. And the
@@ -194,7 +194,7 @@ class Conversations:
         turn_in_history = self._turn_at_end_of_history(tree)
         if turn_in_history is not None:
             return turn_in_history, _place_in_history(turn_in_history, tree)
-        if name is None and quoted is not None:
+        if quoted is not None:
             return quoted, _IN_THE_PROMPT
         return None, ""
 

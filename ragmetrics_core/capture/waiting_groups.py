@@ -92,7 +92,7 @@ class WaitingGroups:
         group = self._group_to_continue(run, query, writer)
         if group is None:
             group = self._begin_group()
-        if writer is not None:
+        if writer is not None and self._group_of(writer) is None:
             group.add_query_writers([writer])
         group.add(run, is_answered=False)
         if len(possible_writers) > 1:
@@ -198,7 +198,7 @@ class WaitingGroups:
         """
         giving_groups = self._groups_that_gave_inputs(run, query)
         if giving_groups:
-            return self._unite_for_reranker(run, giving_groups, writer)
+            return self._unite_for_reranker(run, giving_groups)
         if writer is None:
             return None
         group_of_writer = self._group_of(writer)
@@ -207,16 +207,12 @@ class WaitingGroups:
         return self._group_of_further_query(run.task_or_thread, query, writer)
 
     def _unite_for_reranker(
-        self, reranking: Tree, giving_groups: list[RunGroup], writer: Tree | None
+        self, reranking: Tree, giving_groups: Sequence[RunGroup]
     ) -> RunGroup:
         """Unite the groups that found the documents given to a reranker.
 
-        The group of the run that wrote the reranker's query is united with them. The
-        united group notes its sibling searches (``_sibling_searches_of``).
+        The united group notes its sibling searches (``_sibling_searches_of``).
         """
-        group_of_writer = None if writer is None else self._group_of(writer)
-        if group_of_writer is not None and group_of_writer not in giving_groups:
-            giving_groups = [*giving_groups, group_of_writer]
         group = self._unite(giving_groups)
         input_names = document_names(reranking.root.input_documents)
         group.sibling_searches += self._sibling_searches_of(group, input_names)
