@@ -584,3 +584,20 @@ def test_a_list_of_other_sources_leaves_a_sentence_without_a_mark_open(
 def test_a_list_of_the_sources_of_the_marks_leaves_nothing_open() -> None:
     result = judged("It says AA [1].\nIt says BB.\n\nSources: [1]")
     assert result.status == "scored", result
+
+
+CODE = "```python\nimport sys\nrows = read()\nprint(sys.argv[1])\n```"
+
+
+@pytest.mark.parametrize(
+    "words", ["rows[1] holds it", "it is sys.argv[1]", "`x`, rows[1]"]
+)
+def test_an_index_of_a_name_that_the_code_uses_is_no_mark(words: str) -> None:
+    assert [mark.labels for mark in marks_in(f"{CODE}\nSo {words} [2].")] == [("2",)]
+    # without this code nobody knows the name, and words may touch their mark
+    assert len(marks_in(f"So {words} [2].")) == 2
+
+
+def test_words_that_touch_their_marks_keep_them_beside_code() -> None:
+    answer = f"{CODE}\nIt fell[1]. The `towers` fell; the towers[2]."
+    assert [mark.labels for mark in marks_in(answer)] == [("1",), ("2",)]

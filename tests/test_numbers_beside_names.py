@@ -223,6 +223,55 @@ def test_other_numbers_of_a_label_number_nothing() -> None:
     assert list(numbers_in_short_lines("f1.txt p. 2", names)) == []
 
 
+@pytest.mark.parametrize(
+    ("file", "title"),
+    [
+        ("annual_report_2022.pdf", "Annual Report 2022"),
+        ("docs/AnnualReport2022.pdf", "Annual report 2022, p. 3"),
+        ("annual-report.docx", "*Annual Report*"),
+    ],
+)
+@pytest.mark.parametrize("listed", ["Sources:\n[1] {}", "Note [1]: {}", "[1] = {}"])
+def test_a_file_that_is_written_as_a_title_is_this_file(
+    file: str, title: str, listed: str
+) -> None:
+    """The prompt shows it as number 2."""
+    prompt = prompt_of("[{n}] {name}\n{text}", ("other.pdf", file, "ship.pdf"))
+    said = listed.format(title)
+    sample = sample_of(prompt, f"It is so [1].\n\n{said}")
+    assert sample.citations is None or sample.citations[0].contexts == (1,)
+    agreeing = sample_of(prompt, f"It is so [2].\n\n{said.replace('[1]', '[2]')}")
+    assert [c.contexts for c in agreeing.citations or ()][:1] == [(1,)]
+
+
+def test_a_file_in_a_list_may_be_a_title_of_the_prompt() -> None:
+    names = ("Other", "Annual report", "Ship")
+    prompt = prompt_of("[{n}] {name}\n{text}", names)
+    listed = "It is so [1].\n\nSources:\n[1] annual_report.pdf"
+    assert sample_of(prompt, listed).citations is None
+
+
+@pytest.mark.parametrize("row", ["| {} | [1] |", "| [1] | `{}` |", "[1] | {}"])
+def test_a_row_of_a_table_says_what_its_number_means(row: str) -> None:
+    prompt = prompt_of("[{n}] {name}\n{text}", FILES)
+    said = f"It is so [1].\n\n| File | Mark |\n|---|---|\n{row}"
+    sample = sample_of(prompt, said.format("f2.txt"))
+    assert sample.citations is None or sample.citations[0].contexts == (1,)
+    agreeing = sample_of(prompt, said.format("f1.txt"))
+    assert {c.contexts for c in agreeing.citations or ()} == {(0,)}
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Use the number 1 for {}.", "Give number 1 to {}.", "Number 1 means the file {}."],
+)
+def test_a_prompt_may_give_a_number_in_words(words: str) -> None:
+    for name, is_known in (("f3.txt", False), ("f1.txt", True)):
+        prompt = prompt_of("[{n}] {name}\n{text}", FILES, words.format(name))
+        sample = sample_of(prompt, "It is there [1].")
+        assert (sample.citations is not None) is is_known
+
+
 def test_entries_of_lists_in_html_and_with_links_are_read() -> None:
     prompt = prompt_of("[{n}] {name}\n{text}", ("kb-17", "kb-27", "kb-37"))
     for entry in ("[1] see kb-27", "[1] [kb-27](https://z.test/x)"):

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_numbers_beside_names import FILES, TITLES, prompt_of
+from test_tree_rules import Clock, model, retriever, tree
 from test_two_numberings import TEXTS, sample_of
+
+from ragmetrics_core.capture import Answer, Document, samples_of
 
 PROMPT = prompt_of("[{n}] {name}\n{text}", FILES)
 IN_WORDS = (
@@ -88,3 +91,30 @@ def test_a_list_of_other_sources_makes_the_marks_unknown(
     else:
         assert sample.citations is not None, sample.citations_unknown
         assert [c.contexts for c in sample.citations] == [(i,) for i in sorted(cited)]
+
+
+@pytest.mark.parametrize(
+    "answer", ['The sign says "issue [2]" [1].', "See issue [2].", "Issue.[2] It fell."]
+)
+def test_a_mark_that_a_context_itself_has_may_be_repeated_from_it(answer: str) -> None:
+    texts = (TEXTS[0], f"{TEXTS[1]} See issue [2] of the paper.", TEXTS[2])
+    clock = Clock()
+    shown = "\n\n".join(f"[{n}] {text}" for n, text in enumerate(texts, start=1))
+    (sample,) = samples_of(
+        tree(
+            clock,
+            retriever(clock, *(Document(text=text) for text in texts)),
+            model(clock, shown, answer),
+            answers=(Answer(answer),),
+        )
+    )
+    assert sample.citations is None
+    assert "repeat" in sample.citations_unknown
+    other_word = sample_of(PROMPT, answer.replace("ssue", "tem"))
+    assert other_word.citations is not None
+
+
+def test_a_number_0_that_labels_nothing_leaves_open_how_the_answer_counts() -> None:
+    sample = sample_of(PROMPT, "It is rows[0], and old [1].")
+    assert sample.citations is None
+    assert "counts from 1" in sample.citations_unknown

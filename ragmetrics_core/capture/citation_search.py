@@ -81,6 +81,10 @@ _WORD_BEFORE_A_MARK = re.compile(
     rf"(?<![^\W\d_]){SOURCE_WORD}[ \t#:]*\Z", re.IGNORECASE
 )
 
+_WORD_AND_BRACKET = re.compile(
+    r"(?<!\w)(?P<word>\w++)[\"'”’.,)]{0,3}[ \t]?\[(?P<inside>[^\[\]\n]{1,40})\]"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class CitationSearch:
@@ -347,6 +351,14 @@ class CitationSearch:
                 return ""
         return kind_of_number(self.text[mark.start : mark.end])
 
+    @cached_property
+    def marks_of_contexts(self) -> set[tuple[str, str]]:
+        """The brackets in the contexts, each with the word before it: ("issue", "2")."""
+        pairs: set[tuple[str, str]] = set()
+        for text in self.context_texts:
+            pairs.update(brackets_after_words(text).values())
+        return pairs
+
     # Other lists of the prompt
 
     @cached_property
@@ -463,6 +475,18 @@ class CitationSearch:
             if named.number in cited_labels and not self.is_in_own_list(named.start)
         ]
         return own_numbers(entries, named_numbers, shown)
+
+
+def brackets_after_words(text: str) -> dict[int, tuple[str, str]]:
+    """Return the brackets of a text, each with the word before it: ("issue", "2").
+
+    In "issue [2]", "issue.[2]" and "“issue” [2]" the word is the same. The keys say
+    where the brackets end.
+    """
+    return {
+        found.end(): (found["word"].lower(), found["inside"])
+        for found in _WORD_AND_BRACKET.finditer(text)
+    }
 
 
 def kind_of_number(name: str) -> str:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ragmetrics_core.capture.citation_search import CitationSearch, kind_of_number
+from ragmetrics_core.capture.citation_search import (
+    CitationSearch,
+    brackets_after_words,
+    kind_of_number,
+)
 from ragmetrics_core.capture.closing_sources import closing_sources_in
 from ragmetrics_core.capture.files_like_numbers import files_that_a_mark_may_name
 from ragmetrics_core.capture.label_meanings import (
@@ -36,6 +40,7 @@ from ragmetrics_core.data.citations import (
     cites_in_unread_form,
     places_of,
 )
+from ragmetrics_core.data.mark_patterns import LOOKBACK
 from ragmetrics_core.data.marks import (
     Mark,
     is_like_labels,
@@ -48,6 +53,8 @@ _PAGE = re.compile(r"\b(?:pp?\.?|pages?:?|s\.|seite:?)\s*([0-9]{1,5})\b", re.IGN
 _FILE_OR_NUMBER = (
     "the answer names {}, which may be a file of this name or a number of the prompt"
 )
+_COPIED = "a context itself has {} after the same word, and the answer may repeat it"
+_COUNTS_FROM_ZERO = "the answer names [0], and the prompt counts from 1"
 _LISTS_OTHERS = (
     "the answer's own list of sources names others than its marks cite: what the marks"
     " mean is not known"
@@ -138,6 +145,7 @@ def _citation_of_mark(
         UnknownMeaning: If a label may mean something else that was shown.
     """
     _refuse_unknown_labels(mark, search)
+    _refuse_copied_marks(mark, search)
     citation = by_kinds_of_numbers(mark, citation, search.labels, search)
     # "[doc1]" is read as the number 1, and the prompt shows a file "doc1.pdf"
     _refuse_other_files(mark, citation, search)
@@ -160,11 +168,28 @@ def _refuse_unknown_labels(mark: Mark, search: CitationSearch) -> None:
     for label in mark.labels:
         if indexes_by_own_list(label, search) or label in numbering:
             continue
+        if label == "0" and "1" in numbering:  # an index, or all marks count from 0
+            raise UnknownMeaning(_COUNTS_FROM_ZERO)
         if indexes_of_number(label, kind, search.labels):
             continue
         refuse_if_perhaps_shown(label, search, search.labels, search.prompts)
         if not is_like_labels(label, numbering):
             raise UnknownMeaning(NO_MEANING.format("a source that it names"))
+
+
+def _refuse_copied_marks(mark: Mark, search: CitationSearch) -> None:
+    """Raise if a context itself has the same mark after the same word.
+
+    A context says "see issue [2]", and the answer, too: it may repeat the context's
+    own mark.
+
+    Raises:
+        UnknownMeaning: If a context has it.
+    """
+    words = search.text[max(0, mark.start - LOOKBACK) : mark.end]
+    bracket = brackets_after_words(words).get(len(words))
+    if bracket in search.marks_of_contexts:
+        raise UnknownMeaning(_COPIED.format(search.text[mark.start : mark.end]))
 
 
 def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) -> None:

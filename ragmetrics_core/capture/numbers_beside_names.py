@@ -30,6 +30,7 @@ _NUMBER = re.compile(
     |(?<![^\W_])(?P<behind_word>{SOURCE_WORD}\.?[ \t]*(?:\#|n[or]\.?|numbers?)?[ \t]*
       \d{{1,4}})(?![\w.]*\w)
     |["'](?P<quoted>\d{{1,4}})["'](?=[ \t]*:)
+    |\bnumber[ \t]+(?P<worded>\d{{1,4}})(?=[ \t]+(?:for|to|means|is)\b)
     |(?<![\w.])(?P<equal>\d{{1,4}})(?=[ \t]*(?:=|→|->))
     |(?<![\w.])(?P<lettered>{LETTERED_NUMBER})(?![\w.]*\w)""",
     re.IGNORECASE | re.VERBOSE,
@@ -68,6 +69,12 @@ _BEHIND_WORDS = re.compile(
 )
 _EQUALS = re.compile(
     rf"{_QUOTES_AND_STARS}{{0,8}}+(?:=>?|→|->){_QUOTES_AND_STARS}{{0,8}}+"
+)
+# "the number 1 for a.pdf"
+_FOR = re.compile(
+    r"[ \t]+(?:for|to|means|is)[ \t]+(?:(?:the )?(?:file|source|document)[ \t]+)?"
+    rf"{_QUOTES_AND_STARS}{{0,8}}+",
+    re.IGNORECASE,
 )
 _IS = re.compile(
     r"[ \t*_`)]{0,8}+(?:is|means|denotes|refers to|stands for|ist|meint|bezeichnet"
@@ -141,12 +148,33 @@ def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]
             yield NamedNumber(
                 _label(counting), name.indexes, line.start(), may_count=True
             )
+        yield from _numbers_of_row(words, line.start(), names)
         # "[1]" alone in its line, and "a.pdf" in the next
         alone = _NUMBER.fullmatch(words.strip(" \t*_:-"))
         if alone is not None and line_index + 1 < len(lines):
             name = _name_of_entry(lines[line_index + 1][0], 0, names)
             if name is not None:
                 yield NamedNumber(_label(alone), name.indexes, line.start())
+
+
+def _numbers_of_row(
+    words: str, line_start: int, names: SourceNames
+) -> Iterator[NamedNumber]:
+    """Yield the number of a table's row such as "| a.pdf | [1] |".
+
+    Only a row with one cell that is a number and one that is a name has such a number.
+    """
+    cells = [cell.strip(" \t*_`") for cell in words.strip(" \t|").split("|")]
+    if len(cells) == 1:
+        return  # no row
+    numbers = [number for cell in cells if (number := _NUMBER.fullmatch(cell))]
+    names_of_cells = [
+        found
+        for cell in cells
+        if (found := names.longest_at(cell, 0)) and found.end == len(cell)
+    ]
+    if len(numbers) == 1 and len(names_of_cells) == 1:
+        yield NamedNumber(_label(numbers[0]), names_of_cells[0].indexes, line_start)
 
 
 def _numbers_in_line(
@@ -222,6 +250,8 @@ def _name_behind_equals(
 
     In "the file in [1] is a.pdf" the mark cites what tells of the file.
     """
+    if number["worded"] is not None:  # "the number 1 for a.pdf"
+        return _name_at(_FOR, words, number.end(), names, must_end=False)
     name = _name_at(_EQUALS, words, number.end(), names, must_end=False)
     if name is None and _begins_a_clause(number, words):
         name = _name_at(_IS, words, number.end(), names, must_end=False)

@@ -33,7 +33,7 @@ from ragmetrics_core.capture.source_names import (
     add_indexes,
     is_file,
     is_telling,
-    stem_of,
+    stem_in_words,
 )
 from ragmetrics_core.data import Context
 from ragmetrics_core.data.mark_patterns import LINE, SOURCE_WORD
@@ -75,11 +75,11 @@ class Shown:
 
     @cached_property
     def indexes_by_stem(self) -> dict[str, frozenset[int]]:
-        """The contexts by the names of their files without path and ending, as "report"."""
+        """The contexts by their titles, and by their files as titles: "annual report"."""
         indexes_by_stem: dict[str, frozenset[int]] = {}
         for name, indexes in self.indexes_by_name.items():
-            if is_file(name):
-                add_indexes(indexes_by_stem, stem_of(name).lower(), indexes)
+            stem = stem_in_words(name) if is_file(name) else name.lower()
+            add_indexes(indexes_by_stem, stem, indexes)
         return indexes_by_stem
 
     @cached_property
@@ -225,9 +225,9 @@ def _meanings_of_text(text: str, shown: Shown) -> list[frozenset[int]]:
 
 
 def _meanings_of_like_files(text: str, shown: Shown) -> list[frozenset[int]]:
-    """List, for each file in an entry, the contexts of files that are named like it.
+    """List, for each file in an entry, the contexts that are named like it.
 
-    "docs/report.pdf" is like "report.txt": only path and ending differ.
+    "docs/big_map.pdf" is like "big-map.txt" and the title "Big map".
     """
     return [
         shown.indexes_by_stem[stem]
@@ -304,9 +304,9 @@ def _names_an_unknown_file(text: str, in_prompt: frozenset[int], shown: Shown) -
 
 
 def _stems_of_files(text: str) -> list[str]:
-    """List the files and addresses in a text without path and ending: "a" of "*a.pdf*"."""
+    """List the files and addresses in a text as titles: "big map" of "*big_map.pdf*"."""
     files = [name.strip(AROUND_NAME) for name in FILE_OR_ADDRESS.findall(text)]
-    return [stem_of(name).lower() for name in files]
+    return [stem_in_words(name) for name in files]
 
 
 def lists_other_sources(

@@ -43,6 +43,10 @@ KEY_OF_NAME = re.compile(
 _FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{1,4}\Z")
 # "f2", "annual_report", "kb-27": letters beside a digit or a joining sign
 _JOINED_NAME = re.compile(r"\w*[^\W\d_][\w-]*[\d_-][\w-]*")
+# what divides the words of a file's name: signs, and a change as in "AnnualReport2022"
+_BETWEEN_WORDS = re.compile(
+    r"[\W_]+|(?<=[a-zß-öø-ÿ])(?=[A-Z])|(?<=[^\W\d_])(?=\d{4}(?!\d))"
+)
 _TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
 _NAME_MAY_BEGIN = re.compile(r"(?<!\w)\S")
 _WORD_ENDS = re.compile(r"(?<=\w)(?!\w)|(?<=[^\w\s])")
@@ -83,8 +87,9 @@ class SourceNames:
     def of(cls, indexes_by_label: Mapping[str, Iterable[int]]) -> SourceNames:
         """Take the names among some labels, and the short forms of files.
 
-        ``{"1": (0,), "docs/a.pdf": (0,)}`` gives "docs/a.pdf", "a.pdf" and "a". A short
-        form that is a label itself keeps the label's meaning.
+        ``{"1": (0,), "docs/big_map.pdf": (0,)}`` gives "docs/big_map.pdf",
+        "big_map.pdf", "big_map" and "big map". A short form that is a label itself
+        keeps the label's meaning.
         """
         indexes_by_name: dict[str, frozenset[int]] = {}
         indexes_by_short_form: dict[str, frozenset[int]] = {}
@@ -93,7 +98,8 @@ class SourceNames:
                 continue
             add_indexes(indexes_by_name, label.lower(), indexes)
             if is_file(label):
-                for form in {file_name_of(label), stem_of(label)} - {"", label}:
+                forms = {file_name_of(label), stem_of(label), stem_in_words(label)}
+                for form in forms - {"", label}:
                     add_indexes(indexes_by_short_form, form.lower(), indexes)
         all_names = {**indexes_by_short_form, **indexes_by_name}
         return cls(all_names, max(map(len, all_names), default=0))
@@ -180,6 +186,11 @@ def pattern_of_name(name: str) -> str:
 def stem_of(name: str) -> str:
     """Return a file's name without path and ending."""
     return _FILE_ENDING.sub("", file_name_of(name))
+
+
+def stem_in_words(name: str) -> str:
+    """Return a file's name as a title: "annual report 2022" for "AnnualReport_2022.pdf"."""
+    return " ".join(_BETWEEN_WORDS.split(stem_of(name))).strip().lower()
 
 
 def file_name_of(path: str) -> str:

@@ -5,7 +5,7 @@ that may cite, so that nobody takes it for "cites nothing".
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.data.mark_patterns import (
@@ -67,6 +67,9 @@ _NO_LINE_END = re.compile(r"[^\n]")
 _LINK = re.compile(r"\(([^()\s]{1,500})\)")
 # Brackets in code are indices.
 _CODE = re.compile(r"```.*?```|~~~.*?~~~|`[^`\n]*`", re.DOTALL)
+# "rows" of "rows = read()", "argv" of "sys.argv[1]"
+_NAME_OF_CODE = re.compile(r"(?<!\w)([^\W\d]\w*+)[ \t]*+(?=[\[(=]|\.\w)")
+_NAME_BEFORE = re.compile(r"(?<!\w)[^\W\d]\w*\Z")
 # A fence around a whole answer that calls the answer text: "```markdown".
 _OPENING_FENCE = re.compile(
     r"\s*(?:```|~~~)(?:markdown|md|text|txt|plaintext)?[ \t]*\r?\n"
@@ -122,11 +125,13 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
             marks.
     """
     known = {} if numbering is None else numbering
+    code = _spans_of_code(answer)
+    names_of_code = _names_of_code(answer, code)
     # as long as the answer, with blanks in place of what holds no marks
-    text = _blank(answer, [*_spans_of_code(answer), *source_lists_in(answer)])
+    text = _blank(answer, [*code, *source_lists_in(answer)])
     marks: list[Mark] = []
     for match in MARK.finditer(text):
-        if _is_content(match, text, known):  # "[2019]", "a[1] = 2"
+        if _is_content(match, text, known, names_of_code):  # "[2019]", "a[1] = 2"
             continue
         mark = Mark(match.start(), match.end(), _labels_in(match, known))
         marked_link = _link_to_a_label(mark, answer, known)
@@ -285,11 +290,13 @@ def _fence_around_all(answer: str, opening: re.Match[str]) -> list[Span]:
 
 def _without_content(answer: str, numbering: Numbering) -> str:
     """Blank out code, lists of sources, and brackets that are a part of the text."""
-    text = _blank(answer, [*_spans_of_code(answer), *source_lists_in(answer)])
+    code = _spans_of_code(answer)
+    names_of_code = _names_of_code(answer, code)
+    text = _blank(answer, [*code, *source_lists_in(answer)])
     spans = [
         match.span()
         for match in MARK.finditer(text)
-        if _is_content(match, text, numbering)
+        if _is_content(match, text, numbering, names_of_code)
     ]
     return _blank(text, spans)
 
@@ -303,6 +310,14 @@ def _spans_of_code(answer: str) -> list[Span]:
             without_text_fences[:start] + blanks + without_text_fences[end:]
         )
     return [match.span() for match in _CODE.finditer(without_text_fences)]
+
+
+def _names_of_code(answer: str, code: Iterable[Span]) -> set[str]:
+    """Return the names that the code of an answer uses, as "rows" of ``rows = read()``."""
+    names: set[str] = set()
+    for start, end in code:
+        names.update(_NAME_OF_CODE.findall(answer, start, end))
+    return names
 
 
 def _blank(text: str, spans: Iterable[Span]) -> str:
@@ -323,18 +338,24 @@ def _blank(text: str, spans: Iterable[Span]) -> str:
     return "".join(pieces)
 
 
-def _is_content(match: re.Match[str], text: str, numbering: Numbering) -> bool:
+def _is_content(
+    match: re.Match[str], text: str, numbering: Numbering, names_of_code: Container[str]
+) -> bool:
     """Tell whether a bracket is content of the text instead of a citation.
 
     Args:
         match: A bracket that looks like a citation.
         text: The text that it stands in.
         numbering: The labels of the sources; empty if they are not known.
+        names_of_code: What the answer's code uses: ``rows[0]`` is then an index.
     """
     inside = match["listed"]
     if inside is None:  # no plain square bracket: 【1】 holds nothing but sources
         return False
     if _is_in_formula(match, text) or _MEASURES.fullmatch(inside):
+        return True
+    name = _NAME_BEFORE.search(text, max(0, match.start() - LOOKBACK), match.start())
+    if name is not None and name[0] in names_of_code:
         return True
     if _YEARS.fullmatch(inside):
         return not _has_labels_like_years(numbering)
