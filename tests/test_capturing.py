@@ -225,6 +225,9 @@ class TestToyContract(AdapterContract):
             ToyApp(turn, fail=True).run()
         return list(captured.samples)
 
+    def begin(self, turn):
+        return None  # each run has ended when its call returns
+
     def play_prompt(self, turn, prompt):
         with capture(build=partial(shown_by, prompt)) as captured:
             ToyApp(turn).run()

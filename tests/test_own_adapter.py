@@ -49,50 +49,123 @@ def test_the_adapter_of_the_page_keeps_the_contract(name: str, folder: Path) -> 
 
 FAULTS = {
     "hook left installed": (
-        "        HOOKS.remove(RECORDER)\n",
-        "        pass\n",
+        "            HOOKS.remove(RECORDER)\n",
+        "            pass\n",
         "test_no_hook_stays_when_nobody_listens",
+        "a hook was left installed",
+    ),
+    "hook taken away from a run that goes on": (
+        " and not RECORDER.runs",
+        "",
+        "test_a_run_that_goes_on_after_its_block_is_a_sample",
+        "gave no sample: leave the hooks in place until the last run",
+    ),
+    "hook left installed by a run that went on": (
+        "            remove()\n",
+        "",
+        "test_a_run_that_goes_on_after_its_block_is_a_sample",
+        "a hook was left installed by a run that ended after its block",
+    ),
+    "beginning of a run not noted": (
+        "LISTENERS.begin()",
+        "LISTENERS.here()",
+        "test_a_run_that_goes_on_after_its_block_is_a_sample",
+        "ask LISTENERS.begin()",
     ),
     "guard taken away": (
         "    @guard_hook\n",
         "",
         "test_a_fault_of_the_adapter_does_not_reach_the_application",
+        "guard every hook",
     ),
     "metadata not copied": (
         "dict(chunk.metadata)",
         "chunk.metadata",
         "test_chunks_are_copied",
+        None,
     ),
     "run kept when it has ended": (
-        "            del self._runs[number]\n",
+        "            del self.runs[number]\n",
         "",
         "test_a_block_that_has_ended_is_forgotten",
+        "the recorder keeps runs",
     ),
     "run of a judge kept": (
         "LISTENERS.begin()",
         "LISTENERS.open",
         "test_a_judges_own_run_is_no_sample",
+        None,
     ),
     "anything is a run": (
         "    raise SettingError(",
         "    return run\n    raise SettingError(",
         "test_what_is_no_run_is_refused_in_words",
+        None,
     ),
     "kind misspelt": (
         'Node("retriever"',
         'Node("retrieve"',
         "test_golden_turns",
+        None,
     ),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_contract_notices_a_fault(fault: str, folder: Path) -> None:
-    text, wrong_text, name = FAULTS[fault]
+    text, wrong_text, name, words = FAULTS[fault]
     assert ADAPTER.count(text) == 1
     wrong = contract(folder, FRAMEWORK, ADAPTER.replace(text, wrong_text))
-    with pytest.raises((AssertionError, LookupError, AttributeError)):
+    with pytest.raises((AssertionError, LookupError, AttributeError), match=words):
         getattr(wrong, name)()
+
+
+def test_the_contract_notices_a_hook_that_an_earlier_test_left(folder: Path) -> None:
+    text, wrong_text, name, _ = FAULTS["hook left installed"]
+    wrong = contract(folder, FRAMEWORK, ADAPTER.replace(text, wrong_text))
+    wrong.test_streamed()
+    with pytest.raises(AssertionError, match="left installed by an earlier block"):
+        getattr(wrong, name)()
+
+
+# the page's one hook as one hook for each event, all guarded but one
+HOOK = "    @guard_hook\n    def __call__(self, number, event, payload):\n"
+HOOKS_OF_EVENTS = """\
+    def __call__(self, number, event, payload):
+        hook = self.unguarded if event == "{event}" else self.guarded
+        hook(number, event, payload)
+
+    @guard_hook
+    def guarded(self, number, event, payload):
+        self.unguarded(number, event, payload)
+
+    def unguarded(self, number, event, payload):
+"""
+EVENTS = sorted(set(re.findall(r"tell\(\"(\w+)\"", FRAMEWORK)))
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_the_contract_notices_one_hook_without_a_guard(
+    event: str, folder: Path
+) -> None:
+    assert ADAPTER.count(HOOK) == 1
+    adapter = ADAPTER.replace(HOOK, HOOKS_OF_EVENTS.format(event=event))
+    wrong = contract(folder, FRAMEWORK, adapter)
+    with pytest.raises(AssertionError, match="guard every hook"):
+        wrong.test_a_fault_of_the_adapter_does_not_reach_the_application()
+
+
+def test_hooks_of_events_that_are_all_guarded_keep_the_contract(folder: Path) -> None:
+    adapter = ADAPTER.replace(HOOK, HOOKS_OF_EVENTS.format(event="none"))
+    right = contract(folder, FRAMEWORK, adapter)
+    right.test_a_fault_of_the_adapter_does_not_reach_the_application()
+
+
+def test_the_contract_wants_a_run_that_goes_on(folder: Path) -> None:
+    right = contract(folder, FRAMEWORK, ADAPTER)
+    right.begin = lambda turn: iter([right.play_uncaptured(turn)])
+    with pytest.raises(AssertionError, match="has ended already"):
+        right.test_a_run_that_goes_on_after_its_block_is_a_sample()
 
 
 def test_the_contract_notices_a_left_stream_that_is_kept_for_ever(folder: Path) -> None:

@@ -215,7 +215,7 @@ class Captured(Generic[Run]):
         """
         with self._lock:
             self._keep_samples_of_new_runs()
-            return (*self._samples, *self._finish_waiting_samples())
+            return (*self._samples, *(self._finish_waiting_samples() or ()))
 
     def _keep_samples_of_new_runs(self) -> None:
         """Make and keep the samples of the runs that ended since the last reading.
@@ -229,10 +229,14 @@ class Captured(Generic[Run]):
         for run in runs:
             new_samples += self._assemble(run) or ()
         for sample in new_samples:
-            self._keep(self._revise_sample(sample))
+            self._keep(sample)
 
+    @guard_hook
     def _finish_waiting_samples(self) -> list[Sample]:
-        """Make the samples of runs that a further run may change; nothing is kept."""
+        """Make the samples of runs that a further run may change; nothing is kept.
+
+        What that raises is counted, and None returned.
+        """
         finished_samples: list[Sample] = []
         waiting_samples = self._samples_of_waiting_runs()
         for number, sample in enumerate(waiting_samples, start=self._n_samples_made):
@@ -248,8 +252,8 @@ class Captured(Generic[Run]):
 
     @guard_hook
     def _keep(self, sample: Sample) -> None:
-        """Keep a sample, with the user's values and redacted."""
-        finished = self._finish(sample, self._n_samples_made)
+        """Keep a sample as later runs revise it, with the user's values and redacted."""
+        finished = self._finish(self._revise_sample(sample), self._n_samples_made)
         self._n_samples_made += 1
         if finished is not None:
             self._samples.append(finished)

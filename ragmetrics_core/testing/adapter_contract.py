@@ -9,13 +9,22 @@ import inspect
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from itertools import count
 from typing import Any, ClassVar
 from unittest.mock import patch
 
-from ragmetrics_core.capture import FrontDoor, Listener, as_judge_work
+from ragmetrics_core.capture import (
+    Document,
+    FrontDoor,
+    Listener,
+    Message,
+    Node,
+    as_judge_work,
+)
 from ragmetrics_core.data import Context, MetricResult, Sample, SettingError
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.testing.golden_turns import (
@@ -113,11 +122,17 @@ class AdapterContract:
         """
         raise AssertionError("implement play_changed()")
 
-    def play_abandoned(self, turn: GoldenTurn) -> None:
-        """Begin a streamed answer without capture, and leave it after its first part.
+    def begin(self, turn: GoldenTurn) -> Iterator[object] | None:
+        """Begin a run without capture that goes on after this call, such as a stream.
 
-        By default nothing is done, as of a framework that streams nothing.
+        The contract opens a block around this call. It reads the rest of the run after
+        the block, or drops it.
+
+        Returns:
+            The rest of the run: reading it ends the run, dropping it abandons the run.
+            None for a framework whose runs all end before their call returns.
         """
+        raise AssertionError("implement begin()")
 
     def hooks(self) -> Any:
         """Return what the framework calls at present: its list of hooks, copied.
@@ -159,14 +174,19 @@ class AdapterContract:
             samples: What was captured.
             turn: The turn that was played.
         """
-        assert len(samples) == 1, f"{turn.name}: {len(samples)} samples"
+        assert len(samples) == 1, (
+            f"{turn.name}: {len(samples)} samples; the log says what could not be read"
+        )
         (sample,) = samples
         expected = self.expected(turn)
         assert sample.question == expected.question, turn.name
         assert sample.answer == expected.answer, turn.name
         assert sample.error is None, turn.name
         contexts = _texts_ids_scores(sample.contexts)
-        assert contexts == _texts_ids_scores(expected.contexts), turn.name
+        assert contexts == _texts_ids_scores(expected.contexts), (
+            f"{turn.name}: other contexts; chunks without ids or scores say so by"
+            " keeps_ids = False, keeps_scores = False"
+        )
 
     def test_golden_turns(self) -> None:
         """Each turn gives exactly its sample."""
@@ -253,15 +273,36 @@ class AdapterContract:
             assert self.play(turn)[1] == self.play_uncaptured(turn), turn.name
 
     def test_a_fault_of_the_adapter_does_not_reach_the_application(self) -> None:
-        """Where keeping a run raises, the application goes on, and it is counted."""
+        """Where a hook raises, the application goes on, and it is counted.
+
+        Faults are planted where hooks meet the core: in keeping a run, and in making
+        each single call, document and message.
+        """
+        keeping = patch.object(Listener, "record", _RaisingRecord(), create=True)
+        with keeping, self.door().capture() as captured:
+            self._play_with_a_fault("keeping a run")
+        assert _n_problems(captured) >= 1, "a fault of a hook was not counted"
+        for kind in (Node, Document, Message):
+            for number in count(1):
+                fault = _FaultInMaking(kind, number)
+                with fault.planted(), self.door().capture():
+                    self._play_with_a_fault(f"making {kind.__name__} {number}")
+                if fault.n_made < number:
+                    break
+
+    def _play_with_a_fault(self, fault: str) -> None:
+        """Play an application that answers and one that fails, while hooks raise."""
         turn = GOLDEN_TURNS[0]
-        with (
-            self.door().capture() as captured,
-            patch.object(Listener, "record", _RaisingRecord(), create=True),
-        ):
+        try:
             output = self.play_uncaptured(turn)
-        assert output == self.play_uncaptured(turn)
-        assert _n_problems(captured) >= 1
+            self.play_unanswered(turn)
+        except Exception as error:  # a fault may lead to others of any kind
+            raise AssertionError(
+                f"the application gets {type(error).__name__} after a fault in {fault}:"
+                " guard every hook with guard_hook"
+            ) from error
+        with as_judge_work():  # reaches no listener
+            assert output == self.play_uncaptured(turn), f"a fault in {fault}"
 
     def test_chunks_are_copied(self) -> None:
         """What the application does to its chunks after the run changes no sample."""
@@ -274,16 +315,55 @@ class AdapterContract:
             assert metadata == expected, turn.name
 
     def test_no_hook_stays_when_nobody_listens(self) -> None:
-        """A block leaves the framework's list of hooks as it was."""
+        """A block puts hooks into the framework, and leaves its list as it was."""
         hooks_before = self.hooks()
-        self.play(GOLDEN_TURNS[0])
+        with self.door().capture():
+            self.play_uncaptured(GOLDEN_TURNS[0])
+            hooks_inside = self.hooks()
         assert self.hooks() == hooks_before, "a hook was left installed"
+        if hooks_before is not None:
+            assert hooks_inside != hooks_before, (
+                "hooks() is the same inside a block and outside of it: a hook was left"
+                " installed by an earlier block"
+            )
+
+    def test_a_run_that_goes_on_after_its_block_is_a_sample(self) -> None:
+        """A run that began in a block belongs to it, whenever it ends."""
+        turn = GOLDEN_TURNS[0]
+        hooks_before = self.hooks()
+        with self.door().capture() as captured:
+            rest = self.begin(turn)
+        if rest is None:
+            return
+        assert captured.recorded == 0, "begin() gave a run that has ended already"
+        assert "ended without a sample" not in repr(captured.problems), (
+            "the block says that nothing ran in it, while a run of it goes on: ask"
+            " LISTENERS.begin() when a run begins"
+        )
+        for _ in rest:
+            pass
+        assert captured.samples, (
+            "a run that ended after its block gave no sample: leave the hooks in place"
+            " until the last run that goes on has ended"
+        )
+        self.check(list(captured.samples), turn)
+        assert self.hooks() == hooks_before, (
+            "a hook was left installed by a run that ended after its block"
+        )
+        del rest
+        reference = weakref.ref(captured)
+        del captured
+        gc.collect()
+        assert reference() is None, (
+            "the recorder keeps a run that ended after its block"
+        )
 
     def test_a_block_that_has_ended_is_forgotten(self) -> None:
         """Nothing keeps a capture alive, also if a stream of it was left."""
         with self.door().capture() as captured:
             self.play_uncaptured(GOLDEN_TURNS[0])
-            self.play_abandoned(GOLDEN_TURNS[0])
+            rest = self.begin(GOLDEN_TURNS[0])
+            del rest  # abandons the run
         reference = weakref.ref(captured)
         del captured
         gc.collect()
@@ -453,6 +533,41 @@ def _mask(tenant: str, sample: Sample) -> Sample:
     return sample.model_copy(update={"question": question, "answer": tenant})
 
 
+class _PlantedFault(Exception):
+    """Raised inside of hooks; the application must not get it."""
+
+
+class _FaultInMaking:
+    """Has one of the objects of a class raise when it is made: the one of this number.
+
+    Args:
+        kind: The class.
+        number: Of the object, from 1, in the order in which they are made.
+
+    Attributes:
+        n_made: How many were made since the fault was planted.
+    """
+
+    def __init__(self, kind: type[Any], number: int) -> None:
+        self._kind: Any = kind
+        self._number = number
+        self.n_made = 0
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Plant the fault while the block runs."""
+        make = self._kind.__init__
+
+        def make_or_fail(made: object, *args: object, **kwargs: object) -> None:
+            self.n_made += 1
+            if self.n_made == self._number:
+                raise _PlantedFault
+            make(made, *args, **kwargs)
+
+        with patch.object(self._kind, "__init__", make_or_fail):
+            yield
+
+
 class _RaisingRecord:
     """Stands in for the ``record`` of every listener, and raises."""
 
@@ -465,7 +580,7 @@ class _RaisingRecord:
 
 def _fail_to_record(run: object) -> None:
     del run
-    raise LookupError("a fault that the contract plants")
+    raise _PlantedFault
 
 
 def _fail_to_redact(sample: Sample) -> Sample:

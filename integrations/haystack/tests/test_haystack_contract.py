@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -14,6 +15,7 @@ from haystack.components.generators.chat import MockChatGenerator
 from haystack.core.errors import PipelineRuntimeError
 from haystack.dataclasses import ChatMessage
 from haystack.evaluation import EvaluationRunResult
+from haystack.tracing import tracer
 from haystack_integrations.components.evaluators.ragmetrics import (
     RagMetricsEvaluator,
     capture,
@@ -76,6 +78,26 @@ def inputs(turn: GoldenTurn) -> dict[str, Any]:
     return {
         name: {"query": turn.question} for name in ("retriever", "prompt", "answers")
     }
+
+
+def read_in_a_loop(made: Pipeline, given: dict[str, Any]) -> Iterator[object]:
+    """Run a pipeline's stream in an event loop of its own, which stands still meanwhile."""
+    with asyncio.Runner() as runner:
+        handle: AsyncIterator[object] = runner.run(begun(made, given))
+        while True:
+            try:
+                piece = runner.run(following(handle))
+            except StopAsyncIteration:
+                return
+            yield piece
+
+
+async def begun(made: Pipeline, given: dict[str, Any]) -> AsyncIterator[object]:
+    return aiter(made.stream(given))
+
+
+async def following(pieces: AsyncIterator[object]) -> object:
+    return await anext(pieces)
 
 
 class TestContract(AdapterContract):
@@ -143,6 +165,14 @@ class TestContract(AdapterContract):
             object.__setattr__(document, "content", "changed")
             document.meta.clear()
         return list(captured.samples)
+
+    def begin(self, turn: GoldenTurn) -> Iterator[object]:
+        pieces = read_in_a_loop(pipeline(turn), inputs(turn))
+        next(pieces)
+        return pieces
+
+    def hooks(self) -> object:
+        return tracer.actual_tracer
 
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
         evaluator = RagMetricsEvaluator(

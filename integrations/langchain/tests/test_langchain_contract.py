@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -95,10 +96,10 @@ class TestContract(AdapterContract):
             book.metadata.clear()
         return list(captured.samples)
 
-    def play_abandoned(self, turn: GoldenTurn) -> None:
+    def begin(self, turn: GoldenTurn) -> Iterator[object]:
         stream = application(turn).stream(turn.question)
         next(stream)
-        stream.close()
+        return stream
 
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
         found = native(result)

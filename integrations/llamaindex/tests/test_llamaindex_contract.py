@@ -1,5 +1,6 @@
 """The contract of all adapters, with a real query engine."""
 
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -7,6 +8,8 @@ import pytest
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.response_synthesizers import CompactAndRefine
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
+from llama_index.core.vector_stores.types import VectorStoreQueryResult
+from llama_index.core.workflow import Workflow
 from llama_index.evaluation.ragmetrics import capture
 from llama_index.evaluation.ragmetrics.evaluators import native
 
@@ -153,9 +156,15 @@ class TestContract(AdapterContract):
             found.node.metadata.clear()
         return list(captured.samples)
 
-    def play_abandoned(self, turn: GoldenTurn) -> None:
+    def begin(self, turn: GoldenTurn) -> Iterator[object]:
         response = self.engine(turn, streaming=True).query(turn.question)
-        next(iter(response.response_gen))
+        pieces = iter(response.response_gen)
+        next(pieces)
+        return pieces
+
+    def hooks(self) -> object:
+        # what is replaced while somebody listens; the root dispatcher keeps its handlers
+        return Workflow.run, VectorStoreQueryResult.__init__
 
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
         made = native(result, Sample())
