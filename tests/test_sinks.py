@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from said import poll, polls
@@ -102,6 +105,95 @@ def test_a_sink_that_hangs_delays_neither_judging_nor_other_sinks_and_loses_what
     assert counts["Hanging is slower than the judge: results are not sent to it"] >= 3
     assert counts["Hanging did not take all results in time"] >= 1
     hanging.free.set()
+
+
+class Buffering(Hanging):
+    """Keeps rows until it is flushed, and takes the first one only when it is freed."""
+
+    def __init__(self):
+        super().__init__()
+        self.buffered, self.flushed = [], []
+
+    def write(self, result):
+        super().write(result)
+        self.buffered.append(result.sample.id)
+
+    def flush(self):
+        self.flushed += self.buffered
+        self.buffered.clear()
+
+
+class Freeing(Sink):
+    """Counts what it is given, and frees another sink when it is flushed."""
+
+    def __init__(self, other):
+        self.other, self.taken = other, threading.Semaphore(0)
+
+    def write(self, result):
+        self.taken.release()
+
+    def flush(self):
+        self.other.free.set()
+
+
+@pytest.mark.parametrize("how", ["stop", "flush"])
+def test_a_sink_with_a_full_queue_is_flushed_and_each_lost_result_counted(
+    how, monkeypatch
+):
+    monkeypatch.setattr("ragmetrics_core.capture.sinks.FLUSH_SECONDS", 600)
+    buffering = Buffering()
+    # flushed one after the other: when the second one frees the first, its queue is full
+    freeing = Freeing(buffering)
+    background = watched(buffering, freeing, max_queue=2)
+    for number in range(6):
+        background.record(sample(number))
+        assert freeing.taken.acquire(timeout=30)
+        assert buffering.reached.wait(30)
+    assert getattr(background, how)(timeout=30)
+    # 0 is being written, 1 and 2 wait, 3 to 5 find no room
+    assert buffering.flushed == ["0", "1", "2"]
+    lost = "Buffering is slower than the judge: results are not sent to it"
+    assert background.problems.counts == {lost: 3}
+    background.stop(timeout=30)
+
+
+AT_THE_END = """
+import threading
+from said import poll, polls
+from ragmetrics_core import Sample, ScriptedJudge
+from ragmetrics_core.capture import BackgroundEvaluator, WatchSettings
+from ragmetrics_core.metrics.polls import Adherent
+
+class Buffering:
+    def __init__(self):
+        self.rows, self.reached = [], threading.Event()
+
+    def write(self, result):
+        self.rows.append(result.sample.id)
+        self.reached.set()
+
+    def flush(self):
+        print("flushed", self.rows)
+
+judge = ScriptedJudge({Adherent: polls((poll("yes", "fine"),))})
+sink = Buffering()
+background = BackgroundEvaluator(
+    lambda sample: [sample], ["adherence"], judge, settings=WatchSettings(sinks=[sink])
+)
+background.record(Sample(contexts=["Anna."], answer="Anna.", id="a"))
+assert sink.reached.wait(30)
+"""
+
+
+def test_a_sink_is_flushed_at_the_end_of_a_process_that_stops_nothing():
+    ended = subprocess.run(
+        [sys.executable, "-c", AT_THE_END],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout == "flushed ['a']\n"
 
 
 def test_the_jsonl_sink_rotates_and_each_line_is_a_row_of_a_report(tmp_path):

@@ -529,6 +529,6 @@ def _stop_at_exit(reference: weakref.ref[BackgroundEvaluator[Any]]) -> None:
     evaluator = reference()
     if evaluator is None:
         return
-    sinks_wait = any(outlet.queue.unfinished_tasks for outlet in evaluator.outlets)
-    if sinks_wait or evaluator.pending:
+    sinks_are_behind = any(outlet.is_behind for outlet in evaluator.outlets)
+    if sinks_are_behind or evaluator.pending:
         evaluator.stop(timeout=_EXIT_SECONDS)

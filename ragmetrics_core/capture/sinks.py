@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from queue import Empty, Full, Queue
+from queue import Empty, Queue
 
 from ragmetrics_core.capture.hooks import Problems, guard_hook, renew_after_fork
 from ragmetrics_core.data import SampleResult, SettingError
@@ -144,9 +144,9 @@ class ProblemsOfSink:
         del hook  # the place where it raised says more
         self._problems.note(
             f"{self._sink_name}: {type(error).__name__}",
-            f"the sink {self._sink_name} raised {crash_in_words(error)}, and did not"
-            " take a result; mend the sink. The application and other sinks are not"
-            " affected",
+            f"the sink {self._sink_name} raised {crash_in_words(error)}, and may not"
+            " have kept a result; mend the sink. The application and other sinks are"
+            " not affected",
         )
 
     def note(self, message: str) -> None:
@@ -169,8 +169,7 @@ class Outlet:
 
     def __init__(self, sink: Sink, problems: Problems, max_queue: int | None) -> None:
         self._sink = sink
-        any_number = 0  # in the words of ``Queue``
-        self._max_queue = any_number if max_queue is None else max_queue
+        self._max_queue = max_queue
         self.problems = ProblemsOfSink(type(sink).__name__, problems)
         renew_after_fork(self)
 
@@ -179,27 +178,36 @@ class Outlet:
 
         Results that waited before the fork are sent by the parent process.
         """
-        self.queue = Queue[SampleResult | None](self._max_queue)
+        self._queue = Queue[SampleResult | None]()  # has always room for ``FLUSH``
+        # when the results written since the last flush are flushed; None without any
+        self._flush_due_at: float | None = None
         self._thread: threading.Thread | None = None
 
     def put(self, result: SampleResult | None) -> None:
         """Put a result into the queue, or ``FLUSH``; never blocks.
 
-        A result that the full queue does not take is lost, and counted as a problem.
+        If ``max_queue`` results wait, a further result is lost, and counted as a
+        problem. ``FLUSH`` is never lost: the sink may hold results until it comes.
         """
-        try:
-            self.queue.put_nowait(result)
-        except Full:
+        has_room = self._max_queue is None or self._queue.qsize() < self._max_queue
+        if has_room or result is FLUSH:
+            self._queue.put_nowait(result)
+        else:
             self.problems.note(
                 f"{type(self._sink).__name__} is slower than the judge: results are not"
                 " sent to it"
             )
-        with self.queue.mutex:
+        with self._queue.mutex:
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._work, name="ragmetrics-sink", daemon=True
                 )
                 self._thread.start()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a result waits for the sink, or was written to it and not flushed."""
+        return bool(self._queue.unfinished_tasks) or self._flush_due_at is not None
 
     def wait(self, deadline: float) -> None:
         """Wait until the sink has all results; note a problem if it is too slow.
@@ -207,10 +215,10 @@ class Outlet:
         Args:
             deadline: The latest time to wait for, by the monotonic clock.
         """
-        with self.queue.all_tasks_done:
+        with self._queue.all_tasks_done:
             seconds_left = max(0.0, deadline - time.monotonic())
-            is_all_sent = self.queue.all_tasks_done.wait_for(
-                lambda: not self.queue.unfinished_tasks, seconds_left
+            is_all_sent = self._queue.all_tasks_done.wait_for(
+                lambda: not self._queue.unfinished_tasks, seconds_left
             )
         if not is_all_sent:
             self.problems.note(
@@ -226,19 +234,19 @@ class Outlet:
         """
         # calls of the sink's own client are no runs of the application
         with as_judge_work():
-            flush_due_at: float | None = None  # None if all results are flushed
             while True:
                 with suppress(Empty):  # no result came until the flush was due
-                    result = self.queue.get(timeout=_seconds_until(flush_due_at))
+                    result = self._queue.get(timeout=_seconds_until(self._flush_due_at))
                     self._send(result)
-                    self.queue.task_done()
                     if result is FLUSH:
-                        flush_due_at = None
-                    elif flush_due_at is None:
-                        flush_due_at = time.monotonic() + FLUSH_SECONDS
-                if flush_due_at is not None and flush_due_at <= time.monotonic():
+                        self._flush_due_at = None
+                    elif self._flush_due_at is None:
+                        self._flush_due_at = time.monotonic() + FLUSH_SECONDS
+                    self._queue.task_done()
+                due_at = self._flush_due_at
+                if due_at is not None and due_at <= time.monotonic():
                     self._send(FLUSH)
-                    flush_due_at = None
+                    self._flush_due_at = None
 
     @guard_hook
     def _send(self, result: SampleResult | None) -> None:
