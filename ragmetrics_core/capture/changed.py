@@ -1,12 +1,13 @@
 """Whether a text stands in a prompt in other words than its own: a cleaner took words out, or changed their endings.
 
-Such a text leaves no run of letters that is long enough to be a trace. There are three
+Such a text leaves no run of letters that is long enough to be a trace. There are four
 signs that the prompt may show it, in a passage where no other text is located:
 
 - most of its longer words stand close to each other;
 - half of its words do so in their order, as where names and numbers are masked, lines are
   numbered, or a table became a list;
-- most of its words beyond ASCII do so in ASCII letters, as "Маяк" in "Mayak".
+- most of its words beyond ASCII do so in ASCII letters, as "Маяк" in "Mayak";
+- it is a row of a table, as "Anna | 1874", and all its words do so: "name: Anna, year: 1874".
 """
 
 import re
@@ -14,7 +15,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
 from ragmetrics_core.capture.letters import Prompt
 from ragmetrics_core.capture.transliteration import (
@@ -44,6 +45,14 @@ _MOST_IN_ORDER = 60  # the most words of a text that are compared so
 _MOST_FOREIGN = 20
 _LEAST_FOREIGN = 5
 _SHARE_OF_FOREIGN = 0.7
+# A row of a table: its labels ("name:", '"name":'), what divides its fields, how many
+# there are, and how many words the longest has. In the prompt each may have a label.
+_LABEL = re.compile(r"""["']?[^\W\d]\w{0,30}["']?\s{0,3}[:=]""")
+_BETWEEN_FIELDS = re.compile(r"[^\w\s.'’-]|[\t\n]")
+_FIELDS_OF_ROW = (2, 3, 4)
+_MOST_WORDS_OF_FIELD = 3
+_WIDTH_IN_ROWS = 2
+_LONGEST_ROW = 200
 # near means: within one and a half times as many words as the text has
 _WIDTH_IN_TEXTS = 1.5
 # with more free bytes nothing is looked for: it would take longer than locating
@@ -73,6 +82,7 @@ class ChangedTexts:
             self._holds_most_stems(raw)
             or self._holds_half_in_order(raw)
             or self._holds_transliterated(raw)
+            or self._holds_fields(raw)
         )
 
     def _holds_half_in_order(self, raw: str) -> bool:
@@ -113,6 +123,19 @@ class ChangedTexts:
             keys, self._numbers_by_consonants, n_words=index_of_last + 1
         )
         return n_in_order >= _SHARE_OF_FOREIGN * len(keys)
+
+    def _holds_fields(self, raw: str) -> bool:
+        """Whether all words of a row's few short fields stand near each other.
+
+        Example: the row "Anna | 1874" in a prompt with "1874: Anna".
+        """
+        words = _words_of_row(raw)
+        word_numbers_by_stem = self._numbers_by_stem_in_order
+        if not words or not words <= word_numbers_by_stem.keys():
+            return False
+        places = _places_of(words, word_numbers_by_stem)
+        window = _densest_window(places, width=_WIDTH_IN_ROWS * len(words))
+        return words == set(window)
 
     @cached_property
     def _numbers_by_consonants(self) -> dict[str, list[int]]:
@@ -210,6 +233,24 @@ def _stems_in_order(text: str) -> Iterator[str]:
     """
     for match in _WORD_IN_ORDER.finditer(text.lower()):
         yield match[0][:_STEM_LENGTH]
+
+
+def _words_of_row(text: str) -> set[str]:
+    """Return the first letters of the words of a row of a table, without its labels.
+
+    Example: "Anna | 1874" and '{"name": "Anna", "year": 1874}' have "anna" and "1874".
+    What looks like a label is a field where the row has no two fields beside it: "keeper:
+    Anna" has both words. Empty for a text that is no row of two to four short fields.
+    """
+    if len(text) > _LONGEST_ROW:
+        return set()
+    for row in (_LABEL.sub("|", text), text):
+        fields = [list(_stems_in_order(field)) for field in _BETWEEN_FIELDS.split(row)]
+        n_words = [len(stems) for stems in fields if stems]
+        is_row = len(n_words) in _FIELDS_OF_ROW
+        if is_row and max(n_words) <= _MOST_WORDS_OF_FIELD:
+            return set(chain.from_iterable(fields))
+    return set()
 
 
 def _places_of(
