@@ -183,3 +183,42 @@ def test_a_structured_answer_is_the_reply_of_the_model_inside() -> None:
 @pytest.mark.parametrize("reply", ['{"year": "1532"}', "In 1632, I think."])
 def test_a_structured_answer_that_no_model_wrote_is_in_doubt(reply: str) -> None:
     assert grade(read(structured_query(reply))) == "inferred"
+
+
+@pytest.mark.parametrize(
+    ("texts", "question"),
+    [
+        ({"topic": "the gate", "tone": "kind"}, "the gate"),
+        ({"query": QUESTION, "tone": "kind"}, QUESTION),
+        ({"town": QUESTION}, QUESTION),
+    ],
+)
+def test_of_a_workflows_texts_the_one_handed_on_or_named_so_is_the_question(
+    texts: dict[str, str], question: str
+) -> None:
+    """The workflow searches for its topic; where it has none, it makes one itself."""
+    shown = f"Answer from this:\n{GATE}\n{MILL}\nQuestion: {QUESTION}"
+    replied = {
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": ANSWER,
+    }
+    spans = [
+        call(
+            *("Rag.run", "", 1, 90),
+            input__value=json.dumps(texts),
+            output__value=ANSWER,
+        ),
+        call(
+            *("Retriever.retrieve", "run", 2, 3, "RETRIEVER"),
+            input__value="the gate",
+            **FOUND,
+        ),
+        call(
+            *("Model.chat", "run", 10, 20, "LLM"),
+            **prompt([("user", shown)]),
+            **replied,
+        ),
+    ]
+    sample = read(spans)
+    assert (sample.question, sample.answer) == (question, ANSWER)
+    assert grade(sample) == "exact"

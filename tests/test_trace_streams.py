@@ -16,13 +16,19 @@ OTHER_QUESTION, OTHER_ANSWER = "Where does the mill lie?", "By the river Lahn."
 
 
 def chat(
-    number: int, question: str, text: str, start: int, name: str = "ContextChatEngine"
+    number: int,
+    question: str,
+    text: str,
+    start: int,
+    name: str = "ContextChatEngine",
+    parent: str = "",
 ) -> list[Told]:
     """The spans of a streamed chat, as Traceloop writes them: they hold no answer."""
     nodes = [{"node": {"id_": f"node {number}", "text": text}, "score": 0.9}]
     engine = f"chat{number}"
+    full_name = f"{name}.task" if parent else f"{name}.workflow"
     return [
-        _span(engine, "", start, start + 9, f"{name}.workflow", {"message": question}),
+        _span(engine, parent, start, start + 9, full_name, {"message": question}),
         _span(
             f"find{number}",
             engine,
@@ -102,6 +108,15 @@ def grade(sample: Sample) -> str:
 def test_what_a_thread_wrote_after_the_chat_is_its_answer() -> None:
     spans = [chat(1, QUESTION, GATE, 10), writer(1, QUESTION, GATE, ANSWER, 30)]
     (sample,) = read(*spans)
+    assert seen(sample) == (QUESTION, [GATE], ANSWER)
+    assert grade(sample) == "exact"
+
+
+def test_a_chat_below_another_span_is_known_by_what_it_was_given() -> None:
+    """Traceloop calls only an outermost call a workflow: this chat is a task."""
+    spans = chat(1, QUESTION, GATE, 10, parent="app")
+    app = _span("app", "", 1, 90, "app.task", {"page": 1})
+    (sample,) = read([app], spans, writer(1, QUESTION, GATE, ANSWER, 13, "chat1"))
     assert seen(sample) == (QUESTION, [GATE], ANSWER)
     assert grade(sample) == "exact"
 

@@ -24,6 +24,7 @@ from ragmetrics_core.traces.dialects import (
 )
 from ragmetrics_core.traces.evaluator_questions import EvaluatorQuestions
 from ragmetrics_core.traces.grouping import Lines, Source, UnreadableSpan, traces_of
+from ragmetrics_core.traces.llamaindex_streams import put_streams_into_chats
 from ragmetrics_core.traces.notes import SPANS_ARE_MISSING, Code, Notes
 from ragmetrics_core.traces.separate_retrievals import (
     TraceOfCalls,
@@ -258,7 +259,7 @@ class TraceReader:
         if _is_llamaindex(spans):
             llamaindex.read(calls)
             # the spans of a streamed answer may stand beside the chat: put them into it
-            return llamaindex.put_streams_into_chats(calls)
+            return put_streams_into_chats(calls)
         return calls
 
     def _samples_of(self, traces: Sequence[TraceOfCalls]) -> list[Sample]:
