@@ -250,20 +250,24 @@ DROPPED = [(True, None), (False, "node"), (False, "node")]
 
 
 @pytest.mark.parametrize(
-    ("handed_later", "expected"),
+    ("handed_later", "shown", "expected"),
     [
         # what it passed on went on, and nothing else did
-        ((P,), DROPPED),
-        # the state keeps all of them: the step picked one
-        (DOCS, UNKNOWN),
+        ((P,), (P,), DROPPED),
+        # the state keeps all of them: the prompt shows the one that the step picked
+        (DOCS, (P,), DROPPED),
+        # the prompt shows one that it did not pick, too
+        (DOCS, (P, F), UNKNOWN),
         # nobody knows what went on
-        ((), UNKNOWN),
+        ((), (P,), UNKNOWN),
     ],
 )
 def test_a_plain_step_is_a_filter_if_what_it_left_out_went_no_further(
-    handed_later: Sequence[Document], expected: list[tuple[bool | None, str | None]]
+    handed_later: Sequence[Document],
+    shown: Sequence[Document],
+    expected: list[tuple[bool | None, str | None]],
 ) -> None:
-    steps = [plain_step(DOCS, [P]), plain_step(handed_later, []), answers(P)]
+    steps = [plain_step(DOCS, [P]), plain_step(handed_later, []), answers(*shown)]
     assert told(run(*steps)) == expected
 
 

@@ -32,7 +32,6 @@ from langchain_core.runnables import (
     RunnablePassthrough,
 )
 from langchain_ragmetrics import capture as capture_langchain
-from langchain_text_splitters import RecursiveCharacterTextSplitter
 from langgraph.graph import END, START, StateGraph
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -41,7 +40,6 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
 from test_planted_losses import (
     ANSWER,
-    JUDGE,
     QUESTION,
     TEXTS,
     Finds,
@@ -53,11 +51,9 @@ from test_planted_losses import (
 from test_planted_losses_of_same_ids import PROMPT
 from typing_extensions import TypedDict
 
-from ragmetrics_core import Sample, evaluate
+from ragmetrics_core import Sample
 from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
-from ragmetrics_core.data import Fact
 from ragmetrics_core.reporting.journey import Journey
-from ragmetrics_core.reporting.sample_journey import journey_of
 
 ANEW = {
     "rephrased": (
@@ -349,59 +345,6 @@ def test_what_a_chain_condenses_before_the_answer_is_not_told_as_shown(
         stage = judged.of(loss, "facts")
         assert stage is None or not stage.lost
     assert "condense" in judged_reason(judged)
-
-
-@given(st.integers(40, 130), st.integers(0, 39), st.booleans())
-def test_law_a_passage_that_a_splitter_divides_is_shown_whole_by_all_its_chunks(
-    size: int, overlap: int, in_one: bool
-) -> None:
-    splitter = RecursiveCharacterTextSplitter(chunk_size=size, chunk_overlap=overlap)
-    found = [" ".join(TEXTS)] if in_one else TEXTS
-    sample = chain_of(
-        FindsTexts(found_texts=found)
-        | RunnableLambda(splitter.split_documents)
-        | written
-    )
-    assert sample.capture is not None
-    notes = sample.capture.passages or ()
-    assert [note.share for note in notes] == [1.0] * len(found)
-    judged, _ = journeys(sample)
-    cut = judged.of("cut", "facts")
-    assert cut is not None
-    assert cut.lost == 0
-
-
-@pytest.mark.parametrize(
-    ("kept", "is_fact_shown"), [((0, 2), False), ((0, 1), True), ((2, 1), True)]
-)
-def test_a_passage_that_lost_a_chunk_is_cut_and_shows_the_facts_of_the_others(
-    kept: tuple[int, ...], *, is_fact_shown: bool
-) -> None:
-    chunks = [TEXTS[0], f"{TEXTS[2]} A band played.", TEXTS[1]]
-
-    def divide(documents: list[LangChainDocument]) -> list[LangChainDocument]:
-        (document,) = documents
-        return [as_new_text(document, chunks[index]) for index in kept]
-
-    def as_new_text(document: LangChainDocument, text: str) -> LangChainDocument:
-        assert text in document.page_content
-        return LangChainDocument(text)
-
-    whole = " ".join(chunks)
-    sample = chain_of(
-        FindsTexts(found_texts=[whole]) | RunnableLambda(divide) | written
-    )
-    assert sample.capture is not None
-    (note,) = sample.capture.passages or ()
-    assert note.share is not None
-    assert 0 < note.share < 1
-    fact = Fact(text="the Velm bridge was opened at last in 1874, by the mayor")
-    asked = sample.model_copy(update={"facts": (fact,)})
-    report = evaluate([asked], metrics=["accuracy"], judge=JUDGE)
-    followed = journey_of(report.results[0])
-    assert followed is not None
-    assert [passage.shown for passage in followed.passages] == ["cut"]
-    assert followed.facts[0].lost == (None if is_fact_shown else "cut")
 
 
 def judged_reason(journey: Journey) -> str:

@@ -83,7 +83,8 @@ def retrieved_of(
     # which context shows which document
     matched_contexts = match_contexts(documents or (), contexts.by_key)
     # what rerankers, filters and other steps dropped, added and rewrote
-    changes = changes_of(turn.calls.nodes)
+    texts_shown = [context.text for context in contexts.items] if shown else []
+    changes = changes_of(turn.calls.nodes, texts_shown)
     effects = effects_of(
         changes, turn.calls, documents or (), found_answer.writing_call
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 
 from ragmetrics_core.capture.calls import end_of
 from ragmetrics_core.capture.letters import letters_of
@@ -103,17 +103,28 @@ class DocumentChange:
         return _without_relatives(self.added, self.taken)
 
 
-def changes_of(nodes: Sequence[Node]) -> list[DocumentChange]:
+def changes_of(
+    nodes: Sequence[Node], texts_shown: Iterable[str] = ()
+) -> list[DocumentChange]:
     """Return what the steps, agents and rerankers of a run made of their documents.
 
     A call that returned no documents and passed none on is left out. The changes stand
     in the order in which the calls ended.
+
+    Args:
+        nodes: The calls of the run.
+        texts_shown: What the answering prompt shows of documents. It tells which of
+            several lists the prompt was written from.
     """
-    return [
-        _change_of(node, nodes)
-        for node in sorted(nodes, key=end_of)
-        if node.kind in ("step", "agent", "reranker") and _has_output(node)
-    ]
+    shown = [Document(text) for text in texts_shown]
+    steps_beside = _steps_beside_each_other(nodes)
+    changes = []
+    for node in sorted(nodes, key=end_of):
+        steps = steps_beside.get(node, (node,))
+        has_output = any(_has_output(step) for step in steps)
+        if node.kind in ("step", "agent", "reranker") and has_output:
+            changes.append(_change_of(node, _is_filter(steps, nodes, shown)))
+    return changes
 
 
 def _has_output(node: Node) -> bool:
@@ -121,10 +132,37 @@ def _has_output(node: Node) -> bool:
     return node.documents is not None or bool(node.documents_passed_on)
 
 
-def _change_of(node: Node, nodes: Sequence[Node]) -> DocumentChange:
+def _steps_beside_each_other(nodes: Iterable[Node]) -> dict[Node, tuple[Node, ...]]:
+    """Return, for each step that was called for some of the documents, all of its calls.
+
+    Example: a graph calls the grader "grade" once for each of three documents: each of
+    these calls is given all three. They follow each other and have one name.
+    """
+    steps_beside: dict[Node, tuple[Node, ...]] = {}
+    for caller in nodes:
+        in_order = sorted(caller.children, key=lambda call: call.began)
+        for _, group in groupby(in_order, key=lambda call: (call.kind, call.name)):
+            steps = tuple(group)
+            if len(steps) > 1 and _have_documents_of_their_own(steps):
+                steps_beside.update((step, steps) for step in steps)
+    return steps_beside
+
+
+def _have_documents_of_their_own(steps: Iterable[Node]) -> bool:
+    """Whether each step took documents that no step before it took or handed on."""
+    keys_before: set[DocumentKey] = set()
+    for step in steps:
+        keys_taken = {document.key for document in _documents_taken(step)}
+        if not keys_taken or not keys_taken.isdisjoint(keys_before):
+            return False
+        keys_before |= keys_taken
+        keys_before.update(document.key for document in _handed_on(step))
+    return True
+
+
+def _change_of(node: Node, is_filter: bool) -> DocumentChange:
     """Return what a call made of the documents that it was given."""
     dropped, added = _dropped_and_added(node)
-    is_filter = _is_filter(node, dropped, added, nodes)
     # ``documents`` of a step leaves out what it passed on, as a filter does
     returned = _handed_on(node) if is_filter else node.documents or ()
     return DocumentChange(
@@ -163,38 +201,60 @@ def _has_returned(change: DocumentChange, text: str) -> bool:
 
 
 def _is_filter(
-    step: Node,
-    dropped: Sequence[Document],
-    added: Sequence[Document],
-    nodes: Sequence[Node],
+    steps: Sequence[Node], nodes: Sequence[Node], shown: Sequence[Document]
 ) -> bool:
     """Whether a plain step handed on some of the texts that it took, for later calls.
 
     Example: a step took A, B, C and returned A and C, which a later call took: True.
-    False if a later call still took B, or if the step added a text that no search
-    inside it found.
+    False if the step added a text that no search inside it found. False as well if a
+    later call still took B, unless the answering prompt was written from what the step
+    returned.
 
     The step may return A as another document, a relative: with a score, without its id,
     in lower case, or with a heading. Such an A is neither lost nor new. But if it took
     both A and "A ", and returned "A " alone, A is lost.
+
+    Args:
+        steps: The step; all of its calls, if each was handed some of the documents.
+        nodes: The calls of the run.
+        shown: What the answering prompt shows of documents.
     """
-    handed_on = _handed_on(step)
-    drops_all = step.documents == ()  # it returned an empty list of documents
-    if step.kind != "step" or not (handed_on or drops_all):
+    last_step = steps[-1]
+    drops_all = last_step.documents == ()  # it returned an empty list of documents
+    handed_on = _all_documents(map(_handed_on, steps))
+    if last_step.kind != "step" or not (handed_on or drops_all):
         return False
-    lost = _without_relatives(dropped, added)
-    new = _without_relatives(added, _documents_taken(step))
-    if not lost or (new and not _has_searched(step)):
+    taken = _all_documents(map(_documents_taken, steps))
+    dropped_and_added = [_dropped_and_added(step) for step in steps]
+    added = _all_documents(added for _, added in dropped_and_added)
+    lost = _without_relatives(
+        _all_documents(dropped for dropped, _ in dropped_and_added), added
+    )
+    new = _without_relatives(added, taken)
+    if not lost or (new and not any(map(_has_searched, steps))):
         return False
-    keys_taken_later = _keys_taken_after(step, nodes)
+    keys_taken_later = _keys_taken_after(last_step, nodes)
     lost_keys = {document.key for document in lost}
-    if not lost_keys.isdisjoint(keys_taken_later - _keys_found_after(step, nodes)):
-        # a later call took B, and no later search found it again: the step only picked
-        # documents out of a state that keeps all of them
-        return False
-    if drops_all:
-        return _is_followed(step, nodes)
+    if not lost_keys.isdisjoint(keys_taken_later - _keys_found_after(last_step, nodes)):
+        # A later call took B, and no later search found it again: the state of the run
+        # keeps all documents beside those that the step picked.
+        return _is_prompt_written_from(handed_on, lost, shown)
+    if drops_all and not handed_on:
+        return _is_followed(last_step, nodes)
     return any(document.key in keys_taken_later for document in handed_on)
+
+
+def _all_documents(lists: Iterable[Iterable[Document]]) -> list[Document]:
+    """Return the documents of several lists, one list after the other."""
+    return list(chain.from_iterable(lists))
+
+
+def _is_prompt_written_from(
+    picked: Sequence[Document], lost: Sequence[Document], shown: Sequence[Document]
+) -> bool:
+    """Whether the answering prompt shows what a step picked, and none of what it lost."""
+    is_some_shown = len(_without_relatives(picked, shown)) < len(picked)
+    return is_some_shown and len(_without_relatives(lost, shown)) == len(lost)
 
 
 def _is_followed(step: Node, nodes: Sequence[Node]) -> bool:

@@ -1,0 +1,90 @@
+"""A step divides passages into chunks: what all of them show together counts.
+
+A splitter behind a search does so, perhaps before a reranker of the chunks.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document as LangChainDocument
+from langchain_core.runnables import RunnableLambda
+from langchain_text_splitters import RecursiveCharacterTextSplitter
+from test_planted_losses import JUDGE, TEXTS, journeys
+from test_rewriting import FindsTexts, chain_of, written
+
+from ragmetrics_core import evaluate
+from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.passages import share_held
+from ragmetrics_core.data import Fact
+from ragmetrics_core.reporting.sample_journey import journey_of
+
+
+@given(st.integers(40, 130), st.integers(0, 39), st.booleans())
+def test_law_a_passage_that_a_splitter_divides_is_shown_whole_by_all_its_chunks(
+    size: int, overlap: int, in_one: bool
+) -> None:
+    splitter = RecursiveCharacterTextSplitter(chunk_size=size, chunk_overlap=overlap)
+    found = [" ".join(TEXTS)] if in_one else TEXTS
+    sample = chain_of(
+        FindsTexts(found_texts=found)
+        | RunnableLambda(splitter.split_documents)
+        | written
+    )
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    assert [note.share for note in notes] == [1.0] * len(found)
+    judged, _ = journeys(sample)
+    cut = judged.of("cut", "facts")
+    assert cut is not None
+    assert cut.lost == 0
+
+
+@pytest.mark.parametrize(
+    ("kept", "is_fact_shown"), [((0, 2), False), ((0, 1), True), ((2, 1), True)]
+)
+def test_a_passage_that_lost_a_chunk_is_cut_and_shows_the_facts_of_the_others(
+    kept: tuple[int, ...], *, is_fact_shown: bool
+) -> None:
+    chunks = [TEXTS[0], f"{TEXTS[2]} A band played.", TEXTS[1]]
+
+    def divide(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+        (document,) = documents
+        return [as_new_text(document, chunks[index]) for index in kept]
+
+    def as_new_text(document: LangChainDocument, text: str) -> LangChainDocument:
+        assert text in document.page_content
+        return LangChainDocument(text)
+
+    whole = " ".join(chunks)
+    sample = chain_of(
+        FindsTexts(found_texts=[whole]) | RunnableLambda(divide) | written
+    )
+    assert sample.capture is not None
+    (note,) = sample.capture.passages or ()
+    assert note.share is not None
+    assert 0 < note.share < 1
+    fact = Fact(text="the Velm bridge was opened at last in 1874, by the mayor")
+    asked = sample.model_copy(update={"facts": (fact,)})
+    report = evaluate([asked], metrics=["accuracy"], judge=JUDGE)
+    followed = journey_of(report.results[0])
+    assert followed is not None
+    assert [passage.shown for passage in followed.passages] == ["cut"]
+    assert followed.facts[0].lost == (None if is_fact_shown else "cut")
+
+
+@given(st.permutations(range(4)), st.integers(0, 12))
+def test_law_overlapping_pieces_in_any_order_hold_the_text(
+    order: list[int], overlap: int
+) -> None:
+    letters = letters_of(TEXTS[2])
+    length = len(letters) // 4 + 1
+    pieces = [
+        letters[max(0, place * length - overlap) : (place + 1) * length]
+        for place in range(4)
+    ]
+    assert share_held(letters, [pieces[place] for place in order]) == 1
+    three = [pieces[place] for place in order[:3]]
+    assert 0.5 < share_held(letters, three) < 1
+    assert share_held(letters, [b"", b"another"]) == 0
