@@ -31,6 +31,7 @@ from ragmetrics_core.capture.tree import (
     ToolCall,
     Tree,
 )
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # The form of a model's reply. The higher it is, the more the reply looks like a final
 # answer.
@@ -87,14 +88,14 @@ _VERDICTS = (
     "useful",
 )
 # what numbers or names a line of a list: "2. ", "- ", "Sub-question 2: "
-_NUMBER = re.compile(
+_NUMBER = lazy_pattern(
     r"^\W*(?:\d+[.)]|[-*•]|(?:sub-?\s?)?(?:question|query|q)\s?\d*[:.)])\W*?\s",
     re.IGNORECASE,
 )
-_LABEL_ALONE = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
+_LABEL_ALONE = lazy_pattern(r"\W*\w+(?:\W+\w+)?\W*")
 _LONGEST_LABEL = 24
 # what parsers of frameworks split at
-_LABELS = re.compile(r"</think>|\b(?:answer|score|sources?):", re.IGNORECASE)
+_LABELS = lazy_pattern(r"</think>|\b(?:answer|score|sources?):", re.IGNORECASE)
 _ALWAYS = float("inf")
 
 

@@ -22,21 +22,22 @@ from ragmetrics_core.capture.transliteration import (
     keys_of_ascii_words,
     keys_of_foreign_words,
 )
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # the stems of longer words, that is their first letters, which cleaners seldom change;
 # shorter words stand everywhere
 _STEM_LENGTH = 5
-_LONG_STEM = re.compile(r"([^\W_]{4,5})[^\W_]*")
+_LONG_STEM = lazy_pattern(r"([^\W_]{4,5})[^\W_]*")
 # a row of bytes that no located text has taken; a shorter one holds no word that counts
-_FREE_BYTES = re.compile(rb"\0{16,}")
-_ANY_FREE = re.compile(rb"\0{8,}")  # a shorter row does not hold four words
+_FREE_BYTES = lazy_pattern(rb"\0{16,}")
+_ANY_FREE = lazy_pattern(rb"\0{8,}")  # a shorter row does not hold four words
 _LEAST_STEMS = 5  # fewer may be near each other by chance
 _MOST_STEMS = 60  # the most stems of a text that are looked for
 _MOST_PLACES = 50  # the most places of a stem that are looked at
 _SHARE_OF_STEMS = 0.7  # the share of a text's stems that must be near each other
 # Numbers and words of three letters, which are compared in their order: this share of a
 # text's words, and so many at least, must stand there.
-_WORD_IN_ORDER = re.compile(r"[0-9]+|[^\W\d_]{3,}")
+_WORD_IN_ORDER = lazy_pattern(r"[0-9]+|[^\W\d_]{3,}")
 _SHARE_IN_ORDER = 0.45
 _LEAST_IN_ORDER = 4
 _MOST_IN_ORDER = 60  # the most words of a text that are compared so
@@ -47,8 +48,8 @@ _LEAST_FOREIGN = 5
 _SHARE_OF_FOREIGN = 0.7
 # A row of a table: its labels ("name:", '"name":'), what divides its fields, how many
 # there are, and how many words the longest has. In the prompt each may have a label.
-_LABEL = re.compile(r"""["']?[^\W\d]\w{0,30}["']?\s{0,3}[:=]""")
-_BETWEEN_FIELDS = re.compile(r"[^\w\s.'’-]|[\t\n]")
+_LABEL = lazy_pattern(r"""["']?[^\W\d]\w{0,30}["']?\s{0,3}[:=]""")
+_BETWEEN_FIELDS = lazy_pattern(r"[^\w\s.'’-]|[\t\n]")
 _FIELDS_OF_ROW = (2, 3, 4)
 _MOST_WORDS_OF_FIELD = 3
 _WIDTH_IN_ROWS = 2

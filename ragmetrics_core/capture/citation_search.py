@@ -69,6 +69,7 @@ from ragmetrics_core.capture.source_names import (
 from ragmetrics_core.capture.structured_sources import sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Context
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LOOKBACK, SOURCE_WORD, Span
 from ragmetrics_core.data.marks import Mark, marks_in, plain_label, shape_of_label
 from ragmetrics_core.data.source_lists import source_lists_in
@@ -77,11 +78,11 @@ _OPENING = 200  # signs of a text by which it is found in a prompt
 # Where the contexts come from one of these, nothing else was shown to the model.
 _ALL_THAT_WAS_SHOWN = ("prompt", "named", "none_found")
 # "according to document [1]"
-_WORD_BEFORE_A_MARK = re.compile(
+_WORD_BEFORE_A_MARK = lazy_pattern(
     rf"(?<![^\W\d_]){SOURCE_WORD}[ \t#:]*\Z", re.IGNORECASE
 )
 
-_WORD_AND_BRACKET = re.compile(
+_WORD_AND_BRACKET = lazy_pattern(
     r"(?<!\w)(?P<word>\w++)[\"'”’.,)]{0,3}[ \t]?\[(?P<inside>[^\[\]\n]{1,40})\]"
 )
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import SOURCES_HEADING
 
-_CLOSING = re.compile(
+_CLOSING = lazy_pattern(
     rf"(?P<heading>^[ \t]*[*_]{{0,3}}{SOURCES_HEADING}(?:\(s\))?[*_]{{0,3}}[ \t]*[:：][*_]{{0,3}})"
     r"(?P<listed>[^\n]+|(?:\s*\n[ \t]*[-*•][ \t]+[^\n]+)+)\s*\Z",
     re.IGNORECASE | re.MULTILINE,
 )
-_BETWEEN_NAMES = re.compile(r"[,;\n]|\band\b")
-_BULLET = re.compile(r"^[ \t]*[-*•][ \t]+", re.MULTILINE)
+_BETWEEN_NAMES = lazy_pattern(r"[,;\n]|\band\b")
+_BULLET = lazy_pattern(r"^[ \t]*[-*•][ \t]+", re.MULTILINE)
 _AROUND_NAME = " \t\r\"'“”`*_."
 _LONGEST_LINE = 1000
 

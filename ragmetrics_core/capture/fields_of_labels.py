@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ragmetrics_core.capture.label_lines import KEY_OF_NUMBER, LabelLine
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # The word of a key that instructions name: "id" of "doc_id", "Source ID" and "id".
-_LAST_WORD_OF_KEY = re.compile(r"(?:^|[ _-])(id|index|number)s?$")
+_LAST_WORD_OF_KEY = lazy_pattern(r"(?:^|[ _-])(id|index|number)s?$")
 # A key that itself says that its number is to be cited: "citation", "source number".
-_KEY_OF_CITING = re.compile(
+_KEY_OF_CITING = lazy_pattern(
     r"(?:citation|reference|ref|footnote)(?:[ _-]?(?:id|key|index|number|no))?"
     r"|(?:(?:source|document|doc|passage)[ _-]?)?(?:number|no)"
 )

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ragmetrics_core.data.citations import places_of
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import plain_label
 
-_SIGNS_OF_MARKS = re.compile(r"[\[\]()［］〔〕【】,;&]")
+_SIGNS_OF_MARKS = lazy_pattern(r"[\[\]()［］〔〕【】,;&]")
 # "doc1", "Source_2", "Document 3"
-_NAME_WITH_NUMBER = re.compile(r"([^\W\d_]+)[ _-]?([0-9]{1,4})")
-_FILE_WITH_NUMBER = re.compile(
+_NAME_WITH_NUMBER = lazy_pattern(r"([^\W\d_]+)[ _-]?([0-9]{1,4})")
+_FILE_WITH_NUMBER = lazy_pattern(
     r"(?<![^\W_])(?P<word>[^\W\d_]+)[ \t_\-]*(?P<number>[0-9]{1,9})"
     r"\.(?-i:[a-z][a-z0-9]{1,4})(?!\w)",
     re.IGNORECASE,

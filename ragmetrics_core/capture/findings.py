@@ -28,6 +28,7 @@ from ragmetrics_core.capture.word_differences import (
     intact_ranges,
     is_rest_of_last_word,
 )
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 Outcome = Literal["shown", "not shown", "unknown"]
 Extent = Literal["whole", "beginning", "end", "middle", "parts"]
@@ -35,10 +36,10 @@ Extent = Literal["whole", "beginning", "end", "middle", "parts"]
 # stands between the shown parts of a text
 BETWEEN_PIECES = " … "
 # dots that cut a text, and what stands after them
-_CUT_BY_DOTS = re.compile(r"(?:\.\.\.|…)(?P<behind_dots>\W*\w.*)$", re.DOTALL)
+_CUT_BY_DOTS = lazy_pattern(r"(?:\.\.\.|…)(?P<behind_dots>\W*\w.*)$", re.DOTALL)
 _AROUND = 3  # characters beside the first and last letter that may be such a sign
 # the letters at the end of some characters, if a word begins with them
-_BEGUN_WORD = re.compile(r"\W(?P<letters>\w+)$")
+_BEGUN_WORD = lazy_pattern(r"\W(?P<letters>\w+)$")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ragmetrics_core.capture.prompt_numbers import numbers_by_kind_in
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD
 from ragmetrics_core.data.marks import plain_label
 
@@ -19,59 +20,59 @@ OF_FIELD = " id"
 _LONGEST_LINE = 300
 _LONGEST_LABEL = 160
 # "[a.pdf]", or with the brackets of Chinese and Japanese "【a.pdf】"
-_BRACKETS = re.compile(
+_BRACKETS = lazy_pattern(
     r"\[(?P<in_square>[^\[\]\n]+)\]|【(?P<in_lenticular>[^【】\n]+)】"
 )
-_TAG = re.compile(r"<(?P<slash>/?)(?P<name>[A-Za-z][\w-]*)(?P<attributes>[^<>\n]*)>")
-_ATTRIBUTE = re.compile(
+_TAG = lazy_pattern(r"<(?P<slash>/?)(?P<name>[A-Za-z][\w-]*)(?P<attributes>[^<>\n]*)>")
+_ATTRIBUTE = lazy_pattern(
     r"""([\w-]+)\s*=\s*["']?([^"'<>\n]+?)["']?(?=\s+[\w-]+\s*=|\s*/?$)"""
 )
 # Keys whose number is the number of a source; a page's number is not.
-KEY_OF_NUMBER = re.compile(
+KEY_OF_NUMBER = lazy_pattern(
     r"(?:(?:source|citation|document|doc|passage|reference|ref|chunk|context|result)[ _]?)?"
     r"(?:id|index|number|no|n)|source|citation|document|passage|reference",
     re.IGNORECASE,
 )
 # "doc_id: 7", 'id="7"', "source number: 7"
-_KEY_AND_NUMBER = re.compile(
+_KEY_AND_NUMBER = lazy_pattern(
     r"""(?<![\w-])(?P<key>[A-Za-z][\w-]{0,30}(?:[ ](?:number|no|id|index))?)["']?\s{0,3}[:=]
     \s{0,3}["']?(?P<number>[0-9]{1,4})(?![\w.]*\w)""",
     re.IGNORECASE | re.VERBOSE,
 )
-_PAGE_NUMBER = re.compile(
+_PAGE_NUMBER = lazy_pattern(
     r"(?<!\w)(?:pages?|pp?\.|seite)[ \t]*#?[ \t]*([0-9]{1,4})(?!\w)", re.IGNORECASE
 )
 # "(page 3)", "Page 3 of 9"
-_PAGE_OR_SCORE = re.compile(
+_PAGE_OR_SCORE = lazy_pattern(
     r"\(?\s*(?:pages?|pp?\.|seite|página|score|similarity|relevance)\s*[:#]?\s*"
     r"[0-9][0-9.,%–-]*(?:\s*(?:of|/|von|de)\s*[0-9]+)?\s*\)?",
     re.IGNORECASE,
 )
 # An item of a list of instructions: "2. Cite each source that you use."
-_ITEM = re.compile(r"\s*[0-9]{1,2}[.)]\s+(?:\S+\s+){3,}\S+[.!?]\s*$")
+_ITEM = lazy_pattern(r"\s*[0-9]{1,2}[.)]\s+(?:\S+\s+){3,}\S+[.!?]\s*$")
 # "key: value", as metadata and JSON write it.
-_FIELD = re.compile(r"""["']?([A-Za-z][\w \-]{0,40}?)["']?\s*[:=]\s*(.*)""")
+_FIELD = lazy_pattern(r"""["']?([A-Za-z][\w \-]{0,40}?)["']?\s*[:=]\s*(.*)""")
 # what divides a name into parts: "1 | report.pdf | Date: 2020"
-_PART = re.compile(r"\s[|–—-]\s|[|,;]")
+_PART = lazy_pattern(r"\s[|–—-]\s|[|,;]")
 # "report.pdf:", "**docs/report.pdf**"
-_FILE_ALONE = re.compile(
+_FILE_ALONE = lazy_pattern(
     r"""[#>*\-"'\s]*(?P<file>[^\s:"'*|]+\.[A-Za-z][A-Za-z0-9]{1,4})["'*]*\s*[:|–—-]?["'*\s]*"""
 )
-_NUMBER = re.compile(r"[0-9]{1,4}")
-_NUMBER_FIRST = re.compile(r"([0-9]{1,4})(?:\Z|[ \t]*[:|,(–—-])")
+_NUMBER = lazy_pattern(r"[0-9]{1,4}")
+_NUMBER_FIRST = lazy_pattern(r"([0-9]{1,4})(?:\Z|[ \t]*[:|,(–—-])")
 # What may stand before a number in brackets: "Document [1]", "- [2]".
-_BEFORE_A_NUMBER = re.compile(
+_BEFORE_A_NUMBER = lazy_pattern(
     rf"""[#>*\-"']*\s*{SOURCE_WORD}?[\s#:]*""",
     re.IGNORECASE | re.VERBOSE,
 )
 # "Source 1:", "### Document 2 (a.pdf)", "3."
-_NUMBERED = re.compile(
+_NUMBERED = lazy_pattern(
     rf"""[#>*\-=\s]*{SOURCE_WORD}?
     [ \t]*\#?(?P<number>[0-9]{{1,4}})(?:[\s:.)|(,–—\-]|\Z)""",
     re.IGNORECASE | re.VERBOSE,
 )
 # "doc3.pdf", "Source 2-b.txt": a file, whose name holds a number
-_NUMBERED_FILE = re.compile(
+_NUMBERED_FILE = lazy_pattern(
     rf"[#>*\-=\s]*{SOURCE_WORD}[ \t]*\#?[0-9]{{1,4}}[\w\-]*"
     r"\.(?-i:[a-z][a-z0-9]{1,4})(?!\w)",
     re.IGNORECASE,

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 
 from ragmetrics_core.capture.findings import BETWEEN_PIECES
 from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _FEWEST_LETTERS = 3  # of a label; a number without brackets numbers anything
 _LONGEST_LABEL = 80
 _LENGTH_COMPARED = 48  # letters of a passage that are compared with what is known
 _SHORTEST_PASSAGE = 12  # fewer letters are a remark, such as "See above."
-_NUMBER_IN_BRACKETS = re.compile(r"\s*[\[【［](\d{1,9})[\]】］]\s*")
-_NUMBER = re.compile(r"\d+")
+_NUMBER_IN_BRACKETS = lazy_pattern(r"\s*[\[【［](\d{1,9})[\]】］]\s*")
+_NUMBER = lazy_pattern(r"\d+")
 # What stands before a text that is a value of JSON or of a repr: no label.
-_VALUE_BEGINS = re.compile(r"""\{|["']\s*:\s*["']$|=\s*["']$""")
+_VALUE_BEGINS = lazy_pattern(r"""\{|["']\s*:\s*["']$|=\s*["']$""")
 
 
 def unknown_passages(

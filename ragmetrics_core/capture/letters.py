@@ -19,6 +19,8 @@ from itertools import accumulate
 from typing import NamedTuple
 from unicodedata import normalize
 
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+
 _HEX = r"[\da-fA-F]"
 # Possessive: a run of backslashes or ampersands is read once, however long it is.
 _SLASHES = r"\\ (?<!\\\\) \\*+"
@@ -29,18 +31,18 @@ _PATTERN = rf"""(?: & | {_SLASHES} (?: u0026 | x26 | U00000026 ) ) (?: amp; | \#
       (?: u(?P<high_surrogate>[dD][89abAB]{_HEX}{{2}}) \\++ u(?P<low_surrogate>[dD][c-fC-F]{_HEX}{{2}})
         | u(?P<four_digits>{_HEX}{{4}}) | U(?P<eight_digits>{_HEX}{{8}})
         | x(?P<two_digits>{_HEX}{{2}}) | [nrtfb] )"""
-_ESCAPE = re.compile(_PATTERN, re.VERBOSE)
-_CONTROL = re.compile(rf"{_SLASHES} [nrtfb]", re.VERBOSE)
-_PIECE = re.compile(rf"{_PATTERN} | [^\\&]{{1,256}} | \\++", re.VERBOSE)
+_ESCAPE = lazy_pattern(_PATTERN, re.VERBOSE)
+_CONTROL = lazy_pattern(rf"{_SLASHES} [nrtfb]", re.VERBOSE)
+_PIECE = lazy_pattern(rf"{_PATTERN} | [^\\&]{{1,256}} | \\++", re.VERBOSE)
 _ASCII = bytes(range(128))
 _LOWER = bytes(range(256)).lower()
 _LAST_CHARACTER = 0x10FFFF
 # a number at the beginning of a line, perhaps after a word: "12 ", "12| ", "Line 12: "
-BEGINNING_OF_LINE = re.compile(
+BEGINNING_OF_LINE = lazy_pattern(
     r"\n[^\w\n]*(?:[^\W\d]{1,16}[ \t#]?)?(?P<number>[0-9]{1,4})(?=\W)"
 )
 # a tag, such as "<em>" or '<span class="hit">'
-_TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>")
+_TAG = lazy_pattern(r"</?[A-Za-z][^<>]{0,300}>")
 # stands between the letters of two messages; it is wider than any gap that locating
 # steps over or joins
 _BETWEEN_MESSAGES = b"\0" * 128

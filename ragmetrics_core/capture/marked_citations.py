@@ -40,6 +40,7 @@ from ragmetrics_core.data.citations import (
     cites_in_unread_form,
     places_of,
 )
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LOOKBACK
 from ragmetrics_core.data.marks import (
     Mark,
@@ -49,7 +50,9 @@ from ragmetrics_core.data.marks import (
     plain_label,
 )
 
-_PAGE = re.compile(r"\b(?:pp?\.?|pages?:?|s\.|seite:?)\s*([0-9]{1,5})\b", re.IGNORECASE)
+_PAGE = lazy_pattern(
+    r"\b(?:pp?\.?|pages?:?|s\.|seite:?)\s*([0-9]{1,5})\b", re.IGNORECASE
+)
 _FILE_OR_NUMBER = (
     "the answer names {}, which may be a file of this name or a number of the prompt"
 )

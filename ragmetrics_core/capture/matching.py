@@ -6,17 +6,17 @@ the prompt has, such as a line number, or that only the text has, such as a word
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from ragmetrics_core.capture.byte_spans import LONGEST_STEP, EqualSpan
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # the fewest bytes that must be equal after a step; fewer are equal by chance
 RESUMED_LENGTH = 12
 # The length of a word. Four equal bytes are enough where they end the text, follow the
 # number of a line, or stand inside of what was put in.
 WORD_LENGTH = 4
-LINE_NUMBER = re.compile(rb"\d{1,4}")
+LINE_NUMBER = lazy_pattern(rb"\d{1,4}")
 # the most letters of tags that are stepped over at once
 _LONGEST_TAG = 96
 _NO_TAGS: Mapping[int, int] = {}

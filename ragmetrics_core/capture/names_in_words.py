@@ -17,6 +17,7 @@ from ragmetrics_core.capture.source_names import (
     pattern_of_name,
     stem_of,
 )
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _SENTENCE_ENDS = r"(?=[\"'”*`]{0,2}\s*(?:[.,;:!?)]|$))"
 _QUOTE_SIGNS = r"[\"'“”„‘’*_`]{0,3}"
@@ -31,14 +32,14 @@ _SAYS = (
     r"|describes?|explains?|puts it)\b(?!\s+(?:nothing|little|no)\b)"
 )
 # What stands in round brackets; the address of a link, "[words](address)", does not count.
-_IN_ROUND_BRACKETS = re.compile(r"(?<!\])\((?P<inside>[^()\n]{3,200})\)")
-_BEFORE_A_NAME = re.compile(
+_IN_ROUND_BRACKETS = lazy_pattern(r"(?<!\])\((?P<inside>[^()\n]{3,200})\)")
+_BEFORE_A_NAME = lazy_pattern(
     r"(?:(?:see|from|in|cf\.?|title|file|name|url|link|as in|according to)\b[ \t:]*)+",
     re.IGNORECASE,
 )
 _AROUND_NAME = " \t\"'“”„‘’`*"
 # "#2", "^2^", "/2/", "|2|", "(Q2)" after a sentence; rows of a table begin with "|"
-_NUMBER_IN_SIGNS = re.compile(
+_NUMBER_IN_SIGNS = lazy_pattern(
     r"(?:(?<=\s)\#(?P<hash>\d{1,3})|\^(?P<raised>\d{1,3})\^|(?<=\s)/(?P<slashes>\d{1,3})/"
     r"|(?<=[\w.][ \t])\|(?P<bars>\d{1,3})\||\([A-Z](?P<letter>\d{1,3})\))"
     + _SENTENCE_ENDS,

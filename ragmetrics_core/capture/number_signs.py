@@ -13,17 +13,19 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from unicodedata import normalize
 
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+
 _HYPHENS = "-−–"
 # a number with its separators, as in "1.234,56" and "4.5.1874"
-_NUMBER = re.compile(r"\d+(?:[.,'’]\d+)*")
-_SEPARATOR = re.compile(r"[.,'’]")
+_NUMBER = lazy_pattern(r"\d+(?:[.,'’]\d+)*")
+_SEPARATOR = lazy_pattern(r"[.,'’]")
 # digits that stand apart: "31,5", "10-15", "10 ^ 6"
-_APART = re.compile(r"\d[^\w]{1,3}\d")
+_APART = lazy_pattern(r"\d[^\w]{1,3}\d")
 # the blank in "12 400"
-_BLANK_OF_THOUSANDS = re.compile(r"(?<=\d)[ \xa0\u202f](?=\d{3}(?!\d))")
-_IN_TABLE = re.compile(r"\d\s*[;|]")  # a number in a cell
+_BLANK_OF_THOUSANDS = lazy_pattern(r"(?<=\d)[ \xa0\u202f](?=\d{3}(?!\d))")
+_IN_TABLE = lazy_pattern(r"\d\s*[;|]")  # a number in a cell
 # digits that stand raised, lowered, as a fraction or in a circle behind a digit: "10²"
-_SMALL_DIGITS = re.compile(
+_SMALL_DIGITS = lazy_pattern(
     r"(?<=\d)[²³¹¼½¾\u2070-\u2079\u2080-\u2089\u2150-\u215f\u2189\u2460-\u249b]+"
 )
 _SIZE_OF_GROUP = 3  # digits between two separators of thousands

@@ -21,11 +21,12 @@ from ragmetrics_core.capture.source_names import (
     is_no_common_word,
     mark_label_of,
 )
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LINE, LOOKBACK, SOURCE_WORD
 from ragmetrics_core.data.source_lists import is_reference
 
 # "[1]", "Source 1", '"1":', "1 =": a number that names a source wherever it stands
-_NUMBER = re.compile(
+_NUMBER = lazy_pattern(
     rf"""[\[［〔【]\^?[ ]?(?P<in_brackets>{LABEL_IN_BRACKETS})[ ]?[\]］〕】]
     |(?<![^\W_])(?P<behind_word>{SOURCE_WORD}\.?[ \t]*(?:\#|n[or]\.?|numbers?)?[ \t]*
       \d{{1,4}})(?![\w.]*\w)
@@ -36,73 +37,77 @@ _NUMBER = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 # "1.", "(1)", "| 1 |": a number that begins a line of a prompt may count what follows
-_NUMBER_OF_LINE = re.compile(
+_NUMBER_OF_LINE = lazy_pattern(
     r"[^\w\n\[(]*+(?:\((?P<in_brackets>\d{1,4})\)|(?P<bare>\d{1,4})(?:[.):|]|(?=[ \t])))"
 )
 # "1", "[1]", "¹" and "①", but no measure such as "3 pages"
-_NUMBER_OF_ENTRY = re.compile(
+_NUMBER_OF_ENTRY = lazy_pattern(
     r"(?:\A[^\w]*|(?<![\w.,/-]))(?P<digits>\d{1,4})(?!\w|[.,/-]\d)"
     rf"|(?<![\w.,/-])(?P<lettered>{LETTERED_NUMBER})"
     r"|(?P<raised>[⁰¹²³⁴-⁹]{1,3}|[①-⑳])"
 )
-_MEASURE = re.compile(r"(?:(?<=\()|(?<=\w[ \t]))\d+[ \t]+[^\W\d_]+")
+_MEASURE = lazy_pattern(r"(?:(?<=\()|(?<=\w[ \t]))\d+[ \t]+[^\W\d_]+")
 # "1: a.pdf, 2: b.pdf" and "<s n='1'>a.pdf</s><s n='2'>b.pdf</s>" have two entries
-_ENTRY_IN_A_LINE = re.compile(r"(?:(?!</)[^,;{}])+")
-_PLACE_IN_SOURCE = re.compile(
+_ENTRY_IN_A_LINE = lazy_pattern(r"(?:(?!</)[^,;{}])+")
+_PLACE_IN_SOURCE = lazy_pattern(
     r"(?<!\w)(?:pp?\.?|pages?:?|seiten?|s\.|section|chapter|chunk|part|lines?|vol\.?|§)"
     r"[ \t]*\d[\d ,–-]*",
     re.IGNORECASE,
 )
 _QUOTES_AND_STARS = r"[ \t*_`\"'“”„«»‘’\[<]"
 # "[1] a.pdf", "[1](a.pdf)"
-_CLOSE_BY = re.compile(rf"{_QUOTES_AND_STARS}{{0,20}}+\(?{_QUOTES_AND_STARS}?")
+_CLOSE_BY = lazy_pattern(rf"{_QUOTES_AND_STARS}{{0,20}}+\(?{_QUOTES_AND_STARS}?")
 # "[1]: a.pdf", "| [1] | a.pdf", "[1] – *a.pdf*"
 _SIGNS = r"[ \t*_`\"'“”„«»‘’\[<:|(>–—-]"
-_BEHIND_A_SIGN = re.compile(rf"{_SIGNS}{{0,20}}+")
+_BEHIND_A_SIGN = lazy_pattern(rf"{_SIGNS}{{0,20}}+")
 # "[1] – File: a.pdf", "[1] The source is a.pdf", "[1] see a.pdf"
-_BEHIND_WORDS = re.compile(
+_BEHIND_WORDS = lazy_pattern(
     rf"{_SIGNS}{{0,20}}+"
     r"(?:(?:see|from|in|the|is|was|file|document|source|title|datei|quelle|titel|siehe|aus"
     r"|die|ist)\b[ \t]*[:=]?[ \t]*){0,4}"
     rf"{_QUOTES_AND_STARS}{{0,4}}+",
     re.IGNORECASE,
 )
-_EQUALS = re.compile(
+_EQUALS = lazy_pattern(
     rf"{_QUOTES_AND_STARS}{{0,8}}+(?:=>?|→|->){_QUOTES_AND_STARS}{{0,8}}+"
 )
 # "the number 1 for a.pdf"
-_FOR = re.compile(
+_FOR = lazy_pattern(
     r"[ \t]+(?:for|to|means|is)[ \t]+(?:(?:the )?(?:file|source|document)[ \t]+)?"
     rf"{_QUOTES_AND_STARS}{{0,8}}+",
     re.IGNORECASE,
 )
-_IS = re.compile(
+_IS = lazy_pattern(
     r"[ \t*_`)]{0,8}+(?:is|means|denotes|refers to|stands for|ist|meint|bezeichnet"
     r"|steht für|für|désigne|est|es|significa|è|indica|é)[ \t]+(?:(?:the|die) (?:file|datei)[ \t]+)?[*_`\"'“„«]{0,4}+",
     re.IGNORECASE,
 )
 # what stands before a number that a clause explains: "…, where [1] is report.pdf"
-_BEGINS_A_CLAUSE = re.compile(
+_BEGINS_A_CLAUSE = lazy_pattern(
     r"(?:\A|[.;:,(|{!?–—>*-]|\b(?:where|and|here|while|wobei|und|où|donde|dove|onde|(?:foot)?note))"
     r"[ \t*_(`]*\Z",
     re.IGNORECASE,
 )
-_PATH = re.compile(r"(?:https?://)?(?:[\w.~-]{1,60}[/\\]){1,12}|[/\\]")
+_PATH = lazy_pattern(r"(?:https?://)?(?:[\w.~-]{1,60}[/\\]){1,12}|[/\\]")
 _AROUND_NAME = " \t*_`\"'“”«»(|:–—-"
 # "a.pdf = [1]", "I cite a.pdf as [1]."
-_NAME_IS_NUMBER = re.compile(
+_NAME_IS_NUMBER = lazy_pattern(
     r"[*_`\"'”»)]*[ \t]*(?:=|→|->|\b(?:is|as|ist|als))[ \t*_`(]*\Z"
 )
-_NUMBER_ENDS = re.compile(r"[*_`)\]]*[ \t]*(?:\Z|[.,;|)]|(?:and|und)\b)")
+_NUMBER_ENDS = lazy_pattern(r"[*_`)\]]*[ \t]*(?:\Z|[.,;|)]|(?:and|und)\b)")
 # After the name of an entry no sentence goes on: "[1] Opening day was" is no entry.
-_TITLE_ENDS = re.compile(
+_TITLE_ENDS = lazy_pattern(
     r"\]\(|[*_`\"'“”»)\]} \t]{0,8}+"
     r"(?:\Z|[|<;.\0]|,?[ \t]*(?:pp?\.|pages?\b|and\b|und\b)"
     r"|,?[ \t]*(?:[\[\"']\d|source))",
     re.IGNORECASE,
 )
-_FILE_ENDS = re.compile(r"[ \t]*(?:\Z|[^\s\w]|(?:pp?|pages?|and|und)\b)", re.IGNORECASE)
-_PAGE_OR_PART = re.compile(r"(?:pages?|pp?\.?|seite|chunk|part|score|section)\b", re.I)
+_FILE_ENDS = lazy_pattern(
+    r"[ \t]*(?:\Z|[^\s\w]|(?:pp?|pages?|and|und)\b)", re.IGNORECASE
+)
+_PAGE_OR_PART = lazy_pattern(
+    r"(?:pages?|pp?\.?|seite|chunk|part|score|section)\b", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)

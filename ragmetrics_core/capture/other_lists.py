@@ -19,12 +19,13 @@ from ragmetrics_core.capture.numbers_beside_names import (
 )
 from ragmetrics_core.capture.prompt_numbers import numbers_by_kind_in
 from ragmetrics_core.capture.source_names import SourceNames
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LINE, PARAGRAPH_BREAK
 
 _FARTHEST = 200  # characters between a label and its context
 _BEGINNING = 40  # characters of a context by which it is found in a prompt
 _NO_WORD = "\0"  # stands in place of a context
-_WORD_AND_NUMBER = re.compile(r"[\s#>*<\[(\"'-]*[^\W\d_]+[^\w\n]*(?:id)?[^\w\n]*\d")
+_WORD_AND_NUMBER = lazy_pattern(r"[\s#>*<\[(\"'-]*[^\W\d_]+[^\w\n]*(?:id)?[^\w\n]*\d")
 
 
 @dataclass(frozen=True, slots=True)

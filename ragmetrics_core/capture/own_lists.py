@@ -13,6 +13,7 @@ from ragmetrics_core.capture.source_names import (
     LETTERED_NUMBER,
     mark_label_of,
 )
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import (
     LINE,
     PARAGRAPH_BREAK,
@@ -24,7 +25,7 @@ from ragmetrics_core.data.source_lists import is_reference, source_lists_in
 
 # "[1] report.pdf", "- 1. report.pdf", "**[1]**: report.pdf", "| 1 | report.pdf |",
 # "Source 1: report.pdf", and all of them after a picture
-_ENTRY = re.compile(
+_ENTRY = lazy_pattern(
     r"[ \t]*+(?:[-*•>|][ \t]*+|[^\w\s\[\]()【】]{1,3}[ \t]++)?[*_]{0,2}"
     rf"(?:[\[【(]\^?(?P<in_brackets>{LABEL_IN_BRACKETS})[\]】)]"
     rf"|(?i:{SOURCE_WORD})[ \t]*\#?(?P<behind_word>\d{{1,4}})(?=[ \t]*[:=–—-])"
@@ -33,33 +34,33 @@ _ENTRY = re.compile(
     r"[*_]{0,2}[ \t]*+[.):|=–—-]{0,2}[ \t]*+(?P<text>\S.*)"
 )
 # "report.pdf [1]", "report.pdf (1)"
-_ENTRY_WITH_NUMBER_LAST = re.compile(
+_ENTRY_WITH_NUMBER_LAST = lazy_pattern(
     r"[ \t]*+(?:[-*•>][ \t]*+)?(?P<text>[^\s\[].*)"
     r"(?:\[(?P<number>"
     rf"{LABEL_IN_BRACKETS}"
     r")\]|\((?P<in_round_brackets>\d{1,3})\))[ \t.]*+"
 )
-_TAG = re.compile(
+_TAG = lazy_pattern(
     r"<(?P<name>/?(?:[aibpsu]|em|strong|su[bp]|li|[ou]l|details|summary|[bh]r|cite|code|span"
     r"|div|small|t[dhr]|table|tbody|thead|h[1-6]|mark|section))(?:[ \t][^<>\n]{0,200})?/?>",
     re.IGNORECASE,
 )
-FURTHER_READING = re.compile(r"\W*further reading", re.IGNORECASE)
-_LINK = re.compile(r"\[(?!\d+\])(?P<words>[^\[\]\n]{1,200})\]\([^()\s]{1,500}\)")
-_SEE_ALSO = re.compile(r"\((?:see|cf|compare|siehe|vgl)\b[^()\n]*\)", re.IGNORECASE)
+FURTHER_READING = lazy_pattern(r"\W*further reading", re.IGNORECASE)
+_LINK = lazy_pattern(r"\[(?!\d+\])(?P<words>[^\[\]\n]{1,200})\]\([^()\s]{1,500}\)")
+_SEE_ALSO = lazy_pattern(r"\((?:see|cf|compare|siehe|vgl)\b[^()\n]*\)", re.IGNORECASE)
 # the entries of "Sources: [1] a.pdf, [2] b.pdf"
-_ENTRY_IN_A_LINE = re.compile(
+_ENTRY_IN_A_LINE = lazy_pattern(
     rf"\[(?P<number>{LABEL_IN_BRACKETS})\][:.]?(?P<text>[^\[\]\n]+)"
 )
-_NUMBER_IN_BRACKETS = re.compile(rf"\[({LABEL_IN_BRACKETS})\]")
+_NUMBER_IN_BRACKETS = lazy_pattern(rf"\[({LABEL_IN_BRACKETS})\]")
 # "[1], b.pdf [2]" after "Sources: a.pdf", or "[1] b.pdf [2]"
-_NUMBERS_STAND_LAST = re.compile(
+_NUMBERS_STAND_LAST = lazy_pattern(
     rf"\[{LABEL_IN_BRACKETS}\]"
     rf"(?:[ \t]*+[,;]|[^\n]*\[{LABEL_IN_BRACKETS}\][ \t.]*+\Z)"
 )
-_WORD_CHARACTER = re.compile(r"\w")
-_COLON_OR_BRACKET = re.compile(r"[:\[]")
-QUOTED = re.compile(r"[\"“„«](?P<words>[^\"“”„«»\n]+)[\"”“»]")
+_WORD_CHARACTER = lazy_pattern(r"\w")
+_COLON_OR_BRACKET = lazy_pattern(r"[:\[]")
+QUOTED = lazy_pattern(r"[\"“„«](?P<words>[^\"“”„«»\n]+)[\"”“»]")
 AROUND_NAME = " \t\"'“”„‘’`*_<>.()=→"
 
 

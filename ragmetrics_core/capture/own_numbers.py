@@ -36,17 +36,18 @@ from ragmetrics_core.capture.source_names import (
     stem_in_words,
 )
 from ragmetrics_core.data import Context
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LINE, SOURCE_WORD
 from ragmetrics_core.data.source_lists import source_lists_in
 
 _FEWEST_WORDS_OF_A_QUOTE = 4
-_BEFORE_NAME = re.compile(
+_BEFORE_NAME = lazy_pattern(
     r"(?:see|from|in|source|file|document|title|siehe|aus)\b[ \t:]*", re.IGNORECASE
 )
-_NUMBERED_SOURCE = re.compile(
+_NUMBERED_SOURCE = lazy_pattern(
     rf"{SOURCE_WORD}[ \t#:]*(?P<number>\d{{1,4}})", re.IGNORECASE
 )
-_FENCED = re.compile(r"```.*?```|~~~.*?~~~", re.DOTALL)
+_FENCED = lazy_pattern(r"```.*?```|~~~.*?~~~", re.DOTALL)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from ragmetrics_core.capture.transcripts import (
 )
 from ragmetrics_core.capture.tree import Document, Message
 from ragmetrics_core.data import Context, Sample, SettingError, Turn, follow_path
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 Source = str | Callable[[Any], Any]
 _Kind = TypeVar("_Kind")
@@ -52,7 +53,7 @@ ANSWER_KEYS = (
 _ANSWER_ALONE_KEYS = ("answer", "response")
 HISTORY_KEYS = ("chat_history", "history", "conversation_history")
 # other names under which an application hands in what was said, or what it remembers
-_HISTORY_LIKE_NAME = re.compile(
+_HISTORY_LIKE_NAME = lazy_pattern(
     "histor|memor|conversation|dialog|transcript", re.IGNORECASE
 )
 # those under which a graph's state keeps the question itself
@@ -64,7 +65,7 @@ _SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
 _FEWEST_LETTERS_AROUND = 24
 _DEPTH = 4  # mappings and sequences inside of each other that are looked into
 # what str() makes of an object, such as a stream that was not read
-_OBJECT_AS_TEXT = re.compile(r"<[\w.]+ object(?: [\w.<>]+)? at 0x[0-9a-fA-F]+>")
+_OBJECT_AS_TEXT = lazy_pattern(r"<[\w.]+ object(?: [\w.<>]+)? at 0x[0-9a-fA-F]+>")
 _UNDIVIDED_HISTORY = (
     "an earlier talk was handed in under {} as text that does not say who speaks: no"
     " history was read from it"

@@ -12,7 +12,6 @@ told by the lines before the first text and after the last one:
 """
 
 import itertools
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,17 +22,18 @@ from ragmetrics_core.capture.label_lines import (
     label_line_of,
 )
 from ragmetrics_core.capture.prompt_numbers import CHUNK
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _OPENING = 200  # characters of a context by which it is found in a prompt
 _CLOSING = 80  # characters by which its end is found
 _REGION = 800  # characters before the first and after the last context
 _MOST_OCCURRENCES = 20  # of one context in one prompt
 # a blank line, or a line such as "----"
-_NO_WORDS = re.compile(r"[\W_]*")
+_NO_WORDS = lazy_pattern(r"[\W_]*")
 # Where a label may begin in a line: after a blank, a colon, a quote, a tag.
-_WORD_BEGINS = re.compile(r"(?<![\w\[(（.@/\\-])(?=\S)")
+_WORD_BEGINS = lazy_pattern(r"(?<![\w\[(（.@/\\-])(?=\S)")
 # "[1] " and "[1]: " close before a text
-_NUMBER_AT_THE_END = re.compile(r"(?<![\w\]])\[[0-9]{1,4}\][ \t:*]*\n?\Z")
+_NUMBER_AT_THE_END = lazy_pattern(r"(?<![\w\]])\[[0-9]{1,4}\][ \t:*]*\n?\Z")
 
 
 @dataclass(frozen=True, slots=True)

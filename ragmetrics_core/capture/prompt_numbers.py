@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD
 
 CHUNK = "chunk"
@@ -14,7 +15,7 @@ _LONGEST_LABEL = 120
 _MOST_LINES = 3
 _NAME = r"(?:source|document|doc|passage|context|chunk|citation|reference|result)"
 # A label alone: "[1]", "Source 1:", "Source ID: 0", "Document [1](Title: A)", "### 1".
-_LABEL = re.compile(
+_LABEL = lazy_pattern(
     rf"""[\s#>*\-<{{"']*
     (?:\[(?P<bracket>[0-9]{{1,4}})\]
       |{_NAME}[ \t]*(?:id|no\.?|number)?[ \t]*["']?[#\[=:]*[ \t]*["']?(?P<word>[0-9]{{1,4}})\b["'\]]?)
@@ -22,11 +23,11 @@ _LABEL = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 # the number of a list's item: "1.", "2)"
-_ITEM_NUMBER = re.compile(r"[ \t]*(?P<word>[0-9]{1,4})[.):][ \t]*")
+_ITEM_NUMBER = lazy_pattern(r"[ \t]*(?P<word>[0-9]{1,4})[.):][ \t]*")
 # "Title: Bridges"
-_FIELD_LINE = re.compile(r"[\w ]{1,40}:.*")
+_FIELD_LINE = lazy_pattern(r"[\w ]{1,40}:.*")
 # A number after a word for a source: "Chunk 1", "Source ID: 3", "document[2]".
-_NUMBER_BEHIND_A_WORD = re.compile(
+_NUMBER_BEHIND_A_WORD = lazy_pattern(
     rf"""(?<![^\W\d_])(?P<word>{SOURCE_WORD})
     [ \t_\-]?(?:(?:ids?|index|no|numbers?|nr)\b\.?)?
     [\s"':=\#(\[]*(?P<number>[0-9]{{1,4}})(?![\w.]*\w)""",
@@ -40,25 +41,25 @@ _KIND_OF_WORD = {
     "quellen": "quelle",
 }
 # Any word and a number: "Kilde 1:", "Фрагмент 2.", "Extrait n° 3 (page 4) :".
-_COUNTED = re.compile(
+_COUNTED = lazy_pattern(
     r"[\s#>*\-\[(<]*(?P<word>[^\W\d_]{2,24})[ \t]*(?:n[°ºo]\.?|nr\.?|\#)?[ \t]*"
     r"(?P<number>[0-9]{1,3})[\s\])>*]*(?:\([^()\n]*\))?[\s:：.)>|*–—-]*",
     re.IGNORECASE,
 )
 # What a context begins with where the application wrote its number into it.
-_OWN_NUMBER = re.compile(
+_OWN_NUMBER = lazy_pattern(
     rf"(?:\[(?P<bracket>[0-9]{{1,4}})\]|{_NAME}[ \t]*#?(?P<word>[0-9]{{1,4}})"
     r"(?:[:)]|\.(?!\w)))",  # "doc1.pdf" is a file
     re.IGNORECASE,
 )
 
 # How a line that labels a text with a number begins: "[1]", "Source 1", "1.".
-IN_BRACKETS_FIRST = re.compile(r"^[ \t#>*\-]*\[([0-9]{1,9})\]", re.MULTILINE)
-BEHIND_A_WORD = re.compile(
+IN_BRACKETS_FIRST = lazy_pattern(r"^[ \t#>*\-]*\[([0-9]{1,9})\]", re.MULTILINE)
+BEHIND_A_WORD = lazy_pattern(
     r"^[ \t#>*\-\[<(]*[A-Za-z]+[ \t]*(?:id|no\.?|number)?[ \t\"'#\[=:]*([0-9]{1,9})\b",
     re.MULTILINE | re.IGNORECASE,
 )
-_IN_A_LIST = re.compile(r"^[ \t#>*\-]*([0-9]{1,9})[.):]", re.MULTILINE)
+_IN_A_LIST = lazy_pattern(r"^[ \t#>*\-]*([0-9]{1,9})[.):]", re.MULTILINE)
 FORMS_OF_NUMBERS = (IN_BRACKETS_FIRST, BEHIND_A_WORD, _IN_A_LIST)
 
 

@@ -6,7 +6,6 @@ model, so that the stages treat it like everything else that was retrieved.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -19,11 +18,12 @@ from ragmetrics_core.capture.provider_remedies import (
 )
 from ragmetrics_core.capture.provider_replies import ProviderEvidence, message_of
 from ragmetrics_core.capture.tree import CitedSource, Document, Node
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _CITED = "cited sources"
 # Models that search for every answer, by their names: of OpenAI, Perplexity, Groq and
 # OpenRouter.
-_SEARCHING_MODEL = re.compile(
+_SEARCHING_MODEL = lazy_pattern(
     r"-search-(?:preview|api)\b|\bsonar\b|\bcompound(?:-beta)?\b|:online\b"
 )
 

@@ -9,21 +9,21 @@ Prompt and text are compared by their letters, as bytes (``letters``).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from ragmetrics_core.capture.byte_spans import EqualSpan
 from ragmetrics_core.capture.letters import Prompt, Text, decode_escapes, letters_of
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # what ends the place of a text: the end of a line, dots that cut it, a tag of a template,
 # a quote that is no apostrophe, a parenthesis such as "(a.txt)", a note of its cutting
-_BOUNDARY = re.compile(
+_BOUNDARY = lazy_pattern(
     r"""\n|\.\.\.|…|</?[a-z][^<>]{0,300}>|(?<!\w)["'“”‘’«»]|["'“”‘’«»](?!\w)|\("""
     r"""|[\[<]\s*(?i:truncat|cut|snip|omit|contin|\+?\d+\smore)"""
 )
 # words before a located text that name it, as in "Question: "
-_LABEL_AT_END = re.compile(r"[^.!?;|\]>]{0,40}:\s*$")
+_LABEL_AT_END = lazy_pattern(r"[^.!?;|\]>]{0,40}:\s*$")
 _FARTHEST = 400  # letters of the prompt that are looked at beside the text
 # so many letters beside a boundary may be equal to the text by chance
 _BY_CHANCE = 3
@@ -31,7 +31,7 @@ _BY_CHANCE = 3
 # number or the label of the next text
 _LEAST_SHARE = 0.5
 # what stands for a name or a number, however long: "[PERSON]", "<DATE_1>", "XXXX", "****"
-_MASK = re.compile(r"[\[<{][A-Z][A-Z_0-9 ]{2,30}[\]>}]|\b[xX]{3,}\b|[*█#]{4,}")
+_MASK = lazy_pattern(r"[\[<{][A-Z][A-Z_0-9 ]{2,30}[\]>}]|\b[xX]{3,}\b|[*█#]{4,}")
 
 
 class ReplacedEdges(NamedTuple):

@@ -8,7 +8,6 @@ document that was retrieved.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -20,8 +19,9 @@ from ragmetrics_core.capture.passages import (
     shares_a_passage_with_any,
 )
 from ragmetrics_core.capture.tree import SCORE_KEYS, Document, DocumentKey, Node
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
-_WORD = re.compile(r"[^\W_]{4,}|[0-9]{2,}")  # shorter words stand everywhere
+_WORD = lazy_pattern(r"[^\W_]{4,}|[0-9]{2,}")  # shorter words stand everywhere
 _STEM_LENGTH = 5  # letters of a word that a rewriter seldom changes
 # This share of the words of a new text stands in the old texts: a page that was found
 # apart from them shares fewer words.

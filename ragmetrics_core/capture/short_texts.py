@@ -6,7 +6,6 @@ left and on its right: a letter, a gap such as a space, or a mark such as a quot
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
@@ -19,11 +18,12 @@ from ragmetrics_core.capture.occurrences import (
     Occurrence,
     SoughtText,
 )
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
-_MARKS = re.compile(
+_MARKS = lazy_pattern(
     r"""[\n\r\t"'`“”„«»‘’<>]|\\[nrt"']|&(?:amp;)*(?:quot|apos|lt|gt|\#39|\#34|\#x27);"""
 )
-_NUMBERED = re.compile(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
+_NUMBERED = lazy_pattern(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
 # a text of fewer bytes must stand in a line or in quotes: its words may stand anywhere
 _VERY_SHORT = 16
 _LONGEST_NUMBERING = 20  # characters in which the number of a list's line stands

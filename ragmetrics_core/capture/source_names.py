@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD
 from ragmetrics_core.data.marks import plain_label
 
@@ -23,36 +24,36 @@ LABEL_IN_BRACKETS = (
 )
 """What stands in the brackets of a mark: "1", "Source 1", "ref:1", "S1"."""
 
-_IS_LETTERED_NUMBER = re.compile(LETTERED_NUMBER)
-FILE_OR_ADDRESS = re.compile(
+_IS_LETTERED_NUMBER = lazy_pattern(LETTERED_NUMBER)
+FILE_OR_ADDRESS = lazy_pattern(
     r"https?://[^\s<>()\[\]]+"
     r"|[^\s<>()\[\]/]{1,200}\.[A-Za-z][A-Za-z0-9]{1,4}(?!\w)"
 )
 """Finds "report.pdf" or "https://example.org/1" in a text; of a path the last part."""
 
-PART_OF_NAME = re.compile(r"[,;|()#§]|\s[-–—]\s")
+PART_OF_NAME = lazy_pattern(r"[,;|()#§]|\s[-–—]\s")
 """What divides the name of a source into the file, the page and the section."""
 
-KEY_OF_NAME = re.compile(
+KEY_OF_NAME = lazy_pattern(
     r"(?:(?:file|source|doc(?:ument)?|page|article)[ _-]?)?"
     r"(?:name|path|file|source|url|uri|link|title|document)",
     re.IGNORECASE,
 )
 """A key of metadata whose value names a document."""
 
-_FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{1,4}\Z")
+_FILE_ENDING = lazy_pattern(r"\.[A-Za-z][A-Za-z0-9]{1,4}\Z")
 # "f2", "annual_report", "kb-27": letters beside a digit or a joining sign
-_JOINED_NAME = re.compile(r"\w*[^\W\d_][\w-]*[\d_-][\w-]*")
+_JOINED_NAME = lazy_pattern(r"\w*[^\W\d_][\w-]*[\d_-][\w-]*")
 # what divides the words of a file's name: signs, and a change as in "AnnualReport2022"
-_BETWEEN_WORDS = re.compile(
+_BETWEEN_WORDS = lazy_pattern(
     r"[\W_]+|(?<=[a-zß-öø-ÿ])(?=[A-Z])|(?<=[^\W\d_])(?=\d{4}(?!\d))"
 )
-_TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
-_NAME_MAY_BEGIN = re.compile(r"(?<!\w)\S")
-_WORD_ENDS = re.compile(r"(?<=\w)(?!\w)|(?<=[^\w\s])")
+_TWO_LETTERS = lazy_pattern(r"[^\W\d_]{2}")
+_NAME_MAY_BEGIN = lazy_pattern(r"(?<!\w)\S")
+_WORD_ENDS = lazy_pattern(r"(?<=\w)(?!\w)|(?<=[^\w\s])")
 _LONGEST_NAME = 160
 # a name ends before "." only if no word follows: "f1.txt" in "f1.txt.bak" is another name
-_GOES_ON = re.compile(r"[\w-]|\.\w")
+_GOES_ON = lazy_pattern(r"[\w-]|\.\w")
 
 
 @dataclass(frozen=True, slots=True)

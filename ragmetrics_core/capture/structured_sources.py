@@ -10,46 +10,47 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ragmetrics_core.capture.tree import CitedSource
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _FEWEST_WORDS_OF_A_QUOTE = 5
 # Keys of a list of sources: CitedAnswer.citations, source_ids, supporting_quotes.
-_KEY_OF_SOURCES = re.compile(
+_KEY_OF_SOURCES = lazy_pattern(
     r"(?:.*_)?(?:citations?|cited(?:_\w+)?|sources?|references?|refs?|quotes?|(?:source|doc|document|chunk|citation|passage|node|context)"
     r"(?:_?(?:ids?|indices|indexes|numbers?)|s)|excerpts?|passages?)",
     re.IGNORECASE,
 )
 # Keys of a list of reasons. A reason may be in the model's own words, so that it counts
 # as a source only if it has an id or number.
-_KEY_OF_REASONS = re.compile(
+_KEY_OF_REASONS = lazy_pattern(
     r"(?:.*_)?(?:annotations?|evidences?|justifications?)", re.IGNORECASE
 )
 # What a list of sources holds if the answer has no source.
 _NO_SOURCE = ("", "none", "n/a", "null", "-")
 # Keys of what a source is named by, the surest first.
 _KEYS_OF_ID = (
-    re.compile(
+    lazy_pattern(
         r"(?:(?:source|doc|document|chunk|citation|passage|context|clause|ref|reference|node)_?)?"
         r"(?:id|index|idx|number|no|num)",
         re.IGNORECASE,
     ),
-    re.compile(
+    lazy_pattern(
         r"source|url|link|(?:source|document|doc|file|pdf)?_?(?:path|name|uri|url|title)"
         r"|file|document|doc|citation|reference|ref",
         re.IGNORECASE,
     ),
 )
-_KEY_OF_QUOTE = re.compile(
+_KEY_OF_QUOTE = lazy_pattern(
     r"(?:exact_|verbatim_|quoted_|supporting_|source_)?"
     r"(?:quotes?|text|snippet|excerpt|passage|content|evidence|span|sentence)",
     re.IGNORECASE,
 )
-_KEY_OF_STATEMENT = re.compile(
+_KEY_OF_STATEMENT = lazy_pattern(
     r"statement|sentence|claim|text|answer|content|point", re.IGNORECASE
 )
-_KEY_OF_PAGE = re.compile(r"page(?:_?(?:number|no|label|num))?", re.IGNORECASE)
+_KEY_OF_PAGE = lazy_pattern(r"page(?:_?(?:number|no|label|num))?", re.IGNORECASE)
 # LangChain's recipe for models without structured output asks for these elements.
-_XML_CITATION = re.compile(r"<citation>(.*?)</citation>", re.DOTALL | re.IGNORECASE)
-_XML_FIELD = re.compile(r"<(\w+)>\s*([^<>]*?)\s*</\1>")
+_XML_CITATION = lazy_pattern(r"<citation>(.*?)</citation>", re.DOTALL | re.IGNORECASE)
+_XML_FIELD = lazy_pattern(r"<(\w+)>\s*([^<>]*?)\s*</\1>")
 
 
 def sources_in(value: object) -> tuple[CitedSource, ...] | None:

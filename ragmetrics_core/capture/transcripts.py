@@ -23,6 +23,7 @@ from typing import Literal, get_args
 
 from ragmetrics_core.capture.letters import Text, letters_of
 from ragmetrics_core.data import Turn
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # How a message of a prompt quotes an earlier answer:
 # - earlier turn: the assistant said it, and the user speaks again after it
@@ -59,23 +60,23 @@ _USERS = frozenset(
 # names before what was said in a history; before a draft some of them stand, too
 _REPLIES = _ASSISTANTS | {"answer", "reply", "response"}
 # the name of who speaks, right before a text: "User: ", "AIMessage(content='"
-_NAME = re.compile(
+_NAME = lazy_pattern(
     r"([^\W\d_]+)(\W{1,12}(?:(?:content|end_header_id)\W{1,8})?)\Z", re.DOTALL
 )
 # of a name in a list of messages or a model's template, not at the head of a line
-_OF_A_MESSAGE = re.compile(r"content|[(,|>]")
+_OF_A_MESSAGE = lazy_pattern(r"content|[(,|>]")
 # a name at the head of a line or of a message, and what ends it
-_SPEAKER = re.compile(
+_SPEAKER = lazy_pattern(
     r"(?:^|[>|#*\[('\"{])[^\S\n]*([^\W\d_]+)(?:[^\w\s]|[^\S\n]*\n)", re.MULTILINE
 )
 # a name before what was said: "User: ", "[ai]:, ", "**Assistant**: "
-_LABEL = re.compile(
+_LABEL = lazy_pattern(
     rf"^\W{{0,3}}(?:(?P<assistant>{'|'.join(sorted(_REPLIES))})"
     rf"|(?:{'|'.join(sorted(_USERS))}))[^\w\s:]{{0,3}}:[^\w\s]{{0,3}}\s*",
     re.MULTILINE | re.IGNORECASE,
 )
 # who speaks at the head of a line, by names that nothing but a talk has
-_SPEAKER_OF_A_TALK = re.compile(
+_SPEAKER_OF_A_TALK = lazy_pattern(
     r"^\W{0,3}(?:(?P<assistant>ai|assistant|bot|chatbot)|human|user)[^\w\s:]{0,3}:",
     re.MULTILINE | re.IGNORECASE,
 )

@@ -8,13 +8,14 @@ count as equal. That is rough: it may only say that a text is perhaps shown.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import groupby
 from unicodedata import name, normalize
 
-_WORD = re.compile(r"[^\W\d_]+")
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+
+_WORD = lazy_pattern(r"[^\W\d_]+")
 # consonants that one spelling has for the other; "h", "w" and "y" are left out, because
 # many spellings add them
 _SIMILAR_CONSONANTS = ("bfpv", "cgjkqsxz", "dt", "l", "mn", "r")

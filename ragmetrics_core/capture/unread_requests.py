@@ -6,12 +6,12 @@ messages. A name or a type that is not known here says nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.provider_payloads import DEEPEST, Fields, is_list
 from ragmetrics_core.capture.tree import Node
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # Parameters that name what a provider keeps: earlier turns, or texts that it inserts.
 _NAMES_OF_KEPT = (
@@ -61,7 +61,7 @@ _FIELD_OF_INNER_BLOCKS = {
 _FIELDS_OF_UNTYPED_RESULTS = ("toolResult", "tool_call_result")
 _WRAPPER = "message_content"  # OpenInference puts each block into such a field
 _READ_AS_TEXT = ("text", "content")  # types of sources of Anthropic's documents
-_MEDIA_OF_LANGFUSE = re.compile(r"@@@langfuseMedia:type=([^|@]*)\|")
+_MEDIA_OF_LANGFUSE = lazy_pattern(r"@@@langfuseMedia:type=([^|@]*)\|")
 
 _KEPT_BY_PROVIDER = (
     "the request names what the model's provider keeps ({}), and nobody recorded what the"

@@ -24,13 +24,14 @@ from ragmetrics_core.capture.letters import (
 )
 from ragmetrics_core.capture.matching import RESUMED_LENGTH
 from ragmetrics_core.capture.occurrences import MOST_APART
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # what changes no word: a tag, the target of a link, a mark such as "[12, p. 3]"
-MARKUP = re.compile(
+MARKUP = lazy_pattern(
     r"</?[A-Za-z!][^<>]{0,300}>|\]\([^()\s]{1,300}\)|\[[^\[\]\d]{0,24}\d[^\[\]]{0,24}\]"
 )
 # the end of a sentence or of a paragraph
-_SENTENCE_END = re.compile(r"[.!?:;…][\"'”’»)\]*_]*\s|[。！？]|\n\s*\n")
+_SENTENCE_END = lazy_pattern(r"[.!?:;…][\"'”’»)\]*_]*\s|[。！？]|\n\s*\n")
 # the most bytes of a text's last word that may be missing, and their share of all its bytes
 _MOST_OF_LAST_WORD = 3
 _SHARE_OF_LAST_WORD = 0.02

@@ -6,7 +6,6 @@ What options lead to, and how commands print, stands here, too.
 import argparse
 import atexit
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from ragmetrics_core.data import (
     replace_surrogates,
     write_text,
 )
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.reply_store import (
     MemoryStore,
     ReplyStore,
@@ -41,7 +41,7 @@ S = TypeVar("S", bound=Settings)
 
 # Characters that a terminal obeys: control characters, except line ends and tabs, and
 # marks of the direction of writing.
-_OBEYED = re.compile(
+_OBEYED = lazy_pattern(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
     "\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]"
 )

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ragmetrics_core.data import did_you_mean
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
-_INVALID_CHOICE = re.compile(
+_INVALID_CHOICE = lazy_pattern(
     r"argument (.*): invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL
 )
 

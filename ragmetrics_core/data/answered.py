@@ -4,15 +4,15 @@ The module finds answers without any context, and answers that hold their contex
 themselves.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 
 from ragmetrics_core.data.cells import data_in
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.sample import Sample
 
 # Characters of all contexts together; an honest answer may quote fewer as a whole.
 _FEWEST_CHARACTERS = 100
-_BLANKS = re.compile(r"\s+")
+_BLANKS = lazy_pattern(r"\s+")
 
 
 def has_answer_without_context(sample: Sample) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from ragmetrics_core.data.blank import is_present
 from ragmetrics_core.data.errors import NotJson, RowError
 from ragmetrics_core.data.files import json_value
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import ROLES, text_of_content, unwrap_message
 from ragmetrics_core.data.number_values import is_number, plain_data
 from ragmetrics_core.data.sample import Context, Turn
@@ -52,7 +53,7 @@ _METADATA_KEYS = (
     "kwargs.metadata",
 )
 # How str() writes lists of objects, and arrays with their middle left out.
-_WRITTEN_OBJECTS = re.compile(
+_WRITTEN_OBJECTS = lazy_pattern(
     r"\[?\s*array\(\[|\[\s*[A-Za-z_][\w.]*\(\w+=|\[\s*<[\w.]+ object at"
     r" |\[['\"].*['\"]\s*\.\.\.\s*['\"]",
     re.DOTALL,
@@ -60,18 +61,18 @@ _WRITTEN_OBJECTS = re.compile(
 # A string, and the mark with which another one begins after it. One that is not closed
 # goes on to the end of the text, so that no character is looked at for each mark before
 # it.
-_STRING = re.compile(
+_STRING = lazy_pattern(
     r"""('(?:\\.|[^'\\])*+(?:'|\\?\Z)|"(?:\\.|[^"\\])*+(?:"|\\?\Z))(?=\s*+(['"]?))""",
     re.DOTALL,
 )
 # How a list of texts or objects begins: in brackets, in smart quotes, as an array of
 # Postgres, as a tuple of texts, or as JSON that stands in JSON as a text.
-_LIST_BEGINS = re.compile(
+_LIST_BEGINS = lazy_pattern(
     r"""\s*(?:\[\s*["'{“”„‘«]|\{\s*["']|\(\s*(["'])(?:(?!\1).)*+\1\s*,\s*["']|"\s*[\[{]\s*(?:\\|\{))""",
     re.DOTALL,
 )
 _CLOSING = {"[": "]", "{": "}"}
-_NAME = re.compile(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
+_NAME = lazy_pattern(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
 _MOST_ENCODINGS = 4  # how often JSON may stand in JSON as a text
 
 _FIELDS_OF_SEVERAL_TEXTS = ("contexts", "retrieved", "facts", "history")

@@ -15,6 +15,7 @@ from typing import Annotated, NamedTuple
 from pydantic import BeforeValidator, Field, model_validator
 
 from ragmetrics_core.data.frozen import Frozen, Text
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import Span
 from ragmetrics_core.data.marks import (
     PLAIN_NUMBERS,
@@ -53,17 +54,17 @@ _OTHER_NAMES = (
     "the answer names sources in another way than by the numbers of the contexts"
 )
 _LISTS_OF_JSON = "the answer is JSON, in which brackets are lists and no marks"
-_NUMBER = re.compile(r"\d+")
-_LABEL_IN_BRACKETS = re.compile(r"\[[^\[\]]+\]")
+_NUMBER = lazy_pattern(r"\d+")
+_LABEL_IN_BRACKETS = lazy_pattern(r"\[[^\[\]]+\]")
 _LONGEST_OPENING = 2000  # signs of a list and marks, before the text of a line
 _BLANKS = " \t\u00a0"
 _BLANK_CHARACTERS = tuple(_BLANKS)
 _CLOSES = ".,;:!?…)]}\"'”’。！？"
-_SENTENCE_ENDS = re.compile(r"[.!?…。！？][\"'”’)]*\s*\Z")
+_SENTENCE_ENDS = lazy_pattern(r"[.!?…。！？][\"'”’)]*\s*\Z")
 # What is cut out with a mark: what joins it to the next one, the address of its link,
 # and the signs around it.
-_BETWEEN_MARKS = re.compile(r"[ \t\u00a0,;&]*")
-_ADDRESS = re.compile(r"\((?:https?://|www\.|#|/)[^()\s]{0,500}\)")
+_BETWEEN_MARKS = lazy_pattern(r"[ \t\u00a0,;&]*")
+_ADDRESS = lazy_pattern(r"\((?:https?://|www\.|#|/)[^()\s]{0,500}\)")
 _WRAPPERS = (
     ("**", "**"),
     ("__", "__"),
@@ -78,7 +79,7 @@ _WRAPPERS = (
     ("^", ""),
 )
 # A full stop with a word close after it, from which the mark had kept it apart.
-_STOP_AND_WORD = re.compile(r"[.!?…](?=[^\W\d_a-zß-öø-ÿ])")
+_STOP_AND_WORD = lazy_pattern(r"[.!?…](?=[^\W\d_a-zß-öø-ÿ])")
 
 
 class Citation(Frozen):

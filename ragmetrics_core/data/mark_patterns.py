@@ -6,6 +6,8 @@ are not read.
 
 import re
 
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+
 Span = tuple[int, int]
 """Where a part of a text begins, and the place behind its last sign."""
 
@@ -19,7 +21,7 @@ SOURCE_WORD = (
 
 OPENING = r"\[［〔"
 CLOSING = r"\]］〕"
-MARK = re.compile(
+MARK = lazy_pattern(
     r"\[(?P<spread>\d{1,9}\][-–]\[\d{1,9})\]"
     rf"|\[\[(?P<doubled>[^\[\]\n]{{1,{_LONGEST_MARK}}})\]\]"
     rf"|[{OPENING}]"
@@ -32,9 +34,9 @@ MARK = re.compile(
 )
 """A bracket that may be a mark, such as ``[1]``, ``(Source 2)`` or ``【3†source】``."""
 
-NUMBER = re.compile(r"\d{1,9}")
-LINE = re.compile(r"[^\n]+")
-PARAGRAPH_BREAK = re.compile(r"\n[ \t\r]*\n")
+NUMBER = lazy_pattern(r"\d{1,9}")
+LINE = lazy_pattern(r"[^\n]+")
+PARAGRAPH_BREAK = lazy_pattern(r"\n[ \t\r]*\n")
 YEAR = r"(?:1[5-9]|20)\d\d"
 LOOKBACK = 40
 """How many characters before a bracket or line are looked at."""
@@ -48,7 +50,7 @@ _NO_SOURCE = r"(?:\s*|x|sic!?|\.{3}|…|citation needed|emphasis (?:added|mine))
 _JOINS = (
     r"(?:[\s\d,;+&/\\^#–—-]|\b(?:see|cf|vgl|siehe|and|und|et|y|e|to|bis|or|pp?)\b\.?)"
 )
-UNREAD = re.compile(
+UNREAD = lazy_pattern(
     rf"[{OPENING}【「『](?=[^{_OF_BRACKETS}]*\d){_JOINS}{{1,80}}[{CLOSING}】」』]"
     r"|\[[ \t]*\d{1,3}[)}]|[({][ \t]*\d{1,3}[ \t]*\]"
     rf"|[{OPENING}【][\d,;:–† \t-]*\d[\d,;:–† \t-]*\Z"
@@ -109,7 +111,7 @@ _DOUBTFUL_FORMS = (
     r"\((?:ibid|idem|op\. ?cit|loc\. ?cit)\b",
     r"[†‡]",
 )
-MAY_BE_A_MARK = re.compile("|".join(_DOUBTFUL_FORMS), re.IGNORECASE | re.MULTILINE)
+MAY_BE_A_MARK = lazy_pattern("|".join(_DOUBTFUL_FORMS), re.IGNORECASE | re.MULTILINE)
 """A form that may cite, and may be something else, such as ``(2)`` or a link."""
 
 SOURCES_HEADING = (

@@ -8,6 +8,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import (
     LOOKBACK,
     MARK,
@@ -33,18 +34,18 @@ PLAIN_NUMBERS: Numbering = {"1": 0}
 """Stands for the numbering of an answer whose numbering nobody knows."""
 
 # What a label may begin with, and what is no part of it: "Source 1", "citation:a-7".
-_PREFIX = re.compile(
+_PREFIX = lazy_pattern(
     rf"{SOURCE_WORD}[ \t]*(?:(?:ids?|no|numbers?)\b)?"
     r"(?:[ \t:#=\-]*(?=[0-9])|[ \t]*[:#=]+[ \t]*|[ \t]+)",
     re.IGNORECASE,
 )
 _AROUND_LABEL = " \t\"'`*#"
 _WITHOUT_BRACKETS = str.maketrans("", "", "[]")
-_RANGE = re.compile(r"(\d{1,9})\s*[-–]\s*(\d{1,9})")
-_SEPARATOR = re.compile(r"[,，、&]|\band\b")
-_NUMBER_AND_NAME = re.compile(r"([0-9]{1,4})[ \t]*[:|(–-]")
+_RANGE = lazy_pattern(r"(\d{1,9})\s*[-–]\s*(\d{1,9})")
+_SEPARATOR = lazy_pattern(r"[,，、&]|\band\b")
+_NUMBER_AND_NAME = lazy_pattern(r"([0-9]{1,4})[ \t]*[:|(–-]")
 # Where in a source something stands: ", p. 3" of "[2, p. 3]".
-_LOCATOR = re.compile(
+_LOCATOR = lazy_pattern(
     r"(?<![\s,:])(?:[\s,:]++"
     r"(?:pp?|pages?|pgs?|s|seiten?|sect?|sections?|§{1,2}|ch|chap|chapters?|paras?"
     r"|paragraphs?|ll?|lines?|figs?|figures?|tables?|vols?|volumes?)\.?\s*"
@@ -52,45 +53,45 @@ _LOCATOR = re.compile(
     re.IGNORECASE,
 )
 # Numbers in brackets that are what the text is about, and no labels.
-_YEARS = re.compile(r"\s*(?:1\d|2[01])\d\d(?:\s*[-–—,;]\s*(?:1\d|2[01])\d\d)*\s*")
-_INTERVAL = re.compile(r"\s*0\s*,\s*\d+\s*")
-_MEASURES = re.compile(r"(?=.*(?:\d\.\d|[+−%°]|(?:^|,)\s*-))[\s\d.,;+−–%°-]+")
+_YEARS = lazy_pattern(r"\s*(?:1\d|2[01])\d\d(?:\s*[-–—,;]\s*(?:1\d|2[01])\d\d)*\s*")
+_INTERVAL = lazy_pattern(r"\s*0\s*,\s*\d+\s*")
+_MEASURES = lazy_pattern(r"(?=.*(?:\d\.\d|[+−%°]|(?:^|,)\s*-))[\s\d.,;+−–%°-]+")
 # In a formula a bracket stands beside an operator: an index ("x = a[1]"), a list
 # ("x = [1]"), or a class of signs ("[0-9]+"). A "+" close after a word is a part of the
 # word: "C++", "18+". A "+" that begins a line is a sign of a list.
-_OPERATOR_BEFORE = re.compile(
+_OPERATOR_BEFORE = lazy_pattern(
     r"(?:=\s*(?:[^\W\d]\w*)?|\S[ \t]+\+\s*\w*|\w\+[^\W\d]\w*|\d\]\+)\Z"
 )
-_OPERATOR_BEHIND = re.compile(r"\s*[=+]|\{")
-_NO_LINE_END = re.compile(r"[^\n]")
+_OPERATOR_BEHIND = lazy_pattern(r"\s*[=+]|\{")
+_NO_LINE_END = lazy_pattern(r"[^\n]")
 # The address of a link, which may be what the prompt names a source by.
-_LINK = re.compile(r"\(([^()\s]{1,500})\)")
+_LINK = lazy_pattern(r"\(([^()\s]{1,500})\)")
 # Brackets in code are indices.
-_CODE = re.compile(r"```.*?```|~~~.*?~~~|`[^`\n]*`", re.DOTALL)
+_CODE = lazy_pattern(r"```.*?```|~~~.*?~~~|`[^`\n]*`", re.DOTALL)
 # "rows" of "rows = read()", "argv" of "sys.argv[1]"
-_NAME_OF_CODE = re.compile(r"(?<!\w)([^\W\d]\w*+)[ \t]*+(?=[\[(=]|\.\w)")
-_NAME_BEFORE = re.compile(r"(?<!\w)[^\W\d]\w*\Z")
+_NAME_OF_CODE = lazy_pattern(r"(?<!\w)([^\W\d]\w*+)[ \t]*+(?=[\[(=]|\.\w)")
+_NAME_BEFORE = lazy_pattern(r"(?<!\w)[^\W\d]\w*\Z")
 # A fence around a whole answer that calls the answer text: "```markdown".
-_OPENING_FENCE = re.compile(
+_OPENING_FENCE = lazy_pattern(
     r"\s*(?:```|~~~)(?:markdown|md|text|txt|plaintext)?[ \t]*\r?\n"
 )
 # A part of an answer in a fence that says that it is text.
-_FENCED_TEXT = re.compile(
+_FENCED_TEXT = lazy_pattern(
     r"^(?P<opening>[ \t]*(?P<fence>```|~~~)(?:(?P<is_read>markdown|md)|text|txt|plaintext)"
     r"[ \t\r]*)\n(?P<inner>(?:(?![ \t]*(?:```|~~~))[^\n]*\n)*+)"
     r"(?P<closing>[ \t]*(?P=fence))[ \t\r]*$",
     re.MULTILINE,
 )
-_CLOSING_FENCE = re.compile(r"\n[ \t]*(?:```|~~~)\s*\Z")
+_CLOSING_FENCE = lazy_pattern(r"\n[ \t]*(?:```|~~~)\s*\Z")
 
-_IN_FIRST_BRACKET = re.compile(r"\W*[(（][^()（）]*")
-_WORDS_OF_SENTENCE = re.compile(
+_IN_FIRST_BRACKET = lazy_pattern(r"\W*[(（][^()（）]*")
+_WORDS_OF_SENTENCE = lazy_pattern(
     r"\s*(?!https?:|www\.|doi:)[^\W\d⁰¹²³⁴-⁹①-⒇❶-➓]", re.IGNORECASE
 )
 
 # A column of a table that names sources, and a cell of it that cites without brackets.
-_HEADING_OF_COLUMN = re.compile(rf"(?:{SOURCES_HEADING}|refs?\.?)", re.IGNORECASE)
-_NUMBERS_ALONE = re.compile(r"\d{1,3}(?:[ \t]*[,;&][ \t]*\d{1,3})*")
+_HEADING_OF_COLUMN = lazy_pattern(rf"(?:{SOURCES_HEADING}|refs?\.?)", re.IGNORECASE)
+_NUMBERS_ALONE = lazy_pattern(r"\d{1,3}(?:[ \t]*[,;&][ \t]*\d{1,3})*")
 _AROUND_CELL = " \t\r*_"
 
 

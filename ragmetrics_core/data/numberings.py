@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import Numbering, is_number, plain_label
 
 # What a chunk begins with where the prompt numbered it: "Source 1:", "[1]".
-_NUMBERED = re.compile(
+_NUMBERED = lazy_pattern(
     r"\s*(?:\[(?P<bracket>[0-9]{1,4})\]"
     r"|\[?(?:source|document|doc|passage|context|chunk)\s*[#\[]?(?P<word>[0-9]{1,4})\]?"
     r"[^\S\n]*(?:[:)(\n]|\.(?!\w)|\Z))",  # "doc1.pdf" is a file

@@ -6,6 +6,7 @@ A mark in such a list says what the mark means elsewhere; it cites nothing.
 import re
 from collections.abc import Sequence
 
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import (
     LINE,
     LOOKBACK,
@@ -16,13 +17,13 @@ from ragmetrics_core.data.mark_patterns import (
     Span,
 )
 
-_HEADING = re.compile(
+_HEADING = lazy_pattern(
     rf"[ \t]*(?:\#{{1,6}}[ \t]*)?[*_]{{0,3}}{SOURCES_HEADING}[ \t]*[*_]{{0,3}}"
     r"[ \t]*[:：]?[ \t]*[*_]{0,3}[ \t]*",
     re.IGNORECASE,
 )
 _LONGEST_HEADING = 60
-_ENTRY = re.compile(
+_ENTRY = lazy_pattern(
     r"[ \t]*(?:[-*•][ \t]+|\d{1,3}[.)][ \t]+)?"
     r"(?:[\[［【]\^?[^\[\]［］【】\n]{1,40}[\]］】]|(?<=[ \t])\S|https?://|[ \t]{2,}\S)"
 )
@@ -30,44 +31,44 @@ _ENTRY = re.compile(
 _LABEL_WITH_COLON = (
     rf"[ \t]*[*_]{{0,3}}{SOURCES_HEADING}[ \t]*[*_]{{0,3}}[:：][*_]{{0,3}}"
 )
-_LABEL_OF_LINE = re.compile(_LABEL_WITH_COLON, re.IGNORECASE)
+_LABEL_OF_LINE = lazy_pattern(_LABEL_WITH_COLON, re.IGNORECASE)
 # "Sources: [1], [2]", in one line
-_LISTED_IN_A_LINE = re.compile(
+_LISTED_IN_A_LINE = lazy_pattern(
     _LABEL_WITH_COLON + r"(?:[ \t,;&]|and\b|[\[［【][^\[\]［］【】\n]{1,60}[\]］】])+",
     re.IGNORECASE,
 )
-_SOURCE_LABEL = re.compile(
+_SOURCE_LABEL = lazy_pattern(
     rf"(?:(?<=[.!?…。][\s*)])|^[ \t]*|(?<=\())(?P<label>[*_]{{0,3}}{SOURCES_HEADING}"
     r"[*_]{0,3}[ \t]*[:：][*_]{0,3}[ \t]*)\Z",
     re.IGNORECASE | re.MULTILINE,
 )
-_DEFINITION = re.compile(
+_DEFINITION = lazy_pattern(
     r"[ \t]{0,3}(?:\[\^[^\[\]\n]{1,40}\]:"
     r"|\[[^\[\]\n]{1,40}\]:[ \t]*<?(?:https?://|www\.))"
 )
-_NUMBERED_ENTRY = re.compile(
+_NUMBERED_ENTRY = lazy_pattern(
     r"[ \t]*(?:[-*•][ \t]+)?\[(\d{1,4})\][:.]?[ \t]+[^\[\]\s][^\[\]\n]*"
 )
 # What a line of a bibliography has, and a sentence hardly: an address, a year in
 # brackets, or no full stop.
-_OF_A_BOOK = re.compile(rf"https?://|www\.|doi|\({YEAR}")
+_OF_A_BOOK = lazy_pattern(rf"https?://|www\.|doi|\({YEAR}")
 _MOST_WORDS_OF_TITLE = 6  # with its number
-_NO_FULL_STOP = re.compile(r"[^.!?。\s]\s*\Z")
-_END_OF_TITLE = re.compile(rf"(?:[^.!?。\s]|,[ \t]{YEAR}\.)\s*\Z")
-_BLANK_LINE_BEFORE = re.compile(r"\n[ \t\r]*\n\Z")
-_PARAGRAPH_BREAK = re.compile(
+_NO_FULL_STOP = lazy_pattern(r"[^.!?。\s]\s*\Z")
+_END_OF_TITLE = lazy_pattern(rf"(?:[^.!?。\s]|,[ \t]{YEAR}\.)\s*\Z")
+_BLANK_LINE_BEFORE = lazy_pattern(r"\n[ \t\r]*\n\Z")
+_PARAGRAPH_BREAK = lazy_pattern(
     r"\n[ \t\r]*\n(?:[ \t]*[-*_]{3,}[ \t\r]*\n)?|\n[ \t]*[-*_]{3,}[ \t\r]*\n"
 )
 # What a reference has, and what tells that a line is a sentence after all.
-_SIGN_OF_ENTRY = re.compile(r"[ \t]*(?:[-*•][ \t]+|\d{1,3}[.)][ \t]+)?")
-_ANY_BRACKET = re.compile(r"[\[［【][^\[\]［］【】\n]{1,60}[\]］】]:?")
-_ADDRESS_OR_FILE = re.compile(
+_SIGN_OF_ENTRY = lazy_pattern(r"[ \t]*(?:[-*•][ \t]+|\d{1,3}[.)][ \t]+)?")
+_ANY_BRACKET = lazy_pattern(r"[\[［【][^\[\]［］【】\n]{1,60}[\]］】]:?")
+_ADDRESS_OR_FILE = lazy_pattern(
     r"<?(?:https?://|www\.|doi:)\S+|(?<!\S)\S{1,200}?"  # a bound keeps it linear
     r"\.(?:pdf|docx?|html?|txt|md|csv|xlsx?|pptx?|json)\b",
     re.IGNORECASE,
 )
-_NUMBER_LAST = re.compile(r"[\[(]\d{1,3}[\])][ \t\r.]*\Z")  # "Annual report [1]"
-_WORD_OF_SENTENCE = re.compile(
+_NUMBER_LAST = lazy_pattern(r"[\[(]\d{1,3}[\])][ \t\r.]*\Z")  # "Annual report [1]"
+_WORD_OF_SENTENCE = lazy_pattern(
     r"\b(?:is|are|was|were|be|been|has|have|had|do|does|did|can|could|will|would|may"
     r"|might|must|should|says?|said|shows?|showed|states?|stated|it|they|he|she|we|i"
     r"|you|not|no|ist|sind|war|waren|wurden?|hat|haben|est|sont|était|été|fut|es|son"

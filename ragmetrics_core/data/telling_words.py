@@ -1,9 +1,9 @@
 """The words of a text that tell what it is about."""
 
-import re
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # A number, a word of four letters or more, or a sign of a script without blanks.
-_TELLING_WORD = re.compile(
+_TELLING_WORD = lazy_pattern(
     r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]|\d+"
     r"|[^\W\d_\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]{4,}"
 )

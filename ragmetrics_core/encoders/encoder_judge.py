@@ -26,6 +26,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, SettingError
 from ragmetrics_core.data.frozen import check_number
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.nearest import did_you_mean
 from ragmetrics_core.encoders.checkpoints import KINDS, Kind, Labels, load, name_of
 from ragmetrics_core.judging.judge import Judge
@@ -726,7 +727,7 @@ def _check_template(template: object, kind: Kind) -> None:
         raise SettingError(f"template must hold {shown}; got {template!r}")
 
 
-_NAMES = re.compile(r"\{(premise|hypothesis)\}")
+_NAMES = lazy_pattern(r"\{(premise|hypothesis)\}")
 
 
 def _filled(template: str, *, premise: str, hypothesis: str) -> str:

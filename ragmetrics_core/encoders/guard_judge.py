@@ -6,7 +6,6 @@ divides answers into claims, as the encoder's does.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -32,6 +31,7 @@ from ragmetrics_core.data.errors import (
     JudgeUnavailable,
     UnusableReply,
 )
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.judging.probabilities import weights_at
 from ragmetrics_core.lexical.claims import AnswerParts, parts_of
@@ -54,7 +54,7 @@ _HOW_TO_SERVE = (
     " form of its version (guard/granite-3.2, guard/granite-3.3 or guard/minicheck);"
     " GuardJudge(model, control=False) asks without this check"
 )
-_TAGS_OF_THINKING = re.compile(r"</?think>|\s")
+_TAGS_OF_THINKING = lazy_pattern(r"</?think>|\s")
 # The control: a document, a claim that it holds, and a claim about something else.
 _CONTROL_DOCUMENT = "The lamp on the old tower is red."
 _CONTROL_HELD = "The lamp on the tower is red."

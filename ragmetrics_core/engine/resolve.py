@@ -11,6 +11,7 @@ from functools import cache
 
 from ragmetrics_core.data import SettingError, did_you_mean, import_named_object
 from ragmetrics_core.data.higher_rooms import import_deferred
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
@@ -43,9 +44,9 @@ _GUARD_PREFIX = "guard/"
 _LOCAL_PREFIX = "local/"
 _PREFIXES = (_COMPATIBLE_PREFIX, DECISIONS, SYSTEM_ONE, _GUARD_PREFIX, _LOCAL_PREFIX)
 # module:name of an object, e.g. my_app.judges:strict
-_MODULE_AND_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+_MODULE_AND_NAME = lazy_pattern(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 # environment variables that may hold a key or an address
-_KEY_OR_ADDRESS = re.compile(
+_KEY_OR_ADDRESS = lazy_pattern(
     r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|URL|PROXY", re.IGNORECASE
 )
 

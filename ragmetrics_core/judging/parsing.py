@@ -16,43 +16,44 @@ from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
 from ragmetrics_core.data import CutOffReply, MalformedReply
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.chat import Choice
 
 T = TypeVar("T")
 
 # The tags between which a model reasons before it replies.
-_OPENING_OF_REASONING = re.compile(r"\s*<think(?:ing)?>", re.IGNORECASE)
-_END_OF_REASONING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_OPENING_OF_REASONING = lazy_pattern(r"\s*<think(?:ing)?>", re.IGNORECASE)
+_END_OF_REASONING = lazy_pattern(r"</think(?:ing)?>", re.IGNORECASE)
 # What may follow the last object: spaces, emphasis, the end of a fence, closing tags.
-_CLOSING = re.compile(r"(?:[\s*]|`{3,}|</[\w-]++>)*+\Z")
+_CLOSING = lazy_pattern(r"(?:[\s*]|`{3,}|</[\w-]++>)*+\Z")
 # The opening of a fence of code, or of a tag, right before an object.
-_FENCE = re.compile(r"`{3,}\w{0,20}\Z")
-_TAG = re.compile(r"<[\w-]{1,40}>\Z")
+_FENCE = lazy_pattern(r"`{3,}\w{0,20}\Z")
+_TAG = lazy_pattern(r"<[\w-]{1,40}>\Z")
 _LONGEST_OPENING = 80
 # What may stand beside an object on its line: spaces, emphasis, a byte order mark.
 _BLANK = " \t\r*\ufeff"
 # An opening brace, with its closing one where nothing but plain text is between them.
 # Most objects of a hostile reply are such.
-_OUTERMOST = re.compile(r"\{(?:[^{}\"']*+(?P<flat>\}))?")
+_OUTERMOST = lazy_pattern(r"\{(?:[^{}\"']*+(?P<flat>\}))?")
 # Opening braces in a row, a closing brace, or a quote.
-_STRUCTURE = re.compile(r"\{+|[}\"']")
+_STRUCTURE = lazy_pattern(r"\{+|[}\"']")
 _STRING_END = {
-    '"': re.compile(r'(?:[^"\\]++|\\.)*+"', re.DOTALL),
-    "'": re.compile(r"(?:[^'\\]++|\\.)*+'", re.DOTALL),
+    '"': lazy_pattern(r'(?:[^"\\]++|\\.)*+"', re.DOTALL),
+    "'": lazy_pattern(r"(?:[^'\\]++|\\.)*+'", re.DOTALL),
 }
 # Characters of a reply in which slips of form are corrected. No reply to our questions
 # is longer, and a hostile one would take long.
 _TOLERANT_LIMIT = 65_536
 # what JSON does not know: other quotes and names, comments, commas before a closing
 # bracket
-_SLIP = re.compile(
+_SLIP = lazy_pattern(
     r"(?P<string>\"(?:[^\"\\]++|\\.)*+(?:\"|\Z)|'(?:[^'\\]++|\\.)*+(?:'|\Z))"
     r"|(?<!\w)(?P<name>(?:True|False|None)\b|(?!\d)\w++(?=\s*+:))"
     r"|//[^\n]*+|/\*.*?(?:\*/|\Z)|,(?=\s*+[}\]])",
     re.DOTALL,
 )
 _CONSTANTS = {"True": "true", "False": "false", "None": "null"}
-_ESCAPED = re.compile(r'\\(.)|"', re.DOTALL)
+_ESCAPED = lazy_pattern(r'\\(.)|"', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -339,13 +340,13 @@ def _correct_escape(match: re.Match[str]) -> str:
 
 
 # Strings in double or single quotes; one that is never closed runs to the end.
-_STRINGS = re.compile(
+_STRINGS = lazy_pattern(
     r'"(?P<double>(?:[^"\\]++|\\.)*+)(?:"|\Z)'
     + "|"
     + r"'(?P<single>(?:[^'\\]++|\\.)*+)(?:'|\Z)",
     re.DOTALL,
 )
-_VALUE = re.compile(r"\s*+:\s*+[\"']?\s*+")
+_VALUE = lazy_pattern(r"\s*+:\s*+[\"']?\s*+")
 
 
 def value_offsets(text: str, field: str, start: int, end: int) -> tuple[int, ...]:

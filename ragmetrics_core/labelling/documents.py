@@ -5,7 +5,6 @@ JSONL, JSON in two usual shapes, and folders of these. Everything else is read w
 loaders of a framework and given as ``Document`` and ``Pair``.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,16 +23,17 @@ from ragmetrics_core.data import (
     read_text,
 )
 from ragmetrics_core.data.cells import read_context, read_contexts
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.labelling.row_files import read_objects
 
 CHUNK_SIZE = 2000
-_GAP = re.compile(r"\s")
+_GAP = lazy_pattern(r"\s")
 
 # From the best border to the worst; each match ends where the next chunk may begin.
 _BORDERS = (
-    re.compile(r"\n[ \t]*\n\s*"),
-    re.compile(r"[.!?…][\"'”’)\]]*\s+|[。！？]"),
-    re.compile(r"\s+"),
+    lazy_pattern(r"\n[ \t]*\n\s*"),
+    lazy_pattern(r"[.!?…][\"'”’)\]]*\s+|[。！？]"),
+    lazy_pattern(r"\s+"),
 )
 
 

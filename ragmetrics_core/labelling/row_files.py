@@ -22,6 +22,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.arrow import arrow_rows
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.sample_sources import refuse_wrong_columns
 from ragmetrics_core.labelling.csv_rows import csv_rows
@@ -48,10 +49,10 @@ _HEADER_AMONG_LINES = (
     "the header of a results file among other lines; give each file by itself"
 )
 _LINES_SUFFIXES = (".jsonl", ".ndjson")
-_HEADER = re.compile(r'\s*\{\s*"ragmetrics_report"\s*:')
-_CLOSING_LINE = re.compile(r'\s*\{\s*"run"\s*:')
+_HEADER = lazy_pattern(r'\s*\{\s*"ragmetrics_report"\s*:')
+_CLOSING_LINE = lazy_pattern(r'\s*\{\s*"run"\s*:')
 # what interrupted runs leave, and what a sink that rotates its file puts aside
-_LEFT = re.compile(rf"({re.escape(PARTIAL)})?(\.\d+)?$")
+_LEFT = lazy_pattern(rf"({re.escape(PARTIAL)})?(\.\d+)?$")
 
 
 def read_samples(

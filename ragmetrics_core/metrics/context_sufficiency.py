@@ -30,6 +30,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.answered import why_contexts_are_unknown
 from ragmetrics_core.data.asking import weights_or_shares
 from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.metric_evidence import (
     CASES_IN_WORDS,
     SOURCE_BY_MODE,
@@ -57,7 +58,7 @@ CHUNKS_HOLD_ALL = (
 
 
 # What judges write of nothing that is missing: a word for none, or that all is there.
-_NOTHING_MISSING = re.compile(
+_NOTHING_MISSING = lazy_pattern(
     r"\b(?:no|not|none|nothing|nil|null|n/?a|all|every\w*|enough|sufficien\w+|complete\w*"
     r"|is|are|nichts|kein\w*|rien|aucun\w*|nada|ningun\w*|ningún|nulla|nessun\w*|niets"
     r"|geen)\b|[无無没沒不]|없|なし|ない",

@@ -4,15 +4,15 @@ Each stands in the prompt in a tag of its own, like the texts of a sample.
 """
 
 import json
-import re
 from collections.abc import Iterable
 from unicodedata import normalize
 
 from ragmetrics_core.data.asking import QuotedExample
 from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.frozen import SilentData, sendable_text
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
-_NO_LETTER = re.compile(r"[\W_]+")
+_NO_LETTER = lazy_pattern(r"[\W_]+")
 
 
 class LabelledExample(SilentData):

@@ -6,13 +6,14 @@ The rule is ours, and careful: in doubt the judge is asked.
 
 import re
 
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.sentences import whole_sentences
 
 _FEWEST_WORDS = 3  # "Yes." and "In 1903." answer what stands before them
 # Words of English alone: of other languages the words that lean are not known here.
-_ENGLISH = re.compile(r"\b(?:the|and|with|from|has|were)\b", re.IGNORECASE)
+_ENGLISH = lazy_pattern(r"\b(?:the|and|with|from|has|were)\b", re.IGNORECASE)
 # Words that take their meaning from another sentence.
-_LEANING = re.compile(
+_LEANING = lazy_pattern(
     r"\b(?:he|she|it|they|him|her|his|hers|its|them|their|theirs|himself|herself|itself"
     r"|themselves|i|we|you|me|us|my|our|your|this|that|these|those|here|there|such|same"
     r"|former|latter|other|others|another|both|either|neither|one|ones|none|so|then|thus"
@@ -20,9 +21,9 @@ _LEANING = re.compile(
     r"|moreover|furthermore|likewise|again|later|earlier|meanwhile|today|now)\b",
     re.IGNORECASE,
 )
-_PLAIN_SENTENCE = re.compile(r"[^\W\d_a-zß-öø-ÿ][^\"“”„«»‹›「」:;?!()\[\]*_#|…]*\.")
+_PLAIN_SENTENCE = lazy_pattern(r"[^\W\d_a-zß-öø-ÿ][^\"“”„«»‹›「」:;?!()\[\]*_#|…]*\.")
 # A passage with such a word may call false what it says elsewhere.
-_CALLS_FALSE = re.compile(
+_CALLS_FALSE = lazy_pattern(
     r"\b(?:false\w*|falsehoods?|myths?|wrong\w*|untrue|incorrect\w*|mistaken?|mistakes"
     r"|errors?|erroneous\w*|fake\w*|fiction\w*|novels?|legends?|rumou?rs?|hoax\w*|jokes?"
     r"|alleg\w+|claim\w*|suppos\w+|imagin\w+|hypothe\w+|pretend\w*|debunk\w*"
@@ -33,14 +34,14 @@ _CALLS_FALSE = re.compile(
 )
 # In its own paragraph such a word or sign may make the sentence a condition, a
 # quotation, a question, an item of a list, or only half of what is said.
-_QUALIFIES = re.compile(
+_QUALIFIES = lazy_pattern(
     r"\b(?:if|unless|would|could|might|(?-i:may)|perhaps|not|never|no|nor|cannot|but|however"
     r"|although|though|except|only|until|instead|actually|sa(?:y|ys|id)|tells?|told"
     r"|according|believe\w*|th(?:ink|inks|ought)|quot\w+|stor(?:y|ies)|examples?|true)\b"
     r"|n['’]t\b|[\"“”„«»‹›「」?]|:\s*$|^[ \t]*(?:[-*•+>|]|\d{1,3}[.)]\s)",
     re.IGNORECASE | re.MULTILINE,
 )
-_PARAGRAPHS = re.compile(r"\n[ \t]*\n")
+_PARAGRAPHS = lazy_pattern(r"\n[ \t]*\n")
 
 
 def holds_sentence(passage: str, statement: str) -> bool:

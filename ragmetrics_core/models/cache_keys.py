@@ -20,8 +20,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+
 _logger = logging.getLogger("ragmetrics_core")
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_WORD = lazy_pattern(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SECRET_WORDS = frozenset(
     {
         "key",
@@ -66,8 +68,10 @@ _FIELDS_WITHOUT_EFFECT = (
 _FIELDS_SENT = frozenset(
     {"extra_body", "functions", "properties", "response_format", "tool_choice", "tools"}
 )
-_USER_IN_ADDRESS = re.compile(r"//[^/@\s]*@")
-_ADDRESS_VARIABLE = re.compile(r"([A-Z][A-Z0-9_]*)_(?:BASE_URL|API_BASE|ENDPOINT|HOST)")
+_USER_IN_ADDRESS = lazy_pattern(r"//[^/@\s]*@")
+_ADDRESS_VARIABLE = lazy_pattern(
+    r"([A-Z][A-Z0-9_]*)_(?:BASE_URL|API_BASE|ENDPOINT|HOST)"
+)
 # Fields that name a class in the settings that frameworks write.
 _CLASS_FIELDS = frozenset({"_type", "class_name", "id", "type"})
 _WORDS_OF_NO_PROVIDER = (

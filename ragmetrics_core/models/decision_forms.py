@@ -18,6 +18,7 @@ from typing import Any
 
 from ragmetrics_core.data import Chances, ContentRefused, Typed, Usage
 from ragmetrics_core.data.errors import ContextWindowExceeded, MalformedReply
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.number_values import is_number
 from ragmetrics_core.models.chat import Choice
 
@@ -33,7 +34,7 @@ _LEAST_SLACK = 1e-6
 _LONGEST_RAW = 2_000
 # Part of the names of fields that say that a part of the request was not read, e.g.
 # ``truncated_questions``, ``state_truncated`` or ``state_tokens_dropped``.
-_TRUNCATED = re.compile("truncated|tokens_dropped", re.IGNORECASE)
+_TRUNCATED = lazy_pattern("truncated|tokens_dropped", re.IGNORECASE)
 
 
 def json_text(value: object) -> str:

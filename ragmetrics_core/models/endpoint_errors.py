@@ -21,6 +21,7 @@ from typing import Any, Self
 from urllib.parse import urljoin
 
 from ragmetrics_core.data import errors
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.urls import UNREADABLE, public_address, read_address
 
 MOST_BYTES = 16 * 2**20
@@ -62,34 +63,34 @@ _DOCUMENTED = (
     " presence_penalty frequency_penalty"
 )
 _DOCUMENTED_SYMBOLS = frozenset(_DOCUMENTED.split())
-_PART_OF_PARAMETER = re.compile(
+_PART_OF_PARAMETER = lazy_pattern(
     r"messages\.?\[\d{1,4}\](?:\.(?:role|content))?|response_format\.(?:type|json_schema(?:\.(?:name|schema|strict))?)"
 )
-_PARAMETERS = re.compile(
+_PARAMETERS = lazy_pattern(
     r"\b(top_logprobs|logprobs|response_format|json_schema|temperature|max_tokens)\b"
 )
-_ABOUT_N = re.compile(r"['\"`]n['\"`]|\bparam(?:eter)? n\b")
-_ABOUT_KEY = re.compile(
+_ABOUT_N = lazy_pattern(r"['\"`]n['\"`]|\bparam(?:eter)? n\b")
+_ABOUT_KEY = lazy_pattern(
     r"missing (?:credentials|\w+ api key)|no key is set|api[_ ]key client option must"
     r" be set",
     re.IGNORECASE,
 )
-_UNSUPPORTED = re.compile(
+_UNSUPPORTED = lazy_pattern(
     r"unsupported|not support|unrecognized request", re.IGNORECASE
 )
 # How servers built on pydantic say that a parameter is not one of theirs, whatever
 # status they send.
-_INVALID_PARAMETER = re.compile(
+_INVALID_PARAMETER = lazy_pattern(
     r"literal_error|extra_forbidden|Input should be|Extra inputs are not permitted"
 )
-_NOT_JSON = re.compile(
+_NOT_JSON = lazy_pattern(
     r"Unable to get json response|JSONDecodeError|Expecting value|json_invalid"
 )
-_FILTERED = re.compile(
+_FILTERED = lazy_pattern(
     r"content_filter|content_policy|content management policy|ResponsibleAI",
     re.IGNORECASE,
 )
-_TOO_LONG = re.compile(
+_TOO_LONG = lazy_pattern(
     r"context_length_exceeded|context[ _-]?(?:length|window|size)|prompt is too"
     r" long|input token count|too many tokens"
     r"|max_tokens_exceeded|longer than the (?:model's )?maximum|inputs?.? tokens? \+ .?max_new_tokens",
@@ -103,12 +104,12 @@ _REFINEMENTS: tuple[
 ] = (
     (
         errors.JudgeError,
-        re.compile("LLM Provider NOT provided", re.IGNORECASE),
+        lazy_pattern("LLM Provider NOT provided", re.IGNORECASE),
         errors.ModelNotFound,
     ),
     (
         errors.RateLimited,
-        re.compile(
+        lazy_pattern(
             r"insufficient_quota|exceeded your current quota|billing_hard_limit|credit"
             r" balance is too low"
         ),
@@ -116,7 +117,7 @@ _REFINEMENTS: tuple[
     ),
     (
         errors.RateLimited,
-        re.compile(r"request too large", re.IGNORECASE),
+        lazy_pattern(r"request too large", re.IGNORECASE),
         errors.ContextWindowExceeded,
     ),
     (errors.AuthenticationFailed, _FILTERED, errors.ContentRefused),
@@ -127,14 +128,14 @@ _REFINEMENTS: tuple[
 _NUMBER = r"\(?(\d[\d,]*)\)?"
 # Tokens of the request, and the window, in the words of OpenAI, vLLM, llama.cpp,
 # Anthropic, Gemini and TGI.
-_TOKENS = re.compile(
+_TOKENS = lazy_pattern(
     r"(?:resulted in|you requested(?: about)?|you passed|request has|requested"
     r" tokens|prompt is too long:|given:"
     rf"|input token count|request(?= {_NUMBER} tokens)|prompt contains(?: at"
     rf" least)?|\d, requested) {_NUMBER}",
     re.IGNORECASE,
 )
-_WINDOW = re.compile(
+_WINDOW = lazy_pattern(
     rf"(?:maximum context length is|context window of|context size|>(?= {_NUMBER}"
     r" maximum)"
     r"|maximum number of tokens allowed|must be <=|context length of only|\(TPM\):"
@@ -199,7 +200,7 @@ _STATUS_OF_SYMBOL = {
         ("invalid_request_error", "context_length_exceeded", "INVALID_ARGUMENT"), 400
     ),
 }
-_KEY_REFUSED = re.compile(
+_KEY_REFUSED = lazy_pattern(
     r"(?:invalid|incorrect|missing|no)\b.{0,20}\b(?:api[ _-]?key|credentials)",
     re.IGNORECASE,
 )

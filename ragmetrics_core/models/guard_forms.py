@@ -18,6 +18,7 @@ from ragmetrics_core.data.errors import (
     EmptyReply,
     MalformedReply,
 )
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.chat import Choice
 
 Body = dict[str, Any]
@@ -137,7 +138,7 @@ _MINICHECK_SYSTEM = (
 
 
 # What begins a text in that message; a line of a text that begins so would pose as one.
-_LABEL = re.compile(r"^(\s*(?:Document|Claim)\s*):", re.IGNORECASE | re.MULTILINE)
+_LABEL = lazy_pattern(r"^(\s*(?:Document|Claim)\s*):", re.IGNORECASE | re.MULTILINE)
 
 
 def _minicheck_fields(request: GuardRequest) -> Body:
@@ -192,14 +193,14 @@ class GuardWord:
 
 
 # A reasoning before the word, and the beginning of one.
-_THINKING = re.compile(r"\s*<think>(?P<thought>.*?)</think>", re.DOTALL)
-_THINKING_BEGINS = re.compile(r"\s*<think>")
+_THINKING = lazy_pattern(r"\s*<think>(?P<thought>.*?)</think>", re.DOTALL)
+_THINKING_BEGINS = lazy_pattern(r"\s*<think>")
 # The word alone, perhaps with a confidence in words behind it; or between tags.
-_ALONE = re.compile(
+_ALONE = lazy_pattern(
     r"[\s\"'*]*(?P<word>yes|no)[\s\"'*.]*(?:<confidence>\s*\w+\s*</confidence>\s*)?",
     re.IGNORECASE,
 )
-_IN_TAGS = re.compile(r"\s*<score>\s*(?P<word>yes|no)\s*</score>\s*", re.IGNORECASE)
+_IN_TAGS = lazy_pattern(r"\s*<score>\s*(?P<word>yes|no)\s*</score>\s*", re.IGNORECASE)
 
 
 def word_of(form: GuardForm, choice: Choice) -> GuardWord:

@@ -5,7 +5,6 @@ Endpoints that are compatible with it share the form.
 
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -13,6 +12,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ragmetrics_core.data import Usage, errors
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.chat import (
     Capabilities,
     ChatReply,
@@ -51,7 +51,7 @@ _FINISH: dict[str, Finish] = {
 }
 # A model's name: a path of a provider or a file, with a version or tag. A text that
 # begins like a key, e.g. with "sk-", is no name.
-_MODEL_NAME = re.compile(
+_MODEL_NAME = lazy_pattern(
     r"(?!(?:sk|pk|rk|gsk|hf|xai|pplx)[-_]|AIza)[\w.][\w./:@+=-]{0,199}|/[\w./:@+=-]{1,199}"
 )
 # How variables of the environment that hold secrets are named.

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from ragmetrics_core.data import SettingError
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 UNREADABLE = "an address that cannot be read"
 # A name, an IPv4 address or an IPv6 address in brackets, and a port.
-_HOST = re.compile(
+_HOST = lazy_pattern(
     r"([\w.-]+|\[[\da-f.]*:[\da-f.:]*(%[\w.-]+)?\])(:\d*)?", re.ASCII | re.IGNORECASE
 )
 

@@ -1,6 +1,5 @@
 """What capturing could not be sure of, over a run: each warning once, with its count."""
 
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -8,9 +7,10 @@ from pydantic import Field
 
 from ragmetrics_core.data import Frozen
 from ragmetrics_core.data.display import count_in_words
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _MOST_KINDS = 100
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_NUMBER = lazy_pattern(r"\d+(?:[.,]\d+)*")
 _OTHER_KINDS = "other warnings; each opened row shows its own"
 
 

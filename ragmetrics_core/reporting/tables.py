@@ -6,7 +6,6 @@ Pandas is for everything else.
 from __future__ import annotations
 
 import csv
-import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
@@ -23,6 +22,7 @@ from ragmetrics_core.data import (
     table,
 )
 from ragmetrics_core.data.display import count_in_words
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
@@ -30,7 +30,7 @@ from ragmetrics_core.reporting.summary import MetricSummary, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-_FORMULA = re.compile(r"\s*[=+\-@|%]|[\t\r\n]")
+_FORMULA = lazy_pattern(r"\s*[=+\-@|%]|[\t\r\n]")
 _MOST_WARNINGS = 8
 _HEADINGS = (
     "metric",

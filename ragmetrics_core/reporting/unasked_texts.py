@@ -8,12 +8,12 @@ whose texts were not recorded.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from ragmetrics_core.data import Context, EvidenceCall, Sample
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.telling_words import telling_words
 from ragmetrics_core.data.undivided import how_to_name_tools
 from ragmetrics_core.data.unread import why_texts_are_unread
@@ -22,7 +22,7 @@ from ragmetrics_core.data.unread import why_texts_are_unread
 # "42", holds a fact only if both have a number or a longer word in common.
 _FEWEST_SIGNS = 32
 _CUT_SIGN = "…"  # between parts of a cut context, as capturing writes it
-_WORD = re.compile(r"\w+")
+_WORD = lazy_pattern(r"\w+")
 
 _EARLIER_TURNS = (
     "the model may have been shown evidence of earlier turns, and nobody asked whether"

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import math
-import re
 import socket
 import struct
 import threading
@@ -15,10 +14,12 @@ from typing import Any, Literal, Self
 
 from aiohttp import web
 
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+
 Body = dict[str, Any]
 Support = bool | Literal["ignore", "reject", "in_object"]
 
-_TOKEN = re.compile(r"\s?\w+|\s+|[^\w\s]{1,2}")
+_TOKEN = lazy_pattern(r"\s?\w+|\s+|[^\w\s]{1,2}")
 _RARE = 1e-6
 # Values of parameters that every server takes.
 _USUAL_VALUES: dict[str, tuple[Any, ...]] = {

@@ -5,11 +5,11 @@ count of that.
 """
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from ragmetrics_core.data import PassageNote, Sample, json_value
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.unread import with_unread_texts
 from ragmetrics_core.traces.notes import (
     DOCUMENTS_ARE_IN_PART,
@@ -23,13 +23,13 @@ _SHORTEST_LIMIT = 64  # shorter texts have one length by chance
 _JSON_BEGINS = ("{", "[")
 _JSON_ENDS = ("}", "]")
 # JSON and no text that begins with a bracket, such as "[1] The bridge"
-_SURE_JSON_BEGINS = re.compile(r'\s*(?:\{\s*"|\[\s*[\[{"])')
+_SURE_JSON_BEGINS = lazy_pattern(r'\s*(?:\{\s*"|\[\s*[\[{"])')
 _LONGEST_TOKEN = 6  # "\\u00e9": behind its first letter JSON may break off within it
 _FEWEST_CUT = 2  # unlike values of one length
 # what capture says of documents that it did not find in the prompt
 _NOT_SHOWN = "retrieved documents were not shown to the model"
 # and of a document whose note of its cutting stands in no prompt
-_CONTEXT_CUT = re.compile(r"context \d+ was cut to .*")
+_CONTEXT_CUT = lazy_pattern(r"context \d+ was cut to .*")
 
 
 def cut_spans_of(spans: Sequence[Span]) -> set[str]:

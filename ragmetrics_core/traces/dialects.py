@@ -3,7 +3,6 @@
 A **dialect** is one set of such names. They stand in ``dialects.toml``.
 """
 
-import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -15,6 +14,7 @@ from ragmetrics_core.capture import Document, Message
 from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.data import Turn, number_as_text
 from ragmetrics_core.data.conversation_names import conversation_in, conversation_name
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces.found_texts import found_texts
 from ragmetrics_core.traces.values import (
     mapping,
@@ -27,7 +27,7 @@ DIALECTS: dict[str, dict[str, Any]] = tomllib.loads(
     files(__package__).joinpath("dialects.toml").read_text("utf-8")
 )
 _HIDDEN = "__REDACTED__"  # OpenInference writes it in place of a text
-_INDEX = re.compile(r"-?\d+")
+_INDEX = lazy_pattern(r"-?\d+")
 _KINDS = {
     mark: cast("Kind", kind)
     for kind, marks in DIALECTS.pop("kinds").items()

@@ -6,11 +6,11 @@ may return texts, objects with a text in them, or the answer of a vector store.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ragmetrics_core.capture.tree import Document
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces.values import recorded_document
 
 FORM_NOT_READ = (
@@ -59,7 +59,7 @@ _ID_FIELDS = ("id", "_id", "doc_id", "document_id", "chunk_id")
 _SCORE_FIELDS = ("score", "_score", "relevance_score", "similarity")
 _INDEX_FIELDS = ("index", "document_index", "corpus_id")
 _DEEPEST = 5  # lists and objects in each other that are looked into
-_LOOKS_LIKE_CODE = re.compile(
+_LOOKS_LIKE_CODE = lazy_pattern(
     r"\s*[\[{(<]|\w+\("
 )  # a list or an object as Python shows it
 

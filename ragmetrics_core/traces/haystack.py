@@ -5,7 +5,6 @@ A **socket** is a named input or output of a component. OpenInference writes obj
 """
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from ragmetrics_core.capture.plain_values import find_instances, question_in
 from ragmetrics_core.capture.prompt_turns import turns_before_question
 from ragmetrics_core.capture.tree import Answer, Document, Kind, Message
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.spans import Span
@@ -24,8 +24,8 @@ from ragmetrics_core.traces.values import (
     replies_in,
 )
 
-_DOCUMENT = re.compile(r"\bDocument\(id=([^,]{1,200}), ")
-_ANSWER = re.compile(
+_DOCUMENT = lazy_pattern(r"\bDocument\(id=([^,]{1,200}), ")
+_ANSWER = lazy_pattern(
     r"""GeneratedAnswer\(data=('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\")"""
 )
 _ANSWER_SOCKETS = (
@@ -37,7 +37,7 @@ _ANSWER_SOCKETS = (
     "response",
 )
 # Objects as ``repr`` begins them, perhaps cut; "Document(s) required: ..." is a text.
-_REPR_OF_OBJECT = re.compile(
+_REPR_OF_OBJECT = lazy_pattern(
     r"(?:ChatMessage|GeneratedAnswer|ExtractedAnswer|Document)\((?:\w*\Z|\w+=|[A-Z]\w*\()"
 )
 _DOCUMENT_CLASS = "haystack.dataclasses.document.Document"

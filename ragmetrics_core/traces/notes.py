@@ -1,12 +1,12 @@
 """What a reading of traces could not make samples of, and what mends that."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from ragmetrics_core.data import RowError, Sample
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # why a trace gave no sample
 Code = Literal[
@@ -56,7 +56,7 @@ DOCUMENTS_ARE_IN_PART = DOCUMENTS_IN_PART.partition("{} ")[2]
 _ATTRIBUTES_WERE_DROPPED = ATTRIBUTES_DROPPED.partition(",")[0].removeprefix("{}")
 
 # Capture's warning of sources, such as those that a model's provider found.
-_WITHOUT_TEXT = re.compile(r"the text of \d+ retrieved documents was not recorded")
+_WITHOUT_TEXT = lazy_pattern(r"the text of \d+ retrieved documents was not recorded")
 
 _MOST_TOOLS = 5  # that are named in a sentence
 # what to do, by the reason or the gap

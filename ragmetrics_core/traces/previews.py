@@ -12,27 +12,28 @@ from typing import NamedTuple
 
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.tree import Document, Node
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _FEWEST_LETTERS = 24  # a shorter text stands in a prompt by chance
 _LONGEST_TAIL = 12  # words at the end of a document; a prompt is searched for them
 _DOTS = r"[\[(]?(?:\.{2,}|…)[\])]?"
 _NOTE = r"[\[(<][^\[\]()<>\n]{1,40}[\])>]"  # "[truncated]", "(97 more chars)", "<snip>"
 # what says that a text was cut: "...", "…", "[...]", "... [truncated]"
-_CUT_MARK = re.compile(rf"\s*(?:{_DOTS}\s*(?:{_NOTE})?|{_NOTE})\s*$")
-_CUT_MARK_BEFORE = re.compile(rf"\s*{_DOTS}\s*(?=\w)")  # and words follow
-_WORD = re.compile(r"\w+")
+_CUT_MARK = lazy_pattern(rf"\s*(?:{_DOTS}\s*(?:{_NOTE})?|{_NOTE})\s*$")
+_CUT_MARK_BEFORE = lazy_pattern(rf"\s*{_DOTS}\s*(?=\w)")  # and words follow
+_WORD = lazy_pattern(r"\w+")
 _FEWEST_WORDS = 4  # of a sentence that goes on; fewer may be a page or a score
 _ROUND_LENGTH = 50  # somebody who cuts texts takes 100, 250 or 500 letters
 _N_FIRST_WORDS = 3  # they tell the text
 _N_WORDS_OF_SENTENCE = 6  # a passage may begin with words of the question, and go on
 # "[1] ", "2. ", "Source 3: " or "(4) " at the beginning of a line
-_LABEL = re.compile(
+_LABEL = lazy_pattern(
     r"(?m)^[^\w\n]{0,3}(?:[^\W\d]{1,16}[ \t#]?)?\d{1,3}[^\w\s,]{1,4}(?=\s)"
 )
-_DIGITS = re.compile(r"\d+")
-_PROSE = re.compile(r"\s+[^\W\d_]")  # further sentences begin with a letter
+_DIGITS = lazy_pattern(r"\d+")
+_PROSE = lazy_pattern(r"\s+[^\W\d_]")  # further sentences begin with a letter
 # a sentence goes on with a word, and not with a bracket, a bar or the end of its line
-_GOES_ON = re.compile(r"[,;:]?[ \t]?\w")
+_GOES_ON = lazy_pattern(r"[,;:]?[ \t]?\w")
 
 
 def count_previews(root: Node) -> int:

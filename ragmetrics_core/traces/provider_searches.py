@@ -23,13 +23,14 @@ from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.provider_calls import ProviderCall
 from ragmetrics_core.capture.provider_replies import may_tell_evidence
 from ragmetrics_core.capture.tree import Node
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import text_of_content, unwrap_message
 from ragmetrics_core.traces.dialects import attribute_names
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.values import decode, plain, replies_in
 
 # Every reply that tells of a provider's search or tool holds one of these words.
-_MAY_TELL = re.compile(
+_MAY_TELL = lazy_pattern(
     r"_call\b|_tool_|_use\b|_result\b|citation|annotations|[gG]rounding|references?\b"
     r"|search_results|executed_tools|documents|built_in_tool|server_tool|_tools\b"
 )
@@ -40,7 +41,7 @@ _KINDS_OF_SEARCHES = (
     r"|web_search_tool_result|web_fetch_tool_result|url_citation|file_citation"
     r"|web_search_result_location)"
 )
-_SAYS_THAT_IT_SEARCHED = re.compile(
+_SAYS_THAT_IT_SEARCHED = lazy_pattern(
     rf'"type":\s*"{_KINDS_OF_SEARCHES}"|\A(?:web|file)_search_call\Z'
     r'|"grounding_?[cC]hunks":\s*\[\s*\{'
 )

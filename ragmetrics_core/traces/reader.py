@@ -3,7 +3,6 @@
 A **mark** is an attribute by which a span of a known instrumentation is recognised.
 """
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import Any, Literal
 
 from ragmetrics_core.capture import InputError, Overrides, RowError, Turns
 from ragmetrics_core.data import Sample
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.unread import with_unread_texts
 from ragmetrics_core.traces import haystack, llamaindex
 from ragmetrics_core.traces.cut_values import forget_losses_behind_cuts
@@ -39,10 +39,10 @@ from ragmetrics_core.traces.values import mapping, plain
 
 # The traces of these codes may hold answers that nobody judged.
 _UNKNOWN_CONTENT: tuple[Code, ...] = ("too_large", "unreadable")
-_LLAMAINDEX_METHOD = re.compile(
+_LLAMAINDEX_METHOD = lazy_pattern(
     r"\w+\.[_a]*(query|retrieve|synthesize|get_response|run_agent_step)$"
 )
-_HAYSTACK_SPAN = re.compile(
+_HAYSTACK_SPAN = lazy_pattern(
     r"haystack[._]|((Async)?Pipeline|SuperComponent|Agent)\.run"
 )
 _OPENINFERENCE_MARK = "openinference.span.kind"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -21,6 +20,7 @@ from ragmetrics_core.capture.plain_values import (
 from ragmetrics_core.capture.prompt_turns import turns_before_question
 from ragmetrics_core.capture.tree import Message, Node, Tree
 from ragmetrics_core.data import Turn
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces.dialects import Reading
 
 # where a question was read from, if the run's own span does not record it
@@ -33,7 +33,7 @@ _STEPS_BEFORE_QUESTION = (
     "several messages of the assistant stand before the question in the first prompt:"
     " they may be earlier turns, which are not read"
 )
-_FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
+_FIELDS = lazy_pattern(r"\w+=['\"]")  # of an object that was recorded as its text
 
 
 def add_question(tree: Tree, reading: Reading) -> None:

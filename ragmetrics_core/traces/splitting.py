@@ -1,15 +1,16 @@
 """Where the elements of a list stand in JSON that is too long to be read whole."""
 
 import json
-import re
 from collections.abc import Iterator
 from io import BufferedReader
 
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+
 _CHUNK = 2**20
 # what counts outside of a text, and inside of one
-_OUTSIDE = re.compile(rb'["\[\]{},]')
-_INSIDE = re.compile(rb'["\\]')
-_LISTED = re.compile(
+_OUTSIDE = lazy_pattern(rb'["\[\]{},]')
+_INSIDE = lazy_pattern(rb'["\\]')
+_LISTED = lazy_pattern(
     rb'\s*(?:\[|\{\s*"(?:data|observations|resourceSpans|resourceLogs)"\s*:\s*\[)'
 )
 _HOLDING_SPANS = frozenset(

@@ -7,7 +7,6 @@ are looked up in the attributes of spans.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from ragmetrics_core.capture import (
     parameters_in_reply,
     unread_request,
 )
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import ROLES, text_of_content, unwrap_message
 from ragmetrics_core.traces.dialects import attribute_names, dialects_of, value_of
 from ragmetrics_core.traces.values import decode, fields_of_repr
@@ -36,7 +36,7 @@ _FIELDS_OF_CONTENT = ("content", "contents", "parts", "blocks")
 # Fields in which LlamaIndex and Haystack hand parameters on to the model.
 _FIELDS_OF_PARAMETERS = ("kwargs", "generation_kwargs")
 _REPR_OF_MESSAGE = "ChatMessage("  # a message as Python writes it
-_PART_OF_OPENINFERENCE = re.compile(
+_PART_OF_OPENINFERENCE = lazy_pattern(
     r"llm\.input_messages\.(\d+)\.message\.contents\.(\d+)\."
 )
 _NAMES_OF_BLOCKS = frozenset(

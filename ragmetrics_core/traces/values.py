@@ -12,6 +12,7 @@ from typing import Any
 
 from ragmetrics_core.capture import SCORE_KEYS, Document, Message, ToolCall
 from ragmetrics_core.data import json_value
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import (
     CALL_PARTS,
     ROLES,
@@ -19,15 +20,15 @@ from ragmetrics_core.data.messages import (
     unwrap_message,
 )
 
-_SCORED_NODE = re.compile(
+_SCORED_NODE = lazy_pattern(
     r"<NodeWithScore\(node=\w+\(id_=(.*)\), score=([^)]*)\)>", re.DOTALL
 )
-_OBJECT = re.compile(r"[A-Z]\w*\((?:\)|\w+=|$).*", re.DOTALL)
-_NAMELESS_OBJECT = re.compile(r"<.* at 0x[0-9a-f]+.*>", re.DOTALL)
+_OBJECT = lazy_pattern(r"[A-Z]\w*\((?:\)|\w+=|$).*", re.DOTALL)
+_NAMELESS_OBJECT = lazy_pattern(r"<.* at 0x[0-9a-f]+.*>", re.DOTALL)
 # What Python writes for a value: a text ('Rome'), which stays; a member of an
 # enumeration (<Role.USER: 'user'>), whose value stays; and any other object that is no
 # literal (<Node at 0x7f>).
-_TEXT_OR_OBJECT = re.compile(
+_TEXT_OR_OBJECT = lazy_pattern(
     r"""('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")|<[\w.]+: ('\w*')>|<(?:[^<>]|<[^<>]*>)*>""",
     re.DOTALL,
 )
@@ -52,7 +53,7 @@ _DEPTH = 8
 _DEEPEST = 100
 # Of JSON, all but the brackets that open and close a list or an object outside of
 # texts.
-_NO_BRACKETS = re.compile(r""""(?:[^"\\]|\\.)*+"|[^][{}"]+""", re.DOTALL)
+_NO_BRACKETS = lazy_pattern(r""""(?:[^"\\]|\\.)*+"|[^][{}"]+""", re.DOTALL)
 
 
 class NestedTooDeeply(ValueError):
