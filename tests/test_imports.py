@@ -19,6 +19,7 @@ import pytest
 import ragmetrics_core
 import ragmetrics_core.testing
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.metrics.registry import NAMED_METRICS
 
 HEAVY = {
     "litellm",
@@ -96,7 +97,17 @@ def test_an_adapter_loads_each_name_at_its_first_use(adapter: str) -> None:
     loaded = modules_of_ours_after(f"import {adapter}")
     assert loaded == {adapter, "ragmetrics_core"}
     everything = modules_of_ours_after(f"from {adapter} import *")
-    assert "ragmetrics_core.capture.calls" in everything
+    assert "ragmetrics_core.capture.front_door" in everything
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_what_makes_samples_of_runs_is_loaded_when_a_block_begins(adapter: str) -> None:
+    """It is half of all modules; loaded after the first run, it would hold up a server."""
+    everything = modules_of_ours_after(f"from {adapter} import *")
+    assert "ragmetrics_core.capture.stages" not in everything
+    capturing = f"from {adapter} import capture\nwith capture():\n    "
+    loading = "import sys; print('ragmetrics_core.capture.stages' in sys.modules)"
+    assert fresh(capturing + loading).split() == ["True"]
 
 
 SCORED_BY_ADAPTERS = {
@@ -127,8 +138,27 @@ def test_the_first_evaluation_loads_few_modules() -> None:
     Who adds one raises the number, or loads it where it is needed.
     """
     code = "from ragmetrics_core import evaluate\n"
+    assert len(modules_of_ours_after(code)) <= 104
     code += "evaluate([{'question': 'q', 'contexts': ['c'], 'answer': 'c'}], judge='lexical')"
-    assert len(modules_of_ours_after(code)) <= 138
+    assert len(modules_of_ours_after(code)) <= 129
+
+
+def test_metrics_that_a_run_does_not_measure_are_not_loaded() -> None:
+    code = "from ragmetrics_core import evaluate\n"
+    code += (
+        "evaluate([{'question': 'q', 'contexts': ['c'], 'answer': 'c'}],"
+        " metrics=['utilization'], judge='lexical')"
+    )
+    loaded = modules_of_ours_after(code)
+    assert "ragmetrics_core.metrics.context_utilization" in loaded
+    assert "ragmetrics_core.metrics.context_adherence" not in loaded
+    assert "ragmetrics_core.metrics.citation_quality" not in loaded
+
+
+def test_each_metric_has_the_name_under_which_it_is_found() -> None:
+    names = {name: metric().name for name, metric in NAMED_METRICS.items()}
+    assert len(names) == 7
+    assert all(name == found for name, found in names.items())
 
 
 def test_patterns_are_compiled_at_their_first_use() -> None:
@@ -218,7 +248,7 @@ def test_the_help_of_evaluate_loads_nothing_of_a_run() -> None:
 def test_an_import_is_cheap() -> None:
     """The package alone is one module; what it offers loads few of ours. Seconds: benchmarks/startup.py."""
     assert modules_of_ours_after("import ragmetrics_core") == {"ragmetrics_core"}
-    assert len(modules_of_ours_after("from ragmetrics_core import *")) <= 148
+    assert len(modules_of_ours_after("from ragmetrics_core import *")) <= 144
 
 
 PUBLIC = """

@@ -3,22 +3,26 @@
 All adapters take them from here, so that names, defaults and docstrings are the same.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from ragmetrics_core.capture.background import BackgroundEvaluator, WatchSettings
 from ragmetrics_core.capture.captured import Captured, Redact, UserValues
 from ragmetrics_core.capture.hooks import Listener, Listeners, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides, Source
 from ragmetrics_core.capture.tree import Tree
-from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data import Sample, SampleResult, SettingError
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Metrics
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Sink
+
+if TYPE_CHECKING:
+    from ragmetrics_core.capture.turns import Turns
 
 _MISSED = (
     "runs began in threads or tasks that do not carry this block's context, and were"
@@ -81,6 +85,10 @@ class FrontDoor(Generic[Run]):
 
     def turns(self, overrides: Overrides, problems: Problems) -> Turns[Run]:
         """Make the object that turns the runs of one listener into samples."""
+        # Half of all modules are behind it: a program that only imports the adapter, or
+        # scores given texts, needs none. They are loaded before the first run begins.
+        from ragmetrics_core.capture.turns import Turns
+
         return Turns(
             lambda run: self.trees(run, overrides), overrides, problems, self.hint
         )

@@ -12,8 +12,6 @@ from typing import Literal
 from ragmetrics_core.data import Asked, Bit, Comment, NotAnswered, Part, SilentData
 from ragmetrics_core.data.asking import Batch, Instructions, Question, Replies, ask
 from ragmetrics_core.data.typed import Chances, Decided, State, Typed
-from ragmetrics_core.metrics.answer_relevance import ANSWER_ADDRESSES_QUESTION
-from ragmetrics_core.metrics.context_sufficiency import CHUNKS_HOLD_ALL
 from ragmetrics_core.metrics.typed_states import state_of_answer
 
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
@@ -44,6 +42,10 @@ def _state_of_cause(question: Sufficient) -> State:
 
 def _typed_questions_on_cause(question: Sufficient) -> list[Typed]:
     """Two predicates: the chunks suffice, and the answer addresses the question."""
+    # the predicates of two other metrics, which most runs do not measure
+    from ragmetrics_core.metrics.answer_relevance import ANSWER_ADDRESSES_QUESTION
+    from ragmetrics_core.metrics.context_sufficiency import CHUNKS_HOLD_ALL
+
     del question  # the same for all
     return [
         Typed("predicate", f"{CHUNKS_HOLD_ALL}."),

@@ -1,11 +1,12 @@
-"""The metrics by name."""
+"""The metrics by name, each imported when a run measures it."""
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from inspect import isfunction
 from typing import Any
 
+import ragmetrics_core
 from ragmetrics_core.data import (
     NotJson,
     RowError,
@@ -14,41 +15,48 @@ from ragmetrics_core.data import (
     import_named_object,
     json_value,
 )
-from ragmetrics_core.metrics.answer_relevance import AnswerRelevance
-from ragmetrics_core.metrics.citation_quality import CitationQuality
-from ragmetrics_core.metrics.context_adherence import ContextAdherence
-from ragmetrics_core.metrics.context_recall import ContextRecall
-from ragmetrics_core.metrics.context_sufficiency import ContextSufficiency
-from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
-
-_SHIPPED: tuple[type[Metric], ...] = (
-    ContextUtilization,
-    ContextAdherence,
-    ContextRecall,
-    RetrievalAccuracy,
-)
-_SHIPPED_ON_REQUEST: tuple[type[Metric], ...] = (
-    ContextSufficiency,
-    AnswerRelevance,
-    CitationQuality,
-)
 
 
-def _classes_by_name(metrics: Iterable[type[Metric]]) -> dict[str, type[Metric]]:
-    """Classes of metrics by the names that their results have."""
-    return {metric.model_fields["name"].default: metric for metric in metrics}
+class _MetricClasses(Mapping[str, type[Metric]]):
+    """Classes of metrics by the names that their results have.
+
+    A class is imported when it is asked for. Names alone load none.
+    """
+
+    def __init__(self, class_name_by_name: Mapping[str, str]) -> None:
+        self._class_name_by_name = class_name_by_name
+
+    def __getitem__(self, name: str) -> type[Metric]:
+        class_name = self._class_name_by_name[name]
+        metric_class: type[Metric] = getattr(ragmetrics_core, class_name)
+        return metric_class
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._class_name_by_name)
+
+    def __len__(self) -> int:
+        return len(self._class_name_by_name)
 
 
-METRICS = _classes_by_name(_SHIPPED)
+_SHIPPED = {
+    "context_utilization": "ContextUtilization",
+    "context_adherence": "ContextAdherence",
+    "context_recall": "ContextRecall",
+    "retrieval_accuracy": "RetrievalAccuracy",
+}
+_SHIPPED_ON_REQUEST = {
+    "context_sufficiency": "ContextSufficiency",
+    "answer_relevance": "AnswerRelevance",
+    "citation_quality": "CitationQuality",
+}
+_CLASS_NAME_BY_NAME = _SHIPPED | _SHIPPED_ON_REQUEST
+
+METRICS = _MetricClasses(_SHIPPED)
 """The metrics of a run that names none, by their names."""
 
-ON_REQUEST = _classes_by_name(_SHIPPED_ON_REQUEST)
-"""Further metrics that ship, by name: a run measures them only if it names them."""
-
-NAMED_METRICS = METRICS | ON_REQUEST
-"""All metrics that ship, by their names."""
+NAMED_METRICS = _MetricClasses(_CLASS_NAME_BY_NAME)
+"""All metrics that ship, by their names; a run measures the others if it names them."""
 
 # "relevance" alone is elsewhere the relevance of contexts, too; "quality" is anything.
 _WITHOUT_SHORT_NAME = frozenset({"answer_relevance", "citation_quality"})
@@ -102,8 +110,8 @@ def full_name(name: str) -> str:
     if ":" in name:
         return name.strip()
     plain = name.strip().casefold().replace("-", "_")
-    for full, metric in NAMED_METRICS.items():
-        if plain in (full, _short_name(full), metric.__name__.casefold()):
+    for full, class_name in _CLASS_NAME_BY_NAME.items():
+        if plain in (full, _short_name(full), class_name.casefold()):
             return full
     full_name_by_alias = _full_names_by_alias()
     # "FaithfulnesMetric" is looked for as "faithfulnes": the nearest alias is

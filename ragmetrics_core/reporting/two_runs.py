@@ -6,12 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ragmetrics_core.data import InputError, SampleResult, SettingError, find_metric
-from ragmetrics_core.reporting.change_tests import (
-    changes_of_identical_runs,
-    changes_with_tests,
-    changes_without_tests,
-)
-from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.pairing import (
     GroupBy,
     KeysSought,
@@ -26,6 +20,7 @@ from ragmetrics_core.reporting.pairing import (
 
 if TYPE_CHECKING:
     from ragmetrics_core.metrics.metric import Metric
+    from ragmetrics_core.reporting.comparison import Comparison
     from ragmetrics_core.reporting.report import Report
 
 MARGIN = 0.02
@@ -65,6 +60,14 @@ def compare(
         SettingError: If a metric is not in both runs, or ``after`` is not a finished
             run.
     """
+    # most reports, whose method this is, are never compared
+    from ragmetrics_core.reporting.change_tests import (
+        changes_of_identical_runs,
+        changes_with_tests,
+        changes_without_tests,
+    )
+    from ragmetrics_core.reporting.comparison import Comparison
+
     check_margin(margin)
     _check_finished(after)
     names = _names_in_both(before, after, metrics)
