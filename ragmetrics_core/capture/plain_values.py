@@ -644,7 +644,9 @@ def drop_shown_documents(
         documents: The documents that this run found.
     """
     ids_of_answered = _ids_of_answered(messages)  # id() of each answered message
-    letters_of_documents = [letters_of(document.text) for document in documents]
+    # each text once, though a search and a reranker return the same documents
+    texts = dict.fromkeys(document.text for document in documents)
+    letters_of_documents = [letters_of(text) for text in texts]
     remaining: list[Message] = []
     for message in messages:
         is_answered = id(message) in ids_of_answered

@@ -682,9 +682,9 @@ class Turns(Generic[Run]):
         lines_of_run = {calls.replies[call].line for call in calls.models}
         for node in calls.nodes:
             lines_of_run |= {as_one_line(node.query), as_one_line(node.text)}
-        lines_of_run |= {
-            as_one_line(document.text) for document in _documents_found(calls)
-        }
+        # a search, a reranker and a joiner return the same texts: each is read once
+        texts_found = {document.text for document in _documents_found(calls)}
+        lines_of_run |= {as_one_line(text) for text in texts_found}
         prompts = [message.text for call in calls.models for message in call.prompt]
         return self.conversations.find_answers(prompts, lines_of_run)
 

@@ -237,12 +237,14 @@ class Calls:
         """
         if self._writes_its_documents(node):
             return None
-        texts_taken = {as_one_line(text) for text in texts_in(node.input)}
-        documents = tuple(
-            document
-            for document in documents_with_text(documents_in(node.output))
-            if as_one_line(document.text) not in texts_taken
-        )
+        documents = documents_with_text(documents_in(node.output))
+        if documents:  # most components return none, and need not be read
+            texts_taken = {as_one_line(text) for text in texts_in(node.input)}
+            documents = tuple(
+                document
+                for document in documents
+                if as_one_line(document.text) not in texts_taken
+            )
         if documents or _is_for_documents(node):
             return documents
         return None
