@@ -36,7 +36,14 @@ from llama_index.evaluation.ragmetrics import (
 from pydantic import BaseModel
 from said import poll, polls, rating, useful
 
-from ragmetrics_core import ContextAdherence, LexicalJudge, ScriptedJudge
+from ragmetrics_core import (
+    ContextAdherence,
+    Judge,
+    LexicalJudge,
+    Question,
+    ScriptedJudge,
+)
+from ragmetrics_core.data import Answer, Asked
 from ragmetrics_core.data.errors import AuthenticationFailed, SettingError
 from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.citation_support import Supports
@@ -402,6 +409,29 @@ def test_judges_are_not_captured(engine: RetrieverQueryEngine, kit: ModuleType) 
         )
     assert result.score == 1.0
     assert len(captured.samples) == 1
+
+
+def test_what_a_judge_of_ones_own_looks_up_is_not_captured(
+    engine: RetrieverQueryEngine,
+) -> None:
+    looked_up: list[str] = []
+
+    class LookingUp(Judge):
+        name = "looking up"
+        free = True
+
+        async def answer(self, question: Question[Any]) -> Answer[Any]:
+            response = await engine.aquery("what a judge looks up")
+            looked_up.append(str(response))
+            return Answer(Asked((question.read({"verdict": "yes"}),)))
+
+    with capture() as captured:
+        response = engine.query(QUESTION)
+        evaluator = ContextAdherenceEvaluator(judge=LookingUp(), polls=1)
+        result = evaluator.evaluate_response(query=QUESTION, response=response)
+    assert result.score == 1.0
+    assert looked_up
+    assert [sample.question for sample in captured.samples] == [QUESTION]
 
 
 def test_which_judge(
