@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 import pytest
 from lighthouse import ANSWER, FACT, QUESTION, ROOMS
 from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.llms import ChatMessage, ChatResponse, MessageRole
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.evaluation.ragmetrics import capture
@@ -63,3 +66,44 @@ def test_the_text_of_a_tool(name: str, kit: ModuleType) -> None:
     with capture(context_tools=shape.context_tools or None, reference=FACT) as captured:
         asyncio.run(play(kit, shape.tools))
     check(captured, shape)
+
+
+def test_tools_that_one_reply_calls_stand_in_the_order_of_the_reply(
+    kit: ModuleType,
+) -> None:
+    """The earlier a tool is called, the later it ends; more are called than run at a time."""
+    topics = ["lamp", "tower", "keeper", "rooms", "stairs", "door"]
+
+    class CallingAll(kit.ToolLLM):  # type: ignore[misc,name-defined]
+        def _reply(self, messages: Any) -> ChatResponse:
+            if any(message.role == MessageRole.TOOL for message in messages):
+                self.calls = []
+                return ChatResponse(
+                    message=ChatMessage(role=MessageRole.ASSISTANT, content=ANSWER)
+                )
+            tool_calls = [
+                {"id": topic, "name": "read", "arguments": json.dumps({"topic": topic})}
+                for topic in topics
+            ]
+            message = ChatMessage(
+                role=MessageRole.ASSISTANT,
+                content="",
+                additional_kwargs={"tool_calls": tool_calls},
+            )
+            return ChatResponse(message=message, delta="")
+
+    async def read(topic: str) -> str:
+        """Returns a text on a topic."""
+        for _ in range(len(topics) - topics.index(topic)):
+            await asyncio.sleep(0)
+        return f"A page on the {topic}."
+
+    async def run() -> None:
+        agent = FunctionAgent(tools=[read], llm=CallingAll(), streaming=False)
+        await agent.run(user_msg=QUESTION)
+
+    with capture() as captured:
+        asyncio.run(run())
+    (sample,) = captured.samples
+    assert sample.ledger is not None
+    assert [call.query for call in sample.ledger.calls] == topics

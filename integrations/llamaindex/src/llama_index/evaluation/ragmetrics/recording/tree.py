@@ -13,7 +13,6 @@ from ragmetrics_core.capture import (
     Message,
     Node,
     Overrides,
-    ToolCall,
     Tree,
     as_one_line,
 )
@@ -174,7 +173,7 @@ def _settle(run: Run) -> None:
     run.documents_without_text = (*run.documents_without_text, *blank_documents)
     _give_roles_to_results_and_summaries(calls)
     for call in calls:
-        _order_tools(call)
+        _name_agents_of_tools(call)
         _unwrap_queries(call)
     run.is_settled = True
     capture.name_authors(run.root)
@@ -354,45 +353,20 @@ def _summaries(calls: Iterable[Node]) -> set[str]:
     return {text for text in summaries if text.strip()}
 
 
-def _order_tools(parent: Node) -> None:
-    """Write into each tool below a call which agent called it, and in which order.
+def _name_agents_of_tools(parent: Node) -> None:
+    """Write into each tool below a call which agent called it.
 
-    Example: a reply calls ``search`` and then ``add``: their order is "000000" and
-    "000001". The order goes into ``tool.branch``, a text that the core sorts by.
+    Example: an agent "weather" calls ``search``, and the tool's call ``search`` behind
+    it gets the agent "weather". If a provider gives no ids of tool calls, LlamaIndex
+    takes the tool's name as their id: then the last agent that called it counts.
     """
-    agents = []
-    tool_calls = []
-    for child in parent.children:
+    agent_by_tool_call: dict[str | None, str | None] = {}
+    for child in sorted(parent.children, key=lambda call: call.began):
         if child.reply is not None:
             for tool_call in child.reply.tool_calls:
-                agents.append(child.agent)
-                tool_calls.append(tool_call)
-    for tool in parent.children:
-        index = _index_of_tool_call(tool, tool_calls)
-        if index is not None:
-            tool.agent = agents[index]
-            # zero-padded, so that the texts sort as the numbers do
-            tool.branch = f"{index:06}"
-
-
-def _index_of_tool_call(tool: Node, tool_calls: Sequence[ToolCall]) -> int | None:
-    """Find the tool call of a model that made a tool run; None if there is none.
-
-    The tool call has the tool's id. If a provider gives no ids, LlamaIndex takes the
-    tool's name as the id of several calls. Of these the first with the tool's arguments
-    counts: of ``search("Rome")`` and ``search("Oslo")`` the second for "Oslo".
-    """
-    if tool.kind != "tool":
-        return None
-    indices_with_same_id = []
-    for index, tool_call in enumerate(tool_calls):
-        if tool_call.id == tool.tool_call_id:
-            indices_with_same_id.append(index)
-    for index in indices_with_same_id:
-        arguments = tool_calls[index].arguments
-        if snapshot.argument_of({"kwargs": arguments}) == tool.query:
-            return index
-    return indices_with_same_id[0] if indices_with_same_id else None
+                agent_by_tool_call[tool_call.id] = child.agent
+        if child.kind == "tool" and child.tool_call_id in agent_by_tool_call:
+            child.agent = agent_by_tool_call[child.tool_call_id]
 
 
 def _with_true_role(
