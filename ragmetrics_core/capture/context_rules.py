@@ -118,6 +118,19 @@ class Contexts:
         return dict(zip(self.keys, self.items, strict=True))
 
 
+@dataclass(frozen=True)
+class _Doubt:
+    """What is uncertain about contexts.
+
+    Attributes:
+        grade: The grade to which it lowers the sample.
+        reason: The reason, in words.
+    """
+
+    grade: Grade
+    reason: str
+
+
 # What the rules look at, and the rules
 
 
@@ -192,7 +205,6 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
     contexts = tuple(_context_as_shown(key, shown) for key in shown.keys_in_order)
     # "Source 3: …" beside the contexts, which no recorded search found
     n_from_elsewhere = _count_passages_from_elsewhere(search, call, contexts)
-    # each a grade to which the sample is lowered, and the reason in words
     doubts = [
         *_doubts_of_contexts(search, shown, contexts),
         *_doubts_of_other_passages(shown, n_from_elsewhere),
@@ -205,8 +217,8 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
         keys=shown.keys_in_order,
         place=_place_of_prompts(call, shown.calls_showing_documents),
         evidence_from="undivided" if is_undivided else "prompt",
-        grades=frozenset(grade for grade, _ in doubts),
-        warnings=tuple(warning for _, warning in doubts),
+        grades=frozenset(doubt.grade for doubt in doubts),
+        warnings=tuple(doubt.reason for doubt in doubts),
         n_from_elsewhere=n_from_elsewhere,
     )
 
@@ -223,32 +235,29 @@ def _shows_only_context_tools(shown: ShownToCall, calls: Calls) -> bool:
 
 def _doubts_of_contexts(
     search: ContextSearch, shown: ShownToCall, contexts: Sequence[Context]
-) -> Iterator[tuple[Grade, str]]:
-    """Yield what is uncertain about the contexts that a prompt shows.
-
-    Each doubt is the grade to which it lowers the sample, and the reason in words.
-    """
+) -> Iterator[_Doubt]:
+    """Yield what is uncertain about the contexts that a prompt shows."""
     for rank, key in enumerate(shown.keys_in_order, start=1):
         doubt = _doubt_of(rank, key, shown)
         if doubt is not None:
             yield doubt
     for rank in _ranks_quoted_by_assistant(search, shown, contexts):
-        yield "inferred", _QUOTED.format(rank)
+        yield _Doubt("inferred", _QUOTED.format(rank))
 
 
 def _doubts_of_other_passages(
     shown: ShownToCall, n_from_elsewhere: int
-) -> Iterator[tuple[Grade, str]]:
-    """Yield what a prompt may show besides its contexts, each with the grade and the reason.
+) -> Iterator[_Doubt]:
+    """Yield what is uncertain, since a prompt may show more than its contexts.
 
     ``n_from_elsewhere`` counts its passages that no recorded search found.
     """
     if n_from_elsewhere:
-        yield "inferred", FROM_ELSEWHERE.format(n_from_elsewhere)
+        yield _Doubt("inferred", FROM_ELSEWHERE.format(n_from_elsewhere))
     if shown.keys_behind_notes:
-        yield "inferred", _SHORT_NOTES.format(len(shown.keys_behind_notes))
+        yield _Doubt("inferred", _SHORT_NOTES.format(len(shown.keys_behind_notes)))
     if shown.keys_perhaps_cut:
-        yield "inferred", _PERHAPS_CUT.format(len(shown.keys_perhaps_cut))
+        yield _Doubt("inferred", _PERHAPS_CUT.format(len(shown.keys_perhaps_cut)))
 
 
 def _ranks_quoted_by_assistant(
@@ -672,20 +681,18 @@ def _context_as_shown(key: DocumentKey, shown: ShownToCall) -> Context:
     return document.context(showing.text)
 
 
-def _doubt_of(
-    rank: int, key: DocumentKey, shown: ShownToCall
-) -> tuple[Grade, str] | None:
-    """Return the grade to which a context lowers the sample, with the reason in words.
+def _doubt_of(rank: int, key: DocumentKey, shown: ShownToCall) -> _Doubt | None:
+    """Return what is uncertain about a context.
 
     Returns:
         *inferred* if the prompts do not tell whether the context was shown, *located*
         if the context was cut, None if it was shown whole.
     """
     if key not in shown.shown_documents:
-        return "inferred", _UNKNOWN.format(rank)
+        return _Doubt("inferred", _UNKNOWN.format(rank))
     _, showing = shown.shown_documents[key]
     if showing.extent != "whole":
-        return "located", _CUT.format(rank, showing.percentage)
+        return _Doubt("located", _CUT.format(rank, showing.percentage))
     return None
 
 

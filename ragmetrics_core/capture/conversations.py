@@ -89,6 +89,20 @@ class QuotedTurn:
     is_earlier_turn: bool
 
 
+@dataclass(frozen=True)
+class _ContinuedTurn:
+    """The captured turn that a run continues.
+
+    Attributes:
+        turn: The turn.
+        place: Where the run repeats the turn's words, such as ``_IN_THE_PROMPT``; empty
+            if the name of the conversation told the turn.
+    """
+
+    turn: CapturedTurn
+    place: str = ""
+
+
 class Conversations:
     """The turns that were captured last, and which of them a further run continues.
 
@@ -124,11 +138,10 @@ class Conversations:
                 None without one.
         """
         name = self._conversation_name(tree)
-        # the place tells how the turn was recognized: its words stand in the messages
-        # or in a prompt of the run; "" if the conversation's name told it
-        last_turn, conversation_place = self._last_turn(tree, name, quoted)
-        if last_turn is None:
+        continued = self._continued_turn(tree, name, quoted)
+        if continued is None:
             return replace(tree, conversation_id=name or _name_of_new(tree))
+        last_turn = continued.turn
         history = tree.history
         # A memory has cut or summed up the messages: take them as they were captured.
         # A run without messages may be meant to have no history, and keeps none; but
@@ -143,7 +156,7 @@ class Conversations:
             turn_number=n_turns_before + 1,
             earlier_calls=last_turn.ledger.calls,
             history=history,
-            conversation_place=conversation_place,
+            conversation_place=continued.place,
         )
 
     def _conversation_name(self, tree: Tree) -> str | None:
@@ -157,10 +170,10 @@ class Conversations:
             return self._user_name
         return tree.conversation_id or self._user_name
 
-    def _last_turn(
+    def _continued_turn(
         self, tree: Tree, name: str | None, quoted: CapturedTurn | None
-    ) -> tuple[CapturedTurn | None, str]:
-        """Find the captured turn that a run continues.
+    ) -> _ContinuedTurn | None:
+        """Find the captured turn that a run continues; None if it continues none.
 
         Example: a run has the id "thread-7", so the last turn of "thread-7" is found. A
         run without an id has a history that ends with "When did it open?", "In 1874.":
@@ -176,27 +189,25 @@ class Conversations:
         1. by the name of the conversation
         2. by the words at the end of the run's history
         3. by a prompt's quotation, ``quoted``
-
-        Returns:
-            Two values. The turn; None if the run continues no captured turn. And the
-            place where the run repeats the turn's words, such as ``_IN_THE_PROMPT``; ""
-            if the turn was found by name, or not found.
         """
         if tree.turn_number == 1:  # the framework counts turns, and this is the first
-            return None, ""
+            return None
         if name is not None:
             last_turn = self._last_turn_of(name, tree)
+            if last_turn is not None:
+                return _ContinuedTurn(last_turn)
+            # "thread-7" without captured turns is a new thread. But a memory's id may
+            # be new for each message: then the words decide.
             is_name_of_memory = tree.is_id_of_memory and name == tree.conversation_id
-            # "thread-7" without captured turns is a new thread: no turn is returned.
-            # But a memory's id may be new for each message: then the words decide.
-            if last_turn is not None or not is_name_of_memory:
-                return last_turn, ""
+            if not is_name_of_memory:
+                return None
         turn_in_history = self._turn_at_end_of_history(tree)
         if turn_in_history is not None:
-            return turn_in_history, _place_in_history(turn_in_history, tree)
+            place = _place_in_history(turn_in_history, tree)
+            return _ContinuedTurn(turn_in_history, place)
         if quoted is not None:
-            return quoted, _IN_THE_PROMPT
-        return None, ""
+            return _ContinuedTurn(quoted, _IN_THE_PROMPT)
+        return None
 
     def _turn_at_end_of_history(self, tree: Tree) -> CapturedTurn | None:
         """Return the captured turn that the last two messages of a run's history repeat.
