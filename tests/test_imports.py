@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import pickle
 import pkgutil
 import re
 import subprocess
@@ -205,7 +206,10 @@ def test_a_pattern_is_searched_copied_and_refused_as_if_it_had_been_compiled() -
     ]
     assert year.pattern == r"1[89]\d\d"
     assert deepcopy(year).search("1923")
-    assert lazy_pattern(rb"\d", re.ASCII).findall(b"a1") == [b"1"]
+    not_used_yet = lazy_pattern(r"\d")
+    for pattern in (year, not_used_yet):
+        assert pickle.loads(pickle.dumps(pattern)).search("1923")
+    assert lazy_pattern(rb"[a-z]", re.IGNORECASE).findall(b"A1") == [b"A"]
     with pytest.raises(re.error, match="unterminated"):
         lazy_pattern("[").search("")
     with pytest.raises(AttributeError):
