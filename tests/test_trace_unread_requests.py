@@ -441,3 +441,53 @@ def test_any_attributes_can_be_read(attributes: Told) -> None:
     documents = documents_handed_in(attributes)
     assert all(isinstance(words, str) for words in (*unread.evidence, *unread.remarks))
     assert all(document.text for document in documents)
+
+
+def llamaindex_chat(**recorded: Any) -> Sample:
+    """A query of LlamaIndex whose model was shown a page, as Traceloop records it."""
+    messages = [{"role": "user", "parts": [{"type": "text", "content": PROMPT}]}]
+    reply = [{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}]
+    node = {"node": {"id_": "iron", "text": IRON, "class_name": "TextNode"}}
+    model = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.input.messages": messages,
+        "gen_ai.output.messages": reply,
+        **{f"traceloop.entity.{name}": value for name, value in recorded.items()},
+    }
+    asked = {"traceloop.entity.input": {"str_or_query_bundle": QUESTION}}
+    found = {"traceloop.entity.output": [json.dumps(node)]}
+    calls = [
+        ("Engine.workflow", "", 1, 90, {**asked, "traceloop.entity.output": ANSWER}),
+        ("Retriever.task", "Engine.workflow", 2, 3, {**asked, **found}),
+        ("Model.task", "Engine.workflow", 10, 20, model),
+    ]
+    spans = []
+    for name, parent, began, ended, values in calls:
+        attributes = {
+            key: value if isinstance(value, str) else json.dumps(value)
+            for key, value in values.items()
+        }
+        marks = {"traceloop.span.kind": "task", "traceloop.entity.name": name}
+        spans.append(span(name, parent, began, ended, **marks, **attributes))
+    (sample,) = samples_from_spans([otlp(*spans, scope="llamaindex")])
+    return sample
+
+
+def test_a_model_of_llamaindex_without_recorded_arguments_was_sent_more_than_texts() -> (
+    None
+):
+    """Traceloop drops all arguments where one, such as an image, is no JSON."""
+    output = {"message": {"role": "assistant", "blocks": [{"text": ANSWER}]}}
+    sample = llamaindex_chat(output=output)
+    assert [context.text for context in sample.contexts] == [IRON]
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+    assert "something besides texts" in str(sample.capture.warnings)
+
+
+def test_a_model_of_llamaindex_with_its_arguments_was_sent_texts() -> None:
+    blocks = [{"block_type": "text", "text": PROMPT}]
+    given_texts = {"messages": [{"role": "user", "blocks": blocks}]}
+    sample = llamaindex_chat(input=given_texts)
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact", sample.capture.warnings

@@ -160,6 +160,9 @@ class _Trace:
             # ``RetryQueryEngine`` has an evaluator judge each answer, and the evaluator
             # makes a query of its own
             return "ignored"
+        if not method and reading.kind == "model":
+            # its arguments, which tell the method, could not be recorded
+            return "model"
         kind = KINDS.get(method)
         if kind == "tool":
             # ``tool.call()`` has the method of many objects: it may be no tool

@@ -43,6 +43,14 @@ _NAMES_OF_BLOCKS = frozenset(
     ("type", "inline_data", "inlineData", "file_data", "fileData")
 )
 _HANDED_IN = ("document", "search_result", "text-plain")  # types of blocks with a text
+_NOT_WRITTEN = (
+    "the model was sent something besides texts, such as an image, that the"
+    " instrumentation could not record; send the text of it in a message"
+)
+# what Traceloop writes of each call of LlamaIndex
+_MARKS_OF_CALL = frozenset(("traceloop.span.kind", "traceloop.entity.name"))
+_ARGUMENTS_OF_CALL = "traceloop.entity.input"
+_MESSAGES_OF_CALL = "gen_ai.input.messages"
 _FILE: Mapping[str, Any] = {"type": "file"}
 _IMAGE: Mapping[str, Any] = {"type": "image"}
 
@@ -95,7 +103,21 @@ def unread_request_of(attributes: Mapping[str, Any]) -> UnreadRequest:
     has_gap = not is_input_read and _has_gap_in_contents(attributes)
     if has_gap or any(_values(attributes, "files")):
         contents.append([_FILE])
-    return unread_request(_parameters(attributes, inputs), contents)
+    unread = unread_request(_parameters(attributes, inputs), contents)
+    if _lacks_arguments(attributes):
+        return UnreadRequest((*unread.evidence, _NOT_WRITTEN), unread.remarks)
+    return unread
+
+
+def _lacks_arguments(attributes: Mapping[str, Any]) -> bool:
+    """Whether Traceloop wrote the messages of a LlamaIndex call, and not its arguments.
+
+    It writes all arguments as JSON, and drops them if one of them cannot be written so:
+    the bytes or the address of an image. The messages, which it writes after, have
+    their texts alone.
+    """
+    is_call = attributes.keys() >= _MARKS_OF_CALL and _MESSAGES_OF_CALL in attributes
+    return is_call and _ARGUMENTS_OF_CALL not in attributes
 
 
 def _everything_sent(attributes: Mapping[str, Any]) -> list[_Sent]:
