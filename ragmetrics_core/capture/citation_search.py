@@ -62,9 +62,11 @@ from ragmetrics_core.capture.prompt_numbers import (
 )
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.source_names import (
+    WEB_ADDRESS,
     SourceNames,
     add_indexes,
     is_mark_label,
+    page_of,
 )
 from ragmetrics_core.capture.structured_sources import sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
@@ -141,6 +143,14 @@ class CitationSearch:
     def knows_what_was_shown(self) -> bool:
         """Whether the contexts are all that the model was shown, or it was shown nothing."""
         return self.answer_evidence.contexts.evidence_from in _ALL_THAT_WAS_SHOWN
+
+    @cached_property
+    def may_provider_have_shown_more(self) -> bool:
+        """Whether the model's provider searched, and perhaps showed what nobody recorded."""
+        return any(
+            node.may_have_searched or (node.by_provider and node.n_without_text > 0)
+            for node in self.calls.nodes
+        )
 
     @cached_property
     def reply(self) -> Reply | None:
@@ -291,6 +301,17 @@ class CitationSearch:
             for label, indexes in self.numbering.items()
             if not label.isdigit() and label not in self.lettered_labels
         }
+
+    @cached_property
+    def pages_by_index(self) -> dict[int, set[str]]:
+        """The web addresses of each context: from its metadata, and its labels."""
+        indexes_by_name = {**self._indexes_by_document_name, **self.numbering}
+        pages_by_index: dict[int, set[str]] = {}
+        for name, indexes in indexes_by_name.items():
+            if WEB_ADDRESS.fullmatch(name):
+                for index in indexes:
+                    pages_by_index.setdefault(index, set()).add(page_of(name))
+        return pages_by_index
 
     @cached_property
     def lettered_labels(self) -> set[str]:

@@ -48,6 +48,9 @@ _UNREAD_FIELDS = "the structured answer has lists that may name sources"
 # - None where the rule does not apply.
 # It raises UnknownMeaning where the answer names something whose meaning is not known.
 _RULES = (by_the_provider, by_marks, by_a_structured_reply, by_a_closing_line)
+# Where this rule cannot tell, no other is asked: a source of the provider is none of
+# the prompt's, and no mark tells what it is.
+_LAST_WORD = by_the_provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,8 @@ def cited_by(
         except UnknownMeaning as reason:
             # a later rule may still tell; if none does, the first reason is given
             why_unknown = why_unknown or str(reason)
+            if rule is _LAST_WORD:
+                return CitationsFound(None, why_unknown)
             continue
         if citations:
             return CitationsFound(citations)

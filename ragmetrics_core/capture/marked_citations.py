@@ -25,9 +25,11 @@ from ragmetrics_core.capture.names_in_words import (
 )
 from ragmetrics_core.capture.own_numbers import lists_other_sources
 from ragmetrics_core.capture.plain_values import parse_json
+from ragmetrics_core.capture.source_names import WEB_ADDRESS, is_mark_label, page_of
 from ragmetrics_core.capture.unknown_meanings import (
     MARKS_CHANGED,
     NO_MEANING,
+    SEARCHED_UNSEEN,
     SOURCE_IN_WORDS,
     UnknownMeaning,
     as_mark,
@@ -44,6 +46,7 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LOOKBACK
 from ragmetrics_core.data.marks import (
     Mark,
+    address_behind,
     is_like_labels,
     marks_in,
     may_cite,
@@ -58,6 +61,9 @@ _FILE_OR_NUMBER = (
 )
 _COPIED = "a context itself has {} after the same word, and the answer may repeat it"
 _COUNTS_FROM_ZERO = "the answer names [0], and the prompt counts from 1"
+_OTHER_PAGE = (
+    "the answer links the name of a source to another address than that of the source"
+)
 _LISTS_OTHERS = (
     "the answer's own list of sources names others than its marks cite: what the marks"
     " mean is not known"
@@ -111,8 +117,11 @@ def _refuse_sources_beside_marks(
 
     Raises:
         UnknownMeaning: If it does, by "[see 2]", "(Bridge book)", "according to b.pdf"
-            or "Sources: b.pdf".
+            or "Sources: b.pdf", or by the address of a page that the model's provider
+            may have shown.
     """
+    if search.may_provider_have_shown_more and _names_another_page(search):
+        raise UnknownMeaning(SEARCHED_UNSEEN)
     if cites_in_unread_form(search.model_text_with_file_marks, search.numbering):
         raise UnknownMeaning(UNREAD_FORM)
     if names_unknown_file(search.sentences, search.indexes_by_name):
@@ -129,6 +138,35 @@ def _refuse_sources_beside_marks(
         raise UnknownMeaning(SOURCE_IN_WORDS)
     if lists_other_sources(search.model_text, search.indexes_by_name, cited):
         raise UnknownMeaning(_LISTS_OTHERS)
+
+
+def _names_another_page(search: CitationSearch) -> bool:
+    """Whether the answer holds a web address that is that of no context."""
+    pages: set[str] = set()
+    pages.update(*search.pages_by_index.values())
+    return any(
+        page_of(address[0]) not in pages
+        for address in WEB_ADDRESS.finditer(search.model_text)
+    )
+
+
+def _refuse_other_page(mark: Mark, citation: Citation, search: CitationSearch) -> None:
+    """Raise if a link names a context by its words, and another page by its address.
+
+    ``[lamp.org](https://lamp.org/history)`` does not cite the home page of lamp.org.
+
+    Raises:
+        UnknownMeaning: If the contexts that its words name have other addresses.
+    """
+    address = address_behind(search.text, mark.end)
+    is_numbered = any(map(is_mark_label, mark.labels))
+    if address is None or is_numbered:
+        return
+    pages: set[str] = set()
+    for index in citation.contexts:
+        pages |= search.pages_by_index.get(index, set())
+    if pages and page_of(address) not in pages:
+        raise UnknownMeaning(_OTHER_PAGE)
 
 
 def _citation_of_mark(
@@ -149,6 +187,7 @@ def _citation_of_mark(
     """
     _refuse_unknown_labels(mark, search)
     _refuse_copied_marks(mark, search)
+    _refuse_other_page(mark, citation, search)
     citation = by_kinds_of_numbers(mark, citation, search.labels, search)
     # "[doc1]" is read as the number 1, and the prompt shows a file "doc1.pdf"
     _refuse_other_files(mark, citation, search)

@@ -16,7 +16,9 @@ from ragmetrics_core.capture.label_meanings import (
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.capture.unknown_meanings import (
+    NOT_RETURNED,
     UnknownMeaning,
+    as_mark,
 )
 from ragmetrics_core.data import Citation
 from ragmetrics_core.data.citations import (
@@ -26,9 +28,8 @@ from ragmetrics_core.data.marks import (
     marks_in,
 )
 
-_NOT_RETURNED = (
-    "the model's provider names a source whose text it does not return, or that none of"
-    " the contexts is called"
+_OF_THE_PROVIDER = (
+    "the model's provider numbers its own sources, and {} may mean one of these"
 )
 _QUOTED_FROM_ELSEWHERE = (
     "the model's provider quotes a text for the answer that none of the contexts holds"
@@ -53,12 +54,16 @@ def by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
     Raises:
         UnknownMeaning: If no context holds a source's quote, or has the name of a source
             without one, or if the answer also has marks whose numbers may mean one
-            context or another.
+            context or another, or a source that the provider numbers itself.
     """
     call = search.found_answer.writing_call
     reply = None if call is None else call.reply
-    sources = None if reply is None else reply.cited_sources
-    if not sources or reply is None:
+    all_sources = None if reply is None else reply.cited_sources
+    if not all_sources or reply is None:
+        return None
+    _refuse_numbers_of_the_provider(all_sources, search)
+    sources = [source for source in all_sources if source.is_cited]
+    if not sources:
         return None
     contexts = search.answer_evidence.contexts.items
     quotes = [source.quote for source in sources]
@@ -70,6 +75,23 @@ def by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
         indexes = _indexes_of_provided_source(source, quoted, search)
         citations.append(Citation(start=start, end=end, contexts=indexes))
     return _with_marks_of_the_prompt(tuple(dict.fromkeys(citations)), search)
+
+
+def _refuse_numbers_of_the_provider(
+    sources: Iterable[CitedSource], search: CitationSearch
+) -> None:
+    """Raise if a mark may mean a source that the provider numbers.
+
+    Perplexity lists the pages that it found, and "[1]" of its reply means the first of
+    them; in a prompt with "[1] It fell." nobody knows which of the two is meant.
+    """
+    numbers = {source.label for source in sources if not source.is_cited}
+    if not numbers:
+        return
+    for mark in marks_in(search.text):
+        for label in mark.labels:
+            if label in numbers:
+                raise UnknownMeaning(_OF_THE_PROVIDER.format(as_mark(label)))
 
 
 def _with_marks_of_the_prompt(
@@ -149,7 +171,7 @@ def _indexes_of_provided_source(
     named_indexes = _indexes_by_names(source.names, search)
     if source.quote is None:
         if not named_indexes:
-            raise UnknownMeaning(_NOT_RETURNED)
+            raise UnknownMeaning(NOT_RETURNED)
         return named_indexes
     if not quoted.cited:
         raise UnknownMeaning(_QUOTED_FROM_ELSEWHERE)

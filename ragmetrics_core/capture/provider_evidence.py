@@ -39,8 +39,11 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
         call: The call of the model, with its prompt. It is changed.
         evidence: What its reply tells.
     """
-    if call.reply is not None and evidence.annotations:
-        sources = tuple(map(_cited_source, evidence.annotations))
+    sources = (
+        *map(_cited_source, evidence.annotations),
+        *_numbered_sources(evidence),
+    )
+    if call.reply is not None and sources:
         call.reply = replace(call.reply, cited_sources=sources)
     was_changed_before = any(child.by_provider for child in call.children)
     if was_changed_before:
@@ -51,7 +54,9 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     shown_message = message_of(calls)
     if shown_message is not None:
         call.prompt = (*call.prompt, shown_message)
-    call.remarks = (*call.remarks, *_remarks_on(call, evidence))
+    remarks = _remarks_on(call, evidence)
+    call.may_have_searched = bool(remarks)
+    call.remarks = (*call.remarks, *remarks)
 
 
 def _remarks_on(call: Node, evidence: ProviderEvidence) -> list[str]:
@@ -75,6 +80,15 @@ def _cited_source(annotation: Annotation) -> CitedSource:
         start=annotation.start,
         end=annotation.end,
     )
+
+
+def _numbered_sources(evidence: ProviderEvidence) -> Iterator[CitedSource]:
+    """Yield the sources of a list by whose numbers the reply may cite, none as cited.
+
+    Perplexity lists ``["https://a.test"]``: "[1]" of its reply means this address.
+    """
+    for number in range(1, evidence.n_listed + 1):
+        yield CitedSource(label=str(number), is_cited=False)
 
 
 def _node(provider_call: ProviderCall, call: Node) -> Node:

@@ -86,12 +86,15 @@ class ProviderEvidence:
         annotations: The sources that are named for places of the reply.
         doubts: What is uncertain, in words: a search that may have been made.
         model: The model that replied, by the word of the provider; None if not told.
+        n_listed: How many sources stand in a list beside the reply, which may cite them
+            by their numbers.
     """
 
     calls: tuple[ProviderCall, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     doubts: tuple[str, ...] = ()
     model: str | None = None
+    n_listed: int = 0
 
     def __bool__(self) -> bool:
         """Whether the reply tells of anything."""
@@ -178,6 +181,7 @@ class _ReplyBeingRead:
         text_of_blocks: The text of the blocks that were read so far.
         ids_of_tool_searches: The ids of calls that only searched for tools, and so
             returned no evidence.
+        n_listed: How many sources a list beside the reply holds.
     """
 
     call_by_key: dict[str, CallBeingRead] = field(default_factory=dict)
@@ -187,6 +191,7 @@ class _ReplyBeingRead:
     whole_text: str = ""
     text_of_blocks: str = ""
     ids_of_tool_searches: set[str] = field(default_factory=set)
+    n_listed: int = 0
 
     @property
     def text(self) -> str:
@@ -482,6 +487,7 @@ class _ReplyBeingRead:
         addresses = list(words_in(place.get("citations")))
         if not results and not addresses:
             return
+        self.n_listed = max(self.n_listed, len(results), len(addresses))
         call = self.call_of("listed sources", "web_search")
         if results:
             call.add_results(results)
@@ -557,7 +563,8 @@ class _ReplyBeingRead:
         )
         self._add_cited_sources(annotations)
         calls = tuple(call.frozen() for call in self.call_by_key.values())
-        return ProviderEvidence(calls, annotations, tuple(dict.fromkeys(self.doubts)))
+        doubts = tuple(dict.fromkeys(self.doubts))
+        return ProviderEvidence(calls, annotations, doubts, n_listed=self.n_listed)
 
     def _add_cited_sources(self, annotations: Sequence[Annotation]) -> None:
         """Count cited sources that no search of the reply names.

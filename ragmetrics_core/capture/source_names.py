@@ -31,6 +31,9 @@ FILE_OR_ADDRESS = lazy_pattern(
 )
 """Finds "report.pdf" or "https://example.org/1" in a text; of a path the last part."""
 
+WEB_ADDRESS = lazy_pattern(r"https?://[^\s<>()\[\]]+", re.IGNORECASE)
+"""A web address, as a text or as the metadata of a document holds it."""
+
 PART_OF_NAME = lazy_pattern(r"[,;|()#§]|\s[-–—]\s")
 """What divides the name of a source into the file, the page and the section."""
 
@@ -41,6 +44,8 @@ KEY_OF_NAME = lazy_pattern(
 )
 """A key of metadata whose value names a document."""
 
+# What leads to the same page: a place in it, and where the reader came from.
+_END_OF_ADDRESS = lazy_pattern(r"[?&]utm_source=[^&#]*|#.*|/+(?=[?#]|\Z)")
 _FILE_ENDING = lazy_pattern(r"\.[A-Za-z][A-Za-z0-9]{1,4}\Z")
 # "f2", "annual_report", "kb-27": letters beside a digit or a joining sign
 _JOINED_NAME = lazy_pattern(r"\w*[^\W\d_][\w-]*[\d_-][\w-]*")
@@ -192,6 +197,11 @@ def stem_of(name: str) -> str:
 def stem_in_words(name: str) -> str:
     """Return a file's name as a title: "annual report 2022" for "AnnualReport_2022.pdf"."""
     return " ".join(_BETWEEN_WORDS.split(stem_of(name))).strip().lower()
+
+
+def page_of(address: str) -> str:
+    """Return the page that an address leads to: "https://a.test" of "https://a.test/#b"."""
+    return _END_OF_ADDRESS.sub("", address.lower())
 
 
 def file_name_of(path: str) -> str:

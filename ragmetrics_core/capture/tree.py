@@ -206,6 +206,8 @@ class Node:
     by_provider: bool = False
     # how many sources it named whose whole text was not recorded
     n_without_text: int = 0
+    # of a model: whether its provider may have searched without telling what it found
+    may_have_searched: bool = False
     # what is uncertain about it, in words: nothing is exact then
     remarks: tuple[str, ...] = ()
 

@@ -20,6 +20,14 @@ SEVERAL = "the prompt shows several texts under {}"
 SHOWN_ELSEWHERE = "the prompt shows something under {} that is none of the contexts"
 _UNDIVIDED = "a tool returned one text, which nobody divided into passages"
 _NOT_KNOWN = "it is not known what the model was shown"
+NOT_RETURNED = (
+    "the model's provider names a source whose text it does not return, or that none of"
+    " the contexts is called"
+)
+SEARCHED_UNSEEN = (
+    "the answer names a source that the model's provider may have shown to the model,"
+    " and the provider does not tell all that it showed"
+)
 SOURCE_IN_WORDS = (
     "the answer names a source in its own words, which may cite it and may not"
 )
@@ -51,6 +59,8 @@ def refuse_if_perhaps_shown(
         UnknownMeaning: If the name may stand for something that the model was shown.
     """
     label = plain_label(name)
+    if search.may_provider_have_shown_more:
+        raise UnknownMeaning(SEARCHED_UNSEEN)
     if not search.knows_what_was_shown:
         raise UnknownMeaning(_why_not_known_what_was_shown(label, search, prompts))
     if label.isdigit():

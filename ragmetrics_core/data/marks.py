@@ -66,6 +66,8 @@ _OPERATOR_BEHIND = lazy_pattern(r"\s*[=+]|\{")
 _NO_LINE_END = lazy_pattern(r"[^\n]")
 # The address of a link, which may be what the prompt names a source by.
 _LINK = lazy_pattern(r"\(([^()\s]{1,500})\)")
+_WEB_ADDRESS = lazy_pattern(r"https?://|www\.", re.IGNORECASE)
+_SHAPE_OF_FILES = "a file"
 # Brackets in code are indices.
 _CODE = lazy_pattern(r"```.*?```|~~~.*?~~~|`[^`\n]*`", re.DOTALL)
 # "rows" of "rows = read()", "argv" of "sys.argv[1]"
@@ -394,15 +396,46 @@ def _link_to_a_label(
 ) -> Mark | None:
     """Turn the mark ``[words]`` of a link ``[words](address)`` into a mark of the link.
 
-    Its label is the address. Returns None if there is no link, if the address is no known
-    label, or if the words are a known label themselves.
+    Its label is the address: "[a.test](https://a.test/b)" names this page, whatever
+    else is called "a.test".
+
+    Returns:
+        The mark. None if there is no link, or if the words name the source: as a number
+        or the like, "[1](https://a.test)", or as a known label with an address that is
+        none.
     """
-    address = _LINK.match(answer, mark.end)
-    if address is None or address[1] not in known:
+    link = _LINK.match(answer, mark.end)
+    if link is None:
         return None
-    if any(label in known for label in mark.labels):
+    address = link[1]
+    are_words_known = any(label in known for label in mark.labels)
+    are_words_numbers = any(map(_is_like_a_number, mark.labels))
+    if address in known:
+        is_of_link = not (are_words_known and are_words_numbers)
+    else:
+        is_page = _WEB_ADDRESS.match(address) is not None and bool(mark.labels)
+        is_of_link = is_page and not (are_words_known or are_words_numbers)
+    return Mark(mark.start, link.end(), (address,)) if is_of_link else None
+
+
+def _is_like_a_number(label: str) -> bool:
+    """Tell whether a label is a number or like one, such as "2", "S2", "B" or "1-300"."""
+    if is_number(label) or is_range(label):
+        return True
+    return shape_of_label(label) not in (None, _SHAPE_OF_FILES)
+
+
+def address_behind(answer: str, bracket_end: int) -> str | None:
+    """Return the web address of a link, ``[words](https://a.test)``; None without a link.
+
+    Args:
+        answer: The answer.
+        bracket_end: Where the square bracket ends.
+    """
+    link = _LINK.match(answer, bracket_end)
+    if link is None or _WEB_ADDRESS.match(link[1]) is None:
         return None
-    return Mark(mark.start, address.end(), (address[1],))
+    return link[1]
 
 
 def _labels(
@@ -528,7 +561,7 @@ def shape_of_label(label: str) -> str | None:
     if re.fullmatch(r"[A-Z]", label):
         return "a letter"
     if re.fullmatch(r"\S+\.[A-Za-z]{2,5}", label):
-        return "a file"
+        return _SHAPE_OF_FILES
     has_letter = re.search(r"[^\W\d_]", label) is not None
     if has_letter and re.search(r"[0-9]", label) and not re.search(r"\s", label):
         return re.sub(r"[0-9]+", "#", label)

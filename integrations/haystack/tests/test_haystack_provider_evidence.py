@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
-from haystack import Document
+from haystack import Document, Pipeline
 from haystack.components.agents import Agent
+from haystack.components.builders import ChatPromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
+from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.tools import create_tool_from_function
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import capture
@@ -31,6 +34,7 @@ from provider_finds import (
     tool_result,
 )
 
+from ragmetrics_core import CitationQuality
 from ragmetrics_core.data import Sample
 
 
@@ -219,6 +223,39 @@ def test_the_generator_of_openai_itself() -> None:
     assert sample.answer == ANSWER
     assert sample.capture.grade in ("inferred", "incomplete")
     assert "file_search" in " ".join(sample.capture.warnings)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        ("{{ d.meta.file_name }}: {{ d.content }}", "Anna Berg did ({link})."),
+        ("[1] {{ d.content }}", "It has eleven rooms [1]. Anna Berg did ({link})."),
+    ],
+)
+def test_a_page_that_a_hidden_search_may_have_shown_never_dangles(
+    prompt: str, answer: str
+) -> None:
+    """OpenAIResponsesChatGenerator hands on the tools, and nothing of what they found."""
+    store = InMemoryDocumentStore()
+    store.write_documents([Document(content=ROOMS, meta={"file_name": "rooms.txt"})])
+    meta = {"object": "response", "tools": [{"type": "web_search"}]}
+    text = answer.format(link="[harbour.org](https://harbour.org/first)")
+    reply = ChatMessage.from_assistant(text, meta=meta)
+    template = f"{{% for d in documents %}}{prompt}{{% endfor %}} {{{{ query }}}}"
+    pipeline = Pipeline()
+    pipeline.add_component("retriever", InMemoryBM25Retriever(store))
+    pipeline.add_component(
+        "prompt", ChatPromptBuilder([ChatMessage.from_user(template)])
+    )
+    pipeline.add_component("llm", MockChatGenerator(reply))
+    pipeline.connect("retriever.documents", "prompt.documents")
+    pipeline.connect("prompt.prompt", "llm.messages")
+    with capture() as captured:
+        pipeline.run({"retriever": {"query": QUESTION}, "prompt": {"query": QUESTION}})
+    (sample,) = captured.samples
+    assert sample.citations is None
+    assert "provider may have shown" in sample.citations_unknown
+    assert CitationQuality().score(sample, judge="lexical").status == "undefined"
 
 
 # Law: whatever stands in these places, the run is recorded as without it or hedged
