@@ -24,6 +24,7 @@ from ragmetrics_core.capture.closing_sources import closing_sources_in
 from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.files_like_numbers import FilesByName, files_with_numbers
 from ragmetrics_core.capture.label_lines import IN_BRACKETS
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.model_words import (
     only_spans,
     spans_of_the_model,
@@ -119,6 +120,11 @@ class CitationSearch:
     def context_texts(self) -> list[str]:
         """The texts of the contexts."""
         return [context.text for context in self.contexts]
+
+    @cached_property
+    def context_letters(self) -> list[bytes]:
+        """The letters of these texts: in lower case, without blanks and signs."""
+        return list(map(letters_of, self.context_texts))
 
     @cached_property
     def subjects(self) -> str:

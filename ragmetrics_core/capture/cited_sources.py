@@ -29,8 +29,8 @@ class QuotedContexts:
 
     @property
     def cited(self) -> tuple[int, ...]:
-        """The contexts that the quote cites: of several that hold it the first one."""
-        return self.holding_all[:1] or self.making_up
+        """The contexts that the quote may come from: all that hold it, else its parts."""
+        return self.holding_all or self.making_up
 
     def among(self, indexes: Collection[int]) -> "QuotedContexts":
         """Return the contexts that the quote comes from, out of the given ones."""

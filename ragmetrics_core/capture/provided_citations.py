@@ -13,6 +13,7 @@ from ragmetrics_core.capture.label_meanings import (
     by_kinds_of_numbers,
     indexes_by_metadata,
 )
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.capture.unknown_meanings import (
@@ -158,7 +159,9 @@ def _indexes_of_provided_source(
     """Find the contexts that a provider means by a source.
 
     Its quote decides. Its name only chooses between contexts that hold the quote: texts
-    of an earlier turn may have the same name.
+    of an earlier turn may have the same name. If several are left, as neighbouring chunks
+    of one file, the text that the provider says is meant chooses; without one they are
+    all cited.
 
     Args:
         source: The source.
@@ -170,12 +173,34 @@ def _indexes_of_provided_source(
     """
     named_indexes = _indexes_by_names(source.names, search)
     if source.quote is None:
-        if not named_indexes:
+        indexes = named_indexes
+        if not indexes:
             raise UnknownMeaning(NOT_RETURNED)
-        return named_indexes
-    if not quoted.cited:
-        raise UnknownMeaning(_QUOTED_FROM_ELSEWHERE)
-    return quoted.among(named_indexes).cited or quoted.cited
+    else:
+        indexes = quoted.among(named_indexes).cited or quoted.cited
+        if not indexes:
+            raise UnknownMeaning(_QUOTED_FROM_ELSEWHERE)
+        if indexes == quoted.making_up:
+            return indexes  # its parts stand in several texts
+    return _indexes_with_text(source.text, indexes, search) or indexes
+
+
+def _indexes_with_text(
+    text: str | None, indexes: Sequence[int], search: CitationSearch
+) -> tuple[int, ...]:
+    """Choose the contexts that are a text, else those that it holds or that hold it."""
+    letters = letters_of(text or "")
+    if not letters or len(indexes) < 2:
+        return ()
+    equal = [index for index in indexes if search.context_letters[index] == letters]
+    if equal:
+        return tuple(equal)
+    return tuple(
+        index
+        for index in indexes
+        if letters in search.context_letters[index]
+        or search.context_letters[index] in letters
+    )
 
 
 def _indexes_by_names(names: Iterable[str], search: CitationSearch) -> tuple[int, ...]:

@@ -140,7 +140,7 @@ class CallBeingRead:
         An item without its whole text is counted as such, and may tell a better
         ``remedy``, which is the advice for the user.
         """
-        text = _text_of_item(item)
+        text = text_of_item(item)
         if "encrypted_content" in item:
             # Anthropic encrypts the pages that its own search found
             self.remedy = ANTHROPIC_WEB
@@ -242,7 +242,7 @@ def _document(text: str, fields: Fields) -> Document:
     return Document(text, None, finite_score(fields.get("score")), metadata)
 
 
-def _text_of_item(item: Fields, depth: int = DEEPEST) -> str | None:
+def text_of_item(item: Fields, depth: int = DEEPEST) -> str | None:
     """Find the text of a found item, also inside a nested document or a list of parts.
 
     Example: "It fell." in ``{"content": [{"type": "text", "text": "It fell."}]}``. None
@@ -260,13 +260,13 @@ def _text_of_item(item: Fields, depth: int = DEEPEST) -> str | None:
     # Anthropic keeps the text of a fetched page in its "source"
     source = item.get("source")
     if isinstance(source, Mapping) and depth:
-        return _text_of_item(source, depth - 1)
+        return text_of_item(source, depth - 1)
     return None
 
 
 def _text_inside(value: object, depth: int) -> str | None:
     """Find the text of an object, or the texts of a list of objects, joined by lines."""
     if isinstance(value, Mapping):
-        return _text_of_item(value, depth)
-    texts = [_text_of_item(part, depth) for part in objects_in(value)]
+        return text_of_item(value, depth)
+    texts = [text_of_item(part, depth) for part in objects_in(value)]
     return "\n".join(text for text in texts if text) or None

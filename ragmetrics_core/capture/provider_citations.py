@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ragmetrics_core.capture.plain_values import as_one_line
-from ragmetrics_core.capture.provider_calls import names_of_source
+from ragmetrics_core.capture.provider_calls import names_of_source, text_of_item
 from ragmetrics_core.capture.provider_payloads import (
     Fields,
     field_of,
@@ -17,8 +17,12 @@ from ragmetrics_core.capture.provider_payloads import (
 )
 
 _OF_FILES_MADE_BY_THE_MODEL = ("container_file_citation", "file_path")
-# Keys of Anthropic's citations that count the documents of the request.
-_PLACES_IN_REQUEST = ("document_index", "search_result_index")
+# Keys of Anthropic's citations, each with the kinds of blocks of the request that it
+# counts, in the names of Anthropic and of LangChain.
+_KINDS_COUNTED = {
+    "document_index": ("document", "text-plain", "file"),
+    "search_result_index": ("search_result",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +34,18 @@ class Annotation:
         end: Where it ends, after its last sign; None if it is not told.
         names: What the source is called: address, id, file name, title.
         quote: Words of the source; None if none are given.
-        is_of_request: Whether the source is a document of the request, so that its
-            words are surely a quote.
+        place_in_request: Where the request holds the source, as a key that says what
+            is counted and the count from 0: ``("document_index", 1)``. None if the
+            provider does not say. Words of such a source are surely a quote.
+        text: The text of the source, where the provider says which one it means.
     """
 
     start: int | None
     end: int | None
     names: tuple[str, ...] = field(repr=False)
     quote: str | None = field(default=None, repr=False)
-    is_of_request: bool = False
+    place_in_request: tuple[str, int] | None = None
+    text: str | None = field(default=None, repr=False)
 
     def without_words_of(self, reply: str) -> Annotation:
         """The same, without a quote that is the reply's own text.
@@ -51,9 +58,9 @@ class Annotation:
             reply: The text of the reply, in one line.
         """
         quote = as_one_line(self.quote)
-        if self.is_of_request or not quote or quote not in reply:
+        if self.place_in_request or not quote or quote not in reply:
             return self
-        return Annotation(self.start, self.end, self.names)
+        return replace(self, quote=None)
 
 
 def annotation_of(
@@ -86,23 +93,45 @@ def annotation_of(
     if not names and quote is None:
         return None
     # Anthropic's {"document_index": 0}: the first document of the request is cited
-    is_of_request = _is_place_in_request(source)
+    place = _place_in_request(source)
     start, end = source.get("start_index"), source.get("end_index")
     if is_place(start) and is_place(end) and start <= end:
-        return Annotation(start + offset, end + offset, names, quote, is_of_request)
-    if block_bounds is None:
-        return Annotation(None, None, names, quote, is_of_request)
-    return Annotation(block_bounds[0], block_bounds[1], names, quote, is_of_request)
+        return Annotation(start + offset, end + offset, names, quote, place)
+    start, end = block_bounds or (None, None)
+    return Annotation(start, end, names, quote, place)
 
 
-def _is_place_in_request(citation: Fields) -> bool:
-    """Whether a citation counts documents of the request; LangChain may nest the number."""
+def _place_in_request(citation: Fields) -> tuple[str, int] | None:
+    """Where the request holds a cited source; None if the citation does not count it.
+
+    LangChain may nest the number.
+    """
     extras = inner_object(citation, "extras")
-    return any(
-        is_place(fields.get(key))
-        for fields in (citation, extras)
-        for key in _PLACES_IN_REQUEST
-    )
+    for fields in (citation, extras):
+        for key in _KINDS_COUNTED:
+            index = fields.get(key)
+            if is_place(index):
+                return key, index
+    return None
+
+
+def text_at_place(
+    place: tuple[str, int] | None, request_blocks: Sequence[tuple[str, str]]
+) -> str | None:
+    """Return the text of the block of a request that a citation counts.
+
+    Args:
+        place: What is counted, and the count: ``("document_index", 1)``.
+        request_blocks: Type and text of each block of evidence in the request.
+
+    Returns:
+        The text. None if no such block was recorded, or if it has no text, as a PDF.
+    """
+    if place is None:
+        return None
+    key, index = place
+    texts = [text for kind, text in request_blocks if kind in _KINDS_COUNTED[key]]
+    return (texts[index] or None) if index < len(texts) else None
 
 
 def _quote_of(citation: Fields) -> str | None:
@@ -141,13 +170,16 @@ def annotations_of_grounding(
             continue
         for chunk_index in chunk_indexes:
             names: tuple[str, ...] = ()
+            text = None
             if is_place(chunk_index) and chunk_index < len(chunks):
                 names = names_of_source(chunks[chunk_index])
+                # the chunks of one file share its name, and differ by their texts
+                text = text_of_item(chunks[chunk_index])
             if not names:
                 # the chunk has no name, or the metadata has no chunk of this index
                 number = chunk_index if is_place(chunk_index) else ""
                 names = (f"grounding chunk {number}",)
-            yield Annotation(start, end, names)
+            yield Annotation(start, end, names, text=text)
 
 
 def _place_in_characters(letters: bytes, place: object) -> int | None:

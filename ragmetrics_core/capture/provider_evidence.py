@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.provider_calls import ProviderCall
-from ragmetrics_core.capture.provider_citations import Annotation
+from ragmetrics_core.capture.provider_citations import Annotation, text_at_place
 from ragmetrics_core.capture.provider_remedies import (
     UNKNOWN_DOCUMENT,
     searches_by_itself,
@@ -40,7 +40,7 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
         evidence: What its reply tells.
     """
     sources = (
-        *map(_cited_source, evidence.annotations),
+        *(_cited_source(annotation, call) for annotation in evidence.annotations),
         *_numbered_sources(evidence),
     )
     if call.reply is not None and sources:
@@ -72,13 +72,15 @@ def _remarks_on(call: Node, evidence: ProviderEvidence) -> list[str]:
     return remarks
 
 
-def _cited_source(annotation: Annotation) -> CitedSource:
-    """A source that the provider says a part of the reply cites."""
+def _cited_source(annotation: Annotation, call: Node) -> CitedSource:
+    """A source that the provider says a part of the reply of a call cites."""
+    text_in_request = text_at_place(annotation.place_in_request, call.request_blocks)
     return CitedSource(
         names=annotation.names,
         quote=annotation.quote,
         start=annotation.start,
         end=annotation.end,
+        text=annotation.text or text_in_request,
     )
 
 

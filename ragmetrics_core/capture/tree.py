@@ -128,6 +128,8 @@ class CitedSource:
         page: The page that it names beside the id; several contexts may have the id.
         is_cited: False for a source that the framework only counts, so that the numbers
             of the others have a meaning.
+        text: The text of the source, or the text that holds it, where the provider says
+            which one it means: several contexts may have its name, or hold its quote.
     """
 
     id: str | int | None = None
@@ -139,6 +141,7 @@ class CitedSource:
     page: str | None = None
     is_cited: bool = True
     names: tuple[str, ...] = field(default=(), repr=False)
+    text: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,9 @@ class Node:
     is_prompt_text_alone: bool = False
     # texts that a model was handed as documents, each in a block of its own
     documents_in_request: tuple[Document, ...] = field(default=(), repr=False)
+    # type and text of each block of evidence in the request, as providers count them;
+    # the text is empty where it is not known
+    request_blocks: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     # Why evidence that the model was shown was not recorded, in words: it stands in a
     # file, or the provider keeps it. The sample is incomplete then.
     evidence_not_recorded: tuple[str, ...] = ()

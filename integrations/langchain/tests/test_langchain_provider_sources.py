@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import PydanticOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
 from langchain_ragmetrics import capture
+from pydantic import BaseModel
 
 from ragmetrics_core.data import Sample
 
@@ -125,3 +127,110 @@ def test_the_address_of_a_link_decides_and_not_its_words(
 ) -> None:
     reply = AIMessage(f"Anna Berg lit it ([lamp.org]({address})).")
     assert cited(sample_of(reply, [HOME, SUBPAGE], shown)) == expected
+
+
+LIT = "The lamp was lit in May 1882."  # the overlap of two neighbouring chunks
+CHUNKS = [Document(f"The tower is of stone. {LIT}"), Document(f"{LIT} A crowd came.")]
+ANY = None  # the provider does not say which of the two
+
+
+def document_block(text: str) -> dict[str, Any]:
+    source = {"type": "text", "media_type": "text/plain", "data": text}
+    return {"type": "document", "title": "guide.pdf", "source": source}
+
+
+def result_block(text: str) -> dict[str, Any]:
+    content = [{"type": "text", "text": text}]
+    return {"type": "search_result", "title": "g", "source": "g", "content": content}
+
+
+PDF = {"type": "document", "source": {"type": "base64", "data": "JVBERi0xLjQK"}}
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    ("key", "block"),
+    [("document_index", document_block), ("search_result_index", result_block)],
+)
+@pytest.mark.parametrize(
+    ("index", "expected"), [(0, (0,)), (1, (1,)), (ANY, (0, 1)), (7, (0, 1))]
+)
+def test_a_provider_s_count_of_the_documents_says_which_one_it_quotes(
+    key: str,
+    block: Callable[[str], dict[str, Any]],
+    nested: bool,
+    index: int | None,
+    expected: tuple[int, ...],
+) -> None:
+    """Anthropic cites words, and counts the documents of the request."""
+    citation: dict[str, Any] = {"type": "char_location", "cited_text": LIT}
+    place = {} if index is None else {key: index}
+    citation |= {"extras": place} if nested else place
+    text = "In May 1882."
+    reply = AIMessage([{"type": "text", "text": text, "citations": [citation]}])
+
+    def ask(found: Any) -> list[Any]:
+        blocks = [block(document.page_content) for document in found["c"]]
+        return [HumanMessage([*blocks, {"type": "text", "text": found["q"]}])]
+
+    assert cited(sample_of(reply, CHUNKS, ask=ask)) == [(expected, ())]
+
+
+def test_a_file_without_a_text_is_counted_as_well() -> None:
+    citation = {"cited_text": LIT, "document_index": 2, "document_title": "guide.pdf"}
+    reply = AIMessage([{"type": "text", "text": "In 1882.", "citations": [citation]}])
+
+    def ask(found: Any) -> list[Any]:
+        first, second = (document_block(d.page_content) for d in found["c"])
+        return [
+            HumanMessage([PDF]),
+            HumanMessage([first, second, {"type": "text", "text": found["q"]}]),
+        ]
+
+    assert cited(sample_of(reply, CHUNKS, ask=ask)) == [((1,), ())]
+
+
+def test_each_part_of_an_answer_of_gemini_cites_its_own_chunk_of_a_file() -> None:
+    def chunk(text: str) -> dict[str, Any]:
+        return {"retrieved_context": {"title": "guide.pdf", "uri": None, "text": text}}
+
+    def support(start: int, end: int, *indexes: int) -> dict[str, Any]:
+        segment = {"start_index": start, "end_index": end}
+        return {"segment": segment, "grounding_chunk_indices": list(indexes)}
+
+    grounding = {
+        "retrieval_queries": ["lamp"],
+        "grounding_chunks": [chunk("Anna Berg lit it."), chunk("Horn: 1911.")],
+        "grounding_supports": [
+            support(0, 16, 0),
+            support(17, 28, 1),
+            support(0, 28, 0, 1),
+        ],
+    }
+    reply = AIMessage(
+        "Anna Berg did it. Horn: 1911.",
+        response_metadata={"grounding_metadata": grounding},
+    )
+    sample = sample_of(reply, documents=[], shown=bare)
+    assert cited(sample) == [((0,), ()), ((1,), ()), ((0,), ()), ((1,), ())]
+
+
+class Quoted(BaseModel):
+    """An answer with quotes, as LangChain's guide on citations has it."""
+
+    answer: str
+    quotes: list[str]
+
+
+def test_a_quote_that_stands_in_two_contexts_may_come_from_either() -> None:
+    reply = AIMessage(Quoted(answer="In May 1882.", quotes=[LIT]).model_dump_json())
+    model = GenericFakeChatModel(messages=iter([reply]))
+    found: Runnable[Any, Any] = RunnableLambda(lambda question: CHUNKS) | bare
+    prompt = ChatPromptTemplate.from_template("{c}\n{q}")
+    parser = PydanticOutputParser(pydantic_object=Quoted)
+    with capture() as captured:
+        ({"c": found, "q": RunnablePassthrough()} | prompt | model | parser).invoke(
+            QUESTION
+        )
+    (sample,) = captured.samples
+    assert cited(sample) == [((0, 1), ())]

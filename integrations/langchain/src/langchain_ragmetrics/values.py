@@ -424,6 +424,19 @@ def documents_handed_in(message: object) -> Iterator[capture.Document]:
                 yield capture.Document(text)
 
 
+def evidence_blocks(content: object) -> Iterator[tuple[str, str]]:
+    """Yield type and text of each block of a message's content that hands in evidence.
+
+    A provider counts these blocks in its citations. The text of a file is empty.
+    """
+    for block in content if isinstance(content, list) else ():
+        kind = block.get("type") if isinstance(block, Mapping) else None
+        if kind == "tool_result":
+            yield from evidence_blocks(block.get("content"))
+        elif kind in ("document", "search_result", "text-plain", "file"):
+            yield kind, text_of(block).strip()
+
+
 def documents_in_content(output: object) -> Iterator[capture.Document]:
     """Yield the documents that the content of a tool's message consists of.
 

@@ -16,6 +16,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_ragmetrics.recording.stores import documents_of
 from langchain_ragmetrics.recording.tree import (
     CALL,
+    EVIDENCE_BLOCKS,
     FALLBACKS,
     HANDED_IN,
     HANDOFF,
@@ -32,6 +33,7 @@ from langchain_ragmetrics.recording.tree import (
 from langchain_ragmetrics.values import (
     copied,
     documents_handed_in,
+    evidence_blocks,
     is_command,
     messages_shown,
     provider_evidence_of,
@@ -167,6 +169,11 @@ class Recorder(BaseCallbackHandler):
                 document
                 for message in messages_of_batches
                 for document in documents_handed_in(message)
+            ]
+            run.extra[EVIDENCE_BLOCKS] = [
+                block
+                for message in messages_of_batches
+                for block in evidence_blocks(message.content)
             ]
 
     @guard_hook

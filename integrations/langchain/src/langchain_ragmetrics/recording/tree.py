@@ -48,6 +48,7 @@ PROVIDER = "ragmetrics_provider"
 TEXT_ALONE = "ragmetrics_text_alone"
 # of a call of a model: the documents that stand in its messages as blocks
 HANDED_IN = "ragmetrics_handed_in"
+EVIDENCE_BLOCKS = "ragmetrics_evidence_blocks"
 # of a call of a model: what it was shown and no recorded text holds
 UNREAD = "ragmetrics_unread"
 # of a search of a vector store that the application made without a retriever
@@ -692,6 +693,7 @@ def _fill_model(node: Node, run: AnyRun) -> None:
     node.is_prompt_text_alone = bool(notes.get(TEXT_ALONE))
     # documents that the application put into its messages as blocks
     node.documents_in_request = tuple(notes.get(HANDED_IN) or ())
+    node.request_blocks = tuple(notes.get(EVIDENCE_BLOCKS) or ())
     # what the model saw and no recorded text holds, such as a PDF
     unread = notes.get(UNREAD)
     if isinstance(unread, capture.UnreadRequest):

@@ -38,7 +38,13 @@ from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.memory import Memory, SimpleComposableMemory
 from llama_index.core.memory.types import BaseChatStoreMemory
 from llama_index.core.prompts import ChatPromptTemplate
-from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.schema import (
+    BaseNode,
+    IndexNode,
+    MetadataMode,
+    NodeWithScore,
+    QueryBundle,
+)
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
@@ -74,6 +80,8 @@ Returned = _Response | AgentOutput  # what engines and agents return
 
 _DEPTH = 10
 # stands for calls of tools that are told in the form of the provider only
+# A node with or without a score, in the annotation of what a function returns.
+_NAME_OF_NODES = re.compile(r"\b(?:NodeWithScore|BaseNode|TextNode|Document)\b")
 _CALL_OF_PROVIDER = ToolCall("")
 
 _conversations: dict[tuple[int, str], str] = {}  # names, by what keeps the messages
@@ -108,6 +116,7 @@ def copy_arguments(
         node.prompt = prompt_of(arguments)
         node.is_prompt_text_alone = _are_texts_alone(arguments)
         blocks = list(_blocks_sent(_prompt_among(arguments)))
+        node.request_blocks = tuple(_evidence_blocks(_prompt_among(arguments)))
         # note what the model was shown and cannot be read, such as a PDF
         parameters = _parameters_sent(arguments, instance)
         unread_request(parameters, blocks).add_to(node)
@@ -291,10 +300,27 @@ def _copy_tool_output(node: Node, output: ToolOutput, tool: object) -> None:
     returned = output.raw_output
     if not isinstance(returned, list):
         return
-    is_of_nodes = all(isinstance(element, NodeWithScore) for element in returned)
+    is_of_nodes = all(
+        isinstance(element, (NodeWithScore, BaseNode)) for element in returned
+    )
     # An empty list is one of documents only if the tool says so: it may be one of rows.
     if is_of_nodes and (returned or _says_it_returns_nodes(tool)):
-        node.documents = documents_of(returned)
+        node.documents = _documents_of_tool(returned)
+
+
+def _documents_of_tool(returned: object) -> tuple[Document, ...]:
+    """Copy the nodes that a tool returned, with or without scores.
+
+    LlamaHub's tools return a list of LlamaIndex's documents, as ``TavilyToolSpec.search``
+    does.
+    """
+    listed = returned if isinstance(returned, (list, tuple)) else ()
+    return documents_of(
+        [
+            NodeWithScore(node=element) if isinstance(element, BaseNode) else element
+            for element in listed
+        ]
+    )
 
 
 def _says_it_returns_nodes(tool: object) -> bool:
@@ -302,7 +328,7 @@ def _says_it_returns_nodes(tool: object) -> bool:
     if not isinstance(tool, FunctionTool):
         return False
     annotations = getattr(tool.real_fn, "__annotations__", {})
-    return NodeWithScore.__name__ in str(annotations.get("return", ""))
+    return _NAME_OF_NODES.search(str(annotations.get("return", ""))) is not None
 
 
 def copy_outcome(run: Run, result: object, needs_data: bool) -> None:
@@ -388,6 +414,21 @@ def _blocks_sent(prompt: object) -> Iterator[dict[str, str]]:
                 inner_blocks = getattr(block, "content", ())
                 for inner in inner_blocks if block.block_type == "citable" else ():
                     yield {"type": inner.block_type}
+
+
+def _evidence_blocks(prompt: object) -> Iterator[tuple[str, str]]:
+    """Yield type and text of each block of a prompt that a provider counts in citations.
+
+    A block that may be cited is sent to Anthropic as a search result. The text of a file
+    is empty.
+    """
+    for message in prompt if isinstance(prompt, (list, tuple)) else ():
+        for block in message.blocks if isinstance(message, ChatMessage) else ():
+            if block.block_type == "document":
+                yield "document", ""
+            elif block.block_type == "citable":  # older releases have no class for it
+                texts = [getattr(part, "text", None) or "" for part in block.content]
+                yield "search_result", "\n".join(texts)
 
 
 def _messages(value: object) -> tuple[Message, ...]:
@@ -522,6 +563,7 @@ def _citations_of(message: ChatMessage) -> dict[str, Any]:
             "cited_text": getattr(block.cited_content, "text", None),
             "source": block.source,
             "title": block.title,
+            "extras": _data(block.additional_location_info),
         }
         for block in message.blocks
         if block.block_type == "citation"  # older releases have no class for it
@@ -847,7 +889,7 @@ def sources_of(result: object) -> tuple[Document, ...]:
     return tuple(
         document
         for output in outputs
-        for document in documents_of(output) or sources_of(output)
+        for document in _documents_of_tool(output) or sources_of(output)
     )
 
 
