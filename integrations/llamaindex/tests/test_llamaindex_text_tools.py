@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from lighthouse import ANSWER, FACT, QUESTION, ROOMS
+from llama_index.core import Document
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.llms import ChatMessage, ChatResponse, MessageRole
 from llama_index.core.memory import ChatMemoryBuffer
@@ -107,3 +108,26 @@ def test_tools_that_one_reply_calls_stand_in_the_order_of_the_reply(
     (sample,) = captured.samples
     assert sample.ledger is not None
     assert [call.query for call in sample.ledger.calls] == topics
+
+
+async def search_web(query: str) -> list[Document]:
+    """Returns documents without scores, as ``TavilyToolSpec.search`` does."""
+    return [Document(text=FACT), Document(text=ROOMS)]
+
+
+@pytest.mark.parametrize("named", [None, {"search_web"}])
+def test_a_tool_that_returns_documents_brings_as_many_contexts(
+    named: set[str] | None, kit: ModuleType
+) -> None:
+    llm = kit.ToolLLM(calls=[("search_web", {"query": "lamp"})], last=ANSWER)
+    agent = FunctionAgent(tools=[search_web], llm=llm, streaming=False)
+
+    async def ask() -> None:
+        await agent.run(user_msg=QUESTION)
+
+    with capture(context_tools=named) as captured:
+        asyncio.run(ask())
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+    assert [context.text for context in sample.contexts] == [FACT, ROOMS]
