@@ -126,6 +126,22 @@ def test_a_pick_that_the_prompt_was_not_written_from_drops_nothing() -> None:
     assert [note.share for note in sample.capture.passages or ()] == [1.0] * 3
 
 
+def test_a_pick_is_not_blamed_where_the_prompt_shows_no_document_at_all() -> None:
+    """The prompt may have been written from the list of all documents, and have no place."""
+
+    def pick(state: State) -> State:
+        model = FakeListChatModel(responses=["yes"])
+        for document in state["documents"]:
+            model.invoke(f"Is it relevant?\n{document.page_content}")
+        return {"picked": state["documents"][:1]}
+
+    sample = graph_of(search, pick, answers_from("ranked"))
+    assert sample.contexts == ()
+    assert told(sample) == [(None, None)] * 3
+    judged, _ = journeys(sample)
+    assert judged.mend == "not_shown"
+
+
 class OneDocument(TypedDict):
     number: int
     document: Document
