@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from loopback import LoopbackServer
+from pydantic import BaseModel
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -16,6 +17,7 @@ from ragmetrics_core import (
     LLMJudge,
     Metric,
     OpenAICompatibleModel,
+    Question,
     RetrievalAccuracy,
     Sample,
     ask,
@@ -23,16 +25,20 @@ from ragmetrics_core import (
     metric,
 )
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data import Instructions, Part
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.engine.dry_run import Estimate, estimate
+from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
     ChatRequest,
+    Choice,
 )
+from ragmetrics_core.models.decision_model import OpenAIDecisionModel
 
 ALL = Capabilities(
     n=True, logprobs=True, json_schema=True, temperature=True, reasoning=False
@@ -159,7 +165,86 @@ def test_a_metric_that_breaks_ends_no_dry_run() -> None:
     def broken(sample: Sample) -> Iterator[Any]:
         yield from ask([sample.metadata["missing"]])
 
-    assert count(ALL, broken, ContextRecall()).low.calls == 1
+    found = count(ALL, broken, ContextRecall())
+    assert found.low.calls == 1
+    assert "broken crashes on 1 of 1 samples: KeyError in broken (" in found.text()
+    assert "test_dry_run.py:" in found.text()
+
+
+class Verdict(BaseModel):
+    polite: bool
+
+
+class IsPolite(Question[Verdict]):
+    """Is the answer polite?"""
+
+
+def question_of_tone(
+    sample: Sample, template: str = "{answer}", example: bool = True, **fields: Any
+) -> Iterator[Any]:
+    question = IsPolite(
+        parts={"answer": Part("Answer", sample.answer)},
+        instructions=Instructions(template),
+        Reply=Verdict,
+        example=Verdict(polite=True) if example else None,
+        **fields,
+    )
+    [asked] = yield from ask([question])
+    return asked.weights[0].p
+
+
+class Saying(Priced):
+    """A model that says yes."""
+
+    def __init__(self) -> None:
+        super().__init__(NONE)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        return ChatReply((Choice('{"polite": true}'),))
+
+
+def tone_with(**settings: Any) -> Metric:
+    """The metric with a mistake, and the usual name."""
+
+    @metric(name="tone", requires=("answer",))
+    def made(sample: Sample) -> Iterator[Any]:
+        return (yield from question_of_tone(sample, **settings))
+
+    return made
+
+
+MISTAKES = {
+    "a placeholder that is no part": (
+        {"template": "{anwser}"},
+        "the template has {anwser}, of which this question has no part",
+    ),
+    "a field of a wrong type": ({"split": "answer"}, "IsPolite: split must be Split"),
+    "a reading of what is not there": ({}, "there are no weights"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_a_metric_is_seen_before_any_call(mistake: str) -> None:
+    settings, words = MISTAKES[mistake]
+    found = count(ALL, tone_with(**settings), samples=[SAMPLE, SAMPLE])
+    assert f"tone crashes on 2 of 2 samples: {words}" in found.text()
+    report = evaluate(
+        [SAMPLE], tone_with(**settings), judge=LLMJudge(Saying()), progress=False
+    )
+    (result,) = report.results
+    assert result.results["tone"].status == "failed"
+    assert words in result.results["tone"].reason
+
+
+def test_what_only_a_dry_run_cannot_answer_is_no_crash() -> None:
+    assert not count(ALL, tone_with(example=False)).failing
+
+
+def test_a_refused_question_is_said_where_the_metric_raises_its_error() -> None:
+    judge = DecisionJudge(OpenAIDecisionModel("tiny", api_base="http://127.0.0.1:9"))
+    found = estimate([SAMPLE], [tone_with()], judge)
+    assert "tone will fail on 1 of 1 samples: " in found.text()
+    assert not found.failing["tone"].is_crash
 
 
 def test_tokens_and_price() -> None:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, PrivateAttr
 
 from ragmetrics_core import (
     ContextAdherence,
+    LabelProbability,
     LexicalJudge,
     Limits,
     LLMJudge,
@@ -40,7 +41,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.asking import Instructions, Part
 from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.data.metric_evidence import Evidence
-from ragmetrics_core.data.replies import Answer, Asked, Usage
+from ragmetrics_core.data.replies import Answer, Asked, Bit, Usage
 from ragmetrics_core.data.results import Signature
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import metric_named
@@ -83,7 +84,7 @@ def test_every_block_of_the_page_runs(
     (tmp_path / "whole_page_of_metrics.py").write_text("\n".join(blocks))
     monkeypatch.syspath_prepend(tmp_path)
     import_module("whole_page_of_metrics")
-    assert len(blocks) == 4
+    assert len(blocks) == 6
 
 
 @pytest.mark.parametrize("logprobs", [True, "reject"])
@@ -104,6 +105,52 @@ def test_the_pages_metric_with_a_chat_model(
         "mode": "logprobs" if logprobs is True else "polls",
     }
     assert results[0].value == (pytest.approx(0.9) if logprobs is True else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "temperatures"),
+    [
+        ("", {1.0}),
+        (", temperature=0.5", {0.5}),
+        (", temperature=0.0", {0.0}),  # as its author wants it
+    ],
+)
+def test_several_polls_are_independent_by_default(
+    settings: str, temperatures: set[float], loopback_server: Any
+) -> None:
+    blocks = re.findall(
+        r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    polled = blocks[2].replace("polls=3", f"polls=3{settings}").partition("\n\n\n")[0]
+    namespace: dict[str, Any] = {"__name__": __name__}
+    exec(blocks[0] + polled, namespace)  # our own documentation
+    server: LoopbackServer = loopback_server(lambda _: '{"polite": 1}', n=False)
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test", api_key="k"))
+    result = namespace["polled_politeness"].score(answer="Sit, please.", judge=judge)
+    assert result.reason == "3 replies, 0 missing"
+    assert {request.body["temperature"] for request in server.requests} == temperatures
+
+
+class OneBit(BaseModel):
+    bit: Bit
+
+
+def test_one_poll_is_asked_at_0_and_weights_at_1() -> None:
+    form: Any = {"parts": {}, "instructions": Instructions("Hm?"), "Reply": OneBit}
+    assert Question(**form).temperature == 0.0
+    assert Question(**form, polls=2).temperature == 1.0
+    assert Question(**form, polls=2, weigh=LabelProbability("bit")).temperature == 0.0
+
+
+def test_a_mistake_ends_a_dry_run_with_exit_code_2(
+    module: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(f"{module}.py")
+    path.write_text(path.read_text().replace("{answer}", "{anwser}"))
+    command = ["evaluate", "rows.jsonl", "--metrics", f"{module}:politeness"]
+    assert main([*command, "--dry-run", "--judge", "openai/x"]) == 2
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "politeness crashes on 3 of 3 samples: the template has {anwser}" in shown
 
 
 def test_the_pages_metric_on_the_command_line(

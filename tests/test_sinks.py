@@ -157,6 +157,33 @@ def test_a_sink_with_a_full_queue_is_flushed_and_each_lost_result_counted(
     background.stop(timeout=30)
 
 
+def test_an_error_of_a_sink_ends_the_writing_of_a_report_behind_a_flush():
+    class Failing(Kept):
+        def write(self, result):
+            if len(self.results) == 2:
+                raise OSError("the disk is full")
+            super().write(result)
+
+    kept, failing = Kept(), Failing()
+    background = watched(kept)
+    for number in range(4):
+        background.record(sample(number))
+    background.stop(timeout=30)
+    with pytest.raises(OSError, match="the disk is full") as raised:
+        Report(kept.results).write_to(failing)
+    assert len(failing.results) == 2
+    assert failing.flushed == 1
+    assert raised.value.__notes__ == [
+        "2 of 4 results were written to the sink Failing before"
+    ]
+
+
+@pytest.mark.parametrize("sink", [Kept, print, object()])
+def test_a_report_refuses_what_is_no_sink(sink):
+    with pytest.raises(SettingError, match="a sink is an object with write"):
+        Report([]).write_to(sink)
+
+
 AT_THE_END = """
 import threading
 from said import poll, polls

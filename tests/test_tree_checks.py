@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core.capture import Answer, Document, Message, Node, Tree, samples_of
+from ragmetrics_core.capture import (
+    Answer,
+    Document,
+    Message,
+    Node,
+    Overrides,
+    Tree,
+    Turns,
+    samples_of,
+)
 from ragmetrics_core.data import SettingError
 
 FOUND = (Document("Paris is the capital of France."),)
@@ -34,6 +43,11 @@ WRONG: list[tuple[Tree, str]] = [
     (tree(model={"prompt": "Paris?"}), "the call 'write' .* prompt that holds a str"),
     (tree(model={"reply": "Paris."}), "reply that is a str: give Message"),
     (tree(answers=("Paris.",)), "answers that hold a str: give Answer"),
+    (tree(answers=Answer("Paris.", "answer")), "answers that are one Answer: give a t"),
+    (tree({"documents": FOUND[0]}), "documents that are one Document: give a tuple"),
+    (tree(model={"prompt": SHOWN[0]}), "a prompt that is one Message: give a tuple"),
+    (tree({"error": OSError()}), "'search' .* error that is a OSError: give its words"),
+    (tree(error=OSError()), "the tree has an error that is a OSError: give its words"),
 ]
 
 
@@ -41,6 +55,19 @@ WRONG: list[tuple[Tree, str]] = [
 def test_a_tree_says_what_is_wrong_with_it(wrong: Tree, words: str) -> None:
     with pytest.raises(SettingError, match=words):
         samples_of(wrong)
+
+
+@pytest.mark.parametrize(("wrong", "words"), WRONG)
+def test_a_block_says_what_is_wrong_with_a_tree(wrong: Tree, words: str) -> None:
+    turns: Turns[object] = Turns(lambda run: [wrong], Overrides())
+    with pytest.raises(SettingError, match=words):
+        turns.add("run")
+
+
+def test_a_tree_that_is_returned_is_asked_to_be_yielded() -> None:
+    turns: Turns[object] = Turns(lambda run: tree(), Overrides())  # type: ignore[arg-type, return-value]
+    with pytest.raises(SettingError, match="returned a Tree: yield it"):
+        turns.add("run")
 
 
 def test_a_call_inside_a_call_is_looked_at() -> None:

@@ -6,7 +6,6 @@ so each has a bounded queue and a thread of its own.
 
 from __future__ import annotations
 
-import inspect
 import os
 import threading
 import time
@@ -21,7 +20,7 @@ from ragmetrics_core.data import SampleResult, SettingError
 from ragmetrics_core.data.crashes import crash_in_words
 from ragmetrics_core.models.framework_model import as_judge_work
 from ragmetrics_core.reporting.jsonl import json_line
-from ragmetrics_core.reporting.report import Sink
+from ragmetrics_core.reporting.result_sinks import Sink, check_sink
 
 FLUSH_SECONDS = 5.0
 """A sink is flushed at the latest this many seconds after a result was written to it."""
@@ -82,51 +81,8 @@ def checked_sinks(sinks: object) -> list[Sink]:
         )
     listed_sinks = list(sinks)
     for sink in listed_sinks:
-        _check_sink(sink)
+        check_sink(sink)
     return listed_sinks
-
-
-def _check_sink(sink: object) -> None:
-    """Raise ``SettingError`` for an object to which no result can be written."""
-    problem = _problem_of_sink(sink)
-    if problem:
-        raise SettingError(
-            f"{problem}; a sink is an object with write(result) and flush(), e.g."
-            " JsonlSink('scores.jsonl')"
-        )
-
-
-def _problem_of_sink(sink: object) -> str:
-    """Say why results cannot be written to an object that was given as a sink.
-
-    A sink is an object with the methods ``write(result)`` and ``flush()``. Example: for
-    "out.jsonl" the problem is "a str is no sink: for a file of results give …".
-
-    Returns:
-        A sentence without its full stop; an empty text if the object can be used.
-    """
-    kind = type(sink).__name__
-    if isinstance(sink, type):
-        return f"the sink {sink.__name__} is a class: give one of its objects"
-    if isinstance(sink, (str, os.PathLike)):
-        return f"a {kind} is no sink: for a file of results give JsonlSink(path)"
-    if inspect.isroutine(sink):
-        return "a function is no sink: give it as on_result="
-    for name in ("write", "flush"):
-        method = getattr(sink, name, None)
-        if not callable(method):
-            return f"the sink {kind} has no method {name}"
-        if inspect.iscoroutinefunction(method):
-            return (
-                f"the {name} of the sink {kind} is an 'async def', which nobody awaits:"
-                f" write 'def {name}', it may wait in its own thread, e.g. by"
-                " asyncio.run(…)"
-            )
-    # the ``write`` of the base class ``Sink`` is a placeholder that writes nothing
-    inherits_write = getattr(type(sink), "write", None) is Sink.write
-    if inherits_write:
-        return f"the sink {kind} has no method write of its own"
-    return ""
 
 
 class ProblemsOfSink:

@@ -44,9 +44,10 @@ from ragmetrics_core.capture.question import question_without_chain
 from ragmetrics_core.capture.run_group import RunGroup, doubtful
 from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.tree import FLOW, THREAD, Document, Message, Tree
+from ragmetrics_core.capture.tree_checks import check_tree
 from ragmetrics_core.capture.unsampled import Unsampled
 from ragmetrics_core.capture.waiting_groups import WaitingGroups
-from ragmetrics_core.data import Sample, Turn
+from ragmetrics_core.data import Sample, SettingError, Turn
 from ragmetrics_core.data.undivided import (
     how_to_name_tools,
     tools_with_undivided_text,
@@ -163,7 +164,12 @@ class Turns(Generic[Run]):
         with self._lock:
             self._n_runs += 1
             samples: list[Sample] = []
-            for tree in self._trees_of(run):
+            trees = self._trees_of(run)
+            if isinstance(trees, Tree):
+                raise SettingError("trees() of an adapter returned a Tree: yield it")
+            for tree in trees:
+                if self._overrides.build is None:
+                    check_tree(tree)  # before anything reads it
                 samples += self._take_in(tree)
             self._n_samples += len(samples)
             return samples

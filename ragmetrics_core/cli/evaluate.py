@@ -184,8 +184,8 @@ def _dry_run(plan: _Plan) -> int:
     many samples would decide the gate, and that the gate is undecided.
 
     Returns:
-        The exit code of undecided gates. If there is no sample, or no metric applies to
-        any sample, the reason is printed, and the exit code is 2.
+        The exit code of undecided gates. If there is no sample, no metric applies to
+        any sample, or a metric crashes on one, that is printed, and the exit code is 2.
     """
     # This also reads all samples, and notes the keys of their metadata.
     counted = estimate(plan.source, plan.metrics, plan.judge)
@@ -205,6 +205,8 @@ def _dry_run(plan: _Plan) -> int:
     show("\n".join([text, *lines_on_rows_needed, *map(str, undecided)]))
     # ``left_out`` holds the metrics that apply to no sample.
     does_any_metric_apply = len(counted.left_out) < len(plan.metrics)
+    if any(failure.is_crash for failure in counted.failing.values()):
+        return BAD_INPUT
     if counted.samples and does_any_metric_apply:
         return shared.exit_code(undecided, plan.options)
     plan.source.say_why_idle(counted.left_out)

@@ -268,7 +268,9 @@ class Question(PrivateRepr, Generic[R]):
         polls: How many independent replies.
         first_poll: Index of the first of them where they are asked for in rounds, so
             that later rounds get fresh ones.
-        temperature: Sampling temperature.
+        temperature: Sampling temperature. By default 1.0 for several polls, which would
+            all say the same at 0, and 0.0 for one. A question with ``weigh`` is asked
+            at 1.0 whatever stands here.
         weigh: Which label's probability is wanted; None for bare verdicts.
         split: What may be cut into windows; None if the texts are needed as a whole.
         decided: How it is asked of a judge that answers typed questions with
@@ -282,7 +284,7 @@ class Question(PrivateRepr, Generic[R]):
     Reply: type[R]
     polls: int = 1
     first_poll: int | None = None
-    temperature: float = 0.0
+    temperature: float | None = None
     weigh: LabelProbability | None = None
     split: Split | None = None
     decided: Decided[R] | None = None
@@ -303,6 +305,9 @@ class Question(PrivateRepr, Generic[R]):
         if problem:
             raise SettingError(f"{type(self).__name__}: {problem}")
         check_number(f"{type(self).__name__}(polls=)", self.polls, least=1)
+        if self.temperature is None:
+            is_bare_poll = self.polls > 1 and self.weigh is None
+            object.__setattr__(self, "temperature", 1.0 if is_bare_poll else 0.0)
         check_number(
             f"{type(self).__name__}(temperature=)",
             self.temperature,

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from ragmetrics_core.data.errors import RagMetricsError
+
 # Folders in which no code of a user's own stands.
 _FOLDERS_OF_OTHERS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
 
@@ -25,6 +27,13 @@ def frame_of_users_code(error: BaseException) -> traceback.FrameSummary:
         if not is_of_others and "site-packages" not in candidate.filename:
             frame = candidate
     return frame
+
+
+def reason_of_crash(error: BaseException) -> str:
+    """Return our own error's words, which say what to do; else ``crash_in_words``."""
+    if isinstance(error, RagMetricsError):
+        return str(error)  # it holds no text of a sample
+    return crash_in_words(error)
 
 
 def crash_in_words(error: BaseException) -> str:

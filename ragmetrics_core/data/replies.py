@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from math import inf
-from typing import Annotated, Generic, Literal, NoReturn, TypeVar, get_args
+from typing import Annotated, Any, Generic, Literal, NoReturn, TypeVar, get_args
 from unicodedata import normalize
 
 from pydantic import (
@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
-from ragmetrics_core.data.errors import JudgeError
+from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.data.frozen import PrivateRepr, SilentData
 
 R = TypeVar("R", bound=BaseModel)
@@ -288,6 +288,25 @@ class Weight:
                 )
 
 
+class _NoWeights(tuple[Weight, ...]):
+    """No weights, which say why where one is read, as in ``asked.weights[0]``."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> Any:
+        """A slice is empty.
+
+        Raises:
+            SettingError: If a single weight is read.
+        """
+        if isinstance(index, slice):
+            return ()
+        raise SettingError(
+            "there are no weights: the question has no weigh=, or its judge gave none;"
+            " count asked.replies"
+        )
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Asked(PrivateRepr, Generic[R]):
     """What came of a question.
@@ -309,6 +328,11 @@ class Asked(PrivateRepr, Generic[R]):
     weights: tuple[Weight, ...] = ()
     windows: tuple[int, ...] = ()
     together: bool = False
+
+    def __post_init__(self) -> None:
+        """Have missing weights say so where one is read."""
+        if not self.weights:
+            object.__setattr__(self, "weights", _NoWeights())
 
     @property
     def reply(self) -> R:

@@ -23,8 +23,13 @@ from ragmetrics_core.data import (
     Weight,
     verdicts_of,
 )
-from ragmetrics_core.data.asking import check_template
-from ragmetrics_core.data.errors import JudgeError, QuestionNotSupported
+from ragmetrics_core.data.asking import check_batch, check_template
+from ragmetrics_core.data.crashes import reason_of_crash
+from ragmetrics_core.data.errors import (
+    JudgeError,
+    MetricCrashed,
+    QuestionNotSupported,
+)
 from ragmetrics_core.data.higher_rooms import import_deferred
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.own_judge import counts_by_itself
@@ -148,27 +153,37 @@ class CountingJudge(Judge):
         """What was counted so far."""
         return self._total
 
-    def carry_out(self, metric: Metric, sample: Sample) -> JudgeError | None:
+    def carry_out(
+        self, metric: Metric, sample: Sample
+    ) -> JudgeError | MetricCrashed | None:
         """Run a metric on a sample with example replies, and count what it asks.
 
         Returns:
             Why the metric fails in any case: the judge does not support one of its
-            questions. None if nothing of that kind is seen.
+            questions, or it crashes (``MetricCrashed``). None if nothing of that kind
+            is seen.
         """
         # The generator is driven here, without the event loop of a run, which would
         # take twice the time.
         plan = metric.plan(sample)
         refusal: JudgeError | None = None
+        has_all_replies = True  # whether each question named an example reply
         try:
             questions = next(plan)
             while True:
-                replies = tuple(self.count(question).reply for question in questions)
+                batch = check_batch(questions)
+                replies = tuple(self.count(question).reply for question in batch)
                 refusal = refusal or _refusal_among(replies)
+                has_all_replies = has_all_replies and not _lacks_reply(replies)
                 questions = plan.send(replies)
         except StopIteration as end:
             return refusal if isinstance(end.value, Failed) else None
-        except Exception:  # noqa: BLE001  # a run goes on as well after a metric's error
-            return None
+        except JudgeError:  # the metric raised the error of a question
+            return refusal
+        except Exception as error:  # noqa: BLE001  # a run goes on as well after a metric's error
+            if has_all_replies:
+                return MetricCrashed(reason_of_crash(error))
+            return refusal  # a run has replies, and may not crash
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Count a question; see ``count``."""
@@ -320,6 +335,11 @@ class CountingJudge(Judge):
 
 class _NoExample(QuestionNotSupported):
     """Why a dry run alone cannot answer: a run asks the question all the same."""
+
+
+def _lacks_reply(replies: Iterable[object]) -> bool:
+    """Whether a question got no reply, be it in the dry run alone."""
+    return any(isinstance(reply, NotAnswered) for reply in replies)
 
 
 def _refusal_among(replies: Iterable[object]) -> JudgeError | None:

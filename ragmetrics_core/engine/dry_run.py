@@ -14,7 +14,7 @@ from ragmetrics_core.data import (
     Undefined,
     Usage,
 )
-from ragmetrics_core.data.errors import JudgeError, RowError
+from ragmetrics_core.data.errors import MetricCrashed, RagMetricsError, RowError
 from ragmetrics_core.engine.counting_judges import (
     CountingJudge,
     make_counting_judges,
@@ -43,10 +43,17 @@ _ASSUMPTIONS = (
 
 
 class Failing(NamedTuple):
-    """On how many samples a metric fails, and why."""
+    """On how many samples a metric fails, and why.
+
+    Attributes:
+        n_samples: How many samples.
+        reason: Why it fails on the first of them.
+        is_crash: Whether its own code, or a question that it makes, is at fault.
+    """
 
     n_samples: int
     reason: str
+    is_crash: bool
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class Estimate:
         bad_rows: Rows that are no sample.
         left_out: Why a metric that applies to no sample does not, by its name.
         failing: On how many samples a metric fails in any case, and why, by its name:
-            the judge does not support a question of the metric.
+            the judge does not support a question of the metric, or it crashes.
         batch_share: Share of the price that is paid where it is asked in batches.
         own_judges: Names of judges of a user's own. Each question to them counts as a
             call; nobody knows its tokens and its price.
@@ -105,8 +112,9 @@ class Estimate:
         for name, reason in self.left_out.items():
             lines.append(f"{name} left out: {reason} on every row")
         for name, failure in self.failing.items():
+            verb = "crashes" if failure.is_crash else "will fail"
             lines.append(
-                f"{name} will fail on {failure.n_samples:,} of {self.samples:,} {unit}:"
+                f"{name} {verb} on {failure.n_samples:,} of {self.samples:,} {unit}:"
                 f" {failure.reason}"
             )
         if self.high.prompt_tokens:
@@ -231,7 +239,7 @@ class _RowsCounted:
         reasons: Why a metric is undefined on the first row where it is, by its name.
         applied: Names of the metrics that apply to at least one row.
         failing: On how many rows a metric fails in any case, because the judge does not
-            support one of its questions, and why; by its name.
+            support one of its questions or it crashes, and why; by its name.
     """
 
     n_samples: int = 0
@@ -287,10 +295,14 @@ class _RowsCounted:
             if refusal is not None:
                 self._count_failure(metric.name, refusal)
 
-    def _count_failure(self, metric_name: str, refusal: JudgeError) -> None:
+    def _count_failure(self, metric_name: str, refusal: RagMetricsError) -> None:
         """Count a sample on which a metric fails; the first refusal is the reason."""
-        failure = self.failing.get(metric_name, Failing(0, str(refusal)))
-        self.failing[metric_name] = failure._replace(n_samples=failure.n_samples + 1)
+        is_crash = isinstance(refusal, MetricCrashed)
+        first = Failing(0, str(refusal), is_crash)
+        failure = self.failing.get(metric_name, first)
+        self.failing[metric_name] = failure._replace(
+            n_samples=failure.n_samples + 1, is_crash=failure.is_crash or is_crash
+        )
 
 
 def _asks_nothing(metric: Metric) -> bool:

@@ -26,7 +26,7 @@ from ragmetrics_core.data import (
     errors,
 )
 from ragmetrics_core.data.asking import Batch, Question, Replies, check_batch
-from ragmetrics_core.data.crashes import crash_in_words, frame_of_users_code
+from ragmetrics_core.data.crashes import frame_of_users_code, reason_of_crash
 from ragmetrics_core.engine.own_judge import judge_in_run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.rounds import Rounds
@@ -781,11 +781,9 @@ def _failure_of_crash(metric: Metric, error: BaseException) -> Failed:
     sample. The whole traceback, which may hold some, is in the error's ``raw``.
     Example: a metric "tone" raises ``KeyError``: "tone: KeyError …; see error.raw".
     """
-    if isinstance(error, errors.RagMetricsError):
-        # Our own message says what to do, and holds no text.
-        message = f"{metric.name}: {error}"
-    else:
-        message = f"{metric.name}: {crash_in_words(error)}; see error.raw"
+    message = f"{metric.name}: {reason_of_crash(error)}"
+    if not isinstance(error, errors.RagMetricsError):
+        message += "; see error.raw"
     logger.warning(
         "metric %s crashed: %s in %s",
         metric.name,

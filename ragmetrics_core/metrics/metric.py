@@ -245,7 +245,8 @@ class Metric(SilentData, Settings, ABC):
     def instructions(self) -> tuple[Instructions, ...]:
         """Return what judges are told, question by question.
 
-        Made, and so checked, at construction.
+        Called at construction, so that an error of it is seen there. Whether a template
+        fits the parts of a question is seen when the question is asked.
         """
         return ()
 

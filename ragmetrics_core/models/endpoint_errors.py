@@ -223,7 +223,8 @@ _SENTENCES: dict[type[errors.JudgeError], str] = {
     ),
     errors.ModelNotFound: (
         "nothing provides the model {where}{details}: give provider/model as your"
-        " endpoint knows it, e.g. openai/gpt-4o-mini or ollama/llama3.1"
+        " endpoint knows it, e.g. openai/gpt-4o-mini or ollama/llama3.1; of a ChatModel"
+        " of your own, check its address and its model"
     ),
     errors.QuotaExhausted: (
         "the quota or budget for {where} is used up{details}: raise it or use another"

@@ -137,7 +137,8 @@ def _check_litellm_for(model: str) -> None:
         raise errors.MissingDependency(
             f"{model} is reached through LiteLLM: pip install"
             " 'ragmetrics-core[litellm]'; without it there are OpenAI's own models"
-            " and openai-compatible/MODEL with api_base="
+            " and openai-compatible/MODEL with api_base=. A judge of your own is named"
+            " module:name"
         )
     if "://" in model:
         raise errors.SettingError(

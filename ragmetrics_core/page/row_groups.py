@@ -61,7 +61,7 @@ MENDINGS = {
     JUDGE_FAILED: Mending(
         "the judge",
         "Why it failed stands above; check its model, key, address and limits, and"
-        " run again.",
+        " run again. A metric whose question it does not answer needs another judge.",
     ),
     METRIC_FAILED: Mending(
         "the metric",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
 from zlib import compress, decompress
 
 from ragmetrics_core.data import (
@@ -28,6 +28,8 @@ from ragmetrics_core.data import (
 from ragmetrics_core.reporting.answering import Answering, count_answering
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
 from ragmetrics_core.reporting.pairing import GroupBy
+from ragmetrics_core.reporting.result_sinks import Sink as Sink
+from ragmetrics_core.reporting.result_sinks import write_all
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts, SequentialDecision
 from ragmetrics_core.reporting.summary import RiskThresholds, Summary, Tally
 from ragmetrics_core.reporting.tables import (
@@ -45,16 +47,6 @@ if TYPE_CHECKING:
     from ragmetrics_core.reporting.journey import Journey
 
 __all__ = ["JsonlWriter", "Report", "RunFacts"]
-
-
-class Sink(Protocol):
-    """Where results go, one after another."""
-
-    def write(self, result: SampleResult) -> None:
-        """Take one result."""
-
-    def flush(self) -> None:
-        """Return when all that was written has arrived; most keep nothing back."""
 
 
 class Folded(Sequence[SampleResult]):
@@ -282,16 +274,20 @@ class Report:
             writer.close(self.run, whole=True)
 
     def write_to(self, target: Sink | str) -> None:
-        """Write every result to a sink, or onto the traces of a target.
+        """Write every result to a sink, or onto the traces of a target, and flush it.
 
-        A sink is written to as ``watch(sinks=…)`` does. A target may be given by its
-        name, e.g. ``mlflow``.
+        Args:
+            target: A sink as ``watch(sinks=…)`` takes it, or the name of a target, e.g.
+                ``mlflow``.
+
+        Raises:
+            SettingError: If it is no sink.
+            Exception: What the sink raises ends the writing. The results before are
+                flushed, and a note at the error says how many they are.
         """
         if isinstance(target, str):
             target = cast("Sink", import_deferred("target_named")(target))
-        for row in self.results:
-            target.write(row)
-        target.flush()
+        write_all(self.results, target)
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> Report:
