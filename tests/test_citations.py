@@ -94,7 +94,7 @@ SHAPES: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
     "a number of many digits": ("Old [12345678901234567890].", []),
     "an index in code": ("Call `a[1]`:\n```\nb[2]\n```", []),
     "empty brackets": ("Old [] [ ] [,].", []),
-    "a footnote": ("Old [^1].", []),
+    "a footnote with a text": ("Old [^1].\n\n[^1]: By our estimate.", []),
 }
 
 
@@ -558,7 +558,9 @@ def test_an_initial_at_the_beginning_of_a_line_ends_no_sentence(
         ("It fell [the fall](http://b.test).", []),
         ("It fell [context matters].", []),
         ("It fell (sources of energy).", []),
-        ("It fell [^1].", []),
+        ("It fell [^1].", [("1",)]),
+        ("It fell [ID:1].", [("1",)]),
+        ("It fell [^1].\n\n[^1]: So.", []),
     ],
 )
 def test_marks_that_name_a_source_by_words(

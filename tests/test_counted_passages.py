@@ -54,7 +54,12 @@ def test_what_is_not_counted_throughout_is_not_counted() -> None:
         assert counted_in([prompt], TEXTS) is None
         assert sample_of(prompt, "Faro is there [2].").citations is None
     prompt = prompt_of(FORMS[0], ["Kilde"] * 3, [1, 2, 3])
-    assert counted_in([prompt], TEXTS) == {"1": 0, "2": 1, "3": 2}
+    found = counted_in([prompt], TEXTS) or {}
+    assert {label: n for label, n in found.items() if label.isdigit()} == {
+        "1": 0,
+        "2": 1,
+        "3": 2,
+    }
     assert counted_in([prompt, TEXTS[0]], TEXTS) is None
     assert counted_in([], TEXTS) is None
     assert counted_in([prompt], [*TEXTS, ""]) is None

@@ -66,6 +66,9 @@ READ = [
     "[1]-[1]",
     "[[1], [1]]",
     "^[1]",
+    "[^1]",
+    "[ID:1]",
+    "[ID: 1]",
 ]
 # Forms that are not read, and that are known to cite.
 NOT_READ = [
@@ -87,7 +90,6 @@ NOT_READ = [
     "(Smith et al., 2020)",
     "(Smith & Wu 2020; Ek 2019)",
     "(ibid.)",
-    "[^1]",
     "\\[1\\]",
     "[1 und 2]",
     "[1—2]",

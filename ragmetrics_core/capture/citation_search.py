@@ -67,6 +67,7 @@ from ragmetrics_core.capture.source_names import (
     SourceNames,
     add_indexes,
     is_mark_label,
+    is_no_common_word,
     page_of,
 )
 from ragmetrics_core.capture.structured_sources import sources_in
@@ -85,6 +86,8 @@ _WORD_BEFORE_A_MARK = lazy_pattern(
     rf"(?<![^\W\d_]){SOURCE_WORD}[ \t#:]*\Z", re.IGNORECASE
 )
 
+_ASKS_TO_CITE = lazy_pattern(r"\bcit(?:e|ing|ations?)\b", re.IGNORECASE)
+_WORD_AND_NUMBER = lazy_pattern(r"\[[^\W\d_]{2,24} \d{1,3}\]")  # "[Kilde 2]"
 _WORD_AND_BRACKET = lazy_pattern(
     r"(?<!\w)(?P<word>\w++)[\"'”’.,)]{0,3}[ \t]?\[(?P<inside>[^\[\]\n]{1,40})\]"
 )
@@ -264,7 +267,11 @@ class CitationSearch:
             prompts,
             self.context_texts,
             earlier_texts,
-            cites_by_numbers=bool(marks_in(self.text) or self.sources),
+            cites_by_numbers=bool(
+                marks_in(self.text)
+                or _WORD_AND_NUMBER.search(self.text)
+                or self.sources
+            ),
         )
 
     @cached_property
@@ -359,6 +366,21 @@ class CitationSearch:
                 self.numbers
             )
         )
+
+    @property
+    def are_labels_to_be_cited(self) -> bool:
+        """Whether each context has a label in brackets, or a name that is to be cited.
+
+        So "[a.pdf]" above each text, or "Source: a.pdf" where the prompt says "Cite".
+        """
+        shown = "\n".join(self.prompts)
+        is_asked = _ASKS_TO_CITE.search(shown) is not None
+        labelled: set[int] = set()
+        for label, indexes in self.labels.indexes_by_label.items():
+            is_name = is_asked and is_no_common_word(label)
+            if is_name or f"[{label}]" in shown:
+                labelled.update(indexes)
+        return bool(labelled) and len(labelled) == len(self.contexts)
 
     @cached_property
     def _are_numbers_in_brackets(self) -> bool:

@@ -116,8 +116,8 @@ def cited_by(
 def _without_marks(search: CitationSearch) -> CitationsFound:
     """Say what an answer cites that has no mark and names no source.
 
-    It cites nothing if the prompt numbered the contexts as sources. Otherwise it is not
-    known.
+    It cites nothing if the prompt numbered the contexts as sources, or gave them other
+    labels to be cited. Otherwise it is not known.
     """
     reply = search.reply
     if has_lost_its_marks(search.text, reply):
@@ -126,7 +126,9 @@ def _without_marks(search: CitationSearch) -> CitationsFound:
         return CitationsFound(None, "" if marks_in(search.text) else UNREAD_FORM)
     if reply is not None and any(map(has_unread_lists, reply.values)):
         return CitationsFound(None, _UNREAD_FIELDS)
-    return _citing_nothing(search) if search.is_numbered else CitationsFound(None)
+    if search.is_numbered or search.are_labels_to_be_cited:
+        return _citing_nothing(search)
+    return CitationsFound(None)
 
 
 def _citing_nothing(search: CitationSearch) -> CitationsFound:

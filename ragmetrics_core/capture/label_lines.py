@@ -18,6 +18,7 @@ OF_FIELD = " id"
 """What ends the kind of a number in a field: "document id" for ``document: 7``."""
 
 _LONGEST_LINE = 300
+_BRANCHES = "├└│"  # of a tree
 _LONGEST_LABEL = 160
 # "[a.pdf]", or with the brackets of Chinese and Japanese "【a.pdf】"
 _BRACKETS = lazy_pattern(
@@ -114,6 +115,9 @@ def label_line_of(raw: str) -> LabelLine | None:
     ``numbers_by_kind`` are pairs such as ("source", "2").
     """
     line = raw.strip()
+    if line[:1] in _BRANCHES:  # RAGFlow: "├── Title: a.pdf", "└── Content:"
+        in_tree = label_line_of(line.lstrip(_BRANCHES + "─ "))
+        return None if in_tree is None else replace(in_tree, is_heading=False)
     if len(line) > _LONGEST_LINE:
         return None
     readers = (
@@ -243,7 +247,7 @@ def _line_of_number(line: str) -> LabelLine | None:
 
 def _line_of_field(line: str) -> LabelLine | None:
     """Read a line of a key and its value, such as ``file_name: report.pdf``."""
-    pair = _FIELD.fullmatch(line.strip("#*>{}-, \t"))
+    pair = _FIELD.fullmatch(line.strip("#*>{}[]-, \t"))
     if pair is None:
         return None
     key = pair[1]

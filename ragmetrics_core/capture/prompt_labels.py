@@ -12,6 +12,7 @@ told by the lines before the first text and after the last one:
 """
 
 import itertools
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -32,6 +33,9 @@ _MOST_OCCURRENCES = 20  # of one context in one prompt
 _NO_WORDS = lazy_pattern(r"[\W_]*")
 # Where a label may begin in a line: after a blank, a colon, a quote, a tag.
 _WORD_BEGINS = lazy_pattern(r"(?<![\w\[(（.@/\\-])(?=\S)")
+# '"id": ', and the comma between '"id": 2' and '"text": "'
+_KEY_OF_JSON = lazy_pattern(r"[\"'][A-Za-z]\w{0,30}[\"']\s?:")
+_BETWEEN_FIELDS = lazy_pattern(r"(?<=[\"'}\]\w]),\s?(?=[\"'{])")
 # "[1] " and "[1]: " close before a text
 _NUMBER_AT_THE_END = lazy_pattern(r"(?<![\w\]])\[[0-9]{1,4}\][ \t:*]*\n?\Z")
 
@@ -165,7 +169,13 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
     numbers_by_context = {
         index: _numbers_of(lines) for index, lines in lines_by_context.items()
     }
-    indexes_by_number = _indexes_by_number(numbers_by_context)
+    indexes_by_number = _indexes_by_number(numbers_by_context, {})
+    if indexes_by_number is None and _are_in_one_prompt(prompts, contexts):
+        names_by_context = {
+            index: {name for line in lines for name in line.names}
+            for index, lines in lines_by_context.items()
+        }
+        indexes_by_number = _indexes_by_number(numbers_by_context, names_by_context)
     if indexes_by_number is None:
         all_numbers = frozenset(itertools.chain(*numbers_by_context.values()))
         return Labels(indexes_by_name, ambiguous_numbers=all_numbers)
@@ -317,21 +327,37 @@ def _indexes_by_name(
 
 def _indexes_by_number(
     numbers_by_context: Mapping[int, set[str]],
+    names_by_context: Mapping[int, set[str]],
 ) -> dict[str, tuple[int, ...]] | None:
-    """Return the index of a context by its number.
+    """Return the indexes of the contexts by their numbers.
 
     Example: ``{0: {"1"}, 1: {"2", "5"}}`` gives ``{"1": (0,), "2": (1,), "5": (1,)}``:
-    a context that stands in the prompt twice may have two numbers. None where a context
-    has no number, or two contexts have the same: nobody can tell what a number means.
+    a context that stands in the prompt twice may have two numbers. Open WebUI gives the
+    chunks of one file one number, ``<source id="1" name="a.pdf">``: it means them all.
+
+    None where a context has no number, or two contexts have the same and not the same
+    names: nobody can tell what a number means.
+
+    Args:
+        numbers_by_context: The numbers in the label lines of each context.
+        names_by_context: The names in these lines; empty if no number may be shared.
     """
-    index_by_number: dict[str, tuple[int, ...]] = {}
+    indexes_by_number: dict[str, tuple[int, ...]] = {}
     for index, numbers in numbers_by_context.items():
-        is_ambiguous = not numbers.isdisjoint(index_by_number)
-        if not numbers or is_ambiguous:
+        if not numbers:
             return None
         for number in sorted(numbers):
-            index_by_number[number] = (index,)
-    return index_by_number
+            others = indexes_by_number.get(number, ())
+            names = names_by_context.get(index)
+            if others and (not names or names != names_by_context[others[0]]):
+                return None
+            indexes_by_number[number] = (*others, index)
+    return indexes_by_number
+
+
+def _are_in_one_prompt(prompts: Iterable[str], contexts: Sequence[str]) -> bool:
+    """Whether one message shows all contexts: two calls may both count from 1."""
+    return sum(bool(_blocks(prompt, contexts)) for prompt in prompts) == 1
 
 
 def _without_number_of_field(line: LabelLine) -> LabelLine:
@@ -445,7 +471,16 @@ def _blocks_of_text(text: str, indexes: Sequence[int], prompt: str) -> list[_Blo
         indexes: The indexes of the contexts with this text.
         prompt: The prompt.
     """
-    spans = list(itertools.islice(_spans(text, prompt), _MOST_OCCURRENCES))
+    spans: list[tuple[int, int]] = []
+    # as it is, else as a string of JSON
+    for form in (
+        text,
+        json.dumps(text)[1:-1],
+        json.dumps(text, ensure_ascii=False)[1:-1],
+    ):
+        spans = list(itertools.islice(_spans(form, prompt), _MOST_OCCURRENCES))
+        if spans:
+            break
     n_left_over = len(spans) - len(indexes)
     owners = [*indexes, *([indexes[-1]] * n_left_over)]
     pairs = zip(owners, spans, strict=False)
@@ -614,7 +649,7 @@ def _labels_like(next_labels: Sequence[LabelLine], text_before: str) -> list[Lab
         text_before: What stands before the first context.
     """
     shapes = [line.shape for line in next_labels]  # each line without its number
-    raw_lines = [raw for raw in text_before.split("\n") if not _NO_WORDS.fullmatch(raw)]
+    raw_lines = [raw for raw in _raw_lines(text_before) if not _NO_WORDS.fullmatch(raw)]
     if not shapes or len(raw_lines) < len(shapes):
         return []
     first_raw, *other_raws = raw_lines[-len(shapes) :]
@@ -723,7 +758,7 @@ def _nearest_lines(region: str, *, direction: int) -> list[LabelLine]:
         direction: 1 if it stands after the context, -1 if before it.
     """
     lines: list[LabelLine] = []
-    for distance, raw in enumerate(region.split("\n")[::direction]):
+    for distance, raw in enumerate(_raw_lines(region)[::direction]):
         if _NO_WORDS.fullmatch(raw):
             continue
         line = label_line_of(raw)
@@ -737,13 +772,25 @@ def _nearest_lines(region: str, *, direction: int) -> list[LabelLine]:
     return lines[::direction]
 
 
+def _raw_lines(region: str) -> list[str]:
+    """Split a region into its lines, and a line of JSON into its fields.
+
+    ``{"id": 2, "text": "`` has the fields ``{"id": 2`` and ``"text": "``.
+    """
+    lines: list[str] = []
+    for line in region.split("\n"):
+        is_json = _KEY_OF_JSON.search(line) is not None
+        lines += _BETWEEN_FIELDS.split(line) if is_json else [line]
+    return lines
+
+
 def _all_lines(region: str) -> list[LabelLine]:
     """Return all lines of a region except rules and blank ones.
 
     A line that labels nothing has a shape of its own, and no names.
     """
     lines = []
-    for raw in region.split("\n"):
+    for raw in _raw_lines(region):
         if not _NO_WORDS.fullmatch(raw):
             lines.append(label_line_of(raw) or LabelLine("a text", ()))
     return lines

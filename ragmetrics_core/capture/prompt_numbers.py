@@ -115,7 +115,7 @@ def counted_in(
     r"""Return the index of each context by its number, where one word counts them all.
 
     Example: "Kilde 1: IRON\nKilde 2: STEEL" with the contexts [STEEL, IRON] gives
-    ``{"1": 1, "2": 0}``. The word need not be known: its numbers are 1, 2, … in the
+    ``{"1": 1, "Kilde 1": 1, "2": 0, "Kilde 2": 0}``. The word need not be known: its numbers are 1, 2, … in the
     order of the prompt.
 
     Args:
@@ -149,6 +149,7 @@ def counted_in(
             return None
         words.add(label["word"].lower())
         index_by_number[str(count)] = index
+        index_by_number[f"{label['word']} {count}"] = index
     return index_by_number if len(words) == 1 else None
 
 

@@ -36,10 +36,11 @@ PLAIN_NUMBERS: Numbering = {"1": 0}
 # What a label may begin with, and what is no part of it: "Source 1", "citation:a-7".
 _PREFIX = lazy_pattern(
     rf"{SOURCE_WORD}[ \t]*(?:(?:ids?|no|numbers?)\b)?"
-    r"(?:[ \t:#=\-]*(?=[0-9])|[ \t]*[:#=]+[ \t]*|[ \t]+)",
+    r"(?:[ \t:#=\-]*(?=[0-9])|[ \t]*[:#=]+[ \t]*|[ \t]+)"
+    r"|ids?[ \t]*[:#=]?[ \t]*(?=[0-9])",
     re.IGNORECASE,
 )
-_AROUND_LABEL = " \t\"'`*#"
+_AROUND_LABEL = " \t\"'`*#^"
 _WITHOUT_BRACKETS = str.maketrans("", "", "[]")
 _RANGE = lazy_pattern(r"(\d{1,9})\s*[-–]\s*(\d{1,9})")
 _SEPARATOR = lazy_pattern(r"[,，、&]|\band\b")
@@ -136,6 +137,8 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     for match in MARK.finditer(text):
         if _is_content(match, text, known, names_of_code):  # "[2019]", "a[1] = 2"
             continue
+        if _is_footnote_with_text(match[0], answer):
+            continue
         mark = Mark(match.start(), match.end(), _labels_in(match, known))
         marked_link = _link_to_a_label(mark, answer, known)
         if marked_link is not None:  # "[the report](a.pdf)": one mark with its address
@@ -143,6 +146,14 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
         elif mark.labels:
             marks.append(mark)
     return marks
+
+
+def _is_footnote_with_text(bracket: str, answer: str) -> bool:
+    """Tell whether a bracket such as ``[^1]`` has a text of its own in the answer.
+
+    In "It fell [^1]." with "[^1]: By our estimate." below it, 1 need not be a source.
+    """
+    return bracket.startswith("[^") and f"{bracket}:" in answer
 
 
 def _labels_in(bracket: re.Match[str], known: Numbering) -> tuple[str, ...]:

@@ -1,0 +1,157 @@
+"""How public applications write passages into their prompts, and what their marks then cite."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_tree_rules import Clock, model, retriever, tree
+from test_two_numberings import TEXTS, sample_of
+
+from ragmetrics_core.capture import Answer, Document, samples_of
+
+FILES = ("f1.txt", "f2.txt", "f3.txt")
+
+
+def open_webui(texts: Sequence[str], files: Sequence[str]) -> str:
+    """open-webui/open-webui, backend/open_webui/utils/middleware.py: chunks of a file share its id."""
+    ids = {file: number for number, file in enumerate(dict.fromkeys(files), start=1)}
+    return "\n".join(
+        f'<source id="{ids[file]}" name="{file}">{text}</source>'
+        for text, file in zip(texts, files, strict=True)
+    )
+
+
+def ragflow(texts: Sequence[str], files: Sequence[str]) -> str:
+    """infiniflow/ragflow, rag/prompts/generator.py, ``kb_prompt``: counted from 0."""
+    return "\n".join(
+        f"\nID: {number}\n├── Title: {file}\n└── Content:\n{text}"
+        for number, (text, file) in enumerate(zip(texts, files, strict=True))
+    )
+
+
+def dumped(texts: Sequence[str], files: Sequence[str]) -> str:
+    """``json.dumps`` of a list of passages, in one line."""
+    return json.dumps(
+        [
+            {"id": number, "source": file, "text": text}
+            for number, (text, file) in enumerate(
+                zip(texts, files, strict=True), start=1
+            )
+        ]
+    )
+
+
+def dumped_id_last(texts: Sequence[str], files: Sequence[str]) -> str:
+    """The same, with the id behind the text."""
+    passages = [{"text": text, "id": number} for number, text in enumerate(texts, 1)]
+    return "\n" + json.dumps(passages, ensure_ascii=False)
+
+
+def counted(texts: Sequence[str], files: Sequence[str]) -> str:
+    """A word of any language that counts the passages."""
+    return "\n" + "\n\n".join(
+        f"Kilde {number}: {text}" for number, text in enumerate(texts, 1)
+    )
+
+
+# the prompt, its first number, and marks that its instructions ask for
+PROMPTS: dict[str, tuple[Callable[..., str], int, tuple[str, ...]]] = {
+    "Open WebUI": (open_webui, 1, ("[{}]", "[source {}]")),
+    "RAGFlow": (ragflow, 0, ("[ID:{}]", "[ID: {}]", "[{}]")),
+    "JSON": (dumped, 1, ("[{}]", "[^{}]")),
+    "JSON with its id last": (dumped_id_last, 1, ("[{}]",)),
+    "a word that counts": (counted, 1, ("[Kilde {}]", "[{}]")),
+}
+CASES = [(name, mark) for name, (_, _, marks) in PROMPTS.items() for mark in marks]
+
+
+@pytest.mark.parametrize(("name", "mark"), CASES)
+@pytest.mark.parametrize("before", ["Use these passages: ", "Context:\n", ""])
+def test_the_marks_of_an_application_cite_what_it_numbered(
+    name: str, mark: str, before: str
+) -> None:
+    write, first_number, _ = PROMPTS[name]
+    prompt = f"Cite your sources.\n{before}{write(TEXTS, FILES)}\n\nAsked: where?"
+    for index in range(len(TEXTS)):
+        said = f"It is so {mark.format(index + first_number)}."
+        sample = sample_of(prompt, said)
+        assert sample.citations is not None, sample.citations_unknown
+        assert [c.contexts for c in sample.citations] == [(index,)]
+        assert not any(c.dangling for c in sample.citations)
+
+
+@given(
+    files=st.lists(st.sampled_from(["a.pdf", "b.pdf"]), min_size=3, max_size=3),
+    number=st.integers(1, 2),
+)
+def test_a_number_that_the_chunks_of_a_file_share_means_all_of_them(
+    files: list[str], number: int
+) -> None:
+    """The law: a number means exactly the chunks under it."""
+    prompt = f"Cite.\n<context>\n{open_webui(TEXTS, files)}\n</context>\nAsked: where?"
+    sample = sample_of(prompt, f"It is so [{number}].")
+    order = list(dict.fromkeys(files))
+    named = order[number - 1] if number <= len(order) else None
+    assert sample.citations is not None, sample.citations_unknown
+    (citation,) = sample.citations
+    assert citation.contexts == tuple(
+        index for index, file in enumerate(files) if file == named
+    )
+    assert bool(citation.dangling) is (named is None)
+
+
+def test_a_number_that_two_files_share_is_unknown() -> None:
+    shown = open_webui(TEXTS, FILES).replace('id="2"', 'id="1"')
+    sample = sample_of(f"Cite.\n{shown}\nAsked: where?", "It is so [1].")
+    assert sample.citations is None
+    assert "several texts" in sample.citations_unknown
+
+
+def test_two_calls_that_both_count_from_1_share_no_number() -> None:
+    """Each partial answer means its own passage, also of one file."""
+    clock = Clock()
+    prompts = [f"Cite.\n[1] a.pdf\n{text}\n\nAsked: where?" for text in TEXTS[:2]]
+    notes = ["It is there, in the north [1].", "It is here, in the south [1]."]
+    reply = "It is so [1]."
+    (sample,) = samples_of(
+        tree(
+            clock,
+            retriever(clock, *(Document(text=text) for text in TEXTS[:2])),
+            model(clock, prompts[0], notes[0]),
+            model(clock, prompts[1], notes[1]),
+            model(clock, "Join:\n" + "\n".join(notes), reply),
+            answers=(Answer(reply),),
+        )
+    )
+    assert sample.citations is None
+
+
+@pytest.mark.parametrize(
+    ("label", "instruction", "is_known"),
+    [
+        ("[{}]\n", "Answer.", True),
+        ("Source: {}\n", "Cite the files.", True),
+        ("Source: {}\n", "Answer.", False),
+        ("", "Cite the files.", False),
+    ],
+)
+def test_an_answer_cites_nothing_where_it_names_none_of_the_labels(
+    label: str, instruction: str, is_known: bool
+) -> None:
+    passages = [
+        label.format(file) + text for file, text in zip(FILES, TEXTS, strict=True)
+    ]
+    prompt = "\n\n".join([instruction, *passages, "Asked: where?"])
+    assert sample_of(prompt, "It is so.").citations == (() if is_known else None)
+    if label:
+        assert sample_of(prompt, "As f2.txt says, it is so.").citations is None
+
+
+def test_a_footnote_with_words_of_its_own_is_no_source() -> None:
+    prompt = f"Cite.\n{dumped(TEXTS, FILES)}\nAsked: where?"
+    sample = sample_of(prompt, "It is so [^1].\n\n[^1]: This is our own estimate.")
+    assert sample.citations is None
