@@ -560,6 +560,7 @@ def test_an_initial_at_the_beginning_of_a_line_ends_no_sentence(
         ("It fell (sources of energy).", []),
         ("It fell [^1].", [("1",)]),
         ("It fell [ID:1].", [("1",)]),
+        ("It is ticket [ID: 4711].", []),
         ("It fell [^1].\n\n[^1]: So.", []),
     ],
 )

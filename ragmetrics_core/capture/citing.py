@@ -19,9 +19,7 @@ from ragmetrics_core.capture.citation_search import CitationSearch
 from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.marked_citations import by_a_closing_line, by_marks
 from ragmetrics_core.capture.model_words import has_lost_its_marks
-from ragmetrics_core.capture.names_in_words import (
-    names_a_source,
-)
+from ragmetrics_core.capture.names_in_words import names_a_source
 from ragmetrics_core.capture.provided_citations import by_the_provider
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.structured_citations import by_a_structured_reply
@@ -32,9 +30,7 @@ from ragmetrics_core.capture.unknown_meanings import (
     UnknownMeaning,
 )
 from ragmetrics_core.data import Citation
-from ragmetrics_core.data.citations import (
-    UNREAD_FORM,
-)
+from ragmetrics_core.data.citations import UNREAD_FORM
 from ragmetrics_core.data.marks import (
     marks_in,
     may_cite,

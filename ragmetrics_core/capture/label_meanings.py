@@ -7,10 +7,7 @@ from collections.abc import Iterable, Sequence
 from ragmetrics_core.capture.citation_search import CitationSearch
 from ragmetrics_core.capture.label_lines import IN_BRACKETS
 from ragmetrics_core.capture.prompt_labels import Labels
-from ragmetrics_core.capture.source_names import (
-    file_name_of,
-    is_mark_label,
-)
+from ragmetrics_core.capture.source_names import file_name_of, is_mark_label
 from ragmetrics_core.capture.unknown_meanings import (
     NO_MEANING,
     SEVERAL,
@@ -19,12 +16,8 @@ from ragmetrics_core.capture.unknown_meanings import (
     as_mark,
 )
 from ragmetrics_core.data import Citation
-from ragmetrics_core.data.citations import (
-    places_of,
-)
-from ragmetrics_core.data.marks import (
-    Mark,
-)
+from ragmetrics_core.data.citations import places_of
+from ragmetrics_core.data.marks import Mark
 
 _TWO_NUMBERINGS = (
     "the prompt numbers its passages in two ways, and which of them {} means is not"

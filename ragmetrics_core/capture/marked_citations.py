@@ -53,6 +53,7 @@ from ragmetrics_core.data.marks import (
     plain_label,
 )
 
+# the page that a mark names beside the source
 _PAGE = lazy_pattern(
     r"\b(?:pp?\.?|pages?:?|s\.|seite:?)\s*([0-9]{1,5})\b", re.IGNORECASE
 )

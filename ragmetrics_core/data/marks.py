@@ -37,7 +37,7 @@ PLAIN_NUMBERS: Numbering = {"1": 0}
 _PREFIX = lazy_pattern(
     rf"{SOURCE_WORD}[ \t]*(?:(?:ids?|no|numbers?)\b)?"
     r"(?:[ \t:#=\-]*(?=[0-9])|[ \t]*[:#=]+[ \t]*|[ \t]+)"
-    r"|ids?[ \t]*[:#=]?[ \t]*(?=[0-9])",
+    r"|ids?[ \t]*[:#=]?[ \t]*(?=[0-9]{1,3}(?![0-9]))",
     re.IGNORECASE,
 )
 _AROUND_LABEL = " \t\"'`*#^"
