@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from spans_by_hand import ANSWER, GATE, MILL, QUESTION, Told, openinference, otlp, span
 
 from ragmetrics_core import Sample
@@ -200,6 +201,29 @@ def test_a_question_that_no_span_records_is_never_exact() -> None:
     assert sample.question == QUESTION
     assert grade(sample) == "inferred"
     assert "the retriever's query stands for it" in str(sample.capture)
+
+
+@pytest.mark.parametrize("around", ["Use only this:\n\n\nQuestion: ", ""])
+def test_words_around_what_was_searched_for_in_vain_are_no_question(
+    around: str,
+) -> None:
+    """Nothing was found, and the prompt is a template around the query."""
+    chain, search, model = openinference()
+    chain = without(chain, "input.value", "output.value")
+    found = [
+        one["key"]
+        for one in search["attributes"]
+        if one["key"].startswith("retrieval.documents")
+    ]
+    search = without(search, *found)
+    nothing = {"key": "output.value", "value": {"stringValue": "[]"}}
+    search["attributes"].append(nothing)
+    for attribute in model["attributes"]:
+        if attribute["key"] == "llm.input_messages.0.message.content":
+            attribute["value"] = {"stringValue": f"{around}{QUESTION}"}
+    (sample,) = samples_from_spans([otlp(chain, search, model)])
+    assert sample.question == QUESTION
+    assert grade(sample) == "inferred"
 
 
 def test_a_tool_that_parses_the_answer_makes_no_verdict_of_it() -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capture import (
+    as_one_line,
     documents_in,
     find_conversation,
     has_written,
@@ -196,17 +197,24 @@ def _question_of_first_prompt(root: Node) -> str | None:
     """The last message of the user that the first model of a run was shown.
 
     None where something was found before: an application may have put it into that
-    message.
+    message. None as well where the message ends with what was searched for before, as
+    "Question: When was it built?" does: the query stands for the question then.
     """
+    queries = []
     for node in root.walk():
         if node.documents or node.kind == "tool":
             return None
+        if node.kind == "retriever" and node.query:
+            queries.append(as_one_line(node.query))
         if node.kind == "model":
             messages = [
                 message.text for message in node.prompt if message.role == "user"
             ]
             texts = [text for text in messages if text.strip()]
-            return texts[-1] if texts else None
+            last_text = texts[-1] if texts else None
+            line = as_one_line(last_text)
+            is_around_query = line not in queries and line.endswith(tuple(queries))
+            return None if is_around_query else last_text
     return None
 
 
