@@ -18,7 +18,7 @@ from langchain_core.runnables import (
 )
 from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_fakes import Shelf, Speaker, document, joined
-from langchain_ragmetrics import capture
+from langchain_ragmetrics import RagMetricsCallback, capture
 
 # what LangChain deprecates and applications still hold
 pytestmark = pytest.mark.filterwarnings(
@@ -151,6 +151,18 @@ def test_a_session_whose_messages_were_cleared_begins_anew() -> None:
         FERRY,
         FERRY,
     ]
+
+
+def test_a_callback_continues_the_session_that_a_block_captured() -> None:
+    app = application({})
+    session = {"configurable": {"session_id": "anna"}}
+    with capture() as captured:  # a question whose words the session keeps as they are
+        app.invoke({"input": QUESTIONS[2]}, config=session)
+    assert len(captured.samples) == 1
+    callback = RagMetricsCallback(metrics=[])
+    app.invoke({"input": QUESTIONS[1]}, config={**session, "callbacks": [callback]})
+    (sample,) = callback.samples
+    assert [call.turn for call in sample.ledger.calls] == [1, 2]
 
 
 def test_the_name_of_a_session_goes_before_that_of_a_block() -> None:
