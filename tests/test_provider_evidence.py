@@ -633,6 +633,90 @@ SHAPES: dict[str, Shape] = {
         [FACT],
         [("file_search", "lamp")],
     ),
+    "Gemini: pages that it was told to read": Shape(
+        [
+            {
+                "grounding_metadata": None,
+                "url_context_metadata": {
+                    "url_metadata": [
+                        {
+                            "retrieved_url": ADDRESS,
+                            "url_retrieval_status": "URL_RETRIEVAL_STATUS_SUCCESS",
+                        },
+                        {
+                            "retrieved_url": "https://gone.example",
+                            "url_retrieval_status": "URL_RETRIEVAL_STATUS_ERROR",
+                        },
+                    ]
+                },
+            }
+        ],
+        calls=[("url_context", None)],
+        unread=1,
+        says="url_context",
+        grade="incomplete",
+    ),
+    "Gemini: a calculation, as LangChain has it": Shape(
+        [
+            {
+                "content": [
+                    {"type": "executable_code", "executable_code": "1882 + 1"},
+                    {
+                        "type": "code_execution_result",
+                        "code_execution_result": "1883\n",
+                        "outcome": 1,
+                        "tool_call_id": "",
+                    },
+                    said(),
+                ]
+            }
+        ],
+        calls=[("code_execution", "1882 + 1")],
+        tools=["1883\n"],
+    ),
+    "Gemini: calculations, as its client has them": Shape(
+        [
+            {
+                "content": {
+                    "parts": [
+                        {"executable_code": {"code": "1882 + 1"}},
+                        {"codeExecutionResult": {"output": "1883"}},
+                        {"executable_code": {"code": "1 + 1"}, "text": None},
+                        {"code_execution_result": {"output": "2"}},
+                        {"text": ANSWER},
+                    ]
+                }
+            }
+        ],
+        calls=[("code_execution", "1882 + 1"), ("code_execution", "1 + 1")],
+        tools=["1883", "2"],
+    ),
+    "Anthropic: a search that is only counted, at the end of a stream": Shape(
+        [
+            {
+                "usage": {
+                    "output_tokens": 5,
+                    "server_tool_use": {"web_search_requests": 1},
+                }
+            }
+        ],
+        calls=[("web_search", None)],
+        unread=1,
+        says="encrypted",
+        grade="incomplete",
+    ),
+    "Anthropic: no search is counted": Shape(
+        [{"usage": {"server_tool_use": {"web_search_requests": 0}}}]
+    ),
+    "Anthropic: a search that is read and counted": Shape(
+        [
+            {
+                "content": [*anthropic_search([]), said()],
+                "usage": {"server_tool_use": {"web_search_requests": 1}},
+            }
+        ],
+        calls=[A_WEB],
+    ),
     "Gemini: it did not search": Shape(
         [
             {

@@ -38,6 +38,10 @@ GEMINI_WEB = (
     "Gemini names the addresses that its search found, under any setting; only file"
     f" search and retrieval return texts, {_OWN_TOOL}"
 )
+PAGES = (
+    "Gemini names the addresses that url_context read, and returns no texts; let a tool"
+    " of the application read them, which returns its texts"
+)
 ANY_PROVIDER = (
     "the provider names sources without their texts; see whether one of its settings"
     f" returns them, {_OWN_TOOL}"

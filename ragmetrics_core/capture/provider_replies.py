@@ -10,6 +10,7 @@ as a source without a text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -36,6 +37,7 @@ from ragmetrics_core.capture.provider_payloads import (
     field_of,
     inner_object,
     is_list,
+    is_place,
     objects_in,
     words_in,
 )
@@ -51,13 +53,16 @@ _BLOCK_KEYS = (
     "raw_content_for_server_tools",
 )
 _GROUNDING_KEYS = ("grounding_metadata", "groundingMetadata")
+_PAGE_KEYS = ("url_context_metadata", "urlContextMetadata")
 _CITATION_KEYS = ("annotations", "citations")
 # Keys beside ``content`` under which a reply may tell what was found.
 _TELLING_KEYS = (
     *_BLOCK_KEYS[1:],
     *_GROUNDING_KEYS,
+    *_PAGE_KEYS,
     *_CITATION_KEYS,
     "choices",
+    "usage",
     "documents",
     "search_results",
     "executed_tools",
@@ -75,6 +80,9 @@ _SEARCHING_TOOLS = ("file_search", "web_search")
 _KINDS_OF_HOLDERS = ("message", "non_standard")
 _FAILED = ("failed", "error")
 _UNNAMED = "provider's tool"
+# How Gemini says that it could not read a page.
+_PAGE_NOT_READ = re.compile("ERROR|PAYWALL|UNSAFE")
+_CODE_OF_GEMINI = "code_execution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +173,8 @@ def may_tell_evidence(place: object) -> bool:
         return False
     if any(key in place for key in _TELLING_KEYS):
         return True
-    return is_list(place.get("content"))
+    content = place.get("content")
+    return is_list(content) or isinstance(content, Mapping)
 
 
 @dataclass(slots=True)
@@ -182,6 +191,7 @@ class _ReplyBeingRead:
         ids_of_tool_searches: The ids of calls that only searched for tools, and so
             returned no evidence.
         n_listed: How many sources a list beside the reply holds.
+        names_counted: The names of searches that the provider only counts.
     """
 
     call_by_key: dict[str, CallBeingRead] = field(default_factory=dict)
@@ -192,6 +202,7 @@ class _ReplyBeingRead:
     text_of_blocks: str = ""
     ids_of_tool_searches: set[str] = field(default_factory=set)
     n_listed: int = 0
+    names_counted: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -212,8 +223,12 @@ class _ReplyBeingRead:
         for key in _BLOCK_KEYS:
             for block in objects_in(place.get(key)):
                 self.read_block(block)
+        for part in objects_in(inner_object(place, "content").get("parts")):
+            self.read_part_of_gemini(part)
         for key in _GROUNDING_KEYS:  # of Gemini
             self.read_grounding(inner_object(place, key))
+        for key in _PAGE_KEYS:  # of Gemini
+            self.read_pages_of_gemini(inner_object(place, key))
         for key in _CITATION_KEYS:
             self.read_citations(place.get(key), offset=0)
         for choice in objects_in(place.get("choices")):  # of OpenAI's older API
@@ -224,6 +239,7 @@ class _ReplyBeingRead:
         for tool in objects_in(place.get("executed_tools")):
             self.read_tool_of_groq(tool)
         self.read_tools_of_response(place)
+        self.read_counts_of_searches(place)
 
     def read_block(self, block: Fields, depth: int = DEEPEST) -> None:
         """Read one block of a reply with the method for its type.
@@ -444,6 +460,71 @@ class _ReplyBeingRead:
         for annotation in annotations_of_grounding(grounding, sources, self.text):
             self._add_annotation(annotation)
 
+    def read_pages_of_gemini(self, pages: Fields) -> None:
+        """Read which pages Gemini was shown by its tool url_context: addresses alone."""
+        for page in objects_in(field_of(pages, "url_metadata")):
+            address = field_of(page, "retrieved_url")
+            status = field_of(page, "url_retrieval_status")
+            is_read = _PAGE_NOT_READ.search(str(status)) is None
+            if isinstance(address, str) and is_read:
+                call = self.call_of("pages of Gemini", "url_context", remedies.PAGES)
+                call.add_address((address,))
+
+    def read_part_of_gemini(self, part: Fields) -> None:
+        """Read code that Gemini ran, and what it printed, as the parts of a reply have it.
+
+        ``{"executable_code": {"code": "1 + 1"}}``, and then ``{"code_execution_result":
+        {"output": "2"}}``.
+        """
+        code = field_of(part, "executable_code")
+        if isinstance(code, Mapping):
+            self._add_code_of_gemini(code.get("code"))
+        result = field_of(part, "code_execution_result")
+        if isinstance(result, Mapping):
+            self._add_output_of_gemini(result.get("output"))
+
+    def read_code_of_gemini(self, block: Fields) -> None:
+        """Read code that Gemini ran, as LangChain has it."""
+        self._add_code_of_gemini(block.get("executable_code"))
+
+    def read_output_of_gemini(self, block: Fields) -> None:
+        """Read what code of Gemini printed, as LangChain has it."""
+        self._add_output_of_gemini(block.get("code_execution_result"))
+
+    def _add_code_of_gemini(self, code: object) -> None:
+        call = self.call_of(None, _CODE_OF_GEMINI)
+        call.searches = False
+        call.add_queries({"query": code})
+
+    def _add_output_of_gemini(self, output: object) -> None:
+        """Add an output to the last code without one: Gemini gives them no ids."""
+        for call in reversed(self.call_by_key.values()):
+            if call.name == _CODE_OF_GEMINI and not call.is_answered:
+                call.add_output(output)
+                return
+        self._add_code_of_gemini(None)
+        self.call_by_key[next(reversed(self.call_by_key))].add_output(output)
+
+    def read_counts_of_searches(self, place: Fields) -> None:
+        """Note the searches that Anthropic counts among the tokens of a reply.
+
+        A stream of LlamaIndex may hand on no more than ``{"usage": {"server_tool_use":
+        {"web_search_requests": 1}}}``.
+        """
+        counts = inner_object(inner_object(place, "usage"), "server_tool_use")
+        for key, count in counts.items():
+            name = str(key).removesuffix("_requests")
+            if name != key and is_place(count) and count > 0:
+                self.names_counted.append(name)
+
+    def _add_counted_searches(self) -> None:
+        """Add the counted searches of which no block was read, each without its texts."""
+        names_read = {call.name for call in self.call_by_key.values()}
+        for name in dict.fromkeys(self.names_counted):
+            if name not in names_read:
+                remedy = remedies.remedy_of_tool(name, "server_tool_use")
+                self.call_of(None, name, remedy)
+
     def read_documents_of_cohere(self, place: Fields) -> None:
         """Read the documents that a model of Cohere was given, and what it cites.
 
@@ -557,6 +638,7 @@ class _ReplyBeingRead:
 
     def evidence(self) -> ProviderEvidence:
         """What was read, as a frozen value."""
+        self._add_counted_searches()
         own_words = as_one_line(self.text)
         annotations = tuple(
             annotation.without_words_of(own_words) for annotation in self.annotations
@@ -608,6 +690,8 @@ _READERS: Mapping[str, Callable[[_ReplyBeingRead, Fields], None]] = {
     "server_tool_call": _ReplyBeingRead.read_tool_request,  # of LangChain
     "mcp_tool_use": _ReplyBeingRead.read_tool_request,  # of Anthropic
     "tool_reference": _ReplyBeingRead.read_reference,
+    "executable_code": _ReplyBeingRead.read_code_of_gemini,
+    "code_execution_result": _ReplyBeingRead.read_output_of_gemini,
 }
 
 

@@ -49,6 +49,10 @@ _WITHOUT_EVIDENCE = (
     " no tool that returned one; if something was found, name its place by"
     " contexts_from="
 )
+_WRITTEN_BY_A_MODEL = (
+    "no contexts were found: a model wrote what tool {} returned, which is no evidence;"
+    " if that text is what was found, make it a context by context_tools={{{}}}"
+)
 
 
 def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]:
@@ -253,7 +257,20 @@ def _findings(
     if reason is not None:
         yield "incomplete", reason
     if answer_evidence.contexts.evidence_from is None:  # neither search nor tool
-        yield "incomplete", _WITHOUT_EVIDENCE
+        yield "incomplete", _why_without_evidence(answer_evidence)
+
+
+def _why_without_evidence(answer_evidence: AnswerEvidence) -> str:
+    """Say why there are no contexts; the tools whose text a model wrote are named."""
+    names = dict.fromkeys(
+        entry.result.call.name
+        for entry in answer_evidence.ledger_entries
+        if entry.result.kind == "written" and entry.result.call.kind == "tool"
+    )
+    if not names:
+        return _WITHOUT_EVIDENCE
+    setting = ", ".join(f'"{name}"' for name in names)
+    return _WRITTEN_BY_A_MODEL.format(", ".join(names), setting)
 
 
 def _findings_of_calls(calls: Calls) -> Iterator[tuple[Grade, str]]:

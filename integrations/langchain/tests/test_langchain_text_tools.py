@@ -170,3 +170,24 @@ def test_a_named_tool_that_is_called_by_hand_is_no_answer() -> None:
     (sample,) = captured.samples
     assert sample.answer == ANSWER
     assert [context.text for context in sample.contexts] == [FACT]
+
+
+def test_a_tool_whose_text_a_model_wrote_is_named_with_the_setting() -> None:
+    """open_deep_research has a model summarize each page that its search tool found."""
+    summarizer = GenericFakeChatModel(messages=iter([AIMessage(FACT)]))
+
+    @tool
+    def web_search(query: str) -> str:
+        """Searches the web, and summarizes each page."""
+        return f"Source: https://lamp.example\n{summarizer.invoke('Summarize').content}"
+
+    wish = {"name": "web_search", "args": {"query": "lamp"}, "id": "1"}
+    lines = [AIMessage("", tool_calls=[wish]), AIMessage(ANSWER)]
+    with capture() as captured:
+        agent = create_agent(Scripted(messages=iter(lines)), [web_search])
+        agent.invoke({"messages": [("user", QUESTION)]})
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+    (words,) = sample.capture.warnings
+    assert 'context_tools={"web_search"}' in words

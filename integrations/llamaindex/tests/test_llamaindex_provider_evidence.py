@@ -12,9 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from lighthouse import ANSWER, FACT, QUESTION, ROOMS
+from llama_index.core import SummaryIndex
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole
+from llama_index.core.llms import CompletionResponse, MockLLM
+from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
@@ -276,6 +279,63 @@ def test_what_was_found_while_the_model_chose_a_tool_may_be_shown_again(
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
     assert "file_search" in " ".join(sample.capture.warnings)
+
+
+# What an engine's LLM hands on as ``raw``
+
+CITED_WORDS = {
+    "type": "web_search_result_location",
+    "url": ADDRESS,
+    "title": "Lamp",
+    "cited_text": FACT,
+    "encrypted_index": "E",
+}
+END_OF_STREAM = {
+    "type": "message_delta",
+    "usage": {"output_tokens": 5, "server_tool_use": {"web_search_requests": 1}},
+}
+
+
+def test_pages_that_gemini_was_told_to_read_leave_an_engine_incomplete() -> None:
+    page = {"retrieved_url": ADDRESS, "url_retrieval_status": "SUCCESS"}
+    raw = {"url_context_metadata": {"url_metadata": [page]}, "grounding_metadata": None}
+
+    class Reading(MockLLM):
+        def complete(
+            self, prompt: str, formatted: bool = False, **settings: Any
+        ) -> CompletionResponse:
+            return CompletionResponse(text=ANSWER, raw=raw)
+
+    engine = SummaryIndex(nodes=[TextNode(text=ROOMS)]).as_query_engine(llm=Reading())
+    with capture() as captured:
+        engine.query(QUESTION)
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+    assert "url_context" in " ".join(sample.capture.warnings)
+
+
+def test_a_search_that_a_stream_only_counts_leaves_an_engine_incomplete() -> None:
+    class Streaming(MockLLM):
+        @llm_completion_callback()
+        def stream_complete(
+            self, prompt: str, formatted: bool = False, **settings: Any
+        ) -> Any:
+            delta = {"type": "citations_delta", "citation": CITED_WORDS}
+            event = {"type": "content_block_delta", "index": 2, "delta": delta}
+            yield CompletionResponse(text="", delta="", raw=event)
+            yield CompletionResponse(text=ANSWER, delta=ANSWER, raw={"type": "text"})
+            yield CompletionResponse(text=ANSWER, delta="", raw=END_OF_STREAM)
+
+    index = SummaryIndex(nodes=[TextNode(text=ROOMS)])
+    engine = index.as_query_engine(streaming=True, llm=Streaming())
+    with capture() as captured:
+        answer = "".join(engine.query(QUESTION).response_gen)
+    (sample,) = captured.samples
+    assert answer == ANSWER
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+    assert "web_search" in " ".join(sample.capture.warnings)
 
 
 # Documents that a provider may cite stand in blocks of their own
