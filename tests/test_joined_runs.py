@@ -199,6 +199,21 @@ def test_documents_that_are_ranked_by_hand_belong_to_the_search_made_last() -> N
     assert [len(group.runs) for group in groups] == [1, 2]
 
 
+def test_a_run_that_wrote_a_rerankers_query_stays_with_the_question_that_it_split() -> (
+    None
+):
+    c, groups = Clock(), WaitingGroups()
+    writer = alone(model(c, QUESTION, "bridge\nferry"))
+    groups.add_retrieval(
+        alone(retriever(c, DOCS[0], query="bridge")), "bridge", [writer]
+    )
+    groups.add_retrieval(alone(retriever(c, DOCS[1], query=SECOND)), SECOND, [])
+    ranked = Node("reranker", "reranker", 90.0, 91.0, input_documents=DOCS[1:2])
+    ranked.query = "ferry"
+    groups.add_retrieval(Tree(ranked), "ferry", [])
+    assert [len(group.runs) for group in groups] == [2, 2]
+
+
 def test_a_draft_that_is_revised_beside_its_documents_is_no_turn_of_its_own() -> None:
     c = Clock()
     made: Turns[Tree] = Turns(lambda run: [run], Overrides())
