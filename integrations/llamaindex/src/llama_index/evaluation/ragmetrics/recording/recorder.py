@@ -37,6 +37,7 @@ from llama_index.evaluation.ragmetrics.recording.hooks import (
     observe,
     untaken_pieces_of,
 )
+from llama_index.evaluation.ragmetrics.recording.kept_conversations import start_over
 from llama_index.evaluation.ragmetrics.recording.open_runs import (
     IGNORED,
     NOT_RECORDED,
@@ -229,7 +230,7 @@ class Recorder:
             parent_id: The id of the span around it; None if there is none.
         """
         if isinstance(instance, BaseChatEngine) and ".reset-" in id_:
-            snapshot.start_over(instance)  # the user reset the chat
+            start_over(instance)  # the user reset the chat
         if not self.listeners.open and not self._records:
             return  # nobody listens, and no run is open
         span = BeginningSpan(self._kind_of_span(id_, instance), arguments, instance)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
-from uuid import uuid4
 
 from llama_index.core.agent.workflow.multi_agent_workflow import handoff
 from llama_index.core.agent.workflow.workflow_events import (
@@ -26,17 +25,13 @@ from llama_index.core.base.response.schema import (
     Response,
     StreamingResponse,
 )
-from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.chat_engine.types import (
     AgentChatResponse,
-    BaseChatEngine,
     StreamingAgentChatResponse,
 )
 from llama_index.core.llms import ChatMessage
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
-from llama_index.core.memory import Memory, SimpleComposableMemory
-from llama_index.core.memory.types import BaseChatStoreMemory
 from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.schema import (
     BaseNode,
@@ -45,15 +40,19 @@ from llama_index.core.schema import (
     NodeWithScore,
     QueryBundle,
 )
-from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Context, Event, StopEvent
+from llama_index.evaluation.ragmetrics.recording.kept_conversations import (
+    empties_memory,
+    messages_kept_by,
+    name_of_conversation,
+    start_over,
+)
 from llama_index.evaluation.ragmetrics.recording.run import (
     Kind,
     Pointer,
     Run,
-    call_when_gone,
 )
 from pydantic import BaseModel
 
@@ -84,7 +83,6 @@ _DEPTH = 10
 _NAME_OF_NODES = re.compile(r"\b(?:NodeWithScore|BaseNode|TextNode|Document)\b")
 _CALL_OF_PROVIDER = ToolCall("")
 
-_conversations: dict[tuple[int, str], str] = {}  # names, by what keeps the messages
 _ROLES = {
     "chatbot": "assistant",
     "model": "assistant",
@@ -241,21 +239,12 @@ def _copy_history(
     if handed_history:
         run.history = spoken(_messages(handed_history))
         return
-    begins_anew = handed_history == [] and _empties_memory(instance)
+    begins_anew = handed_history == [] and empties_memory(instance)
     if begins_anew:
         start_over(instance)
     if memory is not None:
-        run.conversation_id = _conversation(memory)
-    run.history = () if begins_anew else spoken(_messages(_messages_kept_by(memory)))
-
-
-def _empties_memory(instance: object) -> bool:
-    """Whether an instance begins a conversation when its ``chat_history`` is empty.
-
-    Chat engines do, all but one, which reads its memory then. Workflows do not.
-    """
-    is_chat_engine = isinstance(instance, BaseChatEngine)
-    return is_chat_engine and not isinstance(instance, CondenseQuestionChatEngine)
+        run.conversation_id = name_of_conversation(memory)
+    run.history = () if begins_anew else spoken(_messages(messages_kept_by(memory)))
 
 
 def _talk_handed_in(fields: Mapping[str, object]) -> dict[str, Any]:
@@ -692,60 +681,6 @@ def argument_of(arguments: Mapping[str, Any]) -> str:
         if isinstance(only_value, str):
             return only_value
     return json.dumps(plain(values), ensure_ascii=False)
-
-
-def _messages_kept_by(memory: object) -> list[ChatMessage] | None:
-    """The messages of a memory that keeps them in this process.
-
-    None for other memories: their messages are read from the prompts.
-    """
-    if isinstance(memory, SimpleComposableMemory):
-        memory = memory.primary_memory
-    if isinstance(memory, BaseChatStoreMemory) and isinstance(
-        memory.chat_store, SimpleChatStore
-    ):
-        return memory.chat_store.get_messages(memory.chat_store_key)
-    return None
-
-
-def _conversation(keeper: object) -> str:
-    """The name of the conversation that a memory or a chat engine keeps.
-
-    A conversation gets a new name when it is started over.
-
-    Args:
-        keeper: The memory, or the chat engine that keeps the messages itself.
-    """
-    store, key = _store(keeper)
-    if not isinstance(keeper, Memory) and (
-        key not in _conversations or _messages_kept_by(keeper) == []
-    ):
-        _give_new_name(store, key)
-    return _conversations.get(key, key[1])
-
-
-def start_over(engine: object) -> None:
-    """Give the conversation of a chat engine a new name.
-
-    The engine was reset, or was handed an empty history: what its memory keeps from now
-    on is another conversation.
-    """
-    _give_new_name(*_store(vars(engine).get("_memory") or engine))
-
-
-def _store(keeper: object) -> tuple[object, tuple[int, str]]:
-    """The object that keeps the messages, and the key of their conversation's name."""
-    if isinstance(keeper, Memory):
-        return keeper.sql_store, (id(keeper.sql_store), keeper.session_id)
-    store = vars(keeper).get("chat_store", keeper)
-    return store, (id(store), vars(keeper).get("chat_store_key", ""))
-
-
-def _give_new_name(store: object, key: tuple[int, str]) -> None:
-    """Give a conversation a new name, which is forgotten with the store of its messages."""
-    if key not in _conversations:
-        call_when_gone(store, _conversations.pop, key, None)
-    _conversations[key] = uuid4().hex
 
 
 def question_of(value: object) -> str | None:
