@@ -418,3 +418,37 @@ def test_an_answer_object_is_a_draft_only_of_what_is_written_after_it(
     sample = only_sample(lambda: made.run(given))
     title = "Once an hour over the lake of Osta."
     assert sample.answer == (title if is_read else FERRY)
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        "yes",
+        "7",
+        "passed",
+        "Safe.",
+        "valid",
+        '{"ok": true}',
+        '{"score": 1}',
+        "Is it old?\nWho built it?",
+    ],
+)
+def test_a_verdict_on_an_answer_object_is_not_the_answer(verdict: str) -> None:
+    made = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        ("llm.replies", "made.replies"),
+        ("made.answers", "keeping.answers"),
+        ("made.answers", "asking.about"),
+        ("asking.prompt", "judge.messages"),
+        retriever=InMemoryBM25Retriever(STORE, top_k=1),
+        prompt=prompt(ASKING),
+        llm=speaking(FERRY),
+        made=AnswerBuilder(),
+        keeping=Keeping(),
+        asking=prompt("Grade this answer: {{ about[0].data }}"),
+        judge=speaking(verdict),
+    )
+    given = {"retriever": {"query": REWRITTEN}, "prompt": {"query": REWRITTEN}}
+    given["made"] = {"query": REWRITTEN}
+    assert only_sample(lambda: made.run(given)).answer == FERRY

@@ -1,5 +1,6 @@
 """What a run answered: answer objects, else texts in its output, by the name of their socket or their writer."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,9 @@ from ragmetrics_core.capture import (
 )
 
 _ANSWER_SOCKETS = ("replies", "reply", "answer", "answers", "response", "last_message")
+_VERDICT = re.compile(
+    r"(?is)\W*(yes|no|true|false|pass(ed)?|fail(ed)?|(in)?valid|(un)?(safe|grounded)|\d+)\W*|\s*{(?!.*\"answer\").*}\s*"
+)
 _MAY_BE_A_REMARK = (
     "the answer's call was shown another text that is an output, too: the answer may be"
     " a remark on it"
@@ -211,11 +215,15 @@ def _is_in_tool_before_answer(node: Node) -> bool:
 
 
 def _shown_after(node: Node, final_texts: list[Answer]) -> str:
-    """What the calls were shown, in one line, that wrote final texts after a span."""
+    """What the calls were shown, in one line, that wrote final texts after a span.
+
+    A verdict such as "yes" judges what its call was shown, and does not replace it.
+    """
     lines = []
     for answer in final_texts:
         call = answer.writing_call
-        if call is not None and call.began > node.closed:
+        is_verdict = _is_verdict(answer.text or "")
+        if call is not None and call.began > node.closed and not is_verdict:
             lines += [as_one_line(message.text) for message in call.prompt]
     return " ".join(lines)
 
@@ -269,6 +277,14 @@ def _with_call(calls: Calls, answer: Answer) -> Answer:
     if component is not None:
         documents, _ = calls.documents_that_reached(component)
     return replace(answer, documents=documents or answer.documents)
+
+
+def _is_verdict(text: str) -> bool:
+    """True for a judgement in a word, such as "yes", and for a list of questions."""
+    if _VERDICT.fullmatch(text):
+        return True
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    return len(lines) > 1 and all(line.endswith("?") for line in lines)
 
 
 def _with_writing_call(calls: Calls, node: Node, answer: Answer) -> Answer:
