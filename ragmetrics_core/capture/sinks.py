@@ -20,7 +20,7 @@ from ragmetrics_core.data import SampleResult, SettingError
 from ragmetrics_core.data.crashes import crash_in_words
 from ragmetrics_core.models.framework_model import as_judge_work
 from ragmetrics_core.reporting.jsonl import json_line
-from ragmetrics_core.reporting.result_sinks import Sink, check_sink
+from ragmetrics_core.reporting.report import Sink, check_sink
 
 FLUSH_SECONDS = 5.0
 """A sink is flushed at the latest this many seconds after a result was written to it."""
