@@ -155,3 +155,17 @@ def test_a_footnote_with_words_of_its_own_is_no_source() -> None:
     prompt = f"Cite.\n{dumped(TEXTS, FILES)}\nAsked: where?"
     sample = sample_of(prompt, "It is so [^1].\n\n[^1]: This is our own estimate.")
     assert sample.citations is None
+
+
+def test_the_only_passage_of_an_application_has_its_number() -> None:
+    clock = Clock()
+    prompt = f"Cite.\n{ragflow(TEXTS[:1], FILES[:1])}\n\nAsked: where?"
+    (sample,) = samples_of(
+        tree(
+            clock,
+            retriever(clock, Document(text=TEXTS[0])),
+            model(clock, prompt, "It is so [ID:0]."),
+            answers=(Answer("It is so [ID:0]."),),
+        )
+    )
+    assert [c.contexts for c in sample.citations or ()] == [(0,)]
