@@ -10,7 +10,6 @@ as a source without a text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -42,6 +41,7 @@ from ragmetrics_core.capture.provider_payloads import (
     words_in,
 )
 from ragmetrics_core.capture.tree import Message
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # Keys under which a reply holds a list of blocks: in LangChain, in LlamaIndex, in
 # Haystack, and in the providers' own responses.
@@ -81,7 +81,7 @@ _KINDS_OF_HOLDERS = ("message", "non_standard")
 _FAILED = ("failed", "error")
 _UNNAMED = "provider's tool"
 # How Gemini says that it could not read a page.
-_PAGE_NOT_READ = re.compile("ERROR|PAYWALL|UNSAFE")
+_PAGE_NOT_READ = lazy_pattern("ERROR|PAYWALL|UNSAFE")
 _CODE_OF_GEMINI = "code_execution"
 
 
