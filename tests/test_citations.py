@@ -262,6 +262,26 @@ def test_a_row_with_a_numbering_is_not_told_to_give_one() -> None:
     assert sample.citations_unknown == UNREAD_FORM
 
 
+@pytest.mark.parametrize("prefix", ["S", "P", "L", "ch", "sec", "fig", "T", "ID-"])
+def test_a_second_label_that_looks_like_a_page_is_a_label(prefix: str) -> None:
+    numbering = {f"{prefix}1": 0, f"{prefix}2": 1, f"{prefix}3": 2}
+    answer = f"It is old [{prefix}3, {prefix}1]."
+    read_citation = read_citations(answer, numbering)
+    assert read_citation.why_unknown == ""
+    assert [one.contexts for one in read_citation.citations or ()] == [(2, 0)]
+
+
+def test_a_second_label_that_no_context_has_is_not_passed_over_as_a_page() -> None:
+    read_citation = read_citations("It is old [S1, S9].", {"S1": 0, "S2": 1})
+    assert read_citation.why_unknown == UNREAD_FORM
+
+
+@pytest.mark.parametrize("page", ["p. 2", "S. 2", "p2"])
+def test_a_page_beside_a_label_of_letters_is_no_label(page: str) -> None:
+    read_citation = read_citations(f"It is old [S1, {page}].", {"S1": 0, "S2": 1})
+    assert [one.contexts for one in read_citation.citations or ()] == [(0,)]
+
+
 def test_dots_for_words_left_out_end_no_sentence_and_dots_at_its_end_do() -> None:
     text = "It fell [and rose...] They left [...] in May."
     assert whole_sentences(text) == [

@@ -1444,6 +1444,8 @@ def test_another_word_between_tags_is_a_difference() -> None:
         ("1,874 crowns and 5 %", "1874 crowns and 5%", True),
         ("on 4 May – 5 < 6", "on 4 May – 5 &lt; 6", True),
         ("10-15 lamps", "1015 lamps", False),
+        ("0-15 lamps", "0–15 lamps", True),
+        ("0-15 lamps", "015 lamps", False),
         ("10–15 lamps of 1,874", "10 – 15 lamps of 1874", True),
         ("10-15 lamps", "10 to 15 lamps", False),
         ("1874-05-04", "1874/05/04", True),

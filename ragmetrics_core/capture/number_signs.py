@@ -181,6 +181,9 @@ def _numbers(text: str) -> Iterator[str]:
     """
     for match in _NUMBER.finditer(text):
         first, *groups = _SEPARATOR.split(match[0])
+        if not groups:
+            yield first
+            continue
         are_thousands = first != "0" and all(
             len(group) == _SIZE_OF_GROUP for group in groups
         )

@@ -473,7 +473,7 @@ def _is_of_numbers(inside: str) -> bool:
     """Tell whether a bracket holds only numbers, or a range such as ``1-3``."""
     if _RANGE.fullmatch(plain_label(inside)):
         return True
-    parts = _parts_without_locators(inside)
+    parts = _parts_without_locators(inside, {})
     return all(NUMBER.fullmatch(plain_label(part)) for part in parts)
 
 
@@ -492,7 +492,7 @@ def _labels_of_parts(inside: str, known: Mapping[str, object]) -> tuple[str, ...
     "1, 3-5" lists 1, 3, 4 and 5. () for "1, red", unless "red" is a known label.
     """
     labels: list[str] = []
-    for part in _parts_without_locators(inside):
+    for part in _parts_without_locators(inside, known):
         label = plain_label(part)
         numbers = _RANGE.fullmatch(label)
         if label in known or NUMBER.fullmatch(label):
@@ -504,10 +504,25 @@ def _labels_of_parts(inside: str, known: Mapping[str, object]) -> tuple[str, ...
     return tuple(dict.fromkeys(labels))
 
 
-def _parts_without_locators(inside: str) -> Iterator[str]:
-    """Yield the parts of a bracket between commas, "and" or the like, without pages."""
+def _parts_without_locators(inside: str, known: Mapping[str, object]) -> Iterator[str]:
+    """Yield the parts of a bracket between commas, "and" or the like, without pages.
+
+    "2, S. 3" gives "2": page 3 of source 2. "S2, S3" gives both where labels such as
+    "S1" are known.
+    """
     for group in re.split("[;；]", inside):
-        yield from _SEPARATOR.split(_LOCATOR.sub("", group))
+        locator = _LOCATOR.search(group)
+        if locator is not None and not _is_like_known_label(locator[0], known):
+            yield from _SEPARATOR.split(group[: locator.start()])
+        else:
+            yield from _SEPARATOR.split(group)
+
+
+def _is_like_known_label(text: str, known: Iterable[str]) -> bool:
+    """Tell whether a part of a text between commas has the shape of a known label."""
+    shapes = _shapes_of_labels(known)
+    parts = _SEPARATOR.split(text)
+    return any(shape_of_label(plain_label(part)) in shapes for part in parts)
 
 
 def _label_of_a_named_source(inside: str) -> tuple[str, ...]:
