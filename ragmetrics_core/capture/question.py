@@ -9,7 +9,7 @@ that stands in the model's prompt.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -45,6 +45,10 @@ _NOT_SHOWN = (
 TOLD_MORE = (
     "what was asked is more than what was searched for: which of it are the user's words"
     " is not certain"
+)
+_MAY_HOLD_MORE = (
+    "a model was called without a chain, and its message is long: which of it are the"
+    " user's words is not certain"
 )
 _ONE_OF_SEVERAL_QUERIES = (
     "several texts were searched for, and the answering prompt shows more than one of"
@@ -464,6 +468,28 @@ def _has_inputs(tree: Tree) -> bool:
     return not is_search and tree.root.name != FLOW
 
 
+def by_the_words_to_a_lone_model(search: _QuestionSearch) -> FoundQuestion | None:
+    """If the run is one call of a model, without a chain: the user's last message to it.
+
+    Seen in langchain-ai/langchain, docs/docs/tutorials/chatbot.ipynb: a model is called
+    with the user's message alone. A long message, or one of several lines, may hold
+    more than the user's words.
+    """
+    root = search.tree.root
+    if root.kind != "model":
+        return None
+    found = _last_words_to(root)
+    if found is None or found.question is None:
+        return None
+    words = found.question.strip()
+    if not words:
+        return None
+    is_one_short_line = len(words) <= _LONGEST_QUERY and len(words.splitlines()) == 1
+    if is_one_short_line:
+        return found
+    return replace(found, doubts=(_MAY_HOLD_MORE,))
+
+
 def by_nothing(search: _QuestionSearch) -> FoundQuestion:
     """No question, and nothing is exact.
 
@@ -481,6 +507,7 @@ QUESTION_RULES: tuple[Callable[[_QuestionSearch], FoundQuestion | None], ...] = 
     by_the_words_to_the_model,
     by_a_models_query,
     by_a_query_no_model_wrote,
+    by_the_words_to_a_lone_model,
     by_nothing,
 )
 

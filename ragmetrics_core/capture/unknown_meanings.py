@@ -62,23 +62,12 @@ def refuse_if_perhaps_shown(
     if search.may_provider_have_shown_more:
         raise UnknownMeaning(SEARCHED_UNSEEN)
     if not search.knows_what_was_shown:
-        raise UnknownMeaning(_why_not_known_what_was_shown(label, search, prompts))
+        is_undivided = search.answer_evidence.contexts.evidence_from == "undivided"
+        raise UnknownMeaning(_UNDIVIDED if is_undivided else _NOT_KNOWN)
     if label.isdigit():
         _refuse_number_if_perhaps_shown(label, search, labels, prompts)
     else:
         _refuse_words_if_perhaps_shown(label, prompts)
-
-
-def _why_not_known_what_was_shown(
-    label: str, search: CitationSearch, prompts: Sequence[str]
-) -> str:
-    """Say in words why nobody knows what a label means, without all contexts known."""
-    if search.answer_evidence.contexts.evidence_from != "undivided":
-        return _NOT_KNOWN
-    if label.isdigit() and _begins_a_line(label, prompts):
-        # the one text of a tool holds several numbered results: "[1] … [2] …"
-        return SHOWN_ELSEWHERE.format(as_mark(label))
-    return _UNDIVIDED
 
 
 def _refuse_words_if_perhaps_shown(label: str, prompts: Sequence[str]) -> None:

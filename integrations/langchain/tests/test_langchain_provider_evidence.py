@@ -13,6 +13,8 @@ from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import tool
 from langchain_ragmetrics import capture
@@ -577,3 +579,39 @@ def test_what_cohere_cites_is_known(name: str) -> None:
     sample = sample_of(lines_of(SHAPES[name]))
     (citation,) = sample.citations or ()
     assert (citation.start, citation.end, citation.contexts) == (0, 9, (1,))
+
+
+@pytest.mark.parametrize("name", ["gpt-4o-search-preview-2025-03-11", "sonar-pro"])
+def test_an_answer_of_a_model_that_always_searches_is_a_sample(name: str) -> None:
+    """The chain retrieves nothing: the model does, and its reply tells nothing of it."""
+    reply = AIMessage(ANSWER, response_metadata={"model_name": name})
+    model = GenericFakeChatModel(messages=iter([reply]))
+    chain = ChatPromptTemplate.from_template("{question}") | model | StrOutputParser()
+    with capture() as captured:
+        chain.invoke({"question": QUESTION})
+    assert not captured.problems
+    (sample,) = captured.samples
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert sample.contexts == ()
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+    assert f"the model {name} searches by itself" in sample.capture.warnings[0]
+
+
+def test_a_model_that_always_searches_is_asked_without_a_chain() -> None:
+    reply = AIMessage(ANSWER, response_metadata={"model_name": "sonar-pro"})
+    with capture() as captured:
+        GenericFakeChatModel(messages=iter([reply])).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+
+
+def test_an_answer_of_a_model_that_does_not_search_is_no_sample() -> None:
+    reply = AIMessage(ANSWER, response_metadata={"model_name": "gpt-4o-2024-08-06"})
+    model = GenericFakeChatModel(messages=iter([reply]))
+    with capture() as captured:
+        (ChatPromptTemplate.from_template("{question}") | model).invoke(
+            {"question": QUESTION}
+        )
+    assert not captured.samples
+    assert captured.problems

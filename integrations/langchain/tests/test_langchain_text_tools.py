@@ -139,15 +139,12 @@ def search_notes(query: str) -> str:
     return f"[1] {ROOMS}\n[2] {FACT}"
 
 
-@pytest.mark.parametrize(
-    ("mark", "reason"),
-    [("[2]", "shows something under [2]"), ("[9]", "nobody divided into passages")],
-)
+@pytest.mark.parametrize("mark", ["[2]", "[9]"])
 @pytest.mark.parametrize("named", [None, {"search_notes"}])
 def test_a_mark_of_a_tools_text_is_unknown_and_not_dangling(
-    named: set[str] | None, mark: str, reason: str
+    named: set[str] | None, mark: str
 ) -> None:
-    """The model was shown something under the number, though no context is."""
+    """What stands under the number is a part of the one text that the tool returned."""
     call = {"name": "search_notes", "args": {"query": "lamp"}, "id": "1"}
     lines = [AIMessage("", tool_calls=[call]), AIMessage(f"{ANSWER} {mark}")]
     agent = create_agent(Scripted(messages=iter(lines)), [search_notes])
@@ -155,7 +152,7 @@ def test_a_mark_of_a_tools_text_is_unknown_and_not_dangling(
         agent.invoke({"messages": [("user", "Who lit the lamp?")]})
     (sample,) = captured.samples
     assert sample.citations is None
-    assert reason in sample.citations_unknown
+    assert "nobody divided into passages" in sample.citations_unknown
 
 
 def test_a_named_tool_that_is_called_by_hand_is_no_answer() -> None:

@@ -167,7 +167,11 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     # An agent that called a calculator and answered is a sample although it retrieved
     # nothing. A model that only chatted is none, unless the user wants every turn.
     answers_from_tools = bool(tree.answers) and root.called_a_tool
-    tree.is_always_a_sample = calls_models and (every_turn or answers_from_tools)
+    # "gpt-4o-search-preview" searches for each answer, and its reply may not tell it
+    may_have_searched = any(node.may_have_searched for node in root.walk())
+    tree.is_always_a_sample = calls_models and (
+        every_turn or answers_from_tools or may_have_searched
+    )
     tree.gives_only_documents = _gives_documents(
         root, output, calls_models=calls_models
     )
