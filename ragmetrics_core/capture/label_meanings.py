@@ -198,15 +198,47 @@ def indexes_of_page(
         search: What the rules look at.
 
     Raises:
-        UnknownMeaning: If no context has the page: a loader may count pages from 0.
+        UnknownMeaning: If no context has the page: a loader may count pages from 0. Or
+            if two fields choose different contexts, as where ``page`` counts from 0 and
+            ``page_label`` from 1.
     """
-    contexts = search.answer_evidence.contexts.items
-    indexes_of_page = []
+    indexes_by_field: dict[str, list[int]] = {}
     for index in indexes:
-        for key, value in contexts[index].metadata.items():
-            if "page" in str(key).lower() and str(value) == page:
-                indexes_of_page.append(index)
-                break
-    if not indexes_of_page:
+        for field, value in _pages_of_context(index, search).items():
+            if value == page:
+                indexes_by_field.setdefault(field, []).append(index)
+    choices = {tuple(chosen) for chosen in indexes_by_field.values()}
+    if len(choices) != 1:
         raise UnknownMeaning(NO_MEANING.format(f"page {page}"))
-    return tuple(indexes_of_page)
+    return choices.pop()
+
+
+def refuse_other_page(index: int, page: str, search: CitationSearch) -> None:
+    """Raise if a context is known to be of another page than the answer names.
+
+    A context with ``{"page": 2}`` may be of page 2, or of page 3 where a loader counts
+    pages from 0.
+
+    Raises:
+        UnknownMeaning: If it has pages, and none of them may be the page.
+    """
+    pages = _pages_of_context(index, search).values()
+    page_counted_from_zero = str(int(page) - 1)
+    if pages and not {page, page_counted_from_zero}.intersection(pages):
+        raise UnknownMeaning(NO_MEANING.format(f"page {page}"))
+
+
+def _pages_of_context(index: int, search: CitationSearch) -> dict[str, str]:
+    """The page of a context by the fields of its metadata that name it, as written.
+
+    {"page": 2, "page_label": "3", "total_pages": 12} gives page and page_label: how
+    many pages a file has is no page.
+    """
+    metadata = search.answer_evidence.contexts.items[index].metadata
+    pages: dict[str, str] = {}
+    for key, value in metadata.items():
+        field = str(key).lower()
+        is_count = "pages" in field or "count" in field or "total" in field
+        if "page" in field and not is_count and str(value).isdecimal():
+            pages[str(key)] = str(value)
+    return pages

@@ -18,6 +18,7 @@ from ragmetrics_core.capture.label_meanings import (
     indexes_of_number,
     indexes_of_page,
     refuse_numbers_of_other_lists,
+    refuse_other_page,
 )
 from ragmetrics_core.capture.names_in_words import (
     cites_in_words,
@@ -261,13 +262,21 @@ def _narrowed_to_page(
     """Return the citation of a mark, narrowed to the page that the mark names.
 
     "[report.pdf, p. 2]" may name several contexts of one file: those of page 2 are
-    meant. A mark without a page keeps its citation.
+    meant. A mark without a page keeps its citation, and so does one whose label the
+    prompt shows with its page, or that is a number: "[2, p. 3]" is source 2.
 
     Raises:
-        UnknownMeaning: If none of these contexts is known to be of the page.
+        UnknownMeaning: If none of these contexts is known to be of the page, or if the
+            only one is known to be of another.
     """
     page = _PAGE.search(search.text[mark.start : mark.end])
-    if page is None or len(citation.contexts) <= len(mark.labels):
+    if page is None:
+        return citation
+    if len(citation.contexts) <= len(mark.labels):
+        label = mark.labels[0]
+        is_name_alone = not is_mark_label(label) and _PAGE.search(label) is None
+        if is_name_alone and len(mark.labels) == len(citation.contexts) == 1:
+            refuse_other_page(citation.contexts[0], page[1], search)
         return citation
     indexes = indexes_of_page(citation.contexts, page[1], search)
     return citation.model_copy(update={"contexts": indexes})

@@ -801,3 +801,77 @@ def test_a_mark_of_the_prompt_stands_beside_what_the_provider_cites() -> None:
         for place in citation.contexts
     }
     assert cited_texts == {TEXTS[0], found}
+
+
+class FoundPages(BaseRetriever):
+    """Finds pages of files, with the metadata that ``PyPDFLoader`` gives them."""
+
+    pages: tuple[tuple[str, int], ...]  # the file and the page, from 1
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any
+    ) -> list[Document]:
+        return [
+            Document(
+                text,
+                metadata={
+                    "source": file,
+                    "page": page - 1,
+                    "page_label": str(page),
+                    "total_pages": 21,
+                },
+            )
+            for text, (file, page) in zip(TEXTS, self.pages, strict=True)
+        ]
+
+
+def cited_page(pages: tuple[tuple[str, int], ...], mark: str) -> Sample:
+    """The sample of a chain whose prompt shows each text below its file and page."""
+
+    def join(documents: list[Document]) -> str:
+        return "\n\n".join(
+            f"Source: {found.metadata['source']}\n"
+            f"Page: {found.metadata['page_label']}\n{found.page_content}"
+            for found in documents
+        )
+
+    shown = {
+        "context": FoundPages(pages=pages) | join,
+        "question": RunnablePassthrough(),
+    }
+    with capture() as captured:
+        (shown | PROMPT | says(f"It was opened in 1874 {mark}.")).invoke(QUESTION)
+    (sample,) = captured.samples
+    return sample
+
+
+ONE_FILE = (("velm.pdf", 3), ("velm.pdf", 12), ("velm.pdf", 20))
+NEIGHBOURS = (("velm.pdf", 3), ("velm.pdf", 4), ("velm.pdf", 5))
+FILE_EACH = (("a.pdf", 3), ("b.pdf", 12), ("c.pdf", 20))
+
+
+@pytest.mark.parametrize(
+    ("pages", "mark", "expected"),
+    [
+        (ONE_FILE, "[velm.pdf, p. 20]", (2,)),
+        (FILE_EACH, "[c.pdf, p. 20]", (2,)),
+        # counted from 0
+        (FILE_EACH, "[c.pdf, p. 19]", (2,)),
+        # the file has 21 pages, and no text is of the last one
+        (ONE_FILE, "[velm.pdf, p. 21]", None),
+        # "page" and "page_label" name different texts
+        (NEIGHBOURS, "[velm.pdf, p. 4]", None),
+        # the only text of the file is of another page
+        (FILE_EACH, "[c.pdf, p. 8]", None),
+    ],
+)
+def test_a_mark_of_a_file_and_a_page_cites_no_other_page(
+    pages: tuple[tuple[str, int], ...], mark: str, expected: tuple[int, ...] | None
+) -> None:
+    sample = cited_page(pages, mark)
+    if expected is None:
+        assert sample.citations is None
+        assert "does not tell which context page" in sample.citations_unknown
+    else:
+        assert sample.citations is not None
+        assert [one.contexts for one in sample.citations] == [expected]
