@@ -88,7 +88,8 @@ def _forms_as_read(text: str) -> list[str]:
     invisible signs.
     """
     forms = [text.lower()]
-    if "&#" in text:
+    # a sign alone is looked for much faster than two, and few texts hold it
+    if "&" in text and "&#" in text:
         text = unescape(text)
         forms.append(text.lower())
     if not text.isascii():
