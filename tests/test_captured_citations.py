@@ -137,6 +137,38 @@ def test_marks_of_a_prompt_without_numbers_are_unknown(label: str) -> None:
     assert "does not tell which context" in sample.citations_unknown
 
 
+UNCLEAR = {  # the prompt, in which {0} to {2} are the texts, and the reason
+    "two texts under one number": (
+        "[1] a.txt\n{0}\n{1}\n\n[2] b.txt\n{2}",
+        "the prompt shows [1], and does not tell which contexts stand under it",
+    ),
+    "a list of files behind the texts": (
+        "From a.txt:\n{0}\n\nFrom b.txt:\n{1}\n{2}\n\nSources:\n[1] a.txt\n[2] b.txt",
+        "the prompt shows [1], and does not tell which contexts stand under it",
+    ),
+    "two lists": (
+        "Manuals:\n[1] {0}\n\nTickets:\n[1] {1}\n[2] {2}",
+        "the prompt shows several texts under [1]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNCLEAR)
+def test_a_number_without_a_certain_context_has_a_reason_that_is_so(name: str) -> None:
+    form, reason = UNCLEAR[name]
+    model = FakeListChatModel(responses=["It was opened in 1874 [1]."])
+
+    def answer(question: str) -> str:
+        texts = [found.page_content for found in Found().invoke(question)]
+        prompt = f"{form.format(*texts)}\n\nQuestion: {question}"
+        return str(model.invoke(prompt).content)
+
+    with capture_langchain() as captured:
+        RunnableLambda(answer).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert (sample.citations, sample.citations_unknown) == (None, reason)
+
+
 def test_a_numbered_prompt_and_an_answer_without_marks() -> None:
     assert chain("[{}] ", "It was opened in 1874.").citations == ()
     assert chain("{}. ", "It was opened in 1874.").citations is None

@@ -11,13 +11,22 @@ from collections.abc import Iterable, Sequence
 from ragmetrics_core.capture.citation_search import CitationSearch
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_labels import Labels
-from ragmetrics_core.capture.prompt_numbers import FORMS_OF_NUMBERS, numbers_in_form
+from ragmetrics_core.capture.prompt_numbers import (
+    FORMS_OF_NUMBERS,
+    IN_BRACKETS_FIRST,
+    numbers_in_form,
+)
 from ragmetrics_core.capture.source_names import PART_OF_NAME
 from ragmetrics_core.data.marks import is_range, plain_label
 
 NO_MEANING = "the prompt does not tell which context {} means"
 SEVERAL = "the prompt shows several texts under {}"
 SHOWN_ELSEWHERE = "the prompt shows something under {} that is none of the contexts"
+_UNCLEAR = "the prompt shows {}, and does not tell which contexts stand under it"
+_OF_EARLIER_TURN = (
+    "no context of this turn is known: a mark may mean a text of an earlier turn, which"
+    " the model is still shown"
+)
 _UNDIVIDED = "a tool returned one text, which nobody divided into passages"
 _NOT_KNOWN = "it is not known what the model was shown"
 NOT_RETURNED = (
@@ -62,12 +71,22 @@ def refuse_if_perhaps_shown(
     if search.may_provider_have_shown_more:
         raise UnknownMeaning(SEARCHED_UNSEEN)
     if not search.knows_what_was_shown:
-        is_undivided = search.answer_evidence.contexts.evidence_from == "undivided"
-        raise UnknownMeaning(_UNDIVIDED if is_undivided else _NOT_KNOWN)
+        raise UnknownMeaning(_why_not_known_what_was_shown(search))
     if label.isdigit():
         _refuse_number_if_perhaps_shown(label, search, labels, prompts)
     else:
         _refuse_words_if_perhaps_shown(label, prompts)
+
+
+def _why_not_known_what_was_shown(search: CitationSearch) -> str:
+    """Say in words why nobody knows what a name means, without all contexts known."""
+    evidence = search.answer_evidence
+    if evidence.contexts.evidence_from == "undivided":
+        return _UNDIVIDED
+    shows_earlier_texts = any(call.shown for call in evidence.earlier_calls)
+    if shows_earlier_texts and not evidence.contexts.items:
+        return _OF_EARLIER_TURN
+    return _NOT_KNOWN
 
 
 def _refuse_words_if_perhaps_shown(label: str, prompts: Sequence[str]) -> None:
@@ -108,13 +127,26 @@ def _refuse_number_if_perhaps_shown(
         # of them. Nothing is raised if the framework numbered the contexts, as an
         # answer builder does: then the number is known.
         if search.context_texts and not search.framework_numbering:
-            raise UnknownMeaning(NO_MEANING.format(mark))
+            raise UnknownMeaning(_why_number_is_unclear(number, prompts))
         # "[2] Our office opens at nine": a note of the application itself
         if _begins_a_line(number, prompts):
             raise UnknownMeaning(SHOWN_ELSEWHERE.format(mark))
     # "[7] Our office opens at nine" beside the contexts "[1]" and "[2]"
     if _is_shown_like_contexts(number, labels, prompts):
         raise UnknownMeaning(SHOWN_ELSEWHERE.format(mark))
+
+
+def _why_number_is_unclear(number: str, prompts: Sequence[str]) -> str:
+    r"""Say in words why a number means no certain context of a prompt.
+
+    "Manuals:\n[1] It is old.\nTickets:\n[1] It fell." shows two texts under 1. Of
+    "[1] a.txt\nIt is old.\n\nIt fell." nobody knows where what stands under 1 ends.
+    """
+    mark = as_mark(number)
+    lines = _lines_with_bracket(number, prompts)
+    if len(lines) > 1:
+        return SEVERAL.format(mark)
+    return (_UNCLEAR if lines else NO_MEANING).format(mark)
 
 
 def as_mark(label: str) -> str:
@@ -134,6 +166,17 @@ def _begins_a_line(number: str, prompts: Iterable[str]) -> bool:
     """Whether a line of the prompts begins with a number, such as "[2]", "Source 2" or "2."."""
     shown = "\n".join(prompts)
     return any(number in numbers_in_form(form, shown) for form in FORMS_OF_NUMBERS)
+
+
+def _lines_with_bracket(number: str, prompts: Iterable[str]) -> set[str]:
+    """Return the different lines of prompts that begin with a number as "[2]"."""
+    shown = "\n".join([*prompts, ""])  # each line has an end
+    lines = set()
+    for match in IN_BRACKETS_FIRST.finditer(shown):
+        if str(int(match[1])) == number:
+            line_end = shown.find("\n", match.end())
+            lines.add(shown[match.end() : line_end].strip())
+    return lines
 
 
 def _is_shown_like_contexts(

@@ -188,3 +188,30 @@ def test_a_tool_whose_text_a_model_wrote_is_named_with_the_setting() -> None:
     assert sample.capture.grade == "incomplete"
     (words,) = sample.capture.warnings
     assert 'context_tools={"web_search"}' in words
+
+
+@tool(response_format="content_and_artifact")
+def search_numbered(query: str) -> tuple[str, list[Document]]:
+    """Returns documents, which the model is shown under numbers."""
+    return f"[1] {ROOMS}\n[2] {FACT}", [Document(ROOMS), Document(FACT)]
+
+
+def test_a_number_of_an_earlier_turn_is_unknown_and_the_reason_says_so() -> None:
+    wish = {"name": "search_numbered", "args": {"query": "lamp"}, "id": "1"}
+    lines = [AIMessage("", tool_calls=[wish]), AIMessage("Eleven [1].")]
+    lines += [AIMessage(f"{ANSWER} [2].")]
+    agent = create_agent(
+        Scripted(messages=iter(lines)),
+        [search_numbered],
+        checkpointer=InMemorySaver(),
+    )
+    thread: Any = {"configurable": {"thread_id": "one"}}
+    with capture(every_turn=True) as captured:
+        agent.invoke({"messages": [("user", "How many rooms?")]}, thread)
+        agent.invoke({"messages": [("user", QUESTION)]}, thread)
+    first, second = captured.samples
+    assert first.citations is not None
+    assert second.ledger is not None
+    assert [call.shown for call in second.ledger.calls] == [(0, 1)]
+    assert (second.contexts, second.citations) == ((), None)
+    assert "a text of an earlier turn" in second.citations_unknown
