@@ -55,6 +55,8 @@ UNREAD = lazy_pattern(
     r"|\[[ \t]*\d{1,3}[)}]|[({][ \t]*\d{1,3}[ \t]*\]"
     rf"|[{OPENING}【][\d,;:–† \t-]*\d[\d,;:–† \t-]*\Z"
     r"|</?(?:cite|citation|ref|source|footnote)\b|\bciteturn\d|&#91;"
+    # <co: 0>what it cites for</co: 0>
+    r"|</?[a-z]{1,12}[ \t]*:[ \t]*\d"
     # a number close after a full stop: "It is old.1 It fell.²"
     r"|(?<=[^\W\d_]{2}[.!?])(?<!\bN[or]\.)(?<!\bFig\.)"
     rf"(?:\d{{1,2}}(?=\s|\Z)|[{_SUPERSCRIPTS}]+(?![⁺⁻])|\^\d)",
@@ -83,7 +85,7 @@ _DOUBTFUL_FORMS = (
     r"(?<![\d⁻)₀-₉])(?<!\b[^\W\d_])(?-i:(?<!\b[a-z][a-z]))"
     rf"[{_SUPERSCRIPTS}](?![⁺⁻])",
     r"(?<!\d)(?<!\b[^\W\d_])<sup>[ \t]*[\[(]?\d|<a[ \t]|[①-⒇❶-➓]|\d\ufe0f?\u20e3",
-    r"[<⟨〈《][ \t]*\d{1,3}[ \t]*[>⟩〉》]",
+    r"[<⟨〈《⟦〖〘〚❲❮⟪][ \t]*\d{1,3}[ \t]*[>⟩〉》⟧〗〙〛❳❯⟫]",
     r"(?<=[^\W\d_]{2})\^\(?\d",
     # source 2, the second document, (source: report), a line "Sources: report"
     rf"\b{SOURCE_WORD}[ \t:#]*\d|\brefs?\.[ \t]*\d",
