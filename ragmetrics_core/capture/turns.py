@@ -624,13 +624,15 @@ class Turns(Generic[Run]):
             tree.history
         ):
             tree = doubtful(tree, _MAY_BE_EXAMPLES)
-        if not tree.history:
-            tree = self._with_history_of_prompt(tree)
         if tree.history:
             return self.conversations.place_turn(tree)
-        return self._place_by_quotations(tree)
+        calls = Calls(tree)
+        tree = self._with_history_of_prompt(calls)
+        if tree.history:
+            return self.conversations.place_turn(tree)
+        return self._place_by_quotations(calls)
 
-    def _place_by_quotations(self, tree: Tree) -> Tree:
+    def _place_by_quotations(self, calls: Calls) -> Tree:
         r"""Give a run its history, from earlier turns that its prompts quote as text.
 
         Only a quotation that names the speakers gives a history: "User: When did it
@@ -638,7 +640,8 @@ class Turns(Generic[Run]):
         "Question: When did it open? Draft: In 1874." may quote a draft: the run gets no
         history, and its sample gets a warning.
         """
-        quoted_turns = self._find_quoted_turns(tree)
+        tree = calls.tree
+        quoted_turns = self._find_quoted_turns(calls)
         # the last turn whose question and answer stand under "User:" and "Assistant:";
         # None if the prompts name no speakers
         last_turn = self._last_quoted_turn_of_user(quoted_turns, tree.task_or_thread)
@@ -654,7 +657,7 @@ class Turns(Generic[Run]):
                 placed, words, _EARLIER_QUESTION_AND_ANSWER
             )
         # the answer of an earlier turn, without its question
-        answers = self._earlier_answers_in_prompts(tree)
+        answers = self._earlier_answers_in_prompts(calls)
         if answers:
             return _doubt_words_of_conversation(placed, answers, _EARLIER_ANSWER_ALONE)
         return placed
@@ -675,14 +678,13 @@ class Turns(Generic[Run]):
                 last_turn = quoted.turn
         return last_turn
 
-    def _earlier_answers_in_prompts(self, tree: Tree) -> list[str]:
+    def _earlier_answers_in_prompts(self, calls: Calls) -> list[str]:
         """Find answers of earlier turns in the prompts of a run.
 
         Example: an earlier turn answered "The bridge was opened in 1874 by the mayor.".
         A prompt of this run repeats this sentence without its question: "The bridge was
         opened in 1874 by the mayor. Make it longer."
         """
-        calls = Calls(tree)
         # queries, replies and documents of this run may have the same words; they are
         # no earlier answers
         lines_of_run = {calls.replies[call].line for call in calls.models}
@@ -694,7 +696,7 @@ class Turns(Generic[Run]):
         prompts = [message.text for call in calls.models for message in call.prompt]
         return self.conversations.find_answers(prompts, lines_of_run)
 
-    def _with_history_of_prompt(self, tree: Tree) -> Tree:
+    def _with_history_of_prompt(self, calls: Calls) -> Tree:
         """Return a run with the history that its answering prompt holds as messages.
 
         Messages that hold no captured turn may be examples. Then only runs of plain
@@ -703,7 +705,8 @@ class Turns(Generic[Run]):
         Returns:
             The run with its history; the run as it is if the prompt tells none.
         """
-        history = _history_in_answering_prompt(tree)
+        tree = calls.tree
+        history = _history_in_answering_prompt(calls)
         if not any(message.role == "assistant" for message in history):
             return tree
         with_history = replace(tree, history=history)
@@ -713,9 +716,8 @@ class Turns(Generic[Run]):
             return doubtful(with_history, _MAY_BE_EXAMPLES)
         return tree
 
-    def _find_quoted_turns(self, tree: Tree) -> list[QuotedTurn]:
+    def _find_quoted_turns(self, calls: Calls) -> list[QuotedTurn]:
         """Find the earlier turns whose question and answer stand in a prompt of a run."""
-        calls = Calls(tree)
         prompts: list[str] = []
         for call in calls.models:
             message_texts = [message.text for message in call.prompt]
@@ -729,16 +731,15 @@ class Turns(Generic[Run]):
         return any(writes_query(run, question) for run in auxiliary_runs)
 
 
-def _history_in_answering_prompt(tree: Tree) -> tuple[Turn, ...]:
+def _history_in_answering_prompt(calls: Calls) -> tuple[Turn, ...]:
     """Return what user and assistant said before the question in the answering prompt.
 
     That is the prompt of the last call that looks like answering; calls that were shown
     the question go before others. Example: user "Open?", assistant "Yes.", user "And
     when?": the turns "Open?" and "Yes.". Empty without such a call.
     """
-    calls = Calls(tree)
-    question = tree.question
-    if question is None and _is_of_plain_functions(tree):
+    question = calls.tree.question
+    if question is None and _is_of_plain_functions(calls.tree):
         question = question_without_chain(calls)
     calls_shown_question = calls.filter_by_question(question, calls.likely_answer_calls)
     answering_calls = calls_shown_question or calls.likely_answer_calls
