@@ -102,7 +102,8 @@ def _words_before(end: int, prompt: Prompt, taken: bytearray) -> str:
     start = max(end - _FARTHEST, message_start)
     start = max(start, taken.rfind(1, start, end) + 1)  # after a located text
     words = _with_signs(message, start - message_start, end - message_start)
-    # the first letters of the text: the "t" of "Context:" may be equal by chance
+    # A boundary is sought in the text's first letters, too: of "Context: he built it" the
+    # "t" may count as the first letter of "the", and then "Context" alone is before it.
     first_letter = end - message_start
     first_letters = _without_signs(message, first_letter, first_letter + _BY_CHANCE)
     begins_at = 0
@@ -133,7 +134,8 @@ def _words_behind(start: int, prompt: Prompt, taken: bytearray) -> str:
     if is_text_behind:
         end = first_taken
     words = _with_signs(message, start - message_start, end - message_start)
-    # the last letters of the text: the "t" of "[truncated]" may be equal by chance
+    # A boundary is sought in the text's last letters, too: of "he built i[truncated]" the
+    # "t" may count as the last letter of "it", and "runcated]" alone is no boundary.
     end_of_text = start - message_start
     last_letters = _without_signs(message, end_of_text - _BY_CHANCE, end_of_text)
     boundary = _BOUNDARY.search(last_letters + words)
