@@ -174,6 +174,30 @@ def test_a_numbered_prompt_and_an_answer_without_marks() -> None:
     assert chain("{}. ", "It was opened in 1874.").citations is None
 
 
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "\n\nSource IDs: 1, 2",
+        "\n\nKilder: 1",
+        "\n\n出典：1、2",
+        " (ID: 1)",
+        ' <span class="citation">1</span>.',
+        " \ue200cite\ue202turn0search1\ue201",
+    ],
+)
+def test_an_answer_that_may_cite_in_an_unread_form_is_not_said_to_cite_nothing(
+    ending: str,
+) -> None:
+    sample = chain("[{}] ", "It was opened in 1874." + ending)
+    assert sample.citations is None
+    assert sample.citations_unknown
+
+
+def test_a_number_in_a_sentence_cites_nothing() -> None:
+    sample = chain("[{}] ", "It opens at 1 in the morning, and closes at 11:30.")
+    assert sample.citations == ()
+
+
 PROMPTS: dict[str, tuple[str, dict[str, int] | None]] = {
     "in another order": ("[1] B b\n[2] A a", {"1": 1, "2": 0}),
     "with zeros": ("[01] A a\n[02] B b", {"1": 0, "2": 1}),

@@ -31,12 +31,18 @@ from ragmetrics_core.capture.unknown_meanings import (
 )
 from ragmetrics_core.data import Citation
 from ragmetrics_core.data.citations import UNREAD_FORM
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import (
     marks_in,
     may_cite,
 )
 
 _UNREAD_FIELDS = "the structured answer has lists that may name sources"
+# a number that no further words follow: "Source IDs: 1, 2", "(ID: 1)", "<i>1</i>"
+_NUMBER_AT_AN_END = lazy_pattern(
+    r"(?<![\d.,/\-])(?<!\d:)0*(?P<number>\d{1,4})[.,;。、]?[ \t]*(?:\Z|[\n<)\]}）】」』])"
+)
+_PRIVATE_USE = lazy_pattern("[\ue000-\uf8ff]")  # "\ue200cite\ue202turn0search1\ue201"
 
 # The rules. Each returns
 # - the citations that it found,
@@ -123,8 +129,24 @@ def _without_marks(search: CitationSearch) -> CitationsFound:
     if reply is not None and any(map(has_unread_lists, reply.values)):
         return CitationsFound(None, _UNREAD_FIELDS)
     if search.is_numbered or search.are_labels_to_be_cited:
+        if not _names_a_source(search) and _may_name_a_number(search):
+            return CitationsFound(None, UNREAD_FORM)
         return _citing_nothing(search)
     return CitationsFound(None)
+
+
+def _may_name_a_number(search: CitationSearch) -> bool:
+    """Whether the answer may cite by a number in a form that is not read as a mark.
+
+    It holds a number of the prompt's labels at the end of a line, of a sentence or of
+    brackets, as in "Document IDs: 1, 2" and "(ID: 1)", or signs for private use, by
+    which some models cite. "It opens at 1 in the morning" does not count.
+    """
+    if _PRIVATE_USE.search(search.text):
+        return True
+    numbers = set(search.numbers)
+    found = _NUMBER_AT_AN_END.finditer(search.text)
+    return any(match["number"] in numbers for match in found)
 
 
 def _citing_nothing(search: CitationSearch) -> CitationsFound:
