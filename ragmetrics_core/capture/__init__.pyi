@@ -45,6 +45,9 @@ from ragmetrics_core.capture.plain_values import texts_in as texts_in
 from ragmetrics_core.capture.prompt_turns import (
     messages_up_to_question as messages_up_to_question,
 )
+from ragmetrics_core.capture.provider_citations import (
+    KINDS_OF_EVIDENCE as KINDS_OF_EVIDENCE,
+)
 from ragmetrics_core.capture.provider_evidence import (
     add_provider_evidence as add_provider_evidence,
 )

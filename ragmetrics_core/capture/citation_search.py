@@ -275,11 +275,6 @@ class CitationSearch:
         )
 
     @cached_property
-    def numbers(self) -> list[str]:
-        """The numbers under which the prompts show contexts."""
-        return [label for label in self.labels.indexes_by_label if label.isdigit()]
-
-    @cached_property
     def numbering(self) -> dict[str, tuple[int, ...]]:
         """By each label that the answer may name the indexes of its contexts.
 
@@ -301,7 +296,7 @@ class CitationSearch:
     @cached_property
     def framework_numbering(self) -> dict[str, tuple[int, ...]]:
         """The framework's numbers; empty if the prompt itself gives numbers."""
-        if self.numbers or self.labels.ambiguous_numbers:
+        if self.labels.numbers or self.labels.ambiguous_numbers:
             return {}
         sources = self.found_answer.answer.cited_sources or ()
         return numbering_of_framework(sources, self.contexts)
@@ -332,7 +327,7 @@ class CitationSearch:
 
         Empty where the prompt gives its contexts numbers: "kb-7" is then a name.
         """
-        if self.numbers:
+        if self.labels.numbers:
             return set()
         shapes: set[str | None] = set()
         for mark in marks_in(self.text, self.numbering):
@@ -360,10 +355,10 @@ class CitationSearch:
     @cached_property
     def is_numbered(self) -> bool:
         """Whether the prompts number the contexts as sources; numbers of a mere list do not."""
-        return bool(self.numbers) and (
+        return bool(self.labels.numbers) and (
             self._are_numbers_in_brackets
             or numbers_in_form(BEHIND_A_WORD, "\n".join(self.prompts)).issuperset(
-                self.numbers
+                self.labels.numbers
             )
         )
 
@@ -386,7 +381,7 @@ class CitationSearch:
     def _are_numbers_in_brackets(self) -> bool:
         """Whether each number of the contexts begins a line of the prompts in brackets."""
         shown = "\n".join(self.prompts)
-        return numbers_in_form(IN_BRACKETS_FIRST, shown).issuperset(self.numbers)
+        return numbers_in_form(IN_BRACKETS_FIRST, shown).issuperset(self.labels.numbers)
 
     def kind_of_mark(self, mark: Mark, labels: Labels) -> str:
         """Return the kind of the numbers of a mark; see ``kind_of_number``.

@@ -32,10 +32,7 @@ from ragmetrics_core.capture.unknown_meanings import (
 from ragmetrics_core.data import Citation
 from ragmetrics_core.data.citations import UNREAD_FORM
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.data.marks import (
-    marks_in,
-    may_cite,
-)
+from ragmetrics_core.data.marks import marks_in, may_cite
 
 _UNREAD_FIELDS = "the structured answer has lists that may name sources"
 # a number that no further words follow: "Source IDs: 1, 2", "(ID: 1)", "<i>1</i>"
@@ -129,9 +126,10 @@ def _without_marks(search: CitationSearch) -> CitationsFound:
     if reply is not None and any(map(has_unread_lists, reply.values)):
         return CitationsFound(None, _UNREAD_FIELDS)
     if search.is_numbered or search.are_labels_to_be_cited:
-        if not _names_a_source(search) and _may_name_a_number(search):
+        found = _citing_nothing(search)
+        if found.citations == () and _may_name_a_number(search):
             return CitationsFound(None, UNREAD_FORM)
-        return _citing_nothing(search)
+        return found
     return CitationsFound(None)
 
 
@@ -144,23 +142,19 @@ def _may_name_a_number(search: CitationSearch) -> bool:
     """
     if _PRIVATE_USE.search(search.text):
         return True
-    numbers = set(search.numbers)
+    numbers = set(search.labels.numbers)
     found = _NUMBER_AT_AN_END.finditer(search.text)
     return any(match["number"] in numbers for match in found)
 
 
 def _citing_nothing(search: CitationSearch) -> CitationsFound:
     """Say that an answer cites nothing, unless its own words name a source."""
-    if _names_a_source(search):
-        return CitationsFound(None, SOURCE_IN_WORDS)
-    return CitationsFound(citations=())
-
-
-def _names_a_source(search: CitationSearch) -> bool:
-    """Whether the answer's own words name a source."""
-    return names_a_source(
+    is_source_named = names_a_source(
         search.text,
         search.indexes_by_name,
-        numbers=search.numbers,
+        numbers=search.labels.numbers,
         subjects=search.subjects,
     )
+    if is_source_named:
+        return CitationsFound(None, SOURCE_IN_WORDS)
+    return CitationsFound(citations=())

@@ -167,7 +167,7 @@ def indexes_by_metadata(name: str, search: CitationSearch) -> tuple[int, ...]:
     """
     indexes = []
     texts_of_id = set()
-    for index, context in enumerate(search.answer_evidence.contexts.items):
+    for index, context in enumerate(search.contexts):
         has_id = context.id == name
         if has_id:
             texts_of_id.add(context.text)
@@ -234,7 +234,7 @@ def _pages_of_context(index: int, search: CitationSearch) -> dict[str, str]:
     {"page": 2, "page_label": "3", "total_pages": 12} gives page and page_label: how
     many pages a file has is no page.
     """
-    metadata = search.answer_evidence.contexts.items[index].metadata
+    metadata = search.contexts[index].metadata
     pages: dict[str, str] = {}
     for key, value in metadata.items():
         field = str(key).lower()

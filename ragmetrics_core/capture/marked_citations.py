@@ -39,8 +39,8 @@ from ragmetrics_core.capture.unknown_meanings import (
 from ragmetrics_core.data import Citation
 from ragmetrics_core.data.citations import (
     UNREAD_FORM,
-    citations_of_marks,
     cites_in_unread_form,
+    marks_with_citations,
     places_of,
 )
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
@@ -92,15 +92,15 @@ def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     numbering = search.numbering
     # the answer, with "(report.pdf)" written as "[report.pdf]", which is a mark
     text = search.text_with_file_marks
-    marks = marks_in(text, numbering)
-    if not marks:
+    marks_and_citations = marks_with_citations(text, numbering)
+    if not marks_and_citations:
         return _by_the_framework(search)
     # where the model's own words stand in the answer
     spans_of_model = search.spans_of_the_model
     if spans_of_model is None:  # the application edited these words
         raise UnknownMeaning(MARKS_CHANGED)
     citations = []
-    for mark, citation in zip(marks, citations_of_marks(text, numbering), strict=True):
+    for mark, citation in marks_and_citations:
         # marks in "Sources: [1] a.pdf [2] b.pdf", a list that the application or the
         # model added, cite nothing
         is_of_model = any(start <= mark.start < end for start, end in spans_of_model)

@@ -60,6 +60,11 @@ class Labels:
         default_factory=dict
     )
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The labels that are numbers: "2", but not "b.pdf"."""
+        return tuple(label for label in self.indexes_by_label if label.isdigit())
+
     def with_indexes(self, new_indexes: Sequence[int]) -> "Labels":
         """Return the labels with other indexes of the same contexts.
 

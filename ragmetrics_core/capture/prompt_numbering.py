@@ -36,7 +36,7 @@ def labels_of_turn(
     # A number is "1", or with the word before it "source 1".
     earlier_labels = labels_in(prompts, earlier_texts)
     earlier_numbers = {
-        *_numbers_of(earlier_labels),
+        *earlier_labels.numbers,
         *earlier_labels.ambiguous_numbers,  # two earlier texts have it
         *_numbers_by_kind(earlier_labels),
     }
@@ -68,7 +68,7 @@ def _labels_of_contexts(
        each context, with the numbers 1, 2, 3 in turn: "Kilde 1:", "Kilde 2:"
     """
     labels = labels_in(prompts, context_texts)
-    if any(_numbers_of(labels)) or labels.ambiguous_numbers:
+    if labels.numbers or labels.ambiguous_numbers:
         return labels
     index_by_number = numbering_in(prompts, context_texts, lists=cites_by_numbers)
     if index_by_number is None and cites_by_numbers:
@@ -77,11 +77,6 @@ def _labels_of_contexts(
         return labels
     indexes_by_number = {number: (index,) for number, index in index_by_number.items()}
     return Labels({**labels.indexes_by_label, **indexes_by_number})
-
-
-def _numbers_of(labels: Labels) -> Iterator[str]:
-    """Yield the labels that are numbers: "2", but not "b.pdf"."""
-    return (label for label in labels.indexes_by_label if label.isdigit())
 
 
 def _numbers_by_kind(labels: Labels) -> Iterator[str]:

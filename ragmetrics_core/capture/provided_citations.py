@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ragmetrics_core.capture.citation_search import CitationSearch
-from ragmetrics_core.capture.cited_sources import (
-    QuotedContexts,
-    contexts_of_quotes,
-)
+from ragmetrics_core.capture.cited_sources import QuotedContexts, contexts_of_quotes
 from ragmetrics_core.capture.label_meanings import (
     by_kinds_of_numbers,
     indexes_by_metadata,
@@ -22,12 +19,8 @@ from ragmetrics_core.capture.unknown_meanings import (
     as_mark,
 )
 from ragmetrics_core.data import Citation
-from ragmetrics_core.data.citations import (
-    citations_of_marks,
-)
-from ragmetrics_core.data.marks import (
-    marks_in,
-)
+from ragmetrics_core.data.citations import marks_with_citations
+from ragmetrics_core.data.marks import marks_in
 
 _OF_THE_PROVIDER = (
     "the model's provider numbers its own sources, and {} may mean one of these"
@@ -66,10 +59,9 @@ def by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
     sources = [source for source in all_sources if source.is_cited]
     if not sources:
         return None
-    contexts = search.answer_evidence.contexts.items
     quotes = [source.quote for source in sources]
     # for each quote the contexts that it comes from
-    quoted_contexts = contexts_of_quotes(quotes, contexts)
+    quoted_contexts = contexts_of_quotes(quotes, search.contexts)
     citations = []
     for source, quoted in zip(sources, quoted_contexts, strict=True):
         start, end = _span_in_answer(source, reply.text, search.text)
@@ -112,18 +104,11 @@ def _with_marks_of_the_prompt(
     """
     labels = _labels_of_applications_contexts(search)
     # the numbers among these labels, each with the indexes of its contexts
-    numbering = {
-        label: indexes
-        for label, indexes in labels.indexes_by_label.items()
-        if label.isdigit()
-    }
+    numbering = {number: labels.indexes_by_label[number] for number in labels.numbers}
     if not numbering:
         return tuple(citations)
-    marks = marks_in(search.text, numbering)
     citations_of_numbers = []
-    for mark, citation in zip(
-        marks, citations_of_marks(search.text, numbering), strict=True
-    ):
+    for mark, citation in marks_with_citations(search.text, numbering):
         if search.is_in_own_list(mark.start):
             continue  # "[2] b.pdf" in the answer's own list of sources
         # Under "[1] Source 3: IRON" the mark "[Source 3]" cites IRON, and "[3]" does

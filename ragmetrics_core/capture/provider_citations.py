@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.provider_calls import names_of_source, text_of_item
@@ -23,6 +24,8 @@ _KINDS_COUNTED = {
     "document_index": ("document", "text-plain", "file"),
     "search_result_index": ("search_result",),
 }
+KINDS_OF_EVIDENCE = frozenset(chain.from_iterable(_KINDS_COUNTED.values()))
+"""The types of the blocks of a request by which an application hands in evidence."""
 
 
 @dataclass(frozen=True, slots=True)

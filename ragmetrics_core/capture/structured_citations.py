@@ -66,9 +66,8 @@ def _citations_of(
         UnknownMeaning: If a source is none of the contexts, but may be something else
             that the model was shown.
     """
-    contexts = search.answer_evidence.contexts.items
     quotes = [source.quote for source in sources]
-    quoted_contexts = contexts_of_quotes(quotes, contexts)
+    quoted_contexts = contexts_of_quotes(quotes, search.contexts)
     citations = []
     for source, quoted in zip(sources, quoted_contexts, strict=True):
         indexes = _indexes_of_source(source, quoted, search, labels)

@@ -121,8 +121,7 @@ def _refuse_number_if_perhaps_shown(
     mark = as_mark(number)
     if number in labels.ambiguous_numbers:  # two texts stand under "[7]"
         raise UnknownMeaning(SEVERAL.format(mark))
-    has_numbers = any(label.isdigit() for label in labels.indexes_by_label)
-    if not has_numbers:
+    if not labels.numbers:
         # The prompt gives the contexts no numbers: "[2]" may be the model's own count
         # of them. Nothing is raised if the framework numbered the contexts, as an
         # answer builder does: then the number is known.
@@ -188,11 +187,10 @@ def _is_shown_like_contexts(
     opens at nine": True for 7. It may be a passage of the application's own, or an
     example in the instructions: nobody can tell which of these an answer means.
     """
-    numbers = [label for label in labels.indexes_by_label if label.isdigit()]
-    if not numbers:
+    if not labels.numbers:
         return False
     shown = "\n".join(prompts)
     return any(
-        numbers_in_form(form, shown).issuperset([number, *numbers])
+        numbers_in_form(form, shown).issuperset([number, *labels.numbers])
         for form in FORMS_OF_NUMBERS
     )

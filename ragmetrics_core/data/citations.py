@@ -163,29 +163,38 @@ def citations_of_marks(
         >>> [(one.start, one.end, one.contexts, one.dangling) for one in cited]
         [(0, 14, (0,), ()), (15, 23, (1,), ('9',))]
     """
-    text = answer or ""
-    marks = marks_in(text, numbering)
+    pairs = marks_with_citations(answer or "", numbering)
+    return tuple(citation for _, citation in pairs)
+
+
+def marks_with_citations(
+    answer: str, numbering: Numbering
+) -> list[tuple[Mark, Citation]]:
+    """List the marks of an answer, in order, each with its citation.
+
+    Args:
+        answer: The answer.
+        numbering: As in ``citations_of_marks``.
+    """
+    marks = marks_in(answer, numbering)
     if not marks:
-        return ()
-    stripped = _strip_marks(text, marks)
-    citations: list[Citation] = []
+        return []
+    stripped = _strip_marks(answer, marks)
+    marks_and_citations: list[tuple[Mark, Citation]] = []
     for mark in marks:
         sentence_start, sentence_end = stripped.sentence_of(mark)
         contexts: list[int] = []
         for label in mark.labels:
             contexts += places_of(label, numbering)
-        citations.append(
-            Citation(
-                start=sentence_start,
-                end=sentence_end,
-                contexts=tuple(dict.fromkeys(contexts)),
-                dangling=tuple(
-                    label for label in mark.labels if label not in numbering
-                ),
-                mark=(mark.start, mark.end),
-            )
+        citation = Citation(
+            start=sentence_start,
+            end=sentence_end,
+            contexts=tuple(dict.fromkeys(contexts)),
+            dangling=tuple(label for label in mark.labels if label not in numbering),
+            mark=(mark.start, mark.end),
         )
-    return tuple(citations)
+        marks_and_citations.append((mark, citation))
+    return marks_and_citations
 
 
 @dataclass(frozen=True, slots=True)

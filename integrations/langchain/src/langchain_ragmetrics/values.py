@@ -418,7 +418,7 @@ def documents_handed_in(message: object) -> Iterator[capture.Document]:
         return
     for block in message.content:
         kind = block.get("type") if isinstance(block, Mapping) else None
-        if kind in ("document", "search_result", "text-plain"):
+        if kind in capture.KINDS_OF_EVIDENCE:
             text = text_of(block).strip()
             if text:
                 yield capture.Document(text)
@@ -433,7 +433,7 @@ def evidence_blocks(content: object) -> Iterator[tuple[str, str]]:
         kind = block.get("type") if isinstance(block, Mapping) else None
         if kind == "tool_result":
             yield from evidence_blocks(block.get("content"))
-        elif kind in ("document", "search_result", "text-plain", "file"):
+        elif kind in capture.KINDS_OF_EVIDENCE:
             yield kind, text_of(block).strip()
 
 
