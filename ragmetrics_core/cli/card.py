@@ -152,40 +152,35 @@ def add_to(commands: Any) -> None:
 
 
 def _card(options: argparse.Namespace) -> int:
-    """Measure a judge, compare two prompts, or propose the band of a cascade.
+    """Make a judge's card, compare two prompts, or propose the band of a cascade.
 
-    A cascade asks a second judge only where the first judge is unsure. The band is the
-    range of the first judge's scores in which the second one is asked. Example:
-    ``--template my.txt`` compares two prompts, ``--band 0.02`` proposes a band; neither
-    measures the judge. With ``--dry-run`` the calls are only counted.
+    A card says how well a judge does on samples that people have labelled. A cascade
+    asks a second judge only where the first judge is unsure. The band is the range of
+    the first judge's scores in which the second one is asked. Example: ``--template
+    my.txt`` compares two prompts, ``--band 0.02`` proposes a band; without both, a card
+    is made. With ``--dry-run`` the calls are only counted.
 
     Returns:
         The exit code, 0.
     """
     judge = chosen_judges.judge_from(options.judge, options)
     limits = shared.settings_from(options, Limits)
-    is_whole_card = options.template is None and options.band is None
-    _check(options, judge, is_whole_card=is_whole_card)
-    samples = _labelled_samples(options, is_whole_card=is_whole_card)
+    makes_card = options.template is None and options.band is None
+    _check(options, judge, makes_card=makes_card)
+    samples = _labelled_samples(options, makes_card=makes_card)
     # ``work`` takes a function that asks the judge, and returns the lines to print.
-    if is_whole_card:
+    if makes_card:
         work = partial(_make_card, options, judge, samples)
     elif options.template:
         work = partial(_two_prompts, options, judge, samples)
     else:
         work = partial(_bands, options, judge, samples)
     if options.dry_run:
-        # A whole card asks each sample again, to see how often the verdict is the same.
-        note = ""
-        if is_whole_card:
-            note = "\nNot counted: each sample is asked once more."
-            # this judge is asked true-or-false questions and choices ("typed")
-            if isinstance(judge, DecisionJudge):
-                note += " Each of its typed questions is also asked alone."
 
         def work_with(counting_judge: Judge) -> list[str]:
             return work(asking(counting_judge))
 
+        note = _calls_of_card_not_counted(judge) if makes_card else ""
         return chosen_judges.dry_run(judge, len(samples), "samples", work_with, note)
     ask = asking(
         judge,
@@ -198,12 +193,25 @@ def _card(options: argparse.Namespace) -> int:
     return 0
 
 
+def _calls_of_card_not_counted(judge: Judge) -> str:
+    """Say which calls of a card a dry run leaves out of its count.
+
+    A card asks each sample again, to see how often the verdict is the same. A judge
+    that answers true-or-false questions and choices ("typed" questions) is also asked
+    each of them alone, to see whether its answers depend on the others.
+    """
+    note = "\nNot counted: each sample is asked once more."
+    if isinstance(judge, DecisionJudge):
+        note += " Each of its typed questions is also asked alone."
+    return note
+
+
 def _labelled_samples(
-    options: argparse.Namespace, *, is_whole_card: bool
+    options: argparse.Namespace, *, makes_card: bool
 ) -> LabelledSamples:
     """Read the labelled samples; of one metric alone for --metric, --template, --band."""
     samples: LabelledSamples = read_labelled(options.data, options.limit)
-    metric = options.metric or (None if is_whole_card else "adherence")
+    metric = options.metric or (None if makes_card else "adherence")
     if metric is None:
         return samples
     kind = NAMED_METRICS.get(full_name(metric))
@@ -224,7 +232,7 @@ def _metrics_to_measure(
     return metrics_with_settings(names, options.settings)
 
 
-def _check(options: argparse.Namespace, judge: Judge, *, is_whole_card: bool) -> None:
+def _check(options: argparse.Namespace, judge: Judge, *, makes_card: bool) -> None:
     """Refuse options that do not go together, or a page that cannot be written.
 
     Raises:
@@ -234,7 +242,7 @@ def _check(options: argparse.Namespace, judge: Judge, *, is_whole_card: bool) ->
         raise SettingError(
             "--against names the other prompt; the first one is --template FILE"
         )
-    if (options.out or options.html) and not is_whole_card:
+    if (options.out or options.html) and not makes_card:
         raise SettingError(
             "--out and --html are for a card; what --template and --band find is"
             " printed"

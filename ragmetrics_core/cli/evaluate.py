@@ -93,14 +93,14 @@ class _Measured:
         self.run = run
         cluster = plan.options.cluster
         names = [metric.name for metric in plan.metrics]
-        self.tally = Tally(names, cluster=cluster, slices=plan.slices)
-        self.screen_tally = ScreenTally(cluster)  # counts faults, for the first screen
+        self.score_tally = Tally(names, cluster=cluster, slices=plan.slices)
+        self.fault_tally = ScreenTally(cluster)  # for the first screen
         self.kept_results = Folded() if plan.options.report else None
 
     @property
     def reasons(self) -> dict[str, str]:
         """Why a metric was undefined the first time, by its name."""
-        tallies = self.tally.metrics.items()
+        tallies = self.score_tally.metrics.items()
         return {
             name: tally.first_undefined_reason
             for name, tally in tallies
@@ -111,8 +111,8 @@ class _Measured:
         """Write a result to the file, if there is one, and then count it."""
         if writer is not None:
             writer.write(result)
-        self.tally.add(result)
-        self.screen_tally.add(result)
+        self.score_tally.add(result)
+        self.fault_tally.add(result)
         if self.kept_results is not None:
             self.kept_results.append(result)
 
@@ -315,7 +315,8 @@ def _tell_where_results_are(writer: JsonlWriter, out: Path, run: Run) -> None:
 def _finish(plan: _Plan, measured: _Measured) -> int:
     """End a run: decide the gates, write job summary and page, print the first screen.
 
-    Example: a gate of .8 and a mean of .75: the screen and the exit code say it failed.
+    The first screen is what a person sees first: means, gates, faults. Example: a gate
+    of .8 and a mean of .75: the screen and the exit code say it failed.
 
     Returns:
         The exit code.
@@ -327,15 +328,10 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     options = plan.options
     run = measured.run
     facts = _facts(plan, run)
-    summary = measured.tally.summary(run=facts)
-    # With --until-decided the run itself has decided the gates.
-    decisions: Sequence[Decision] = facts.decisions
-    if not decisions:
-        decisions = [
-            decide(gate, summary, **plan.settings_of_gates) for gate in plan.gates
-        ]
+    summary = measured.score_tally.summary(run=facts)
     # a metric that needs references is not shown where no row has any
     shown_summary = _only_metrics_that_apply(summary, options)
+    decisions = _decisions(plan, facts, summary)
     exit_code = _exit_code(plan, run, summary, decisions)
     failure = None
     # somebody pressed Ctrl-C: the numbers are of a part, and no result of a CI job
@@ -344,9 +340,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         failure = shared.write_job_summary(options, text)
     if failure:
         exit_code = BAD_INPUT
-    # What a person should see first; it names the exit code. ``tally`` counted the
-    # scores of each metric, ``screen_tally`` the faults of each row.
-    screen = measured.screen_tally.screen(
+    screen = measured.fault_tally.screen(
         shown_summary, facts, decisions, exit_code=exit_code
     )
     _write_page(plan, measured, screen, shown_summary, facts)
@@ -357,6 +351,13 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         raise failure
     _say_why_nothing_was_scored(plan, measured, summary)
     return exit_code
+
+
+def _decisions(plan: _Plan, facts: RunFacts, summary: Summary) -> Sequence[Decision]:
+    """Return what each gate decided; with --until-decided the run has decided them."""
+    if facts.decisions:
+        return facts.decisions
+    return [decide(gate, summary, **plan.settings_of_gates) for gate in plan.gates]
 
 
 def _write_page(

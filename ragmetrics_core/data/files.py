@@ -238,8 +238,8 @@ def _leaves_working_folder_by_link(folder: Path) -> bool:
     return is_spelled_inside and not is_inside
 
 
-def _behind_link(path: Path) -> Path:
-    """Return the file that a link leads to, else the path: the link itself stays."""
+def _target_of_link(path: Path) -> Path:
+    """Return the file that a link leads to; the path itself if it is no link."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
@@ -288,7 +288,9 @@ class AtomicFile:
         """Open the partial file, and check that the target may be replaced.
 
         For "report.html" a file "report.html.partial" is written first. A target that
-        cannot be replaced, such as "/dev/stdout", is written directly.
+        cannot be replaced, such as "/dev/stdout", is written directly. If the path is a
+        link such as "latest.html" to "report-3.html", that file is written, and the
+        link stays. A link out of its folder is refused.
 
         Args:
             path: The file to write in the end.
@@ -297,7 +299,8 @@ class AtomicFile:
         self.path = Path(path)
         self._what = what
         check_leads_nowhere_else(self.path, shown=str(self.path))
-        self._target = _behind_link(self.path)  # the file that a link leads to
+        # a link that is left leads to a file within its folder
+        self._target = _target_of_link(self.path)
         self._is_direct = _cannot_be_replaced(self._target)  # without a partial file
         self.partial = self._target
         if not self._is_direct:

@@ -196,7 +196,9 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
 
     Raises:
         SettingError: If a name is no field of a sample, ``history`` is a text, or
-            ``metadata`` is no mapping or holds what a metric would read as a field.
+            ``metadata`` is no mapping. Also if a field that metrics read stands in
+            ``metadata`` alone, such as ``metadata={"answer": "Ada"}``: there no metric
+            would find it.
     """
     metadata = fields.get("metadata") or {}
     if not isinstance(metadata, Mapping):
@@ -217,6 +219,7 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
             f"no field of a sample is named {', '.join(sample.metadata)}; use"
             " question, contexts, answer, reference"
         )
+    # fields that metrics read, given where no metric looks for them
     unread_fields = [
         name for name in _FIELDS_OF_METRICS if name in metadata and sample.missing(name)
     ]

@@ -69,17 +69,18 @@ def read_weights(
     """
     verdicts = verdicts_of(reply.value)
     unsettled = (None,) * len(verdicts)
-    label_probability = question.weigh
-    if label_probability is None:
+    # which field holds the label, and which label's probability is wanted
+    wanted = question.weigh
+    if wanted is None:
         return unsettled
     weights_in_text_order = label_weights(
-        reply.choice, label_probability, mode_of(question), reply.start, reply.end
+        reply.choice, wanted, mode_of(question), reply.start, reply.end
     )
     if len(weights_in_text_order) != len(verdicts):
         return unsettled
     # "label" for verdicts such as {"label": "B", "useful": 1}: its value tells which
     # of the judged texts a verdict is about
-    key_field = label_probability.cell_key
+    key_field = wanted.cell_key
     if key_field is None:
         return weights_in_text_order if len(verdicts) == 1 else unsettled
 

@@ -84,7 +84,14 @@ def _records(
 
     A record is a row of cells. A cell in quotes may hold line breaks, so the record may
     take several lines, such as 2 to 4. Records with nothing but empty cells are passed
-    over. ``line_number`` is that of the header.
+    over.
+
+    Args:
+        file: The file, read up to the line above its header. The header is the first
+            record.
+        separator: What stands between two cells.
+        path: The file's path, for messages.
+        line_number: The number of the header's line: 1, or 2 below a line ``sep=;``.
 
     Raises:
         InputError: If the quoting of a record is broken.

@@ -527,6 +527,8 @@ def draw(
         SettingError: If fewer samples are scored than are to be drawn, or none is to be
             drawn.
     """
+    # A run with ``until="decided"`` alone has decisions. It stops where its scores are
+    # clear, so the rows that it judged are no random sample.
     has_stopped_once_decided = bool(report.decisions)
     if has_stopped_once_decided:
         raise InputError(

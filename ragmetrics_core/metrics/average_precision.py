@@ -94,15 +94,19 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         >>> expected_average_precision([0.5, 0.5])
         0.625
     """
-    # by the number n of useful chunks so far: P(N = n), and E[S · 1{N = n}]
+    # Both lists have an entry for each number n of useful chunks so far, from 0:
+    # P(N = n), and E[S · 1{N = n}]. Each chunk makes them one entry longer.
     probability_of_n = [1.0]
     precision_sum_of_n = [0.0]
     for rank, value in enumerate(probabilities, start=1):
         probability = float(value)
+        # the precisions at the earlier ranks
         precision_sum_of_n = _convolve(precision_sum_of_n, probability)
-        # the chunk is the n-th useful one if n - 1 before it are; precision n / rank
-        for n, probability_of_n_before in enumerate(probability_of_n, start=1):
-            precision_sum_of_n[n] += probability / rank * n * probability_of_n_before
+        # The precision at this rank: if the chunk is useful, and n - 1 before it are,
+        # then n of ``rank`` chunks are useful.
+        for n, probability_of_others in enumerate(probability_of_n, start=1):
+            precision_if_others_are = probability / rank * n
+            precision_sum_of_n[n] += precision_if_others_are * probability_of_others
         probability_of_n = _convolve(probability_of_n, probability)
     terms = [
         precision_sum / n for n, precision_sum in enumerate(precision_sum_of_n) if n > 0
@@ -112,6 +116,9 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
 
 def _convolve(distribution: Sequence[float], probability: float) -> list[float]:
     """Return the distribution of a count after one more trial, which may add one to it.
+
+    Example: the counts 0 and 1 have .4 and .6. A success with a chance of .5 gives the
+    counts 0, 1 and 2 .2, .5 and .3.
 
     ``distribution`` holds a number for each count from 0. ``probability`` is the
     probability of a success, which raises the count.

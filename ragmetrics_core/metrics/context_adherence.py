@@ -255,16 +255,19 @@ class ContextAdherence(Metric):
             instructions: What the judge is told.
 
         Returns:
-            The polls; and what the claims rest on, or a note why there are no labels.
-            The second value is None if the answer can rest on this turn only, or if the
-            judge failed.
+            The polls, and their grounds:
+
+            - the labels, if the judge gave them: what the claims rest on;
+            - a note why there are no labels, if it was asked for the bare verdict;
+            - None if the answer can rest on this turn only, or if the judge failed.
         """
         question_of_verdict = self._question_of_verdict(parts, instructions)
         if not groups.go_beyond_this_turn:
             polls = yield from self._poll_in_rounds(question_of_verdict)
             return polls, None
-        # a prompt or examples of the user's own ask for a verdict, not for labels
-        if self.template is not None or instructions.examples or instructions.quoted:
+        # They show replies with a verdict, so labels cannot be asked for beside them.
+        has_examples = bool(instructions.examples or instructions.quoted)
+        if self.template is not None or has_examples:
             why_unlabelled = "the metric has a prompt or examples of its own"
         else:
             labelled = yield from self._poll_for_labels(question_of_verdict, groups)
@@ -278,7 +281,9 @@ class ContextAdherence(Metric):
             "Asked over the evidence of this and earlier turns, without labels:"
             f" {why_unlabelled}."
         )
-        return polls, Grounds(kept=groups.earlier_shown, note=note)
+        # of the texts of earlier turns, how many the answering prompt still held
+        n_kept_and_known = groups.earlier_shown
+        return polls, Grounds(kept=n_kept_and_known, note=note)
 
     def _question_of_verdict(
         self, parts: Mapping[str, Part], instructions: Instructions

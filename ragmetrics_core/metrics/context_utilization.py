@@ -495,6 +495,8 @@ class ContextUtilization(Metric):
         n_useful = sum(useful)
         further_fields["useful"] = n_useful
         further_fields["noise_share"] = (len(chunks) - n_useful) / len(chunks)
+        # A ledger names the calls that brought the contexts: then each call is judged,
+        # too, such as a second search that found nothing useful.
         if sample.ledger is not None:
             contexts = sample.contexts[: self.k]
             further_fields["ledger"] = call_table(sample, contexts, useful)

@@ -202,12 +202,13 @@ def _reply_of_probabilities(
 
     Args:
         question: The question about all facts, or about a single one.
-        answers: For each fact the probability that the context covers it.
+        answers: For each fact the answer to its true-or-false question: a tuple of one
+            number, the probability that the context covers the fact.
     """
-    probabilities = [chance for (chance,) in answers]
+    probabilities = [probability for (probability,) in answers]
     verdicts: list[dict[str, Any]] = [
-        {"covered": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
-        for chance in probabilities
+        {"covered": int(probability > 0.5), "reason": f"p = {probability:.2f}"}
+        for probability in probabilities
     ]
     is_about_all_facts = "facts" in question.parts
     if is_about_all_facts:
@@ -219,8 +220,9 @@ def _reply_of_probabilities(
         reply = question.read({"facts": labelled})
     else:
         reply = question.read(verdicts[0])
-    weights = tuple(Weight(chance, "decision") for chance in probabilities)
-    return Asked((reply,), weights=weights)
+    # "decision": measured by a true-or-false question, not by the tokens of a reply
+    weights = [Weight(probability, mode="decision") for probability in probabilities]
+    return Asked((reply,), weights=tuple(weights))
 
 
 _COVERED: Decided[Any] = Decided(
@@ -429,7 +431,9 @@ def _cells(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
     verdicts: tuple[Any, ...] = verdicts_of(reply.reply)
     if len(verdicts) != n_facts:
         raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {n_facts} facts")
-    weights = weights_or_shares(reply, LabelProbability("covered"))
+    # How probable it is that the fact is covered: by the tokens of the reply, else the
+    # share of polls whose field ``covered`` is 1.
+    weights = weights_or_shares(reply, LabelProbability(field="covered"))
     windows_by_fact = reply.windows or (1,) * n_facts
     return [
         Cell(

@@ -339,15 +339,19 @@ def call_table(
         for number, call_verdict in enumerate(verdicts, start=1)
         if call_verdict.verdict == "useful"
     ]
-    is_repeated = _are_repeated(calls)
-    precision_within_calls = _average_precision_within_calls(calls, useful)
+    # for each text that a call returned, whether an earlier call had returned it
+    repeated = _are_repeated(calls)
+    share_repeated = fmean(repeated) if repeated else None
+    # of each call with a useful context, how well it ranked its own contexts
+    precisions = _average_precision_within_calls(calls, useful)
+    mean_precision = fmean(precisions) if precisions else None
     return CallTable(
         calls=tuple(verdicts),
         wasted=1 - len(numbers_of_useful_calls) / len(verdicts),
-        repeats=fmean(is_repeated) if is_repeated else None,
+        repeats=share_repeated,
         first_useful=min(numbers_of_useful_calls, default=None),
         last_useful=max(numbers_of_useful_calls, default=None),
-        call_ap=fmean(precision_within_calls) if precision_within_calls else None,
+        call_ap=mean_precision,
     )
 
 

@@ -79,7 +79,9 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
         by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``); a
             callable that takes the sample; None for no groups; or ``"auto"`` for the
             conversation, the source document, or the row of a table with several
-            answers.
+            answers. A name is looked up in the metadata first, then among the fields of
+            the sample. ``"conversation"`` also finds the conversation that an adapter
+            recorded, in the sample's ledger.
 
     Raises:
         SettingError: If ``by`` is empty, or a callable gives an object that has no text

@@ -216,9 +216,12 @@ class ParkingStore(SqliteStore):
     ) -> Usage:
         """Note that this pass has used a batch's answer, and count its cost.
 
-        A pass is one evaluation of all samples. Each pass starts from an empty budget,
-        except the last, live pass. Example: an answer of 1 cent: ``budget.calls`` rises
-        by 1, ``budget.spent`` by .01. So it does in the next pass, from 0 again.
+        A pass is one evaluation of all samples, with the answers that batches have
+        given so far. Each pass counts calls and costs from 0, and so counts again the
+        answers that the pass before it has used. Only the last, **live** pass goes on
+        with the counts of the pass before it; it asks directly, without a batch, what
+        no batch has answered. Example: an answer of 1 cent adds 1 to ``budget.calls``
+        and .01 to ``budget.spent``, but nothing in the live pass.
 
         Args:
             reply: The answer.
@@ -234,10 +237,8 @@ class ParkingStore(SqliteStore):
         self.write(
             partial(batch_table.note_taken, reply_ids, request_id, self._pass_token)
         )
-        # The last pass sends the requests that are left without a batch (live). Its
-        # budget goes on from the pass before it, which has charged this answer.
-        was_charged_before = self._budget.asks_live
-        if not was_charged_before:
+        is_live_pass = self._budget.asks_live
+        if not is_live_pass:
             self._budget.calls += 1
             self._budget.spent += reply.usage.cost or 0.0
         if reply.choices:

@@ -95,12 +95,12 @@ class _ListedRows:
 
     Attributes:
         texts: The text of each row.
-        n_reachable: How many rows were drawn, and will be judged unless the run stops.
+        n_drawn: How many rows were drawn, and will be judged unless the run stops.
         unit_sizes: How many rows each unit has, in the order drawn.
     """
 
     texts: list[str] = field(default_factory=list)
-    n_reachable: int = 0
+    n_drawn: int = 0
     unit_sizes: list[int] = field(default_factory=list)
 
 
@@ -235,8 +235,8 @@ class Decider:
     def _cannot_be_scored(self, claim_index: int) -> bool:
         """Whether so many rows have no score that the gate will not be decided."""
         n_unscored = self._judged.n_rows - self._n_scored[claim_index]
-        n_may_be_scored = self._listed.n_reachable - n_unscored
-        n_needed = self._share_needed(claim_index) * self._listed.n_reachable
+        n_may_be_scored = self._listed.n_drawn - n_unscored
+        n_needed = self._share_needed(claim_index) * self._listed.n_drawn
         return n_may_be_scored < n_needed - _ROUNDING
 
     def _has_too_few_scores(self, claim_index: int) -> bool:
@@ -314,9 +314,10 @@ class Decider:
                 self.samples, self._earlier_run, min_scored=self.until.min_scored
             )
         self._refuse_unknown_cluster_key(self.samples)
+        # ``_listed`` keeps what a list tells before any row of it is judged
         self._listed.texts = [texts_of(sample) for sample in self.samples]
         indices = self._draw_indices(self.samples)
-        self._listed.n_reachable = len(indices)
+        self._listed.n_drawn = len(indices)  # fewer than all with ``max_samples``
         for index in indices:
             yield index, all_rows[index]
 
@@ -502,8 +503,8 @@ class Decider:
         A claim about an earlier run stays undecided if the runs turn out not to be
         comparable. Example: context_adherence at least .8, "passed" after 40 rows.
         """
-        claim = self._claims[claim_index]
-        gate = self._gates[claim_index]
+        claim = self._claims[claim_index]  # such as "the mean is at least .8"
+        gate = self._gates[claim_index]  # its statistical test, with the scores so far
         outcome = self._outcome(claim_index)
         decision = SequentialDecision(
             metric=claim.metric,
