@@ -37,7 +37,8 @@ def cut_spans_of(spans: Sequence[Span]) -> set[str]:
 
     At a limit several values have the same length, and one of these values is JSON that
     breaks off. Example: three values have 4096 characters, and one of the three ends
-    with ``{"text": "Ro``.
+    with ``{"text": "Ro``. A trace may have two limits, such as 4096 for a prompt and
+    1000 for a tool's result: then the values of 1000 characters are cut as well.
 
     Args:
         spans: The spans of one trace.
@@ -49,10 +50,12 @@ def cut_spans_of(spans: Sequence[Span]) -> set[str]:
     for text in _texts_of(spans):
         if len(text) >= _SHORTEST_LIMIT:
             texts_by_length.setdefault(len(text), set()).add(text)
-    greatest = max(texts_by_length, default=0)
+    greatest_length = max(texts_by_length, default=0)
     cut_texts: set[str] = set()
     for length, texts in texts_by_length.items():
-        if _are_cut(texts, are_longest=length == greatest):
+        # below the greatest length, texts have one length by chance: more is needed
+        are_longest = length == greatest_length
+        if _are_cut(texts, are_longest=are_longest):
             cut_texts |= texts
     if not cut_texts:
         return set()

@@ -225,13 +225,15 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
             which the dialect is recognised; its value tells what kind of call it is.
     """
     fields = _Fields(attributes, names)
+    # what the user said of a sample, such as {"ragmetrics": {"question": "Who?"}}
     metadata = mapping(plain(attributes.get("metadata")))
     user_fields = metadata.get("ragmetrics") or fields.first_value("user_fields")
-    input_value = _unwrap(fields.first_value("input"), "inputs")
+    # Traceloop writes {"inputs": …, "tags": […]} where others write the input itself
+    input_value = _without_wrapping(fields.first_value("input"), "inputs")
     return Reading(
         kind=_kind(attributes, names["mark"]),
         input=input_value or _messages_given(fields) or None,
-        output=_unwrap(fields.first_value("output"), "outputs"),
+        output=_without_wrapping(fields.first_value("output"), "outputs"),
         documents=fields.documents("documents"),
         input_documents=fields.documents("input_documents") or (),
         prompt=messages_in(fields.values("prompt")),
@@ -363,7 +365,9 @@ def _documents(
         nothing. A document may have an id and no text.
     """
     for name in names:
-        # some write one attribute for each leaf, others one list
+        # A name such as "retrieval.documents." begins the names of several attributes,
+        # one for each field of a document. Some write one attribute with a list
+        # instead, under the name without the dot.
         entries = value_of(attributes, name) or attributes.get(name.rstrip("."))
         if isinstance(entries, str):
             entries = plain(entries)
@@ -399,8 +403,12 @@ def _document(entry: object) -> Document | None:
     )
 
 
-def _unwrap(value: Any, name: str) -> Any:
-    """Traceloop puts a value into a mapping with what it knows of it."""
+def _without_wrapping(value: Any, name: str) -> Any:
+    """Take an input or output out of the mapping into which Traceloop puts it.
+
+    Example: {"inputs": {"question": "Who?"}, "tags": []} with the name "inputs" gives
+    {"question": "Who?"}. Any other value is returned as it is.
+    """
     if not isinstance(value, Mapping) or name not in value:
         return value
     is_of_traceloop = "kwargs" in value or "tags" in value

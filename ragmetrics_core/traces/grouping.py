@@ -26,7 +26,12 @@ from ragmetrics_core.data import (
     import_extra,
     json_value,
 )
-from ragmetrics_core.traces.spans import WRONG, Span, UnknownForm, spans_in
+from ragmetrics_core.traces.spans import (
+    ERRORS_OF_OTHER_FORMS,
+    Span,
+    UnknownForm,
+    spans_in,
+)
 from ragmetrics_core.traces.splitting import elements
 
 # what cannot be read twice is kept in memory up to here, then in a temporary file
@@ -320,7 +325,7 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
             spans = lines.parse(place)
         except TooLarge as error:
             lines.unreadable.append(RowError(f"line {number} {error}"))
-        except (UnknownForm, *WRONG) as error:
+        except (UnknownForm, *ERRORS_OF_OTHER_FORMS) as error:
             # an ``UnknownForm`` names the line's keys; an error at the end shows them
             if isinstance(error, UnknownForm) and not keys_of_first_unknown_form:
                 keys_of_first_unknown_form = str(error)

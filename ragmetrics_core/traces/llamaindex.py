@@ -92,7 +92,7 @@ class _Trace:
             sources: The nodes that the innermost engine around it named as its sources.
         """
         reading = call.reading
-        if reading is not None and call in self._records.inputs:
+        if reading is not None and self._records.hold(call):
             kind = self._kind(call, reading, around)
             source_nodes = mapping(self._records.outputs[call]).get("source_nodes")
             sources = self._nodes.nodes_in(source_nodes) or sources
@@ -256,9 +256,8 @@ class _Trace:
         has_replies_in_attributes = bool(model.reading.replies)
         if tool_calls or not has_replies_in_attributes:
             model.reading.replies = (replace(reply, tool_calls=tool_calls),)
-            self._records.outputs[model] = (
-                None  # so that ``_read_model`` keeps this reply
-            )
+            # ``_read_model`` would replace this reply by one of the recorded output
+            self._records.outputs[model] = None
 
     def _model_of_step(self, step: Call) -> Call | None:
         """Find the last outermost call of a model in an agent's step.
@@ -268,7 +267,8 @@ class _Trace:
         recorded neither. Example: a step with the calls ``chat`` and, inside it,
         another ``chat`` gives the outer one.
         """
-        calls = [call for call in step.walk() if call in self._records.inputs]
+        # of a span that says nothing neither method nor input is known
+        calls = [call for call in step.walk() if self._records.hold(call)]
         models = [call for call in calls if self._is_model(call)]
         if models:
             nested = list(chain.from_iterable(model.inside for model in models))
@@ -317,8 +317,8 @@ class _Trace:
         # a retriever's tool returns a list of nodes: lists of a span are read as tuples
         result = output.get("raw_output")
         nodes = self._nodes.nodes_in(result) if isinstance(result, tuple) else ()
-        tool_call = ToolCall(reading.tool)
-        reading.output = ToolMessage("tool", text, (tool_call,), nodes)
+        answered_call = ToolCall(reading.tool)  # the call that the result answers
+        reading.output = ToolMessage("tool", text, (answered_call,), artifact=nodes)
 
     def _read_retriever(self, call: Call, reading: Reading) -> None:
         """Read a retriever: what it was asked, was given and returned.
@@ -361,9 +361,7 @@ class _Trace:
         is_workflow = self._records.methods[call] == "run"
         if is_workflow:
             # the calls inside a workflow hold its question, and often its answer
-            inner_calls = [
-                inner for inner in call.inside if inner in self._records.outputs
-            ]
+            inner_calls = [inner for inner in call.inside if self._records.hold(inner)]
             reading.query = question_of_workflow(self._records, call, inner_calls)
             reading.output = reading.output or last_answer(self._records, inner_calls)
             chat_history = chat_history or history_in_memory(self._records, inner_calls)

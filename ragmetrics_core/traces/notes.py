@@ -217,8 +217,9 @@ def _gap_of(sample: Sample) -> Gap | None:
     notes = sample.capture
     if notes is None or notes.grade != "incomplete":
         return None
+    # an incomplete sample has such nodes if only the ids of documents were recorded
     if notes.other:
-        return "texts"  # of documents that were recorded by their ids alone
+        return "texts"
     if SPANS_ARE_MISSING in notes.warnings:
         return "spans"
     if any(_ATTRIBUTES_WERE_DROPPED in warning for warning in notes.warnings):

@@ -49,7 +49,8 @@ def count_previews(root: Node) -> int:
     shown_texts = _shown_texts(root)
     known_texts = _KnownTexts(root, documents)
     n_cut = 0
-    first_words_behind_others = []
+    # of documents with any other end: the first word that a prompt shows behind each
+    words_behind = []
     for document in documents:
         if _is_cut_before(document.text, shown_texts):
             n_cut += 1
@@ -60,9 +61,11 @@ def count_previews(root: Node) -> int:
         if _is_cut_at(document.text, rest):
             n_cut += 1
         elif _is_rest_of_passage(rest):
-            first_words_behind_others.append(_WORD.findall(rest)[0])
-    if len(set(first_words_behind_others)) > 1:
-        n_cut += len(first_words_behind_others)
+            words_behind.append(_WORD.findall(rest)[0])
+    # a template would have the same word behind each, such as "Question"
+    are_unlike = len(set(words_behind)) > 1
+    if are_unlike:
+        n_cut += len(words_behind)
     return n_cut or _count_going_on_in_blocks(documents, shown_texts, known_texts)
 
 
@@ -214,16 +217,22 @@ def _labelled_blocks(text: str) -> Iterator[_Block]:
     r"""Yield the blocks of a prompt, each behind a label at the beginning of a line.
 
     Example: "[1] It is old.\n[2] It fell.\n\nQuestion: Who?" has the blocks " It is
-    old.\n" and " It fell.". The last block of a list ends at a blank line.
+    old.\n" and " It fell.". A block ends at the next label of the same form: "[2]"
+    after "[1]", but not "2." after "[1]". Without such a label it is the last block of
+    its list, and ends at a blank line.
     """
     labels = list(_LABEL.finditer(text))
     for label, next_label in zip_longest(labels, labels[1:]):
-        form = _DIGITS.sub("0", label[0])
-        if next_label is not None and _DIGITS.sub("0", next_label[0]) == form:
+        if next_label is not None and _form(next_label) == _form(label):
             yield _Block(text[label.end() : next_label.start()], is_last=False)
         else:
             last_part, _, _ = text[label.end() :].partition("\n\n")
             yield _Block(last_part, is_last=True)
+
+
+def _form(label: re.Match[str]) -> str:
+    """Return a label with 0 for its number: "[0]" for "[1]" and "[12]"."""
+    return _DIGITS.sub("0", label[0])
 
 
 def _rest_in_block(text: str, blocks: Sequence[_Block]) -> tuple[_Block, str] | None:
@@ -238,14 +247,15 @@ def _rest_in_block(text: str, blocks: Sequence[_Block]) -> tuple[_Block, str] | 
     if len(text) < _FEWEST_LETTERS or not words:
         return None
     pattern = re.compile(r"\s+".join(map(re.escape, words)))
-    found: tuple[_Block, str] | None = None
+    first_block_and_rest: tuple[_Block, str] | None = None
     for block in blocks:
         for match in pattern.finditer(block.text):
             rest = block.text[match.end() :]
             if not _WORD.search(rest):
                 return block, ""
-            found = found or (block, rest)
-    return found
+            if first_block_and_rest is None:
+                first_block_and_rest = (block, rest)
+    return first_block_and_rest
 
 
 def _is_prose(rest: str, words: Sequence[str]) -> bool:

@@ -34,7 +34,7 @@ from ragmetrics_core.traces.separate_retrievals import (
 from ragmetrics_core.traces.span_calls import Call, Resolve, calls_of
 from ragmetrics_core.traces.span_nodes import ANSWER_TOOLS
 from ragmetrics_core.traces.span_trees import trees_of
-from ragmetrics_core.traces.spans import MLFLOW_SIZES, WRONG, Span
+from ragmetrics_core.traces.spans import ERRORS_OF_OTHER_FORMS, MLFLOW_SIZES, Span
 from ragmetrics_core.traces.values import mapping, plain
 
 # The traces of these codes may hold answers that nobody judged.
@@ -166,10 +166,10 @@ class TraceReader:
             samples = self._read(trace, spans, is_linked=is_linked)
         except InputError:
             raise
-        except WRONG:
+        except ERRORS_OF_OTHER_FORMS:
             self.code_by_trace_without_sample[trace] = "unreadable"
             # what was read of it before joins no other trace
-            with suppress(*WRONG):
+            with suppress(*ERRORS_OF_OTHER_FORMS):
                 self._turns.finish_trace()
             return []
         self._remove_reasons_of(samples)

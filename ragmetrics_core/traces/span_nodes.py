@@ -166,13 +166,14 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
     node.input_documents = reading.input_documents or tuple(
         find_instances(reading.input, Document)
     )
-    in_output = tuple(find_instances(reading.output, Document))
-    readable = found_texts(reading.output) if in_output else None
-    if readable is not None and len(readable) > len(in_output):
-        # some documents stand there as texts alone
-        node.documents = readable
-    elif in_output:
-        node.documents = in_output
+    documents_in_output = tuple(find_instances(reading.output, Document))
+    # the same, and texts without fields that tell a document: ["It is old.", {…}]
+    with_bare_texts = found_texts(reading.output) if documents_in_output else None
+    n_documents = len(documents_in_output)
+    if with_bare_texts is not None and len(with_bare_texts) > n_documents:
+        node.documents = with_bare_texts
+    elif documents_in_output:
+        node.documents = documents_in_output
     elif reading.documents is not None and not _are_scores(node, reading.documents):
         node.documents = reading.documents
     elif reading.output is not None:

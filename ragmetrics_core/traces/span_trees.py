@@ -251,6 +251,7 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)
     tree.answers = _answers(root, reading.output, synthesizers)
+    # a chat or agent that did not retrieve is a sample all the same
     tree.is_always_a_sample = _is_turn_without_retrieval(tree, reading, models)
     tree.gives_only_documents = _gives_only_documents(root, reading.output, models)
     if _shows_no_documents(reading, synthesizers):
@@ -332,22 +333,25 @@ def _take_out_documents_without_text(root: Node) -> list[str | None]:
     call that had no other documents then has None, which means that its documents are
     not known.
     """
-    ids: dict[str | None, None] = {}
+    ids: dict[str, None] = {}  # an ordered set
+    some_lack_id = False
     for node in root.walk():
         for document in node.documents or ():
-            if not document.text:
+            if document.text:
+                continue
+            if document.id is None:
+                some_lack_id = True
+            else:
                 ids[document.id] = None
-    if not ids:
+    if not ids and not some_lack_id:
         return []
-    n_nameless = max(1, _n_found_without_text_and_id(root))
+    # counted before the documents are removed; 1 if a call of another kind found them
+    n_without_id = max(1, _n_found_without_text_and_id(root)) if some_lack_id else 0
     for node in root.walk():
         documents = node.documents or ()
         readable = tuple(document for document in documents if document.text)
         node.documents = readable or None
-    if None not in ids:
-        return list(ids)
-    del ids[None]
-    return [*ids, *[None] * n_nameless]
+    return [*ids, *[None] * n_without_id]
 
 
 def _n_found_without_text_and_id(node: Node) -> int:

@@ -32,8 +32,8 @@ _MOST_NANOSECONDS = 2**63
 _SESSION = "mlflow.trace.session"
 MLFLOW_SIZES = "mlflow.trace.sizeStats"  # JSON that tells how many spans there are
 _MAX_KEYS = 12  # of a value, in a message
-# what values of another form than expected raise
-WRONG = (
+# what reading a value raises if the value has another form than expected
+ERRORS_OF_OTHER_FORMS = (
     TypeError,
     ValueError,
     LookupError,
@@ -196,7 +196,7 @@ def _otlp_spans(value: Any) -> Iterator[Span]:
             if _belongs_to_span(record):
                 # without a name it is merged later into the span with its id
                 yield _drop_name(_span(record))
-    except WRONG:
+    except ERRORS_OF_OTHER_FORMS:
         yield _span(value)  # an unreadable span, since ``value`` is no span
 
 
@@ -248,7 +248,7 @@ def _span(value: Any, **further_fields: Any) -> Span:
             dropped=_n_dropped(fields),
             links=_linked_traces(fields, trace),
         )
-    except WRONG:
+    except ERRORS_OF_OTHER_FORMS:
         return Span(trace, "", name="unreadable")
     has_valid_times = max(abs(start), abs(end)) < _MOST_NANOSECONDS
     if trace and span_id and has_valid_times:

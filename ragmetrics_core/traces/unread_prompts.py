@@ -98,10 +98,11 @@ def unread_request_of(attributes: Mapping[str, Any]) -> UnreadRequest:
     contents = [sent.content for sent in _everything_sent(attributes)]
     if any(_values(attributes, "images")):
         contents.append([_IMAGE])
-    # an input in JSON holds all parts of its messages: then nothing lacks
-    is_input_read = any(isinstance(value, (Mapping, list)) for value in inputs)
-    has_gap = not is_input_read and _has_gap_in_contents(attributes)
-    if has_gap or any(_values(attributes, "files")):
+    # An input in JSON holds all parts of its messages. Attributes for single parts
+    # leave out what an instrumentation does not know, such as a file.
+    has_all_parts = any(isinstance(value, (Mapping, list)) for value in inputs)
+    lacks_part = not has_all_parts and _has_gap_in_contents(attributes)
+    if lacks_part or any(_values(attributes, "files")):
         contents.append([_FILE])
     unread = unread_request(_parameters(attributes, inputs), contents)
     if _lacks_arguments(attributes):
