@@ -149,16 +149,27 @@ def test_the_contract_notices_one_hook_without_a_guard(
     event: str, folder: Path
 ) -> None:
     assert ADAPTER.count(HOOK) == 1
-    adapter = ADAPTER.replace(HOOK, HOOKS_OF_EVENTS.format(event=event))
-    wrong = contract(folder, FRAMEWORK, adapter)
-    with pytest.raises(AssertionError, match="guard every hook"):
-        wrong.test_a_fault_of_the_adapter_does_not_reach_the_application()
+    assert "guard every hook" in complaint_of_faults(event, folder)
 
 
 def test_hooks_of_events_that_are_all_guarded_keep_the_contract(folder: Path) -> None:
-    adapter = ADAPTER.replace(HOOK, HOOKS_OF_EVENTS.format(event="none"))
-    right = contract(folder, FRAMEWORK, adapter)
-    right.test_a_fault_of_the_adapter_does_not_reach_the_application()
+    assert complaint_of_faults("none", folder) == ""
+
+
+def complaint_of_faults(unguarded_event: str, folder: Path) -> str:
+    """What the contract's test of faults says of an adapter; "" if nothing.
+
+    Args:
+        unguarded_event: The event whose hook has no guard, such as "run_end".
+        folder: Where the adapter is written.
+    """
+    adapter = ADAPTER.replace(HOOK, HOOKS_OF_EVENTS.format(event=unguarded_event))
+    contract_of_adapter = contract(folder, FRAMEWORK, adapter)
+    try:
+        contract_of_adapter.test_a_fault_of_the_adapter_does_not_reach_the_application()
+    except AssertionError as error:
+        return str(error)
+    return ""
 
 
 def test_the_contract_wants_a_run_that_goes_on(folder: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import pytest
 from langchain_core.documents import Document
@@ -85,34 +85,34 @@ def as_copies(documents: Sequence[Document]) -> list[Document]:
     ]
 
 
+Form: TypeAlias = Callable[[Sequence[Document]], list[Document]]
 FORMS = pytest.mark.parametrize("form", [as_they_are, as_copies])
 KEPT = (True, None)
 
 
-@FORMS
-def test_a_node_that_picks_under_another_key_dropped_the_others(
-    form: Callable[[Sequence[Document]], list[Document]],
-) -> None:
+def pick_two(form: Form) -> Callable[[State], State]:
+    """Make the node "pick", which puts the first two documents under another key."""
+
     def pick(state: State) -> State:
         return {"picked": form(state["documents"][:2])}
 
-    sample = graph_of(search, pick, answers_from("picked"))
+    return pick
+
+
+@FORMS
+def test_a_node_that_picks_under_another_key_dropped_the_others(form: Form) -> None:
+    sample = graph_of(search, pick_two(form), answers_from("picked"))
     assert told(sample) == [KEPT, KEPT, (False, "pick")]
     judged, unjudged = journeys(sample)
     assert (judged.mend, unjudged.mend) == ("not_kept", "not_kept")
 
 
 @FORMS
-def test_two_nodes_that_pick_each_under_a_key_of_its_own(
-    form: Callable[[Sequence[Document]], list[Document]],
-) -> None:
-    def pick(state: State) -> State:
-        return {"picked": form(state["documents"][:2])}
-
+def test_two_nodes_that_pick_each_under_a_key_of_its_own(form: Form) -> None:
     def rank(state: State) -> State:
         return {"ranked": form(state["picked"][1:])}
 
-    sample = graph_of(search, pick, rank, answers_from("ranked"))
+    sample = graph_of(search, pick_two(form), rank, answers_from("ranked"))
     assert told(sample) == [(False, "rank"), KEPT, (False, "pick")]
 
 
@@ -152,7 +152,7 @@ class OneDocument(TypedDict):
 @pytest.mark.parametrize("approved", [(0,), (0, 1), (2,)])
 def test_a_grader_that_is_called_for_each_document_drops_those_that_it_rejects(
     approved: tuple[int, ...],
-    form: Callable[[Sequence[Document]], list[Document]],
+    form: Form,
     *,
     asks_a_model: bool,
 ) -> None:

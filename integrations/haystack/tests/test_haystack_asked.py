@@ -387,27 +387,38 @@ class Keeping:
         return {"n_kept": len(answers)}
 
 
-@pytest.mark.parametrize("is_read", [False, True])
-def test_an_answer_object_is_a_draft_only_of_what_is_written_after_it(
-    is_read: bool,
-) -> None:
-    """A title is written of the page that the answer repeats, or of the answer."""
-    wires = [
+def with_answer_kept(*wires: tuple[str, str], **more: Any) -> Pipeline:
+    """A pipeline that keeps its answer, about the ferry, as an answer object.
+
+    Args:
+        wires: Further connections, such as of ``made.answers``.
+        more: The components that they connect.
+    """
+    return connected(
         ("retriever.documents", "prompt.documents"),
         ("prompt.prompt", "llm.messages"),
         ("llm.replies", "made.replies"),
         ("made.answers", "keeping.answers"),
-        ("asking.prompt", "title.messages"),
-    ]
-    if is_read:
-        wires.append(("made.answers", "asking.about"))
-    made = connected(
         *wires,
         retriever=InMemoryBM25Retriever(STORE, top_k=1),
         prompt=prompt(ASKING),
         llm=speaking(FERRY),
         made=AnswerBuilder(),
         keeping=Keeping(),
+        **more,
+    )
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_an_answer_object_is_a_draft_only_of_what_is_written_after_it(
+    is_read: bool,
+) -> None:
+    """A title is written of the page that the answer repeats, or of the answer."""
+    wires = [("asking.prompt", "title.messages")]
+    if is_read:
+        wires.append(("made.answers", "asking.about"))
+    made = with_answer_kept(
+        *wires,
         asking=prompt("A title for: {{ about if about is string else about[0].data }}"),
         title=speaking("Once an hour over the lake of Osta."),
     )
@@ -434,18 +445,9 @@ def test_an_answer_object_is_a_draft_only_of_what_is_written_after_it(
     ],
 )
 def test_a_verdict_on_an_answer_object_is_not_the_answer(verdict: str) -> None:
-    made = connected(
-        ("retriever.documents", "prompt.documents"),
-        ("prompt.prompt", "llm.messages"),
-        ("llm.replies", "made.replies"),
-        ("made.answers", "keeping.answers"),
+    made = with_answer_kept(
         ("made.answers", "asking.about"),
         ("asking.prompt", "judge.messages"),
-        retriever=InMemoryBM25Retriever(STORE, top_k=1),
-        prompt=prompt(ASKING),
-        llm=speaking(FERRY),
-        made=AnswerBuilder(),
-        keeping=Keeping(),
         asking=prompt("Grade this answer: {{ about[0].data }}"),
         judge=speaking(verdict),
     )

@@ -38,7 +38,7 @@ from langchain_core.runnables import (
 from langchain_core.tools import tool
 from langchain_ragmetrics import capture
 from langgraph.graph import END, START, StateGraph
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 from velm import ANSWER, MARKS, QUESTION, TEXTS, Expected, check, check_contexts
 
@@ -48,24 +48,33 @@ FILES = ("rivers.pdf", "bridges.pdf", "rivers.pdf")
 PAGES = (4, 7, 9)
 
 
+def chapters() -> list[Document]:
+    """The texts, each as a chapter of a file."""
+    return [
+        Document(
+            text,
+            # numbers of the store's own, which no prompt shows
+            id=str(3 - place),
+            metadata={
+                "source": FILES[place],
+                "pdf_path": FILES[place],
+                "page_number": PAGES[place],
+                "title": f"Chapter {place + 10}",
+            },
+        )
+        for place, text in enumerate(TEXTS)
+    ]
+
+
 class Found(BaseRetriever):
+    """Finds the same documents for every query."""
+
+    documents: list[Document] = Field(default_factory=chapters)
+
     def _get_relevant_documents(
         self, query: str, *, run_manager: Any
     ) -> list[Document]:
-        return [
-            Document(
-                text,
-                # numbers of the store's own, which no prompt shows
-                id=str(3 - place),
-                metadata={
-                    "source": FILES[place],
-                    "pdf_path": FILES[place],
-                    "page_number": PAGES[place],
-                    "title": f"Chapter {place + 10}",
-                },
-            )
-            for place, text in enumerate(TEXTS)
-        ]
+        return self.documents
 
 
 class Structured(GenericFakeChatModel):
@@ -803,26 +812,24 @@ def test_a_mark_of_the_prompt_stands_beside_what_the_provider_cites() -> None:
     assert cited_texts == {TEXTS[0], found}
 
 
-class FoundPages(BaseRetriever):
-    """Finds pages of files, with the metadata that ``PyPDFLoader`` gives them."""
+def pages_of_files(pages: tuple[tuple[str, int], ...]) -> list[Document]:
+    """The texts as pages of files, with the metadata that ``PyPDFLoader`` gives them.
 
-    pages: tuple[tuple[str, int], ...]  # the file and the page, from 1
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: Any
-    ) -> list[Document]:
-        return [
-            Document(
-                text,
-                metadata={
-                    "source": file,
-                    "page": page - 1,
-                    "page_label": str(page),
-                    "total_pages": 21,
-                },
-            )
-            for text, (file, page) in zip(TEXTS, self.pages, strict=True)
-        ]
+    Args:
+        pages: For each text its file and its page, from 1.
+    """
+    return [
+        Document(
+            text,
+            metadata={
+                "source": file,
+                "page": page - 1,
+                "page_label": str(page),
+                "total_pages": 21,
+            },
+        )
+        for text, (file, page) in zip(TEXTS, pages, strict=True)
+    ]
 
 
 def cited_page(pages: tuple[tuple[str, int], ...], mark: str) -> Sample:
@@ -836,7 +843,7 @@ def cited_page(pages: tuple[tuple[str, int], ...], mark: str) -> Sample:
         )
 
     shown = {
-        "context": FoundPages(pages=pages) | join,
+        "context": Found(documents=pages_of_files(pages)) | join,
         "question": RunnablePassthrough(),
     }
     with capture() as captured:
