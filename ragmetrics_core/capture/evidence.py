@@ -32,6 +32,7 @@ from ragmetrics_core.capture.passage_notes import Passages
 from ragmetrics_core.capture.prompt_contents import PromptContents, ShownToCall
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.retrieved import Retrieved, retrieved_of
+from ragmetrics_core.capture.sibling_calls import ShownBeside, shown_beside
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.capture.unnamed_tools import tools_of_text
 from ragmetrics_core.data import EvidenceCall, Grade
@@ -107,7 +108,11 @@ def evidence(
     shown = _shown_besides_named(search, contexts)
     # calls whose replies the prompt of the answer repeats: partial answers, notes
     contributing_calls = _contributing_calls(found_answer.writing_call, shown)
-    retrieved = retrieved_of(turn, found_answer, contexts, shown, call_results)
+    # calls that were asked the same, and whose replies the application left out
+    beside = ShownBeside()
+    if contexts.evidence_from == "prompt":
+        beside = shown_beside(found_answer, turn.calls, prompt_contents)
+    retrieved = retrieved_of(turn, found_answer, contexts, shown, beside, call_results)
     entries, earlier_calls = _ledger_entries(
         search, contexts, contributing_calls, retrieved
     )

@@ -15,11 +15,12 @@ from functools import cached_property
 
 from ragmetrics_core.capture.calls import end_of
 from ragmetrics_core.capture.context_rules import Contexts
-from ragmetrics_core.capture.findings import BETWEEN_PIECES
+from ragmetrics_core.capture.findings import BETWEEN_PIECES, Finding
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.origins import MatchedContexts
 from ragmetrics_core.capture.passages import share_held
 from ragmetrics_core.capture.prompt_contents import ShownToCall
+from ragmetrics_core.capture.sibling_calls import ShownBeside
 from ragmetrics_core.capture.step_effects import (
     RetrieverEffect,
     StepEffect,
@@ -41,6 +42,14 @@ _WRITTEN_ANEW = (
 _SUMMARISED = (
     "the answering call was shown what {} wrote of documents, and not these; the contexts"
     " are the documents"
+)
+_SHOWN_BESIDE = (
+    "{} of {} retrieved documents were shown to calls beside the answering call, which"
+    " were asked the same; they are not among the contexts"
+)
+_DOUBTFUL_BESIDE = (
+    "{} of {} retrieved documents were shown to other calls alone, and it is not known"
+    " which call answered; they are not among the contexts"
 )
 _HIDDEN = "{} of {} retrieved documents were not shown to the model"
 # Where the contexts come from prompts, a tool's text or the user, it is known what the
@@ -78,6 +87,7 @@ class DocumentTraces:
         contexts: The contexts of the answer.
         shown: What the answering call was shown; None where no prompt says so, and
             where the user named the contexts.
+        beside: What calls beside the answering call were shown.
     """
 
     documents_by_search: Mapping[Node, Documents]
@@ -86,6 +96,7 @@ class DocumentTraces:
     rewriting_steps: Mapping[DocumentKey, str]
     contexts: Contexts
     shown: ShownToCall | None
+    beside: ShownBeside
 
     def summariser_of(self, index: int) -> str | None:
         """Name what summed up a document for the answering call; None if nothing did.
@@ -120,6 +131,7 @@ def passages_of(
     notes = _NoteWriter(retrieved, traces).notes()
     warnings = [
         *_warnings_of_hidden_documents(notes, traces.contexts),
+        *_warnings_of_documents_shown_beside(retrieved, notes, traces.beside),
         *_warnings_of_summaries(notes, traces),
         *_warnings_of_contexts(traces),
     ]
@@ -139,6 +151,20 @@ def _warnings_of_hidden_documents(
     if not hidden or len(hidden) == len(notes):
         return []
     return [_HIDDEN.format(len(hidden), len(notes))]
+
+
+def _warnings_of_documents_shown_beside(
+    retrieved: Sequence[Document], notes: Sequence[PassageNote], beside: ShownBeside
+) -> list[str]:
+    """Say how many retrieved documents only calls beside the answering call were shown."""
+    n_beside = 0
+    for document, note in zip(retrieved, notes, strict=True):
+        if note.context is None and document.key in beside.documents:
+            n_beside += 1
+    if not n_beside:
+        return []
+    words = _DOUBTFUL_BESIDE if beside.why_doubtful else _SHOWN_BESIDE
+    return [words.format(n_beside, len(notes))]
 
 
 def _warnings_of_summaries(
@@ -277,10 +303,24 @@ class _NoteWriter:
         rewriting_step = self._step_that_rewrote(index)
         if rewriting_step is not None:
             return _add_rewriting_step(note, rewriting_step)
+        if note.share != 0.0:
+            return note
+        if self.retrieved[index].key in self.traces.beside.documents:
+            return self._add_what_was_shown_beside(note, index)
         was_dropped = note.kept is False
-        if note.share == 0.0 and not was_dropped:
-            return self._doubt_that_hidden(note, index)
-        return note
+        return note if was_dropped else self._doubt_that_hidden(note, index)
+
+    def _add_what_was_shown_beside(self, note: PassageNote, index: int) -> PassageNote:
+        """Add to a note how much of its document a call beside the answering call shows.
+
+        The share is unknown if it is not known which of these calls answered.
+        """
+        beside = self.traces.beside
+        if beside.why_doubtful:
+            update = {"share": None, "why_unknown": beside.why_doubtful}
+            return note.model_copy(update=update)
+        _, finding = beside.documents[self.retrieved[index].key]
+        return note.model_copy(update={"share": _share_shown(finding)})
 
     def _doubt_that_hidden(self, note: PassageNote, index: int) -> PassageNote:
         """Make the share unknown if the prompt may show the document in other words."""
@@ -326,7 +366,7 @@ class _NoteWriter:
         is_context_itself = context_key == document.key
         if shown is not None and is_context_itself:
             _, finding = shown.shown_documents[context_key]
-            return 1.0 if finding.extent == "whole" else finding.coverage
+            return _share_shown(finding)
         share_in_one = _share_by_length(document, self._context_by_key[context_key])
         return max(share_in_one, self._share_in_pieces(index))
 
@@ -394,6 +434,11 @@ class _NoteWriter:
 def _add_rewriting_step(note: PassageNote, step: str) -> PassageNote:
     """Name the step that rewrote a document. How much of it was shown is unknown."""
     return note.model_copy(update={"share": None, "written_anew_by": step})
+
+
+def _share_shown(finding: Finding) -> float:
+    """Return the share of a document that prompts show; 1 if they show it whole."""
+    return 1.0 if finding.extent == "whole" else finding.coverage
 
 
 def _share_by_length(document: Document, context: Context) -> float:

@@ -126,6 +126,29 @@ class PromptContents:
             self._shown_by_call[call] = self._unite_with_calls_read(call)
         return self._shown_by_call[call]
 
+    def letters_around_documents(self, call: Node) -> bytes:
+        """Return the letters of a call's prompt without the documents that it shows.
+
+        Example: "Read: It fell. When did it fall?" shows "It fell.", and leaves
+        ``b"readwhendiditfall"``.
+        """
+        shown_in_prompts = [
+            shown
+            for _, finding in self._shown_by_itself(call).shown_documents.values()
+            for shown in finding.shown_in_prompts
+        ]
+        if not shown_in_prompts:
+            return b"".join(letters_of(message.text) for message in call.prompt)
+        letters = shown_in_prompts[0].prompt.letters
+        spans = [span for shown in shown_in_prompts for span in shown.occurrence.spans]
+        around = []
+        end = 0
+        for span in sorted(spans):
+            around.append(letters[end : span.prompt_start])
+            end = max(end, span.prompt_end)
+        # zero bytes stand between the letters of two messages
+        return b"".join([*around, letters[end:]]).replace(b"\0", b"")
+
     def _unite_with_calls_read(self, call: Node) -> ShownToCall:
         """Unite what a call was shown with what the calls that it read were shown.
 

@@ -23,6 +23,7 @@ from ragmetrics_core.capture.passage_notes import (
 from ragmetrics_core.capture.prompt_contents import ShownToCall
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.rewriting import changes_of, rewriting_step_by_key
+from ragmetrics_core.capture.sibling_calls import ShownBeside
 from ragmetrics_core.capture.step_effects import effects_of
 from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, DocumentKey, Node
 from ragmetrics_core.capture.widening import with_widened_texts
@@ -59,6 +60,7 @@ def retrieved_of(
     found_answer: FoundAnswer,
     contexts: Contexts,
     shown: ShownToCall | None,
+    beside: ShownBeside,
     call_results: CallResults,
 ) -> Retrieved:
     """Find the documents retrieved for an answer, and what became of each.
@@ -73,6 +75,7 @@ def retrieved_of(
         contexts: The contexts of the sample.
         shown: What the prompt of the answering call holds. None if that is unknown, and
             where the user named the contexts.
+        beside: What calls beside the answering call were shown.
         call_results: What each search or tool returned.
     """
     # a plain function of a graph may search: nobody recorded it as a retriever
@@ -96,6 +99,7 @@ def retrieved_of(
         rewriting_steps=rewriting_step_by_key(texts_rewritten, changes),
         contexts=contexts,
         shown=shown,
+        beside=beside,
     )
     passages = passages_of(documents, traces)
     warnings = list(passages.warnings)

@@ -126,6 +126,14 @@ class PassageNote(Frozen):
             " took, so that it is not known what became of this passage; None: none did."
         ),
     )
+    why_unknown: str | None = Field(
+        default=None,
+        repr=False,
+        description=(
+            "Why it is not known whether the model was shown it; None: it is known, or"
+            " another field says why not."
+        ),
+    )
 
 
 class CaptureNotes(Frozen):

@@ -232,7 +232,8 @@ def _with_verdicts(
     is_cited = None
     if passage.was_shown:
         is_useful = verdicts.useful_by_rank.get(rank)
-        if verdicts.ranks_cited is not None:
+        # only contexts are cited: another call may have been shown the passage
+        if verdicts.ranks_cited is not None and rank != _NO_RANK:
             is_cited = rank in verdicts.ranks_cited
     return replace(
         passage,
@@ -257,7 +258,6 @@ def _recorded_passages(sample: Sample, why_unknown: dict[str, str]) -> list[Pass
         why_unknown: Is filled: by stage ("retrieved", "kept" or "shown"), the reason why
             something is not known of the stage.
     """
-    # no prompt was recorded: nothing is known of what the model was shown
     # no prompt was recorded: nothing is known of what the model was shown
     why_prompt_unknown = _why_prompt_unknown(sample)
     if why_prompt_unknown:
@@ -348,6 +348,9 @@ def _why_showing_unknown(sample: Sample) -> str:
     rewriters = _rewriters(sample)
     if rewriters:
         return _REWRITTEN.format(rewriters[0])
+    for note in _notes(sample):
+        if note.why_unknown:
+            return f"of some passages: {note.why_unknown}"
     return "of some passages the prompt does not tell"
 
 
@@ -754,10 +757,13 @@ def _are_words_cut_away(passage: Passage, fact: str, sample: Sample) -> bool:
     - if the shown part lacks half of the words that fact and passage share.
 
     False if fewer words lack: the prompt may say the fact in other words. False also if
-    fact and passage share no word: nothing is known.
+    fact and passage share no word, or if the shown part is not recorded: nothing is
+    known.
     """
     text = _retrieved_text(passage, sample)
     shown_part = _with_small_gaps_filled(text, _shown_part(passage, sample))
+    if not shown_part:  # no context has it: another call was shown it
+        return False
     if states_word_by_word(text, fact):
         return not states_word_by_word(shown_part, fact)
     shared_words = set(telling_words(fact)).intersection(telling_words(text))

@@ -107,7 +107,11 @@ def self_rag(*replies: str) -> None:
         retrieved=["plan", "memory"],
         answer="The texts do not say.",
         grade="inferred",
-        warnings=["1 of 2 retrieved documents were not shown to the model", SEVERAL],
+        warnings=[
+            "1 of 2 retrieved documents were shown to other calls alone, and it is not"
+            " known which call answered; they are not among the contexts",
+            SEVERAL,
+        ],
     )
 )
 def one_structured_answer_for_each_document() -> None:

@@ -1,0 +1,139 @@
+"""What calls beside the answering call were shown. A part of stage 3. Pure.
+
+An application may ask a model once for each passage, and take one of the replies: the
+one with the best score, or the first that does not decline. The others were asked the
+same. Their prompts are equal, but for the passages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ragmetrics_core.capture.answer import FoundAnswer
+from ragmetrics_core.capture.calls import NO_ANSWER, Calls
+from ragmetrics_core.capture.document_versions import unite_shown_documents
+from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.prompt_contents import PromptContents
+from ragmetrics_core.capture.prompt_search import ShownDocument
+from ragmetrics_core.capture.tree import Document, DocumentKey, Node, Tree
+
+_UNKNOWN_WRITER = "a call was shown it, and it is not known which call answered"
+# Fewer letters of a title or id stand in a template by chance, as "a" of "a.txt" does.
+_FEWEST_LETTERS = 3
+_DIGITS = re.compile(rb"[0-9]+")
+
+
+@dataclass(frozen=True)
+class ShownBeside:
+    """The documents that calls beside the answering call were shown.
+
+    Attributes:
+        documents: What they show of each document, by its key.
+        why_doubtful: In words, why it is not known whether one of these calls answered;
+            "" if it is known that none did, and that all were asked the same.
+    """
+
+    documents: Mapping[DocumentKey, ShownDocument] = field(default_factory=dict)
+    why_doubtful: str = ""
+
+
+def shown_beside(
+    found_answer: FoundAnswer, calls: Calls, prompt_contents: PromptContents
+) -> ShownBeside:
+    """Find the documents that were shown to calls beside the answering call.
+
+    Example: one prompt is passage A and "When did it open?", another passage B and the
+    same question. The application takes the reply to the first: B was shown beside.
+
+    If it is not known which call answered, each call that wrote a text may have. Else
+    only those count whose prompt has the same template.
+
+    Args:
+        found_answer: The answer, and the call that wrote it.
+        calls: The calls of the turn.
+        prompt_contents: What their prompts show.
+    """
+    writing_call = found_answer.writing_call
+    if writing_call is None:
+        return ShownBeside()
+    keys_shown = prompt_contents.shown_to(writing_call).shown_documents.keys()
+    shown_to_others = []
+    for call in _calls_of_no_other_answer(calls, found_answer):
+        shown = prompt_contents.shown_to(call).shown_documents
+        if shown.keys() <= keys_shown:
+            continue
+        if found_answer.doubts:
+            may_answer = calls.looks_like_answer(call)
+        else:
+            may_answer = _have_same_template(call, writing_call, prompt_contents)
+        if may_answer:
+            shown_to_others.append(shown)
+    return ShownBeside(
+        unite_shown_documents(shown_to_others),
+        _UNKNOWN_WRITER if found_answer.doubts else "",
+    )
+
+
+def _calls_of_no_other_answer(calls: Calls, found_answer: FoundAnswer) -> list[Node]:
+    """List the calls that replied, without the answering call.
+
+    Calls that only called a tool are left out. So are those that wrote another answer
+    of the run: a run with two answers gives two samples.
+    """
+    other_lines = _lines_of_other_answers(calls.tree, found_answer)
+    return [
+        call
+        for call, form in calls.reply_forms.items()
+        if call is not found_answer.writing_call
+        and form != NO_ANSWER
+        and calls.replies[call].line not in other_lines
+    ]
+
+
+def _lines_of_other_answers(tree: Tree, found_answer: FoundAnswer) -> set[str]:
+    """Return the other answers that the framework gives, each in one line."""
+    return {
+        as_one_line(answer.text)
+        for answer in tree.answers
+        if answer is not found_answer.answer and answer.text
+    }
+
+
+def _have_same_template(
+    call: Node, other: Node, prompt_contents: PromptContents
+) -> bool:
+    """Whether two prompts are equal but for the documents that they show.
+
+    Their numbers, titles and ids may differ as well, as in "Source 1 (a.txt)".
+    """
+    documents = [
+        document
+        for each in (call, other)
+        for document, _ in prompt_contents.shown_to(each).shown_documents.values()
+    ]
+    names = _letters_of_names(documents)
+    return _template(
+        prompt_contents.letters_around_documents(call), names
+    ) == _template(prompt_contents.letters_around_documents(other), names)
+
+
+def _template(letters: bytes, names: Iterable[bytes]) -> bytes:
+    """Return the letters of a prompt without digits, and without names of documents."""
+    template = _DIGITS.sub(b"", letters)
+    for name in names:
+        template = template.replace(name, b"")
+    return template
+
+
+def _letters_of_names(documents: Iterable[Document]) -> list[bytes]:
+    """Return the letters of ids and metadata of documents, without digits; longest first."""
+    names = set()
+    for document in documents:
+        for value in (document.id or "", *document.metadata.values()):
+            name = _DIGITS.sub(b"", letters_of(str(value)))
+            if len(name) >= _FEWEST_LETTERS:
+                names.add(name)
+    return sorted(names, key=len, reverse=True)
