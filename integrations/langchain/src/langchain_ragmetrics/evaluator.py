@@ -198,30 +198,29 @@ def native(
 
 
 def _plain_sample(run: RunBase) -> Sample:
-    """Make the sample of a run in which nothing was retrieved.
+    """Make the sample of a run in which no retriever was recorded.
 
-    Question and answer are found in the run's inputs and outputs. Example: the inputs
-    {"question": "Who?", "contexts": ["Anna lit it."]} and outputs {"answer": "Anna"}.
-    Contexts are taken from fields that have a usual name of contexts, unless they
-    cannot be read as such. A run that failed has no answer.
+    Question, answer and contexts are found in the run's inputs and outputs. Example:
+    the inputs {"question": "Who?", "contexts": ["Anna lit it."]} and outputs {"answer":
+    "Anna"}: an application that retrieved before the run. Contexts are taken from
+    fields that have a usual name of contexts, unless they cannot be read as such. A run
+    that failed has no answer.
     """
     answer, _ = capture.answer_in(plain(run.outputs))
     fields = {**run.inputs, **(run.outputs or {})}
-    row = {}
+    context_fields = {}
     for name, value in fields.items():
         if name in USUAL_NAMES["contexts"]:
-            row[name] = value
+            context_fields[name] = value
     try:
-        sample = Sample.from_row(row)
+        contexts = Sample.from_row(context_fields).contexts
     except RowError:
-        sample = Sample()
-    return sample.model_copy(
-        update={
-            "question": capture.question_in(plain(run.inputs)),
-            "answer": None if run.error else answer,
-            "error": error_of(run),
-            "metadata": {},
-        }
+        contexts = ()
+    return Sample(
+        question=capture.question_in(plain(run.inputs)),
+        contexts=contexts,
+        answer=None if run.error else answer,
+        error=error_of(run),
     )
 
 

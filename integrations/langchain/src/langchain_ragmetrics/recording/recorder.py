@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -149,32 +150,29 @@ class Recorder(BaseCallbackHandler):
         ``{"role": "user", "content": "Who?"}``.
         """
         if run := self._run_began("chat_model", serialized, run_id, details):
-            messages_of_batches = [message for batch in messages for message in batch]
+            all_messages = list(chain.from_iterable(messages))
+            texts_shown = chain.from_iterable(map(messages_shown, all_messages))
             run.inputs = {
                 "messages": [
-                    {"role": shown.role, "content": shown.text}
-                    for message in messages_of_batches
-                    for shown in messages_shown(message)
+                    {"role": shown.role, "content": shown.text} for shown in texts_shown
                 ]
             }
             # True if the model surely saw nothing but these texts; False for an image
-            run.extra[TEXT_ALONE] = _are_texts_alone(messages_of_batches, details)
+            run.extra[TEXT_ALONE] = _are_texts_alone(all_messages, details)
             # what the model saw and no recorded text holds, such as a PDF
             run.extra[UNREAD] = unread_request(
-                _parameters_sent(serialized, messages_of_batches, details),
-                [shown.content for shown in messages_of_batches if _is_sent(shown)],
+                _parameters_sent(serialized, all_messages, details),
+                [message.content for message in all_messages if _is_sent(message)],
             )
             # blocks of the user's message that are documents
-            run.extra[HANDED_IN] = [
-                document
-                for message in messages_of_batches
-                for document in documents_handed_in(message)
-            ]
-            run.extra[EVIDENCE_BLOCKS] = [
-                block
-                for message in messages_of_batches
-                for block in evidence_blocks(message.content)
-            ]
+            run.extra[HANDED_IN] = list(
+                chain.from_iterable(map(documents_handed_in, all_messages))
+            )
+            # blocks in which the application handed over evidence, such as a
+            # "search_result"
+            run.extra[EVIDENCE_BLOCKS] = []
+            for message in all_messages:
+                run.extra[EVIDENCE_BLOCKS] += evidence_blocks(message.content)
 
     @guard_hook
     def on_llm_start(

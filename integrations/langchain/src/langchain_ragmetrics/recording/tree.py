@@ -164,13 +164,8 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     tree.instructions = earlier.texts
     tree.doubts = earlier.doubts  # what is uncertain about the earlier turns
     tree.answers = _answers(root, output)
-    # An agent that called a calculator and answered is a sample although it retrieved
-    # nothing. A model that only chatted is none, unless the user wants every turn.
-    answers_from_tools = bool(tree.answers) and root.called_a_tool
-    # "gpt-4o-search-preview" searches for each answer, and its reply may not tell it
-    may_have_searched = any(node.may_have_searched for node in root.walk())
     tree.is_always_a_sample = calls_models and (
-        every_turn or answers_from_tools or may_have_searched
+        every_turn or _may_rest_on_other_evidence(tree)
     )
     tree.gives_only_documents = _gives_documents(
         root, output, calls_models=calls_models
@@ -213,6 +208,18 @@ def _add_session(tree: Tree, run: AnyRun) -> None:
     tree.conversation_id = session
     if not tree.history:
         tree.turn_number = 1
+
+
+def _may_rest_on_other_evidence(tree: Tree) -> bool:
+    """Whether the answer of a run that retrieved nothing may rest on evidence.
+
+    Such a run makes a sample: an agent that called a calculator and answered. A model
+    that only chatted makes none.
+    """
+    answers_from_tools = bool(tree.answers) and tree.root.called_a_tool
+    # "gpt-4o-search-preview" searches for each answer, and its reply may not tell it
+    may_have_searched = any(node.may_have_searched for node in tree.root.walk())
+    return answers_from_tools or may_have_searched
 
 
 def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
@@ -309,6 +316,7 @@ def _earlier_conversation(
     in_inputs = capture.find_conversation(inputs, question)
     if in_inputs.turns or in_inputs.texts:
         return in_inputs
+    # other messages of a state, without the question, need not be earlier turns
     in_state = capture.find_conversation(
         output, question, needs_question=question is not None
     )
@@ -598,12 +606,13 @@ def _with_observed_scores(
             continue
         for document in documents_in(plain((inner.outputs or {}).get("documents"))):
             scores[document.id, document.text] = document.score
-    return tuple(
-        document
-        if document.score is not None
-        else replace(document, score=scores.get((document.id, document.text)))
-        for document in documents
-    )
+    scored_documents = []
+    for document in documents:
+        score = document.score
+        if score is None:
+            score = scores.get((document.id, document.text))
+        scored_documents.append(replace(document, score=score))
+    return tuple(scored_documents)
 
 
 def _query(arguments: Mapping[str, Any]) -> str:
@@ -685,14 +694,23 @@ def _fill_model(node: Node, run: AnyRun) -> None:
     """Write into a call what its model was shown and what it replied.
 
     Example: ``ChatOpenAI`` was shown "Who?" and replied "Anna": these are the node's
-    prompt and reply. Of several replies the first is taken. Our recorder has left notes
-    on the run in ``run.extra``, under ``TEXT_ALONE``, ``HANDED_IN`` and ``UNREAD``; a
-    run of LangSmith has no such notes.
+    prompt and reply.
     """
     name = metadata_of(run).get("ls_model_name")
     node.kind = "model"
+    node.model = name if isinstance(name, str) else None
     node.prompt = _prompt(run)
-    notes = run.extra or {}
+    _add_notes_on_request(node, run.extra or {})
+    _add_reply(node, run)
+
+
+def _add_notes_on_request(node: Node, notes: Mapping[str, Any]) -> None:
+    """Write into a model's call what our recorder noted of the request.
+
+    Args:
+        node: The call; it is changed.
+        notes: The notes, by names such as ``TEXT_ALONE``. A run of LangSmith has none.
+    """
     # whether the model surely saw nothing but the recorded texts
     node.is_prompt_text_alone = bool(notes.get(TEXT_ALONE))
     # documents that the application put into its messages as blocks
@@ -702,7 +720,14 @@ def _fill_model(node: Node, run: AnyRun) -> None:
     unread = notes.get(UNREAD)
     if isinstance(unread, capture.UnreadRequest):
         unread.add_to(node)
-    node.model = name if isinstance(name, str) else None
+
+
+def _add_reply(node: Node, run: AnyRun) -> None:
+    """Write into a model's call its reply, and what the provider found for the reply.
+
+    Of several replies the first is taken. After an error there is none.
+    """
+    # for each batch of messages, the replies to it
     batches = (run.outputs or {}).get("generations") or [[]]
     first_generation = batches[0][0] if batches[0] else None
     if run.error or not isinstance(first_generation, Mapping):
@@ -710,8 +735,8 @@ def _fill_model(node: Node, run: AnyRun) -> None:
     message = message_of(first_generation.get("message")) or Message("assistant")
     text = str(first_generation.get("text") or message.text)
     node.reply = Message("assistant", text, message.tool_calls)
-    # What the model's provider searched and found. Our own recorder has read it out of
-    # the reply; a run of LangSmith holds the whole reply, from which it is read here.
+    # Our own recorder has read what the provider found out of the reply. A run of
+    # LangSmith holds the whole reply: it is read here.
     evidence = first_generation.get(PROVIDER)
     if not isinstance(evidence, capture.ProviderEvidence):
         evidence = provider_evidence_of(first_generation.get("message"))

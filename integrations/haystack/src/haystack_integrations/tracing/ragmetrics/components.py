@@ -276,10 +276,12 @@ class Calls:
 
     @cached_property
     def _documents_by_texts(self) -> dict[tuple[str, ...], tuple[Document, ...]]:
-        """Map each list of texts that a component gave to the documents behind it.
+        """Map each list of texts that a component gave to documents with these texts.
 
-        Example: a window retriever takes documents, and gives the texts around them.
-        Components that call a model write texts of their own, and are left out.
+        Example: a window retriever takes documents, and gives the texts around them:
+        the documents that it took. A component that took none and gives a list under a
+        name such as "contexts": a document is made of each text. Components that call a
+        model write texts of their own, and are left out.
         """
         documents_by_texts: dict[tuple[str, ...], tuple[Document, ...]] = {}
         for node in self.run.components():
@@ -289,11 +291,9 @@ class Calls:
             for output_name, texts in node.output_by_socket.items():
                 if not isinstance(texts, tuple) or not _holds_only_texts(texts):
                     continue
-                # Without documents taken, texts count only if the output is named
-                # like evidence, such as "contexts".
                 is_named_for_evidence = _NAMES_EVIDENCE.search(output_name) is not None
                 if documents_taken or is_named_for_evidence:
-                    documents_by_texts[texts] = _documents_behind(
+                    documents_by_texts[texts] = _documents_of_texts(
                         texts, documents_taken
                     )
         return documents_by_texts
@@ -475,10 +475,10 @@ def _names_of_senders(node: Node, socket: str) -> set[str]:
     return names
 
 
-def _documents_behind(
+def _documents_of_texts(
     texts: tuple[str, ...], documents: tuple[Document, ...]
 ) -> tuple[Document, ...]:
-    """Find the documents that a list of texts was made of.
+    """Find the documents that a list of texts was made of, or make documents of it.
 
     Example: documents ["iron", "gold"] and the texts ["An iron bar", "A gold coin"]
     give the documents, "iron" with the form "An iron bar".
@@ -489,7 +489,7 @@ def _documents_behind(
 
     Args:
         texts: What a component gave.
-        documents: What the component took.
+        documents: What the component took; () if it took none.
     """
     pairs = []
     if len(documents) == len(texts):

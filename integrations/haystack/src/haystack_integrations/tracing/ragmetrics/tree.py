@@ -167,7 +167,7 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
         # question there was nothing to be routed.
         tree.was_routed_away = _skipped_a_branch(calls.run)
     is_asked_of_a_model = bool(calls.models) and user_text is not None
-    # kept as a sample even if nothing was retrieved
+    # such a run makes a sample even if it retrieved nothing
     tree.is_always_a_sample = answer is not None or is_asked_of_a_model
     if answer is None:
         _add_documents_without_answer(tree, calls)

@@ -54,16 +54,12 @@ def load_rag_dataset(
         data = _json_of_file(Path(dataset))
     if isinstance(data, BaseModel):
         data = data.model_dump(mode="json")
-    examples = getattr(data, "examples", None)  # of a class that is no pydantic model
+    if isinstance(data, Mapping) and isinstance(data.get("queries"), Mapping):
+        return _samples_of_queries(data["queries"], data.get("responses") or {})
     if isinstance(data, Mapping):
-        queries = data.get("queries")
-        if isinstance(queries, Mapping):  # a QueryResponseDataset
-            references = data.get("responses") or {}
-            return [
-                Sample(id=query_id, question=query, reference=references.get(query_id))
-                for query_id, query in queries.items()
-            ]
         examples = data.get("examples")
+    else:
+        examples = getattr(data, "examples", None)  # of a class of somebody's own
     if not isinstance(examples, (list, tuple)):
         raise InputError(
             "a dataset has a list of examples, or queries and responses; got"
@@ -84,6 +80,21 @@ def _json_of_file(path: Path) -> Any:
         raise InputError(f"{path.name} is no JSON file: {error}") from None
 
 
+def _samples_of_queries(
+    queries: Mapping[str, Any], references: Mapping[str, Any]
+) -> list[Sample]:
+    """Make a sample of each query of a ``QueryResponseDataset``.
+
+    Args:
+        queries: The questions by their ids.
+        references: The expected answers by the same ids; some may be missing.
+    """
+    return [
+        Sample(id=query_id, question=query, reference=references.get(query_id))
+        for query_id, query in queries.items()
+    ]
+
+
 def _sample(example: Any, number: int) -> Sample:
     """The sample of one example: its query, its reference, and all else as metadata.
 
@@ -97,12 +108,10 @@ def _sample(example: Any, number: int) -> Sample:
     Raises:
         InputError: If the example has no query.
     """
-    # of an older core: its class is gone
+    # an object: of a class that LlamaIndex no longer has
     fields = dict(example if isinstance(example, Mapping) else vars(example))
-    question, reference = (
-        fields.pop("query", None),
-        fields.pop("reference_answer", None),
-    )
+    question = fields.pop("query", None)
+    reference = fields.pop("reference_answer", None)
     if not isinstance(question, str):
         raise InputError(f"example {number} of the dataset has no query")
     rest = {name: value for name, value in fields.items() if value not in (None, [])}

@@ -253,7 +253,8 @@ def _looks_cut(answer: GeneratedAnswer) -> bool:
         if isinstance(meta.get("source_index"), int):
             numbers.append(meta["source_index"])
     only_referenced = bool(reference_marks) and all(reference_marks)
-    return only_referenced or numbers != list(range(1, len(numbers) + 1))
+    has_gap = numbers != list(range(1, len(numbers) + 1))
+    return only_referenced or has_gap
 
 
 def _with_references(

@@ -339,6 +339,9 @@ class Recorder:
         - Any other span is a new call. Example: ``retriever.retrieve("Who?")`` inside a
           query becomes a call below the query's.
 
+        A call may stand in several runs: a capture that was opened inside another one
+        records a run of its own. Each run has its own call around the new one.
+
         Args:
             span: The span.
             outer: The record of the span around it; empty if it stands in no run.
@@ -351,7 +354,8 @@ class Recorder:
         # A part of a recorded call: such as the second span of one ``llm.chat``, or a
         # synthesizer's method that it calls on itself.
         if call_reported_before is not None or is_no_call_of_its_own(span.kind, outer):
-            self._note_history_of_prompt(outer, span.arguments)
+            # a model's template may hold the earlier turns of a chat without memory
+            self._take_history_from_template(outer, span.arguments)
             return record_inside_call(outer, span, call_reported_before)
         begins_run = bool(new_listeners) and span.kind in ROOTS
         is_in_run = bool(outer.calls_of_runs) or begins_run
@@ -359,17 +363,18 @@ class Recorder:
             # in no run: such as a tool that the application calls by itself
             return SpanRecord(kind=span.kind)
         node = self._make_call(span.kind, span, outer)
-        run_and_call_pairs = []  # each run, with the call that later calls go below
-        for open_run, parent in outer.calls_of_runs:
-            run_and_call_pairs.append(add_call(node, open_run, parent))
+        # for each run the call below which the calls inside this span are put
+        calls_of_runs = []
+        for open_run, call_around in outer.calls_of_runs:
+            calls_of_runs.append(add_call(node, open_run, call_around))
         if begins_run:
             open_run = self._begin_run(span.kind, node, span, new_listeners)
-            run_and_call_pairs.append((open_run, node))
+            calls_of_runs.append((open_run, node))
         return SpanRecord(
-            tuple(run_and_call_pairs),
+            tuple(calls_of_runs),
             span.kind,
             outer.kinds_of_path | {span.kind},
-            event_of_step=None,
+            event_of_step=None,  # a call is no step of a workflow
             node=node,
         )
 
@@ -634,7 +639,7 @@ class Recorder:
         copy(*arguments)
 
     @guard_hook
-    def _note_history_of_prompt(
+    def _take_history_from_template(
         self, record: SpanRecord, llm_arguments: Mapping[str, Any]
     ) -> None:
         """Take a chat's history from a model's template, where no memory could be read."""

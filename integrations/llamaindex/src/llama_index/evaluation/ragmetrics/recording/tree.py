@@ -104,6 +104,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     tree.question, tree.question_place = question(run)
     _add_history(tree, models)
     _add_answer(tree)
+    # such a run makes a sample even if it retrieved nothing
     tree.is_always_a_sample = _answers_a_question(run, models, where)
     # ``question_from`` as a function gets ``native_run``: what the framework returned,
     # or the run itself if that is nothing. As a key it leads into ``lookup_inputs``.
@@ -600,12 +601,12 @@ def _replies_put_together(run: Run) -> tuple[str, ...]:
     synthesizers = _synthesizers(run)
     if not synthesizers:
         return ()
-    last_one = synthesizers[-1]
-    if last_one.name not in ("Accumulate", "CompactAndAccumulate"):
+    last_synthesizer = synthesizers[-1]
+    if last_synthesizer.name not in ("Accumulate", "CompactAndAccumulate"):
         return ()
     answer_text = run.root.text or ""
     replies = []
-    for inner in last_one.walk():
+    for inner in last_synthesizer.walk():
         if inner.kind == "model" and inner.reply is not None:
             replies.append(inner.reply.text)
     return tuple(reply for reply in replies if reply in answer_text)
