@@ -1564,7 +1564,11 @@ REPLACED = {
     "the number of a passage before": ("[12] opened", OPENED[11:]),
     "a title before": ("Norwick in old times\nopened", OPENED[11:]),
     "dots before": ("Elsewhere it says: ... opened", OPENED[11:]),
-    "a letter that is equal by chance before": ("From his loom\nopened", OPENED[9:]),
+    # its "m" may as well be the "m" of "Holm": then "From his loo" stands in that line
+    "a letter that is equal by chance before": (
+        "From his loom\nopened",
+        f"… {OPENED[9:]}",
+    ),
     "a tag before": ("Source of it: <text>opened", OPENED[11:]),
 }
 
@@ -1585,7 +1589,8 @@ REPLACED_BEHIND = {
     "a source behind": (" (harbour.txt)", ""),
     "a note of a cut behind": (" [truncated]", ""),
     "another note of a cut behind": (" [+17 more characters]", ""),
-    "the label of the next passage behind": (f" Passage two: {PORTO}", ""),
+    # nothing tells a label in the same line from other words
+    "the label of the next passage behind": (f" Passage two: {PORTO}", " …"),
     "a mask, and a label": (f"[DATE]. Passage two: {PORTO}", " …"),
     "a date in other words": ("1874-05-04.", " …"),
     "cut behind": ("", ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -35,8 +34,6 @@ Extent = Literal["whole", "beginning", "end", "middle", "parts"]
 
 # stands between the shown parts of a text
 BETWEEN_PIECES = " … "
-# dots that cut a text, and what stands after them
-_CUT_BY_DOTS = lazy_pattern(r"(?:\.\.\.|…)(?P<behind_dots>\W*\w.*)$", re.DOTALL)
 _AROUND = 3  # characters beside the first and last letter that may be such a sign
 # the letters at the end of some characters, if a word begins with them
 _BEGUN_WORD = lazy_pattern(r"\W(?P<letters>\w+)$")
@@ -308,10 +305,10 @@ class ShownInPrompt:
         Example: the text "It was -5 degrees" and the prompt "It was 5 degrees" have equal
         letters, but the prompt lacks the "-".
         """
-        letters, raw = self.text.letters, self.text.raw
+        raw = self.text.raw
         # most texts of the letters a to z alone have neither numbers nor comparisons
         has_comparison = "=" in raw or "≠" in raw
-        if not letters or (letters.isalpha() and not has_comparison):
+        if self.text.letters.isalpha() and not has_comparison:
             return False
         message = self.prompt.messages[self.message_index].raw
         # nearly always; also where it stands once more, with its signs
@@ -330,8 +327,8 @@ class ShownInPrompt:
         """The pieces of the text that the prompt shows, without other words in them.
 
         Example: of "It lies on the Douro in the north", a prompt shows "It lies on the
-        Douro… In 1874". The equal letters end after "in", but only those up to "Douro"
-        are certain: the "In" of the prompt is equal by chance.
+        Douro inside". The equal letters end after "in", but only those up to "Douro"
+        are certain: the prompt's word "inside" begins like the text's word "in".
         """
         spans = self.occurrence.spans
         prompt_end_by_text_end = {span.text_end: span.prompt_end for span in spans}
@@ -347,15 +344,10 @@ class ShownInPrompt:
         return pieces
 
     def _n_letters_by_chance(self, prompt_end: int) -> int:
-        """Count the last letters in which text and prompt agree only by chance.
+        """Count the last equal letters that begin a longer word of the prompt.
 
-        The text is "the Douro in the north". The prompt's author cut it after "Douro",
-        and the prompt's next word begins with "in" as the text does. Two cases give 2:
-
-        - a new word after dots: "the Douro… In 1874"
-        - the beginning of a longer word: "the Douro inside"
-
-        Else 0; also for 12 letters or more, which are never equal by chance.
+        2 for the text "the Douro in the north" and the prompt "the Douro inside". 0 for
+        12 letters or more, which are never equal by chance.
 
         Args:
             prompt_end: Where the equal letters end: an index in the prompt's letters.
@@ -366,31 +358,14 @@ class ShownInPrompt:
         # In the message as written: where the last equal letter ends, and where the next
         # letter begins, after blanks and signs.
         end, next_letter = message.gap_at(end_in_message)
-        # the prompt's characters before that end, as many as may agree by chance
-        last_characters = message.raw[max(end - LONGEST_STEP, 0) : end]
-        by_chance = self._words_behind_dots(last_characters)  # "In" of "Douro… In"
-        # no blank or sign after the last equal letter: the prompt's word goes on
         is_inside_of_word = end == next_letter < len(message.raw)
-        if not by_chance and is_inside_of_word:
-            by_chance = _beginning_of_word(last_characters)  # "in" of "inside"
-        n_letters = len(letters_of(by_chance))
+        if not is_inside_of_word:
+            return 0
+        begun_word = _BEGUN_WORD.search(message.raw[max(end - LONGEST_STEP, 0) : end])
+        if begun_word is None:
+            return 0
+        n_letters = len(letters_of(begun_word["letters"]))
         return n_letters if n_letters < RESUMED_LENGTH else 0
-
-    def _words_behind_dots(self, last_characters: str) -> str:
-        """Return the words after dots that cut the text: "In" of "the Douro... In".
-
-        Empty without such dots, or if the text itself has them.
-        """
-        dots = _CUT_BY_DOTS.search(last_characters)
-        if dots is None or dots[0] in self.text.raw:
-            return ""
-        return dots["behind_dots"]
-
-
-def _beginning_of_word(last_characters: str) -> str:
-    """Return the letters of a word in which a piece ends: "in" of "the Douro inside"."""
-    word = _BEGUN_WORD.search(last_characters)
-    return "" if word is None else word["letters"]
 
 
 def _finding_in_prompts(

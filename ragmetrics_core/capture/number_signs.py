@@ -10,41 +10,22 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 from unicodedata import normalize
 
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
-_HYPHENS = "-−–"
-# a number with its separators, as in "1.234,56" and "4.5.1874"
-_NUMBER = lazy_pattern(r"\d+(?:[.,'’]\d+)*")
+# a number with its separators, as in "1.234,56", "12 400" and "4.5.1874"
+_NUMBER = lazy_pattern(r"\d+(?:[.,'’]\d+|[ \xa0\u202f]\d{3}(?!\d))*")
 _SEPARATOR = lazy_pattern(r"[.,'’]")
+_SEPARATOR_OF_THOUSANDS = lazy_pattern(r"[.,'’ \xa0\u202f](?=\d{3}(?!\d))")
+_DIGITS = lazy_pattern(r"\d+")
 # digits that stand apart: "31,5", "10-15", "10 ^ 6"
 _APART = lazy_pattern(r"\d[^\w]{1,3}\d")
-# the blank in "12 400"
-_BLANK_OF_THOUSANDS = lazy_pattern(r"(?<=\d)[ \xa0\u202f](?=\d{3}(?!\d))")
 _IN_TABLE = lazy_pattern(r"\d\s*[;|]")  # a number in a cell
 # digits that stand raised, lowered, as a fraction or in a circle behind a digit: "10²"
 _SMALL_DIGITS = lazy_pattern(
     r"(?<=\d)[²³¹¼½¾\u2070-\u2079\u2080-\u2089\u2150-\u215f\u2189\u2460-\u249b]+"
 )
-_SIZE_OF_GROUP = 3  # digits between two separators of thousands
-
-
-class _NumberSign(NamedTuple):
-    """A sign beside a number.
-
-    Attributes:
-        kind: What it means. The "-" and the "−" of a number below zero are of one kind.
-        character: The sign. A text without it is not searched, which is fast.
-        pattern: Matches the sign beside its number. It begins with the sign, because a
-            search for one character is fast.
-    """
-
-    kind: str
-    character: str
-    pattern: re.Pattern[str]
-
 
 # "5 €" and "€5"
 _NUMBER_BESIDE = r"(?:(?<=\d.)|(?<=\d\s.)|(?=\s?\d))"
@@ -64,7 +45,7 @@ _SIGNS_AND_BESIDE = {
     "equal": ("=", _between_terms("={1,2}")),
     "unequal": ("!≠", _between_terms("(?:(?<=!)={1,2}|(?<=≠))")),
     # "-5", but not "well-5"
-    "minus": (_HYPHENS, r"""(?<![^\s(\[=:;,"'*_|].)\d"""),
+    "minus": ("-−–", r"""(?<![^\s(\[=:;,"'*_|].)\d"""),
     # "5%" and "5 %"
     "percent": ("%", r"(?:(?<=\d.)|(?<=\d\s.))"),
     # "x < 5"
@@ -75,17 +56,10 @@ _SIGNS_AND_BESIDE = {
     "times": ("*×", r"(?:(?<=\d.)|(?<=\d[ \xa0].))\s*\d"),
     "plus or minus": ("±", r"\s*\d"),
 }
-
-
-def _all_signs() -> Iterator[_NumberSign]:
-    """Yield each sign with its pattern."""
-    for kind, (characters, beside) in _SIGNS_AND_BESIDE.items():
-        for character in characters:
-            pattern = re.compile(re.escape(character) + beside)
-            yield _NumberSign(kind, character, pattern)
-
-
-_SIGNS = tuple(_all_signs())
+_PATTERN_BY_KIND = {
+    kind: lazy_pattern(f"[{re.escape(characters)}]{beside}")
+    for kind, (characters, beside) in _SIGNS_AND_BESIDE.items()
+}
 
 
 class NumberSigns:
@@ -141,11 +115,11 @@ def _with_small_digits_apart(text: str) -> str:
 def _count_signs(text: str) -> Counter[str]:
     """Count the signs of a text's numbers by their kind: {"minus": 1} for "at -5"."""
     n_by_kind: Counter[str] = Counter()
-    for kind, character, pattern in _SIGNS:
-        if character in text:
-            n_signs = len(pattern.findall(text))
+    for kind, (characters, _) in _SIGNS_AND_BESIDE.items():
+        if any(character in text for character in characters):  # fast
+            n_signs = len(_PATTERN_BY_KIND[kind].findall(text))
             if n_signs:
-                n_by_kind[kind] += n_signs
+                n_by_kind[kind] = n_signs
     return n_by_kind
 
 
@@ -159,42 +133,22 @@ def _lacks_numbers(passage: str, text: str) -> bool:
     text = normalize("NFKC", text)
     passage = normalize("NFKC", passage)
     # the passage may hold a list: "2,3" is one number or two
-    numbers_shown = Counter(_numbers(passage)) + Counter(
-        _numbers(passage.replace(",", " "))
-    )
+    numbers_shown = Counter(_numbers(passage)) | Counter(_DIGITS.findall(passage))
     if not Counter(_numbers(text)) - numbers_shown:
         return False
     # "5,3" of a text in CSV stands as "5 | 3" in a table
     if _IN_TABLE.search(passage):
-        return bool(Counter(_numbers(text.replace(",", " "))) - numbers_shown)
-    # "12 400" may be one number or two
-    text = _BLANK_OF_THOUSANDS.sub("", text)
-    passage = _BLANK_OF_THOUSANDS.sub("", passage)
-    return bool(Counter(_numbers(text)) - Counter(_numbers(passage)))
+        return bool(Counter(_DIGITS.findall(text)) - numbers_shown)
+    return True
 
 
 def _numbers(text: str) -> Iterator[str]:
     """Yield the numbers of a text, each in one form of writing.
 
-    Example: "1,234.5", "1.234,5" and "1234.5" are all "1234.5". "1,234" is "1234", and
-    "31,5" is "31.5". A list without blanks, as "1874,31,5", is three numbers.
+    Example: "1,234.5", "1.234,5" and "1 234.5" are all "1234.5". "31,5" is "31.5".
     """
     for match in _NUMBER.finditer(text):
-        first, *groups = _SEPARATOR.split(match[0])
-        if not groups:
-            yield first
-            continue
-        are_thousands = first != "0" and all(
-            len(group) == _SIZE_OF_GROUP for group in groups
-        )
-        are_thousands_but_last = all(
-            len(group) == _SIZE_OF_GROUP for group in groups[:-1]
-        )
-        if are_thousands:
-            yield "".join([first, *groups])
-        elif are_thousands_but_last:
-            yield "".join([first, *groups[:-1]]) + "." + groups[-1]
-        elif "." not in match[0]:
-            yield from [first, *groups]
-        else:  # a date or a version
-            yield match[0]
+        number = match[0]
+        if not number.startswith("0"):  # "0.125" has no thousands
+            number = _SEPARATOR_OF_THOUSANDS.sub("", number)
+        yield _SEPARATOR.sub(".", number)
