@@ -133,13 +133,14 @@ def _lacks_numbers(passage: str, text: str) -> bool:
     text = normalize("NFKC", text)
     passage = normalize("NFKC", passage)
     # the passage may hold a list: "2,3" is one number or two
-    numbers_shown = Counter(_numbers(passage)) | Counter(_DIGITS.findall(passage))
-    if not Counter(_numbers(text)) - numbers_shown:
+    digits_of_passage: list[str] = _DIGITS.findall(passage)
+    digits_of_text: list[str] = _DIGITS.findall(text)
+    numbers_shown = Counter[str](_numbers(passage)) | Counter(digits_of_passage)
+    if numbers_shown >= Counter(_numbers(text)):
         return False
     # "5,3" of a text in CSV stands as "5 | 3" in a table
-    if _IN_TABLE.search(passage):
-        return bool(Counter(_DIGITS.findall(text)) - numbers_shown)
-    return True
+    is_in_table = _IN_TABLE.search(passage) is not None
+    return not is_in_table or not numbers_shown >= Counter(digits_of_text)
 
 
 def _numbers(text: str) -> Iterator[str]:
