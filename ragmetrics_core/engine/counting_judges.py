@@ -443,7 +443,7 @@ class CountingDecisions(CountingJudge):
         weights: tuple[Weight, ...] = ()
         if question.weigh is not None:
             # an example has no probabilities: each of its verdicts gets the weight 1.0
-            weights = (Weight(1.0, "decision"),) * len(verdicts_of(replies[0]))
+            weights = (Weight(1.0, mode="decision"),) * len(verdicts_of(replies[0]))
         return Answer(Asked(replies, weights=weights))
 
     def _add(self, group: int, state: str, typed_question: str) -> None:

@@ -194,13 +194,17 @@ class _Asking:
         values = tuple(reply.value for reply in replies)
         return Asked(values, tuple(errors), together=came_together)
 
-    async def ask_for_weights(self, label_probability: LabelProbability) -> Asked[Any]:
+    async def ask_for_weights(self, wanted: LabelProbability) -> Asked[Any]:
         """Ask for a reply with a weight for each verdict: the probability of a label.
 
         The token "1" with probability .9 gives the weight .9. If the tokens of one
         reply do not settle every verdict, polls do: "1" in 2 of 3 replies gives 2/3. If
         only one poll is allowed, a verdict without a usable token weighs 1 if the reply
         gives it the label, else 0.
+
+        Args:
+            wanted: Which label's probability is wanted, and how many polls stand in for
+                it.
 
         Raises:
             TooFewPolls: If no majority of the polls was answered.
@@ -219,15 +223,13 @@ class _Asking:
             if settled and len(settled) == len(weights_of_tokens):
                 return Asked((first_reply.value,), weights=settled)
             replies_read.append(first_reply)
-        n_polls = label_probability.fallback_polls
+        n_polls = wanted.fallback_polls
         replies = await self._poll_to_majority(request, n_polls, replies_read)
         # one reply for several facts: token weights where there are any, else 1 or 0
         if n_polls == 1 and _lists_verdicts(self._question):
-            weights = _weights_of_one_reply(
-                replies, label_probability, weights_of_tokens
-            )
+            weights = _weights_of_one_reply(replies, wanted, weights_of_tokens)
         else:
-            weights = weights_by_share(replies, label_probability, "polls")
+            weights = weights_by_share(replies, wanted, "polls")
         return Asked(replies, weights=weights)
 
     async def _ask_for_logprobs(self, request: ChatRequest) -> ReadReply[Any]:
@@ -332,7 +334,7 @@ def _lists_verdicts(question: Question[BaseModel]) -> bool:
 
 def _weights_of_one_reply(
     replies: Sequence[BaseModel],
-    label_probability: LabelProbability,
+    wanted: LabelProbability,
     weights_of_tokens: Sequence[Weight | None],
 ) -> tuple[Weight, ...]:
     """Return a weight for each verdict of the only reply.
@@ -342,11 +344,11 @@ def _weights_of_one_reply(
 
     Args:
         replies: The only reply.
-        label_probability: The label.
+        wanted: The label.
         weights_of_tokens: None for a verdict that its token does not settle; () without
             log-probabilities.
     """
-    weights_of_verdicts = weights_by_share(replies, label_probability, "sequential")
+    weights_of_verdicts = weights_by_share(replies, wanted, "sequential")
     if not weights_of_tokens:
         return weights_of_verdicts
     weights: list[Weight] = []

@@ -122,7 +122,7 @@ def mode_of(question: Question[BaseModel]) -> Mode:
 
 def label_weights(
     choice: Choice,
-    label_probability: LabelProbability,
+    wanted: LabelProbability,
     mode: Mode,
     start: int,
     end: int,
@@ -133,14 +133,14 @@ def label_weights(
     are in order of appearance; a weight is None if the tokens do not settle it. Returns
     () if the reply has no log-probabilities, or if they are not of this text.
     """
-    offsets = list(value_offsets(choice.text, label_probability.field, start, end))
-    return weights_at(choice, offsets, label_probability, mode)
+    offsets = list(value_offsets(choice.text, wanted.field, start, end))
+    return weights_at(choice, offsets, wanted, mode)
 
 
 def weights_at(
     choice: Choice,
     offsets: Sequence[int],
-    label_probability: LabelProbability,
+    wanted: LabelProbability,
     mode: Mode,
 ) -> tuple[Weight | None, ...]:
     """Return the weights of the labels in a reply's text, from its tokens.
@@ -152,7 +152,8 @@ def weights_at(
     Args:
         choice: The reply, with its tokens.
         offsets: Where in its text each label begins.
-        label_probability: Which labels there are, and which is the positive one.
+        wanted: Which labels there are, and which label's probability is wanted: that of
+            the positive one.
         mode: Stored in the weights.
 
     Returns:
@@ -173,7 +174,7 @@ def weights_at(
         else:
             # a token may also hold text before the label, as a space before "1"
             token, text_before_label = found
-            weight = _weight_in(token, text_before_label, label_probability, mode)
+            weight = _weight_in(token, text_before_label, wanted, mode)
             weights.append(weight)
     return tuple(weights)
 
@@ -219,7 +220,7 @@ def _find_token(
 def _weight_in(
     token: TokenAlternatives,
     before_label: str,
-    label_probability: LabelProbability,
+    wanted: LabelProbability,
     mode: Mode,
 ) -> Weight | None:
     """Return the weight of the label that begins in a token; None if unsettled.
@@ -229,10 +230,10 @@ def _weight_in(
     # The token is usually listed among its alternatives; in a mapping it counts once.
     logprob_by_text = {token.token: token.logprob, **dict(token.alternatives)}
     labels_with_logprobs = [
-        (_label_of_text(text, before_label, label_probability.labels), logprob)
+        (_label_of_text(text, before_label, wanted.labels), logprob)
         for text, logprob in logprob_by_text.items()
     ]
-    return probability_of_positive(labels_with_logprobs, label_probability, mode)
+    return probability_of_positive(labels_with_logprobs, wanted, mode)
 
 
 def _label_of_text(
@@ -293,7 +294,7 @@ def _label_begun(text: str, labels: Sequence[Label]) -> Label | None:
 
 def probability_of_positive(
     listed: Sequence[tuple[Label | None, float]],
-    label_probability: LabelProbability,
+    wanted: LabelProbability,
     mode: Mode = "logprobs",
 ) -> Weight | None:
     """Return the probability of the positive label, from the alternatives of a token.
@@ -304,7 +305,8 @@ def probability_of_positive(
     Args:
         listed: The label of each alternative (None for anything else) and its natural
             log-probability.
-        label_probability: Which labels there are, and which is the positive one.
+        wanted: Which labels there are, and which label's probability is wanted: that of
+            the positive one.
         mode: How the log-probabilities were got; it is only noted in the result.
 
     Returns:
@@ -316,11 +318,11 @@ def probability_of_positive(
         return None
     probabilities = [(label, math.exp(min(logprob, 0.0))) for label, logprob in listed]
     total = math.fsum(probability for _, probability in probabilities)
-    positive = _probability_of({label_probability.positive}, probabilities)
-    negative = _probability_of(_negative_labels(label_probability), probabilities)
+    positive = _probability_of({wanted.positive}, probabilities)
+    negative = _probability_of(_negative_labels(wanted), probabilities)
     aside = 0.0
-    if label_probability.aside is not None:
-        aside = _probability_of({label_probability.aside}, probabilities)
+    if wanted.aside is not None:
+        aside = _probability_of({wanted.aside}, probabilities)
     mass_of_labels = positive + negative + aside
     if mass_of_labels < MASS_FLOOR or total > 1 + _ROUNDING:
         return None
@@ -332,12 +334,10 @@ def probability_of_positive(
     return Weight(share, mode, min(mass_of_labels, 1.0))
 
 
-def _negative_labels(label_probability: LabelProbability) -> set[Label]:
+def _negative_labels(wanted: LabelProbability) -> set[Label]:
     """Return the labels that are neither the positive one nor set aside."""
     return {
-        label
-        for label in label_probability.labels
-        if label not in (label_probability.positive, label_probability.aside)
+        label for label in wanted.labels if label not in (wanted.positive, wanted.aside)
     }
 
 

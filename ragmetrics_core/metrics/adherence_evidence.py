@@ -146,7 +146,7 @@ def evidence_of_polls(
         unsupported=_unsupported_claims(no_polls),
         sentences=_sentences(polls.replies, ranks),
         claims=tuple(claims),
-        ledger=grounds,  # by the ledger, the record of the application's calls
+        ledger=grounds,  # such as: two claims rest on contexts, one on an earlier turn
     )
 
 

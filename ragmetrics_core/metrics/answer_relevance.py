@@ -77,7 +77,7 @@ def _reply_of_probability(
     ((chance,),) = answers
     grade = _HIGHEST_GRADE if chance > 0.5 else 0
     reply = question.read({"grade": grade, "reason": f"p = {chance:.2f}"})
-    return Asked((reply,), weights=(Weight(chance, "decision"),))
+    return Asked((reply,), weights=(Weight(chance, mode="decision"),))
 
 
 _DECIDED: Decided[RelevanceGrade] = Decided(

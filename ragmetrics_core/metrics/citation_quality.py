@@ -427,16 +427,16 @@ class CitationQuality(Metric):
             why_capture_failed = sample.capture and sample.capture.citations_unknown
             if why_capture_failed:
                 return CitationsRead(None, why_capture_failed)
-            read = NumberingRead()
+            in_contexts = NumberingRead()  # no numbers stand there
         else:
-            read = _numbering_in_contexts(sample)
+            in_contexts = _numbering_in_contexts(sample)
         # ``numbered_from=1``: the first context has the number 1
-        numbering = read.numbering or self._numbering_of_setting(sample)
+        numbering = in_contexts.numbering or self._numbering_of_setting(sample)
         if numbering is not None:
             return read_citations(answer, numbering)
         if not may_cite(answer):
             return CitationsRead(None)
-        why = read.why_unknown or sample.citations_unknown
+        why = in_contexts.why_unknown or sample.citations_unknown
         if marks_in(answer):
             why += ", or set numbered_from=1 where the prompt numbered the contexts in order"
         return CitationsRead(None, why)

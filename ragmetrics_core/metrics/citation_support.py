@@ -123,7 +123,7 @@ def _reply_on_group(
     reply = question.read(
         {"supported": int(chance > 0.5), "reason": _probability_in_words(chance)}
     )
-    return Asked((reply,), weights=(Weight(chance, "decision"),))
+    return Asked((reply,), weights=(Weight(chance, mode="decision"),))
 
 
 def _typed_questions_on_each(question: SupportsAlone) -> list[Typed]:
@@ -149,7 +149,7 @@ def _reply_on_each(
             question.parts["passages"].labels, chances, strict=True
         )
     ]
-    weights = tuple(Weight(chance, "decision") for chance in chances)
+    weights = tuple(Weight(chance, mode="decision") for chance in chances)
     return Asked((question.read({"passages": verdicts}),), weights=weights)
 
 

@@ -327,7 +327,8 @@ class ContextAdherence(Metric):
         # 3 of 5: with fewer no majority says yes
         n_polls = self._decisive_yes if self.early_stop else self.polls
         while n_polls > 0:
-            # a later round goes on counting: its polls are no repeats of earlier ones
+            # Replies are stored under their number. The polls of a second round have
+            # the numbers behind those of the first, so that the judge answers anew.
             first_poll = polls_so_far.asked if self.early_stop else None
             reply: Asked[Any] | NotAnswered
             (reply,) = yield from ask(

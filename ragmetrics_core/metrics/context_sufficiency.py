@@ -118,7 +118,7 @@ def _reply_of_probability(
     """Return the reply of a probability: sufficient above one half."""
     ((chance,),) = answers
     reply = question.read({"sufficient": int(chance > 0.5)})
-    return Asked((reply,), weights=(Weight(chance, "decision"),))
+    return Asked((reply,), weights=(Weight(chance, mode="decision"),))
 
 
 _DECIDED: Decided[SufficientReply] = Decided(

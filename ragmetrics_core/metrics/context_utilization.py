@@ -148,7 +148,7 @@ def _reply_of_verdicts(question: Useful, answers: Sequence[Chances]) -> Asked[An
         {"useful": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
         for chance in probabilities
     ]
-    weights = tuple(Weight(chance, "decision") for chance in probabilities)
+    weights = tuple(Weight(chance, mode="decision") for chance in probabilities)
     return Asked((_reply_of(question, verdicts),), weights=weights)
 
 

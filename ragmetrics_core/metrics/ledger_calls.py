@@ -86,7 +86,8 @@ def groups_of_texts(sample: Sample) -> Groups:
     if ledger is None:  # no record of calls: the contexts are the only evidence
         context_by_rank = _context_by_rank(sample.contexts)
         return Groups(
-            _texts_of_contexts(context_by_rank.values()), tuple(context_by_rank)
+            evidence=_texts_of_contexts(context_by_rank.values()),
+            ranks=tuple(context_by_rank),
         )
     ledger_texts = _evidence_of_ledger(ledger)
     # a summary by a model may stand among the contexts: nobody retrieved it
@@ -96,19 +97,19 @@ def groups_of_texts(sample: Sample) -> Groups:
     of_this_turn, of_earlier_turns = _texts_beside_contexts(
         ledger, ledger_texts, contexts
     )
-    last_rank = len(sample.contexts)
-    n_beside_contexts = len(of_this_turn) + len(of_earlier_turns)
+    # 4 and 5: the pages of the example, behind the last context's rank 3
+    ranks_beside_contexts = _numbers_behind(
+        len(sample.contexts), len(of_this_turn) + len(of_earlier_turns)
+    )
+    texts_of_earlier_turns = [text for text in ledger_texts if text.turn < ledger.turn]
     return Groups(
         evidence=(*_texts_of_contexts(contexts), *of_this_turn),
-        # the ranks 1 to 3 of the contexts, then 4 and 5
-        ranks=(*context_by_rank, *_numbers_behind(last_rank, n_beside_contexts)),
+        ranks=(*context_by_rank, *ranks_beside_contexts),
         earlier=tuple(of_earlier_turns),
         user=_user_words(sample),
         assistant=(*_assistant_words(sample), *_texts_of_models(ledger)),
         # (2, 5): of 5 texts of earlier turns, this turn's model was shown 2
-        earlier_shown=_count_shown(
-            [text for text in ledger_texts if text.turn < ledger.turn]
-        ),
+        earlier_shown=_count_shown(texts_of_earlier_turns),
     )
 
 

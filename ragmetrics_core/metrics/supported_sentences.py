@@ -111,7 +111,7 @@ def _poll_of_probabilities(
         unsupported=tuple(sentence.text for sentence in _unsupported(by_sentence)),
         encoder_claims=by_sentence,
     )
-    return Asked((poll,), weights=(Weight(weakest, "decision"),))
+    return Asked((poll,), weights=(Weight(weakest, mode="decision"),))
 
 
 def _unsupported(by_sentence: Iterable[ClaimSupport]) -> list[ClaimSupport]:
@@ -201,12 +201,12 @@ def _labelled_poll_of_probabilities(
     claims: list[Claim] = []
     chances_of_support: list[float] = []
     for text, chances in zip(split_sentences(question["answer"]), answers, strict=True):
-        if _mass(chances, (_NO_CLAIM,)) > 0.5:  # "I hope this helps."
+        if _probability_of_any(chances, (_NO_CLAIM,)) > 0.5:  # "I hope this helps."
             continue
         label = _likeliest_label(chances)
         claims.append(Claim.model_validate({"claim": text, "needs": label}))
         # the probability of all labels that support the sentence, added up
-        chances_of_support.append(_mass(chances, _SUPPORTING))
+        chances_of_support.append(_probability_of_any(chances, _SUPPORTING))
     if not claims:
         return Asked((LabelledPoll(reason="The answer makes no claim.", claims=()),))
     weakest = min(chances_of_support)
@@ -214,7 +214,7 @@ def _labelled_poll_of_probabilities(
         f"The weakest of {len(claims)} sentences with a claim has p = {weakest:.2f}."
     )
     poll = LabelledPoll(reason=reason, claims=tuple(claims))
-    return Asked((poll,), weights=(Weight(weakest, "decision"),))
+    return Asked((poll,), weights=(Weight(weakest, mode="decision"),))
 
 
 def _likeliest_label(chances: Chances) -> Needs | None:
@@ -222,14 +222,14 @@ def _likeliest_label(chances: Chances) -> Needs | None:
 
     It means support if all labels that do are together more probable than not.
     """
-    is_supported = _mass(chances, _SUPPORTING) > 0.5
+    is_supported = _probability_of_any(chances, _SUPPORTING) > 0.5
     label_indices = _SUPPORTING if is_supported else _NOT_SUPPORTING
     chances_of_side = tuple(chances[index] for index in label_indices)
     label, _ = _LABELS[label_indices[most_likely(chances_of_side)]]
     return label
 
 
-def _mass(chances: Chances, indices: Iterable[int]) -> float:
+def _probability_of_any(chances: Chances, indices: Iterable[int]) -> float:
     """Return the probability of some options together, in [0, 1].
 
     Services round to two digits, so that all options may sum to a little more than one:

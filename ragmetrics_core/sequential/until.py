@@ -392,6 +392,7 @@ class Decider:
         score_for_each_gate = [
             self._take_score(row, index) for index in range(len(self._claims))
         ]
+        # a unit: the rows that a gate takes at once, such as those of a conversation
         self._unit_scores.append(score_for_each_gate)
         if self._unit_is_complete():
             self._update_gates()

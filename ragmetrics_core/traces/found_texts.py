@@ -95,15 +95,19 @@ def documents_by_index(
         may be a score for each document.
     """
     elements = list(_elements_of(output) or ())
-    indexes = [_index_in(element) for element in elements]
-    is_readable = bool(indexes) and None not in indexes
-    known = [index for index in indexes if index is not None]
-    are_distinct = len(set(known)) == len(known)
-    if not is_readable or not are_distinct or max(known) >= len(documents):
+    indexes: list[int] = []
+    for element in elements:
+        index = _index_in(element)
+        if index is None:
+            return None
+        indexes.append(index)
+    are_distinct = len(set(indexes)) == len(indexes)
+    if not indexes or not are_distinct or max(indexes) >= len(documents):
         return None
-    are_named = all(isinstance(element, Mapping) for element in elements)
-    may_be_scores = len(known) == len(documents) and not are_named
-    return None if may_be_scores else tuple(documents[index] for index in known)
+    # a bare number does not say that it is an index, as {"index": 2} does
+    are_bare = not all(isinstance(element, Mapping) for element in elements)
+    may_be_scores = are_bare and len(indexes) == len(documents)
+    return None if may_be_scores else tuple(documents[index] for index in indexes)
 
 
 def holds_only_numbers(output: object) -> bool:

@@ -96,6 +96,7 @@ class _Trace:
             kind = self._kind(call, reading, around)
             source_nodes = mapping(self._records.outputs[call]).get("source_nodes")
             sources = self._nodes.nodes_in(source_nodes) or sources
+            # as recorded, for all frameworks: read anew below, for LlamaIndex
             reading.input = None
             reading.output = None
             if kind is None:

@@ -162,21 +162,22 @@ def _reply_of_model(call: Call) -> _Reply | None:
     """
     reading = call.reading
     texts_said = {reply.text for reply in reading.replies} if reading else set()
-    # An answer may be JSON itself, with citations of its own. It is the model's text and
-    # no reply of a provider, as text or read by a framework.
-    written = [decode(text) for text in texts_said]
-    written_by_model = [value for value in written if value is not None]
-    recorded = []
-    for value in _output_values(call):
-        if not isinstance(value, str) or value not in texts_said:
-            recorded.append(value)
-    for value in recorded:
-        for fields in _objects_in(_decoded(value), written_by_model):
+    # The model's text may be JSON itself, such as {"answer": "…", "citations": […]}.
+    # These citations are the model's, and tell of no search by the provider: neither
+    # the text nor the object that a framework made of it is looked into.
+    decoded_texts = [decode(text) for text in texts_said]
+    written_by_model = [value for value in decoded_texts if value is not None]
+    outputs_to_search = []
+    for output in _output_values(call):
+        if not isinstance(output, str) or output not in texts_said:
+            outputs_to_search.append(output)
+    for output in outputs_to_search:
+        for fields in _objects_in(_decoded(output), written_by_model):
             reply = _reply_in(fields)
             if reply is not None:
                 return reply
-    for value in recorded:
-        if _says_that_it_searched(value, written_by_model):
+    for output in outputs_to_search:
+        if _says_that_it_searched(output, written_by_model):
             return _Reply("", _UNREADABLE_SEARCH)
     return None
 
@@ -277,9 +278,9 @@ def _reply_in(value: Mapping[str, Any]) -> _Reply | None:
         # {"answer": "…", "citations": ["a.pdf"]}: no provider wrote them, so they tell
         # of no search of a provider
         fields = {key: entry for key, entry in fields.items() if key != "citations"}
-    # keys beside the content that may hold evidence, such as "response_metadata"
+    # values beside the content that may hold evidence, as under "response_metadata"
     beside_content = [fields.get(name) for name in _BESIDE_CONTENT]
-    # most objects tell of no search: their text is not read
+    # Most objects tell of no search. To say so here spares reading their texts.
     if not any(map(may_tell_evidence, (fields, *beside_content))):
         return None
     text = _text_of(value)

@@ -217,9 +217,10 @@ class TraceReader:
         # by a link in either direction, or by the name of a conversation
         may_be_joined = is_linked or whole_trace.names_others
         if may_be_joined and only_retrieves(whole_trace):
-            # the oldest traces, if too many wait now; usually none
-            given_up = self._retrievals.add(whole_trace)
-            return self._samples_of_retrievals(given_up)
+            # it waits; the oldest traces are returned if too many wait, usually none
+            oldest_retrievals = self._retrievals.add(whole_trace)
+            return self._samples_of_retrievals(oldest_retrievals)
+        # earlier traces that only retrieved: a prompt of this one shows what they found
         retrievals = self._retrievals.take_those_shown_in(whole_trace)
         samples = self._samples_of([*retrievals, whole_trace])
         if _has_missing_spans(calls, spans):

@@ -240,18 +240,18 @@ def _fill_step(node: Node, reading: Reading) -> None:
     if reading.query is not None and isinstance(reading.output, str):
         node.text = reading.output
     node.documents_among_inputs = tuple(documents_in(reading.input))
-    handed = {_identity(document) for document in node.documents_among_inputs}
+    identities_given = {_identity(document) for document in node.documents_among_inputs}
     brought = []
     passed_on = []
     for document in documents_in(reading.output):
-        if _identity(document) in handed:
+        if _identity(document) in identities_given:
             passed_on.append(document)
         else:
             brought.append(document)
     node.documents = tuple(brought) or None
     node.documents_passed_on = tuple(passed_on)
-    has_returned_some = bool(brought or passed_on)
-    if not has_returned_some and drops_all_documents(reading.input, reading.output):
+    returned_none = not brought and not passed_on
+    if returned_none and drops_all_documents(reading.input, reading.output):
         node.documents = ()  # it returned [] in the place of the documents it took
 
 

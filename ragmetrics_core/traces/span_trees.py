@@ -46,7 +46,8 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     three cases:
 
     - A call with a question of its own is one turn. Most calls are.
-    - A call around several turns gives their trees: a loop over two questions two.
+    - A call around several turns gives their trees: a loop over two questions two. So
+      does a step around a single run, if its span says nothing.
     - Any other call gives one tree. If the call has no reading, as the span of a web
       server, the runs inside it are joined.
 
@@ -57,7 +58,6 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     """
     reading = call.reading  # None for a span without a known mark, as of a web server
     session = session_of(call.span.attributes) or session_around
-    # such as a loop over questions
     is_around_runs = reading is not None and _is_loop_or_silent_step(call, reading)
     if reading is not None and not is_around_runs and _has_own_question(reading):
         yield _tree(call, reading, session or _session_below(call))
@@ -208,7 +208,7 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
 
 def _is_loop_or_silent_step(call: Call, reading: Reading) -> bool:
     """Whether a call is a loop over runs, or a step that says nothing around one call."""
-    if call.span.name.startswith("RunnableEach<"):
+    if call.span.name.startswith("RunnableEach<"):  # a loop of LangChain
         return True
     return reading.kind == "step" and len(call.inside) == 1 and reading.says_nothing
 
