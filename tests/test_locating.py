@@ -504,18 +504,12 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
         ["unknown", "whole"],
         [1],
     ),
+    # letters touch them, as in "tenfold": nothing tells texts from words there
     "short, joined without a separator": (
         ["The bridge is of iron", "The ferry leaves at ten", "A bakery sells bread"],
         ["The ferry leaves at tenThe bridge is of ironA bakery sells bread"],
         [],
-        ["whole", "whole", "whole"],
-        [1, 0, 2],
-    ),
-    "short, joined without a separator to a word that is nobody's": (
-        ["The bridge is of iron", "The ferry leaves at ten"],
-        ["The bridge is of ironThe ferry leaves at tenfold"],
-        [],
-        ["unknown", "unknown"],
+        ["unknown", "unknown", "unknown"],
         [],
     ),
     "a cleaner took out short words": (

@@ -43,11 +43,9 @@ from ragmetrics_core.capture.shared_parts import (
     sought_text_by_candidate,
 )
 from ragmetrics_core.capture.short_texts import (
-    Border,
-    Borders,
+    borders_of,
     is_inside_of_word,
     occurrences_of_short_text,
-    short_texts_standing_apart,
     stands_by_itself,
 )
 
@@ -148,25 +146,20 @@ class _Competition:
         """Decide what the prompt shows of each candidate.
 
         Example: a prompt holds the document "Opened on 4 May 1874 by the mayor." The
-        candidate with this text gets its bytes. The candidate "4 May 1874" is short, and
-        other words touch it there. So it is decided about after the long texts: its
-        bytes are taken then, and it is not shown.
+        candidate with this text gets its bytes. The candidate "4 May 1874" is short, so
+        it is decided about after the long texts: its bytes are taken then, and it is
+        not shown.
         """
-        occurrences = list(self.search.occurrences_found_by_anchors())
-        standing_apart = short_texts_standing_apart(occurrences, self.prompt)
-        # first long texts, and short texts that stand apart: in a line or in quotes of
-        # their own
+        # long texts, and short texts with a gap on both sides, such as a blank
         competing: list[Occurrence] = []
-        # then short texts beside other words
-        touching_words: list[Occurrence] = []
-        for occurrence in occurrences:
-            is_long = not occurrence.sought_text.is_short
-            if is_long or occurrence in standing_apart:
+        for occurrence in self.search.occurrences_found_by_anchors():
+            sought_text = occurrence.sought_text
+            if not sought_text.is_short or stands_by_itself(
+                sought_text.size, borders_of(occurrence, self.prompt)
+            ):
                 competing.append(occurrence)
-            else:
-                touching_words.append(occurrence)
         self._accept_the_best(competing)
-        self._decide_short_texts(touching_words)
+        self._decide_short_texts()
         occurrence_of = self._occurrences_of_candidates()
         # last the parts that fit several candidates alike, as the header of two pages
         self.shared_parts.divide(occurrence_of)
@@ -284,39 +277,24 @@ class _Competition:
         }
         return message_index not in earlier_messages
 
-    def _decide_short_texts(self, touching_words: Iterable[Occurrence]) -> None:
-        """Decide where short texts count as shown, the longest text first.
-
-        Args:
-            touching_words: Occurrences of short texts that touch other letters.
-        """
-        touching_by_text: dict[SoughtText, list[Occurrence]] = defaultdict(list)
-        for occurrence in touching_words:
-            touching_by_text[occurrence.sought_text].append(occurrence)
+    def _decide_short_texts(self) -> None:
+        """Decide where short texts count as shown, the longest text first."""
         longest_first = sorted(self.sought_texts, key=lambda sought: -sought.size)
         for sought_text in longest_first:
-            if sought_text.is_short and not sought_text.is_blank:
-                self._decide_short_text(sought_text, touching_by_text[sought_text])
+            has_all_places = len(sought_text.occurrences) >= sought_text.n_texts
+            if sought_text.is_short and not sought_text.is_blank and not has_all_places:
+                self._decide_short_text(sought_text)
 
-    def _decide_short_text(
-        self, sought_text: SoughtText, touching_words: Iterable[Occurrence]
-    ) -> None:
+    def _decide_short_text(self, sought_text: SoughtText) -> None:
         """Decide where in the prompt a text of fewer than 32 bytes counts as shown.
 
         Example: the text "art" is shown in '- "art"'; in "modern art" that is unknown;
         in "party" it is not shown.
-
-        Args:
-            sought_text: The text.
-            touching_words: The places at which other letters touch the text. Empty for
-                a text too short for the search by anchors: ``_with_borders`` finds
-                its places, whatever stands beside them.
         """
         is_inside_another_text = False
         in_sentences: list[Occurrence] = []
-        # each place to decide about, with what stands left and right of the text there;
-        # for "party" nothing is done
-        for occurrence, borders in self._with_borders(sought_text, touching_words):
+        for occurrence in occurrences_of_short_text(sought_text, self.prompt):
+            borders = borders_of(occurrence, self.prompt)
             if self._is_covered(occurrence):  # another document holds the words
                 is_inside_another_text = True
             elif stands_by_itself(sought_text.size, borders):  # '- "art"'
@@ -343,23 +321,6 @@ class _Competition:
                 self._accept_short(occurrence)
             else:
                 sought_text.why_not_shown = _AMONG_OTHER_WORDS
-
-    def _with_borders(
-        self, sought_text: SoughtText, touching_words: Iterable[Occurrence]
-    ) -> Iterable[tuple[Occurrence, Borders]]:
-        """Return where a short text stands, with what borders it on both sides.
-
-        A text too short for an anchor is looked for here, in the whole prompt.
-
-        Args:
-            sought_text: The text.
-            touching_words: Where a text with an anchor was found to touch letters.
-        """
-        has_anchor = sought_text.size >= self.search.shortest_size
-        if has_anchor:
-            letters = Borders(left=Border.LETTER, right=Border.LETTER)
-            return [(occurrence, letters) for occurrence in touching_words]
-        return occurrences_of_short_text(sought_text, self.prompt)
 
     def _accept_short(self, occurrence: Occurrence) -> None:
         """Take the bytes of a short text, and count the place for the text."""

@@ -6,7 +6,7 @@ left and on its right: a letter, a gap such as a space, or a mark such as a quot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -81,129 +81,57 @@ def is_inside_of_word(size: int, borders: Borders) -> bool:
     return size < _VERY_SHORT and touches_letter and not has_mark
 
 
-def short_texts_standing_apart(
-    occurrences: Sequence[Occurrence], prompt: Prompt
-) -> set[Occurrence]:
-    """Find the occurrences of short texts that touch no word of another text.
-
-    Example: "Art" in '"Art"' and in "ArtBridge", where "Bridge" is another text. They
-    may touch each other, as two titles do, or a long text that stands there whole.
-    """
-    if not any(occurrence.sought_text.is_short for occurrence in occurrences):
-        return set()
-    whole = [occurrence for occurrence in occurrences if occurrence.is_whole]
-    whole.sort(key=lambda occurrence: occurrence.begins_at)
-    short_occurrences = [each for each in whole if each.sought_text.is_short]
-    long_occurrences = [each for each in whole if not each.sought_text.is_short]
-    apart_on_left = _apart_on_left(short_occurrences, long_occurrences, prompt)
-    return set(_apart_on_right(apart_on_left, long_occurrences, prompt))
-
-
-def _apart_on_left(
-    short_occurrences: Iterable[Occurrence],
-    long_occurrences: Iterable[Occurrence],
-    prompt: Prompt,
-) -> list[Occurrence]:
-    """Keep the short texts that no word touches on the left.
-
-    A short text is kept if no letter stands before it, or if this letter ends a whole
-    text. Example: the title "Art" is kept in ``"Art``, and in "BridgeArt" if "Bridge" is
-    a whole text. It is left out in "Start", since "St" is no whole text.
-
-    Args:
-        short_occurrences: Where short texts, such as titles, stand whole in the prompt;
-            in the prompt's order.
-        long_occurrences: Where longer texts stand whole in the prompt.
-        prompt: The prompt.
-    """
-    # where a whole text ends, counted in letters and digits of the prompt
-    ends_of_texts = {each.spans[-1].prompt_end for each in long_occurrences}
-    apart: list[Occurrence] = []
-    for occurrence in short_occurrences:
-        span = occurrence.spans[0]  # a short text stands in one piece
-        touches_word = borders_of(span, prompt).left == Border.LETTER
-        if not touches_word or span.prompt_start in ends_of_texts:
-            apart.append(occurrence)
-            # "ArtArt": the second "Art" follows the end of a whole text, the first
-            ends_of_texts.add(span.prompt_end)
-    return apart
-
-
-def _apart_on_right(
-    short_occurrences: Sequence[Occurrence],
-    long_occurrences: Iterable[Occurrence],
-    prompt: Prompt,
-) -> list[Occurrence]:
-    """Keep the short texts with no other word right after their last letter.
-
-    Example: the title "Art" stands in ``Art"`` and in "ArtBridge", where another whole
-    text, "Bridge", begins right after it. "Artist" is left out: "ist" is no such text.
-
-    Args:
-        short_occurrences: Where short texts, such as titles, stand whole in the prompt;
-            in the prompt's order.
-        long_occurrences: Where longer texts stand whole in the prompt.
-        prompt: The prompt.
-    """
-    # where a whole text begins, counted in letters and digits of the prompt
-    starts_of_texts = {each.spans[0].prompt_start for each in long_occurrences}
-    apart: list[Occurrence] = []
-    # from the prompt's end, so that the text after each one was looked at before
-    for occurrence in reversed(short_occurrences):
-        span = occurrence.spans[0]  # a short text stands in one piece
-        touches_word = borders_of(span, prompt).right == Border.LETTER
-        if not touches_word or span.prompt_end in starts_of_texts:
-            apart.append(occurrence)
-            starts_of_texts.add(span.prompt_start)
-    return apart
-
-
 def occurrences_of_short_text(
     sought_text: SoughtText, prompt: Prompt
-) -> Iterator[tuple[Occurrence, Borders]]:
-    """Yield where a text of fewer than 16 bytes stands in a prompt, with its borders.
+) -> Iterator[Occurrence]:
+    """Yield where a text of fewer than 32 bytes stands in a prompt.
 
-    Example: "art" in 'the "art" of party' stands between marks, and between letters.
-    If the text stands in very many places, not all of them are yielded, and its
-    ``n_tries_left`` is set to 0.
+    Example: "art" stands twice in 'the "art" of party'. A text without letters, such as
+    "...", is looked for by its characters. If the text stands in very many places, not
+    all of them are yielded, and its ``n_tries_left`` is set to 0.
     """
+    find_in = _occurrences_by_characters
+    if sought_text.text.letters:
+        find_in = _occurrences_by_letters
     starts = prompt.message_starts
     for message, message_start in zip(prompt.messages, starts, strict=True):
-        for occurrence in _occurrences_in(message, message_start, sought_text):
-            # a short text is found in one piece
-            start = occurrence.spans[0].prompt_start - message_start
-            end = start + sought_text.size
-            borders = _borders_in(message, start, end, occurrence.literal_offsets)
-            yield occurrence, borders
+        yield from find_in(sought_text, message, message_start)
 
 
-def borders_of(span: EqualSpan, prompt: Prompt) -> Borders:
-    """Return what stands on the left and on the right of a span of a prompt."""
-    message_index = prompt.message_index_at(span.prompt_start)
-    message_start = prompt.message_starts[message_index]
-    return _borders_in(
-        prompt.messages[message_index],
-        span.prompt_start - message_start,
-        span.prompt_end - message_start,
-    )
+def borders_of(occurrence: Occurrence, prompt: Prompt) -> Borders:
+    """Return what stands on the left and on the right of a text in a prompt.
 
-
-def _occurrences_in(
-    message: Text, message_start: int, sought_text: SoughtText
-) -> Iterator[Occurrence]:
-    """Yield where a short text stands in a message.
-
-    A text without letters, such as "...", is looked for by its characters.
+    Example: "art" in "party" has a letter on both sides, in "the art of" a gap, and in
+    'the "art" of' a mark.
 
     Args:
-        message: The message.
-        message_start: Where the message begins in the prompt's letters.
-        sought_text: The text.
+        occurrence: Where the text stands in one piece.
+        prompt: The prompt.
     """
-    if sought_text.text.letters:
-        yield from _occurrences_by_letters(sought_text, message, message_start)
-    else:
-        yield from _occurrences_by_characters(sought_text, message, message_start)
+    span = occurrence.spans[0]
+    message_index = prompt.message_index_at(span.prompt_start)
+    message = prompt.messages[message_index]
+    message_start = prompt.message_starts[message_index]
+    # How many letters of the message stand before the text, and before its end: 3 and 6
+    # for "art" in 'the "art" of'.
+    n_letters_before = span.prompt_start - message_start
+    n_letters_to_end = span.prompt_end - message_start
+    # the offsets of ' "' and '" ' in the message as written
+    left_start, left_end = message.gap_at(n_letters_before)
+    right_start, right_end = message.gap_at(n_letters_to_end)
+    if occurrence.literal_offsets is not None:  # "...", which has no letters itself
+        left_end, right_start = occurrence.literal_offsets
+    left = _border(message.raw[left_start:left_end])
+    right = _border(message.raw[right_start:right_end])
+    # the text begins the message, or stands after the number of a line: "3. art"
+    if n_letters_before == 0 or _ends_with_numbering(message.raw, left_end):
+        left = Border.MARK
+    if n_letters_to_end == len(message.letters):
+        right = Border.MARK
+    # a letter never joins the dots of "...": they count as set off by a gap at least
+    if occurrence.literal_offsets is not None:
+        return Borders(max(left, Border.GAP), max(right, Border.GAP))
+    return Borders(left, right)
 
 
 def _occurrences_by_letters(
@@ -256,44 +184,6 @@ def _occurrences_by_characters(
         literal_offsets = (offset, offset + len(characters))
         yield Occurrence(sought_text, [empty_span], literal_offsets)
     sought_text.n_tries_left = 0
-
-
-def _borders_in(
-    message: Text,
-    start: int,
-    end: int,
-    literal_offsets: tuple[int, int] | None = None,
-) -> Borders:
-    """Return what stands on the left and on the right of a short text in a message.
-
-    Example: "art" in "party" has a letter on both sides, in "the art of" a gap, and in
-    'the "art" of' a mark.
-
-    Args:
-        message: The message.
-        start: How many letters and digits of the message stand before the text: 3 for
-            "art" in 'the "art" of'.
-        end: The same for the end of the text: 6.
-        literal_offsets: For a text without letters, such as "...", the offsets in the
-            message at which it begins and ends. None for a text with letters.
-    """
-    # Where the characters that are no letters stand before and after the text, ' "'
-    # and '" '. ``start`` and ``end`` count letters; these offsets count all characters.
-    left_gap_start, text_start = message.gap_at(start)
-    text_end, right_gap_end = message.gap_at(end)
-    if literal_offsets is not None:
-        text_start, text_end = literal_offsets
-    left = _border(message.raw[left_gap_start:text_start])
-    right = _border(message.raw[text_end:right_gap_end])
-    # the text begins the message, or stands after the number of a line: "3. art"
-    if start == 0 or _ends_with_numbering(message.raw, text_start):
-        left = Border.MARK
-    if end == len(message.letters):
-        right = Border.MARK
-    # a letter never joins the dots of "...": they count as set off by a gap at least
-    if literal_offsets is not None:
-        return Borders(max(left, Border.GAP), max(right, Border.GAP))
-    return Borders(left, right)
 
 
 def _ends_with_numbering(raw: str, end: int) -> bool:
