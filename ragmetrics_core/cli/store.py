@@ -202,7 +202,8 @@ def _remove(connection: sqlite3.Connection, before: float) -> int:
 
 def _time_before(age: str) -> float:
     """Return the time that is an age ago, in seconds since 1970; ``age`` is e.g. 30d."""
-    number, unit = age[:-1], age[-1:]
+    number = age[:-1]
+    unit = age[-1:]
     if not number.isdecimal() or unit not in _SECONDS:
         raise SettingError(
             "--older-than is a number of hours, days or weeks, e.g. 12h, 30d or 8w;"

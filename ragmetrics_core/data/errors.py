@@ -211,7 +211,9 @@ class ContextWindowExceeded(RequestRejected):
             f"the request{length} is longer than the context window{limit} of {where}:"
             " use shorter contexts"
         )
-        error.where, error.tokens, error.window = where, tokens, window
+        error.where = where
+        error.tokens = tokens
+        error.window = window
         return error
 
 

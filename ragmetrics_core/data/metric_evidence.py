@@ -231,18 +231,29 @@ class Grounds(SilentData, extra="ignore"):
     def of(
         cls, claims: Sequence[tuple[Claim, ...]], kept: tuple[int, int] | None
     ) -> Grounds:
-        """Return the labels of polls and their shares."""
-        needs_by_poll = [
-            [claim.needs for claim in poll_claims]
-            for poll_claims in claims
-            if poll_claims
-        ]
-        shares = None
+        """Return the labels of polls and their shares.
+
+        Example: one poll labels two claims "evidence" and "own", another one claim
+        "evidence": on average .75 of a poll's claims rest on evidence, .25 on own
+        words.
+
+        Args:
+            claims: For each poll its claims, with what each of them needs.
+            kept: Of the texts of earlier turns, how many the answering prompt still
+                held, and of how many that is known.
+        """
+        needs_by_poll: list[list[Needs]] = []
+        for poll_claims in claims:
+            if poll_claims:
+                needs_by_poll.append([claim.needs for claim in poll_claims])
+        shares: dict[Needs, float] | None = None
         if needs_by_poll:
-            shares = {
-                need: fmean(needs.count(need) / len(needs) for needs in needs_by_poll)
-                for need in get_args(Needs)
-            }
+            shares = {}
+            for label in get_args(Needs):
+                shares_of_polls = [
+                    needs.count(label) / len(needs) for needs in needs_by_poll
+                ]
+                shares[label] = fmean(shares_of_polls)
         return cls(claims=tuple(claims), shares=shares, kept=kept)
 
 
@@ -318,12 +329,12 @@ def _drop_gone_fields(facts: Any) -> Any:
     """Drop from an earlier file's facts the fields that are gone since."""
     if not isinstance(facts, (list, tuple)):
         return facts
-    return [
-        {name: fact[name] for name in Fact.model_fields if name in fact}
-        if isinstance(fact, Mapping)
-        else fact
-        for fact in facts
-    ]
+    known_facts: list[Any] = []
+    for fact in facts:
+        if isinstance(fact, Mapping):
+            fact = {name: fact[name] for name in Fact.model_fields if name in fact}
+        known_facts.append(fact)
+    return known_facts
 
 
 class FactMatrix(Evidence):

@@ -93,16 +93,11 @@ def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
 
 def _digest(samples: Sequence[Sample]) -> str:
     """Return a short text that only rows of the same ids and texts share."""
-    texts = [
-        [
-            sample.id,
-            sample.question,
-            [context.text for context in sample.contexts],
-            sample.answer,
-        ]
-        for sample in samples
-    ]
-    return blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()
+    contents = []
+    for sample in samples:
+        contexts = [context.text for context in sample.contexts]
+        contents.append([sample.id, sample.question, contexts, sample.answer])
+    return blake2b(json.dumps(contents).encode(), digest_size=8).hexdigest()
 
 
 def _unwrap_haystack_object(row: Row) -> Row:

@@ -448,14 +448,12 @@ class Sample(Frozen):
         ``retrieved`` and ``ledger``.
         """
         value = getattr(self, field)
-        if field == "ledger":  # what a model wrote is no evidence
+        if field == "ledger":
             calls = value.calls if value else ()
-            value = [
-                context
-                for call in calls
-                if call.kind != "written"
-                for context in call.items
-            ]
+            value = []
+            for call in calls:
+                if call.kind != "written":  # what a model wrote is no evidence
+                    value += call.items
         if field in ("contexts", "retrieved", "ledger"):
             return not value or all(context.blank for context in value)
         return not value

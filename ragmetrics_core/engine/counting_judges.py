@@ -252,11 +252,13 @@ class CountingJudge(Judge):
         # Rounds end as soon as enough replies agree: replies that alternate never do.
         # The dearer reply comes at 0, 2 and 4, and so has the majority. The index goes
         # on over the rounds: 0, 1, 2 in the first, 3 and 4 in the second.
-        poll_indices = range(question.first_poll, question.first_poll + question.polls)
-        return tuple(
-            cheaper_reply if poll_index % 2 else dearer_reply
-            for poll_index in poll_indices
-        )
+        replies = []
+        for poll_index in range(
+            question.first_poll, question.first_poll + question.polls
+        ):
+            is_odd = poll_index % 2 == 1
+            replies.append(cheaper_reply if is_odd else dearer_reply)
+        return tuple(replies)
 
     def _estimated_usage(
         self, question: Question[R], replies: tuple[R, ...], model: _CountedModel

@@ -317,9 +317,11 @@ def _polls_of_line(line: Any, question: Question[Any]) -> Asked[Any]:
     Raises ``ValidationError`` if a reply has not the form of the question's ``Reply``.
     """
     polls = line if isinstance(line, list) else [line] * question.polls
-    replies = tuple(
-        poll if isinstance(poll, question.Reply) else question.read(poll)
-        for poll in polls
-    )
-    weights = weights_by_share(replies, question.weigh) if question.weigh else ()
-    return Asked(replies, weights=weights)
+    replies = []
+    for poll in polls:
+        is_read = isinstance(poll, question.Reply)
+        replies.append(poll if is_read else question.read(poll))
+    weights: tuple[Weight, ...] = ()
+    if question.weigh:
+        weights = weights_by_share(tuple(replies), question.weigh)
+    return Asked(tuple(replies), weights=weights)

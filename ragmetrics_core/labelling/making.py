@@ -172,6 +172,8 @@ class Maker:
             KeyboardInterrupt: If the run was interrupted.
         """
 
+        # The engine carries out metrics, with their limits, store and batches. So the
+        # plan becomes a metric: its score says nothing, its evidence is the product.
         @metric
         def making(sample: Sample) -> Generator[Any, Any, Outcome]:
             """Run the plan as a metric; the evidence of its score is the product."""

@@ -111,7 +111,8 @@ def asking(
 
         Repetition 0 may use stored replies. With 1, 2 and so on the judge answers anew.
         """
-        judge_of_run, store_of_run = judge, store
+        judge_of_run = judge
+        store_of_run = store
         if repetition_number > 0:
             judge_of_run, store_of_run = _judge_and_store_of_repetition(
                 judge, store, repetition_number
@@ -184,6 +185,7 @@ def judge_samples(
     """
     repetition_number = 1 if again else 0
     results = ask(metric, [row.sample for row in labelled], repetition_number)
+    # the second answers, of those rows in which people compared two
     others = [row.other_sample for row in labelled if row.other_sample is not None]
     results_of_others: Iterator[MetricResult] = iter(())
     if others:

@@ -391,8 +391,9 @@ class ContextAdherence(Metric):
         """
         if polls.together or not self.early_stop:
             return self.polls
-        yes, no = polls_saying("yes", polls), polls_saying("no", polls)
-        return min(self._decisive_yes - len(yes), self._decisive_no - len(no))
+        n_yes_to_decision = self._decisive_yes - len(polls_saying("yes", polls))
+        n_no_to_decision = self._decisive_no - len(polls_saying("no", polls))
+        return min(n_yes_to_decision, n_no_to_decision)
 
     def _conclude(
         self, polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None

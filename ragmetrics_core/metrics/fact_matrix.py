@@ -310,11 +310,11 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
         has_duplicates_to_merge = bool(self.duplicate_of)
         if has_duplicates_to_merge:
             columns = {self._original(column) for column in columns}
-        values = [
-            fact.weight * self._value_of([row[column] for column in sorted(columns)])
-            for fact, row in zip(self.facts, self.cells, strict=True)
-        ]
-        return fsum(values) / fsum(fact.weight for fact in self.facts)
+        weighted_values = []
+        for fact, row in zip(self.facts, self.cells, strict=True):
+            cells = [row[column] for column in sorted(columns)]
+            weighted_values.append(fact.weight * self._value_of(cells))
+        return fsum(weighted_values) / fsum(fact.weight for fact in self.facts)
 
     def _original(self, column: int) -> int:
         """Return the column whose verdict a column shares, errors included."""

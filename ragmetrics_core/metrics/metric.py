@@ -112,10 +112,10 @@ def _check_version(version: object, *, of: str) -> None:
     """Refuse a version that signatures, which are texts, cannot hold."""
     if isinstance(version, str) and version.strip():
         return
-    example, shown = "2", f"a {type(version).__name__}"
-    if isinstance(version, (int, float)):
-        example, shown = str(version), repr(version)
-    elif isinstance(version, str):
+    is_number = isinstance(version, (int, float))
+    example = str(version) if is_number else "2"
+    shown = f"a {type(version).__name__}"
+    if is_number or isinstance(version, str):
         shown = repr(version)
     raise SettingError(
         f'the version of {of} is a text: write version="{example}"; got {shown}'
@@ -519,7 +519,8 @@ class FunctionMetric(Metric):
                 another one.
         """
         function = type(self).function
-        module, path = function.__module__, function.__qualname__
+        module = function.__module__
+        path = function.__qualname__
         if _function_at(module, path) is not function:
             raise SettingError(
                 f"the metric {self.name!r} cannot be sent to another process, which"

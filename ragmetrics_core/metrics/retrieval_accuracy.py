@@ -5,6 +5,7 @@ It is the share of the facts that the response states. The contexts are those re
 
 from collections.abc import Generator, Iterable, Sequence
 from hashlib import sha256
+from itertools import chain
 from statistics import fmean
 from typing import ClassVar, Literal, Self
 
@@ -125,10 +126,11 @@ class RetrievalAccuracy(Metric):
 
     def _cell_instructions(self) -> Instructions:
         """How a judge is asked whether a context covers a fact, or which facts."""
+        name = "fact_in_context"
+        required = "context fact"  # the placeholders that a prompt must have
         if self.calls == "per_context":
-            name, required = "facts_in_context", "context facts"
-        else:
-            name, required = "fact_in_context", "context fact"
+            name = "facts_in_context"
+            required = "context facts"
         return instructions_for_judge(
             name, self.template, required, "question", self.examples, self.language
         )
@@ -431,7 +433,8 @@ def _distinct_texts_of_contexts(contexts: Iterable[Context]) -> list[str]:
 
 def _distinct_texts_of_facts(fact_lists: Iterable[Sequence[Fact]]) -> list[str]:
     """Return the texts of all facts, each once."""
-    return list(dict.fromkeys(fact.text for facts in fact_lists for fact in facts))
+    all_facts = chain.from_iterable(fact_lists)
+    return list(dict.fromkeys(fact.text for fact in all_facts))
 
 
 def _distinct_facts(facts: Iterable[Fact]) -> tuple[Fact, ...]:
@@ -455,13 +458,15 @@ def _cells_of_fact(
 
 def _is_lexical(rows: Iterable[Sequence[Cell]]) -> bool:
     """Tell whether the embedded judge gave all verdicts."""
-    modes = {cell.mode for row in rows for cell in row if cell is not matrix.EMPTY}
-    return modes == {"lexical"}
+    judged_cells = [
+        cell for cell in chain.from_iterable(rows) if cell is not matrix.EMPTY
+    ]
+    return {cell.mode for cell in judged_cells} == {"lexical"}
 
 
 def _has_all_probabilities(rows: Sequence[Sequence[Cell]]) -> bool:
     """Tell whether the judge answered for every fact in every context."""
-    return all(cell.probability is not None for row in rows for cell in row)
+    return all(cell.probability is not None for cell in chain.from_iterable(rows))
 
 
 def _is_covered(row: Sequence[Cell]) -> bool:

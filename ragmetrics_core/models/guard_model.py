@@ -91,13 +91,14 @@ class GuardModel(OpenAICompatibleModel):
         reasoning beside the text, and its tokens or none of them.
         """
         chat_reply = super().reply(body, prices)
-        choices = tuple(
-            replace(choice, tokens=()) if _has_reasoned(choice_in_body) else choice
-            for choice, choice_in_body in zip(
-                chat_reply.choices, body["choices"], strict=True
-            )
-        )
-        return replace(chat_reply, choices=choices)
+        choices = []
+        for choice, choice_in_body in zip(
+            chat_reply.choices, body["choices"], strict=True
+        ):
+            if _has_reasoned(choice_in_body):
+                choice = replace(choice, tokens=())
+            choices.append(choice)
+        return replace(chat_reply, choices=tuple(choices))
 
     def body(self, request: ChatRequest) -> dict[str, Any]:
         """Return the body of a request, in the form of the guard.

@@ -129,7 +129,8 @@ class FirstScreen:
         unscored = "rows that went wrong without a score"
         others = "; other rows without a score come last"
         if set(NOT_SCORED) <= set(self.unscored_first):
-            unscored, others = "rows without a score, which most rows are", ""
+            unscored = "rows without a score, which most rows are"
+            others = ""
         return (
             f"Worst first: {unscored}, then by the lowest score of a row, then by the"
             f" mean of its scores{others}."

@@ -199,11 +199,15 @@ def _data_of_table(rows: Sequence[SampleResult]) -> dict[str, Any]:
 
 
 def _worst_first(index: Sequence[Sequence[Any]]) -> list[int]:
-    """The indices of the rows, the rows with the lowest score first."""
-    lowest_scores = [
-        min((score for score in entry[3] if isinstance(score, float)), default=-1.0)
-        for entry in index
-    ]
+    """The indices of the rows, the rows with the lowest score first.
+
+    Rows without any score come before them.
+    """
+    lowest_scores = []
+    for entry in index:
+        outcomes = entry[3]  # of each metric, a score or a status such as "failed"
+        scores = [outcome for outcome in outcomes if isinstance(outcome, float)]
+        lowest_scores.append(min(scores, default=-1.0))
     return sorted(range(len(index)), key=lowest_scores.__getitem__)
 
 

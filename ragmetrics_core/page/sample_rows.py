@@ -270,11 +270,11 @@ def _drop_earlier_items(row: SampleResult) -> SampleResult:
     if sample is None or sample.ledger is None:
         return row
     ledger = sample.ledger
-    calls = tuple(
-        call if call.turn == ledger.turn else call.model_copy(update={"items": ()})
-        for call in ledger.calls
-    )
-    shown_ledger = ledger.model_copy(update={"calls": calls})
+    calls = []
+    for call in ledger.calls:
+        is_of_this_turn = call.turn == ledger.turn
+        calls.append(call if is_of_this_turn else call.model_copy(update={"items": ()}))
+    shown_ledger = ledger.model_copy(update={"calls": tuple(calls)})
     shown_sample = sample.model_copy(update={"ledger": shown_ledger})
     return row.model_copy(update={"sample": shown_sample})
 

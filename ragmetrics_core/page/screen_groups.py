@@ -103,12 +103,10 @@ class GroupTally:
             unscored: The groups whose rows without a score count as bad; those of other
                 groups are left out.
         """
-        candidates = [
-            example
-            for (code, is_scored), examples in self._examples.items()
-            for example in examples
-            if is_scored or code in unscored
-        ]
+        candidates: list[Example] = []
+        for (code, is_scored), examples in self._examples.items():
+            if is_scored or code in unscored:
+                candidates += examples
         return worst_examples(candidates, unscored_first=True)
 
 

@@ -124,5 +124,6 @@ def stage_in_words(stage: StageLoss, *, has_interval: bool) -> str:
 
 def interval_in_words(stage: StageLoss) -> str:
     """The interval of the share that a stage lost."""
-    low, high = round(100 * stage.interval.low), round(100 * stage.interval.high)
-    return f"{low} to {high} %"
+    low_percent = round(100 * stage.interval.low)
+    high_percent = round(100 * stage.interval.high)
+    return f"{low_percent} to {high_percent} %"

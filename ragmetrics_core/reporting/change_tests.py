@@ -257,11 +257,14 @@ def _with_verdicts(
 ) -> list[MetricChange]:
     """Adjust the p-values of changes for how many were tested, and give verdicts."""
     p_values = [change.p for change in changes if change.p is not None]
-    adjusted = iter(paired.holm(p_values))
-    return [
-        change if change.p is None else _judge_change(change, next(adjusted), margin)
-        for change in changes
-    ]
+    # in the order of the changes that were tested
+    adjusted_p_values = iter(paired.holm(p_values))
+    judged_changes = []
+    for change in changes:
+        if change.p is not None:
+            change = _judge_change(change, next(adjusted_p_values), margin)
+        judged_changes.append(change)
+    return judged_changes
 
 
 def _judge_change(

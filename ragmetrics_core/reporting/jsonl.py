@@ -87,7 +87,9 @@ class JsonlWriter:
 
     def write(self, result: SampleResult | Mapping[str, RunFacts]) -> None:
         """Write one row, or what closes the file; rows may come in any order."""
-        header, self._header = self._header, ""
+        # the header stands above the first row only
+        header = self._header
+        self._header = ""
         self._file.write(header + json_line(result))
 
     def close(self, run: RunFacts | None = None, *, whole: bool | None = None) -> None:

@@ -99,7 +99,8 @@ class MetricChange(Frozen):
             return ""
         words = f"{self.difference:+.3f} over {self.pairs:,} rows scored in both"
         if self.interval is not None:
-            low, high = self.interval.low, self.interval.high
+            low = self.interval.low
+            high = self.interval.high
             words += f", 95 % interval {low:+.3f} to {high:+.3f}"
         return words
 

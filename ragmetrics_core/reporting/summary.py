@@ -548,14 +548,14 @@ class Tally:
         self, limits: RiskThresholds, run: RunFacts, bootstrap: bool
     ) -> dict[str, dict[str, Summary]]:
         """Sum up each slice, by key and by value of the key."""
-        return {
-            key: {
+        summaries_by_key: dict[str, dict[str, Summary]] = {}
+        for key, tallies in self._tallies_by_key.items():
+            summaries_by_key[key] = {
                 slice_name: tally.summary(limits, run=run, bootstrap=bootstrap)
                 for slice_name, tally in tallies.items()
-                if slice_name is not None
+                if slice_name is not None  # the tally of bad rows alone
             }
-            for key, tallies in self._tallies_by_key.items()
-        }
+        return summaries_by_key
 
 
 def _with_bounds(
@@ -678,7 +678,8 @@ class MetricTally:
         """
         scores = self.scores
         interval = mean_interval(scores, self.clusters_of_scored, bootstrap=bootstrap)
-        worst, best = interval, interval
+        worst = interval
+        best = interval
         are_some_unknown = len(self.clusters_of_unknown) > 0
         # ``worst`` counts each row of unknown score as 0, ``best`` as 1. Both are t
         # intervals, never bootstrapped. So they are computed with ``bootstrap`` even if

@@ -182,6 +182,7 @@ class _Trace:
         """
         reading.input = _question(inputs)
         handed_in = tuple(find_instances(inputs, Message))
+        # the messages of a memory count before those that the caller handed in
         reading.history = turns_before_question(
             self._messages_of_memory or handed_in, reading.input, documents=()
         )

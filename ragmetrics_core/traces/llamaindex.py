@@ -375,7 +375,9 @@ def _prompt_in(inputs: Any) -> tuple[Message, ...]:
     fields = mapping(inputs)
     if prompt or "args" not in fields:
         return prompt
-    arguments = [*(fields["args"] or ()), *mapping(fields.get("kwargs")).values()]
+    unnamed = fields["args"] or ()
+    named = mapping(fields.get("kwargs"))
+    arguments = [*unnamed, *named.values()]
     first_argument = tuple(arguments[:1])  # empty if there is none
     return messages_in(first_argument)
 

@@ -307,9 +307,10 @@ def _is_cut_within_word(text: str, rest: str) -> bool:
     A template may put "Question:" right behind a word. So only a small letter goes on
     with a word, and only a digit with a number.
     """
-    last, following = text[-1:], rest[:1]
-    is_within_word = last.isalpha() and following.islower()
-    is_within_number = last.isdigit() and following.isdigit()
+    last_sign = text[-1:]
+    next_sign = rest[:1]
+    is_within_word = last_sign.isalpha() and next_sign.islower()
+    is_within_number = last_sign.isdigit() and next_sign.isdigit()
     return is_within_word or is_within_number
 
 

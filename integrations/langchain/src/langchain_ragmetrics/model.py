@@ -174,12 +174,12 @@ class LangChainModel(FrameworkModel):
 
     def _read_generations(self, result: LLMResult) -> ChatReply:
         """The reply in what a call for several replies returned."""
-        replies = [
-            generation.message
-            if isinstance(generation, ChatGeneration)
-            else generation.text
-            for generation in result.generations[0]
-        ]
+        replies: list[object] = []
+        for generation in result.generations[0]:
+            if isinstance(generation, ChatGeneration):
+                replies.append(generation.message)
+            else:
+                replies.append(generation.text)
         return self._reply(map(_choice, replies), replies, result.llm_output)
 
     def _read_structured(self, output: Any) -> ChatReply:
@@ -187,16 +187,15 @@ class LangChainModel(FrameworkModel):
 
         The raw text may be JSON all the same.
         """
-        raw, parsed = (
-            (output.get("raw"), output.get("parsed"))
-            if isinstance(output, Mapping)
-            else (None, output)
-        )
+        raw = None
+        parsed = output
+        if isinstance(output, Mapping):
+            raw = output.get("raw")
+            parsed = output.get("parsed")
         choice = _choice("" if raw is None else raw)
-        return self._reply(
-            [choice if parsed is None else Choice(compact(parsed), choice.finish)],
-            [raw],
-        )
+        if parsed is not None:
+            choice = Choice(compact(parsed), choice.finish)
+        return self._reply([choice], [raw])
 
     def _reply(
         self,

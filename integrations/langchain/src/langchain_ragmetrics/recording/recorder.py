@@ -193,11 +193,10 @@ class Recorder(BaseCallbackHandler):
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Keep what the model said first: its text, and the tools that it called."""
         if run := self._run_going(run_id):
-            first_generation = [
-                _generation_copied(generation)
-                for batch in response.generations[:1]
-                for generation in batch[:1]
-            ]
+            # of several replies to the first batch, the first one
+            first_generation = []
+            if response.generations and response.generations[0]:
+                first_generation = [_generation_copied(response.generations[0][0])]
             self._run_ended(run, {"generations": [first_generation]})
 
     @guard_hook
@@ -384,7 +383,8 @@ class Recorder(BaseCallbackHandler):
 
     def _run_ended(self, run: Run, outputs: dict[str, Any]) -> None:
         """Record the end of a run. A root is handed on then, and forgotten."""
-        run.outputs, run.end_time = outputs, datetime.now(UTC)
+        run.outputs = outputs
+        run.end_time = datetime.now(UTC)
         if run.id in self._roots:
             for receive in self._forget(run):
                 receive(run)
@@ -476,11 +476,13 @@ def _session() -> str | None:
 
     It is the ``session_id``, else all names there, joined; None if there are none.
     """
-    said = ensure_config().get("configurable", {})
-    names = {key: value for key, value in said.items() if isinstance(value, (str, int))}
-    if "session_id" in names:
-        return str(names["session_id"])
-    return "/".join(str(names[key]) for key in sorted(names)) or None
+    name_by_key = {}
+    for key, value in ensure_config().get("configurable", {}).items():
+        if isinstance(value, (str, int)):
+            name_by_key[key] = str(value)
+    if "session_id" in name_by_key:
+        return name_by_key["session_id"]
+    return "/".join(name_by_key[key] for key in sorted(name_by_key)) or None
 
 
 def _named(name: str, value: Any) -> dict[str, Any]:

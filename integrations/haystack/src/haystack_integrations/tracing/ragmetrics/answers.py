@@ -304,12 +304,12 @@ def _with_writing_call(calls: Calls, node: Node, answer: Answer) -> Answer:
 def _writer_of(calls: Calls, texts: tuple[str | None, ...]) -> Node | None:
     """The last call of a model that replied one of these texts; None if none did."""
     wanted_texts = {as_one_line(text) for text in texts if text and text.strip()}
-    writers = [
-        node
-        for node in calls.models
-        if any(as_one_line(reply.text) in wanted_texts for reply in replies(node))
-    ]
-    return writers[-1] if writers else None
+    last_writer = None
+    for node in calls.models:
+        texts_replied = {as_one_line(reply.text) for reply in replies(node)}
+        if not wanted_texts.isdisjoint(texts_replied):
+            last_writer = node
+    return last_writer
 
 
 def _outputs(run: Run) -> list[tuple[str, Any]]:

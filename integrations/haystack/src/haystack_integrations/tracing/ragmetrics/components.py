@@ -693,9 +693,10 @@ def _found_with(message: Message) -> Message | None:
 def replies(node: Node) -> tuple[CopiedMessage, ...]:
     """What a model returned, as messages of the assistant."""
     value = node.output_by_socket.get("replies")
-    listed = value if isinstance(value, tuple) else (value,)
-    messages = (
-        CopiedMessage("assistant", message) if isinstance(message, str) else message
-        for message in listed
-    )
-    return tuple(message for message in messages if isinstance(message, CopiedMessage))
+    messages = []
+    for reply in value if isinstance(value, tuple) else (value,):
+        if isinstance(reply, str):
+            messages.append(CopiedMessage("assistant", reply))
+        elif isinstance(reply, CopiedMessage):
+            messages.append(reply)
+    return tuple(messages)

@@ -307,7 +307,8 @@ class Node:
     @property
     def ancestors(self) -> tuple[Node, ...]:
         """The spans around it, innermost first."""
-        ancestors, node = [], self.parent
+        ancestors = []
+        node = self.parent
         while node is not None:
             ancestors.append(node)
             node = node.parent
@@ -362,8 +363,8 @@ class Run:
         # it ended with a snapshot, from which another run may go on
         self.resumable = False
         self.task_or_thread = task_or_thread  # the thread and task that it began in
-        # who gets it once it has ended
-        self.problems, self.listeners = problems, listeners
+        self.problems = problems
+        self.listeners = listeners  # who gets it once it has ended
 
     def __repr__(self) -> str:
         return f"Run({len(self.nodes)} spans{', failed' if self.error else ''})"

@@ -83,7 +83,10 @@ class TeeSpan(Span):
     def __init__(
         self, inner: Span, run: Run, node: Node, outer: TeeSpan | None = None
     ) -> None:
-        self.inner, self.run, self.node, self.outer = inner, run, node, outer
+        self.inner = inner
+        self.run = run
+        self.node = node
+        self.outer = outer
         self.problems = run.problems
 
     def __getattr__(self, name: str) -> Any:
@@ -166,7 +169,8 @@ class Tee(Tracer):
     """
 
     def __init__(self, inner: Tracer) -> None:
-        self.inner, self.problems = inner, LISTENERS.problems
+        self.inner = inner
+        self.problems = LISTENERS.problems
 
     def __getattr__(self, name: str) -> Any:
         # what only the other tracer has, e.g. flush()
@@ -308,7 +312,8 @@ class Tee(Tracer):
         span.closed(error)
         if span.node is span.run.root:
             _open_runs.pop(span.run, None)
-            listeners, span.run.listeners = span.run.listeners, ()
+            listeners = span.run.listeners
+            span.run.listeners = ()  # a second end of the root hands nothing on
             for listener in listeners:
                 listener.record(span.run)
 

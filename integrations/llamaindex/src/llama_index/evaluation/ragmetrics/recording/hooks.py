@@ -198,7 +198,8 @@ class _SearchesOfStores:
             on_result(result)
 
         replacement: Any = functools.wraps(original)(init)
-        self._original, self._replacement = original, replacement
+        self._original = original
+        self._replacement = replacement
         VectorStoreQueryResult.__init__ = replacement  # type: ignore[method-assign]  # its own, and told
 
     def end(self) -> None:

@@ -138,7 +138,8 @@ class Recorder:
         self.listeners = Listeners(self._opened, self._closed)
         self.problems = self.listeners.problems
         # the hooks by which the framework reports to this object
-        self._spans, self._events = Spans(self), Events(recorder=self)
+        self._spans = Spans(self)
+        self._events = Events(recorder=self)
         capture.renew_after_fork(self)
 
     def after_fork(self) -> None:

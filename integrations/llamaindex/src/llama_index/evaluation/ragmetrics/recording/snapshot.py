@@ -303,13 +303,11 @@ def _documents_of_tool(returned: object) -> tuple[Document, ...]:
     LlamaHub's tools return a list of LlamaIndex's documents, as ``TavilyToolSpec.search``
     does.
     """
-    listed = returned if isinstance(returned, (list, tuple)) else ()
-    return documents_of(
-        [
-            NodeWithScore(node=element) if isinstance(element, BaseNode) else element
-            for element in listed
-        ]
-    )
+    nodes: list[object] = []
+    for element in returned if isinstance(returned, (list, tuple)) else ():
+        is_bare_node = isinstance(element, BaseNode)
+        nodes.append(NodeWithScore(node=element) if is_bare_node else element)
+    return documents_of(nodes)
 
 
 def _says_it_returns_nodes(tool: object) -> bool:
@@ -421,13 +419,11 @@ def _evidence_blocks(prompt: object) -> Iterator[tuple[str, str]]:
 
 
 def _messages(value: object) -> tuple[Message, ...]:
-    listed = value if isinstance(value, (list, tuple)) else ()
-    return tuple(
-        message
-        for element in listed
-        if isinstance(element, ChatMessage)
-        for message in _shown(element)
-    )
+    messages: list[Message] = []
+    for element in value if isinstance(value, (list, tuple)) else ():
+        if isinstance(element, ChatMessage):
+            messages += _shown(element)
+    return tuple(messages)
 
 
 def _shown(message: ChatMessage) -> tuple[Message, ...]:
@@ -488,15 +484,14 @@ def message_of(
 
 def _tool_calls_in_blocks(message: ChatMessage) -> tuple[ToolCall, ...]:
     """The tool calls that stand in the blocks of a message; empty in older releases."""
-    return tuple(
-        ToolCall(
-            block.tool_name,
-            block.tool_kwargs if isinstance(block.tool_kwargs, dict) else {},
-            block.tool_call_id,
-        )
-        for block in message.blocks
-        if block.block_type == "tool_call"
-    )
+    calls = []
+    for block in message.blocks:
+        if block.block_type == "tool_call":
+            arguments = block.tool_kwargs  # a mapping, or a text
+            if not isinstance(arguments, dict):
+                arguments = {}
+            calls.append(ToolCall(block.tool_name, arguments, block.tool_call_id))
+    return tuple(calls)
 
 
 def _text_of_blocks(holder: ChatMessage | ToolOutput) -> str:
@@ -816,16 +811,12 @@ def sources_of(result: object) -> tuple[Document, ...]:
     calls: Iterable[object] = (
         returned.tool_calls if isinstance(returned, AgentOutput) else ()
     )
-    outputs = [
-        call.tool_output.raw_output
-        for call in calls
-        if isinstance(call, ToolCallResult)
-    ]
-    return tuple(
-        document
-        for output in outputs
-        for document in _documents_of_tool(output) or sources_of(output)
-    )
+    documents: list[Document] = []
+    for call in calls:
+        if isinstance(call, ToolCallResult):
+            output = call.tool_output.raw_output
+            documents += _documents_of_tool(output) or sources_of(output)
+    return tuple(documents)
 
 
 def plain(value: object, depth: int = 6) -> Any:

@@ -259,11 +259,11 @@ def _nodes_without_origin(step: Node, run: Run) -> tuple[Document, ...]:
 
 def _ids_with_texts(run: Run) -> set[str | None]:
     """The ids of all documents of a run whose texts were recorded."""
-    return {
-        document.id
-        for node in run.root.walk()
-        for document in (*node.input_documents, *(node.documents or ()))
-    }
+    ids: set[str | None] = set()
+    for node in run.root.walk():
+        documents = (*node.input_documents, *(node.documents or ()))
+        ids.update(document.id for document in documents)
+    return ids
 
 
 def _note_streamed_reply(run: Run, models: Sequence[Node]) -> None:
@@ -322,8 +322,11 @@ def _drop_pointers_and_blank_documents(calls: Sequence[Node]) -> tuple[Document,
         The documents without a text, each id once.
     """
     # ids of the documents that postprocessors and synthesizers were given
-    ids_taken = {document.id for call in calls for document in call.input_documents}
-    prompts = [message.text for call in calls for message in call.prompt]
+    ids_taken: set[str | None] = set()
+    prompts: list[str] = []
+    for call in calls:
+        ids_taken.update(document.id for document in call.input_documents)
+        prompts += [message.text for message in call.prompt]
     document_without_text: dict[str | None, Document] = {}
 
     def is_evidence(document: Document) -> bool:
@@ -572,11 +575,10 @@ def _documents_of_generator(run: Run) -> tuple[Document, ...] | None:
     synthesizers = _synthesizers(run)
     if synthesizers and _shows_no_nodes(synthesizers[-1]):
         return ()
-    handed_by_id = {
-        document.id: document
-        for synthesizer in synthesizers
-        for document in synthesizer.input_documents
-    }
+    handed_by_id: dict[str | None, Document] = {}
+    for synthesizer in synthesizers:
+        for document in synthesizer.input_documents:
+            handed_by_id[document.id] = document
     documents = []
     for source in run.sources:
         document = handed_by_id.get(source.id, source)
