@@ -81,6 +81,15 @@ def check_that_nothing_is_told(sample: Sample) -> None:
     assert [passage.lost for passage in journey.passages] == [None] * 2
     assert [fact.known for fact in journey.facts] == [False]
     assert "shown" in journey.unknown
+    # a retrieved text holds the fact: retrieval did not lose it
+    asked = sample.model_copy(update={"reference": (TEXTS[0],)})
+    whole = evaluate([asked], metrics=["accuracy"], judge="lexical").journey()
+    retrieval = whole.of("not_retrieved", "facts")
+    assert retrieval is not None
+    assert (retrieval.lost, retrieval.of) == (0, 1)
+    assert whole.of("not_shown", "facts") is None
+    assert "of 1 of 1 fact it is not known what became of them" in whole.sentence
+    assert "see whether the prompt has a place for the contexts" in whole.sentence
 
 
 # LangChain
@@ -204,16 +213,23 @@ class Says(CustomLLM):
         yield CompletionResponse(text=ANSWER, delta=ANSWER)
 
 
-def test_an_engine_whose_template_forgets_its_contexts() -> None:
+def engine_with(template: str) -> Sample:
     engine = RetrieverQueryEngine.from_args(
-        FindsNodes(),
-        llm=Says(),
-        text_qa_template=PromptTemplate(INSTRUCTION + "\n{query_str}"),
+        FindsNodes(), llm=Says(), text_qa_template=PromptTemplate(template)
     )
     with capture_llamaindex() as captured:
         engine.query(QUESTION)
     (sample,) = captured.samples
+    return sample
+
+
+def test_an_engine_whose_template_forgets_its_contexts() -> None:
+    sample = engine_with(INSTRUCTION + "\n{query_str}")
     check_that_all_were_lost_at_the_prompt(sample)
+
+
+def test_an_engine_whose_prompt_may_show_something_leaves_it_unknown() -> None:
+    check_that_nothing_is_told(engine_with("Of the quarrels: {query_str}"))
 
 
 # Haystack
@@ -240,6 +256,15 @@ class GeneratesMessages:
         return {"replies": [ChatMessage.from_assistant(ANSWER)]}
 
 
+@component
+class GeneratesFromText:
+    """Takes the text of a prompt builder where others take messages."""
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: str) -> dict[str, Any]:
+        return {"replies": [ChatMessage.from_assistant(ANSWER)]}
+
+
 TEMPLATE = INSTRUCTION + "\n{{ query }}{% if false %}{{ documents }}{% endif %}"
 BUILDERS = {
     "text": lambda: (PromptBuilder(template=TEMPLATE), Generates(), "prompt"),
@@ -248,12 +273,25 @@ BUILDERS = {
         GeneratesMessages(),
         "messages",
     ),
+    "text in the place of messages": lambda: (
+        PromptBuilder(template=TEMPLATE),
+        GeneratesFromText(),
+        "messages",
+    ),
 }
+
+
+def test_a_pipeline_whose_prompt_may_show_something_leaves_it_unknown() -> None:
+    template = TEMPLATE + " The mayor and the quarrels are not to be named."
+    check_that_nothing_is_told(pipeline_with(PromptBuilder(template), Generates()))
 
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_a_pipeline_whose_template_forgets_its_contexts(name: str) -> None:
-    builder, generator, socket = BUILDERS[name]()
+    check_that_all_were_lost_at_the_prompt(pipeline_with(*BUILDERS[name]()))
+
+
+def pipeline_with(builder: Any, generator: Any, socket: str = "prompt") -> Sample:
     pipeline = Pipeline()
     pipeline.add_component("retriever", FindsDocuments())
     pipeline.add_component("builder", builder)
@@ -263,7 +301,7 @@ def test_a_pipeline_whose_template_forgets_its_contexts(name: str) -> None:
     with capture_haystack() as captured:
         pipeline.run({"retriever": {"query": QUESTION}, "builder": {"query": QUESTION}})
     (sample,) = captured.samples
-    check_that_all_were_lost_at_the_prompt(sample)
+    return sample
 
 
 # The rule itself

@@ -746,6 +746,62 @@ def test_a_planted_loss_is_named(kind: str, sound: list[int], planted: int) -> N
     )
 
 
+@given(st.integers(0, 4), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4))
+def test_a_fact_of_unknown_showing_counts_at_the_stages_that_it_passed(
+    n_missing: int, n_hidden: int, n_shown: int, n_untold: int
+) -> None:
+    """Three passages: one was shown, one not, and of one nobody knows."""
+    notes = noted(WHOLE, PassageNote(share=0.0, kept=True), PassageNote(kept=True))
+    place_of_facts = [1] * n_hidden + [0] * n_shown + [2] * n_untold + [3] * n_missing
+    cells = [
+        [0.9 if place == index else 0.1 for index in range(3)]
+        for place in place_of_facts
+    ]
+    one = row(matrix(*cells), retrieved=TEXTS[:3], contexts=[TEXTS[0]], capture=notes)
+    found = journey([one])
+    n_facts = n_missing + n_hidden + n_shown + n_untold
+    counts = {
+        stage.loss: (stage.lost, stage.of)
+        for stage in found.stages
+        if stage.unit == "facts"
+    }
+    n_held = n_hidden + n_shown + n_untold
+    expected = {
+        "not_retrieved": (n_missing, n_facts),
+        "not_kept": (0, n_held),
+        "not_shown": (n_hidden, n_hidden + n_shown),
+        "cut": (0, n_shown),
+    }
+    assert counts == {loss: count for loss, count in expected.items() if count[1]}
+    assert found.facts_unknown == n_untold
+    if not n_facts:
+        return
+    n_most_lost = max(n_missing, n_hidden)
+    if n_most_lost:
+        # the unknown facts may all be lost at another stage
+        is_named = n_most_lost >= n_untold
+        named = "not_retrieved" if n_missing >= n_hidden else "not_shown"
+        assert found.mend == (named if is_named else None)
+    if found.mend is None and n_untold:
+        facts = "1 fact" if n_facts == 1 else f"{n_facts} facts"
+        assert f"of {n_untold} of {facts} it is not known" in str(found)
+
+
+def test_a_metric_that_gave_no_score_is_named_with_its_reason() -> None:
+    notes = CaptureNotes(grade="inferred", evidence_from="undivided")
+    undefined = [
+        Undefined(metric=metric, reason=f"why not {metric}", code="undivided")
+        for metric in ("retrieval_accuracy", "context_utilization")
+    ]
+    found = followed(*undefined, retrieved=None, capture=notes)
+    assert found.unknown["facts"] == (
+        "retrieval_accuracy gave no score: why not retrieval_accuracy"
+    )
+    assert found.unknown["useful"] == (
+        "context_utilization gave no score: why not context_utilization"
+    )
+
+
 @pytest.mark.parametrize("lost", ["not_retrieved", "not_kept", "not_shown", "cut"])
 @given(st.integers(0, 5), st.integers(1, 5))
 def test_a_planted_loss_of_facts_is_named(lost: Loss, sound: int, planted: int) -> None:

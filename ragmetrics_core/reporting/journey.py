@@ -11,7 +11,7 @@ from __future__ import annotations
 import tomllib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Literal, get_args
@@ -21,7 +21,6 @@ from pydantic import Field, TypeAdapter
 from ragmetrics_core.data import Frozen, SampleResult
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.reporting.sample_journey import (
-    FactOnItsWay,
     Loss,
     Passage,
     SampleJourney,
@@ -41,6 +40,14 @@ _BY_PASSAGES = (
 _FACTS_ARE_UNKNOWN = (
     "It is not known whether what was lost was needed: of some facts it is unknown what"
     " became of them."
+)
+_NO_STAGE_BY_FACTS = (
+    "No stage is named to mend first: of {:,} of {} it is not known what became of them"
+    "{}."
+)
+_NO_STAGE_BY_PASSAGES = (
+    "No stage is named to mend first: of {:,} of {} it is not known whether the model"
+    " was shown them{}."
 )
 _NOT_ALL_NEED_CITATIONS = (
     "Not all of these need a citation: an answer need not cite two passages that say the"
@@ -110,10 +117,14 @@ class Journey:
         facts: How many facts of references were asked about.
         stages: What each stage lost, facts first, in the order of the stages. A stage
             is left out if nothing is known of it.
-        mend: The loss to mend first; None if nothing was lost, or nothing is known.
+        mend: The loss to mend first; None if nothing was lost, or if less is known to
+            be lost than is unknown.
         mend_by: What was counted to name it: facts, which are needed, or passages, which
             may have been dropped for good reason; None without ``mend``.
         unknown: By stage and reason, in how many samples nothing is known of it.
+        facts_unknown: Of how many facts it is not known what became of them.
+        passages_unknown: Of how many retrieved passages, that no step is known to have
+            dropped, it is not known whether the model was shown them.
     """
 
     samples: int
@@ -123,6 +134,8 @@ class Journey:
     mend: Loss | None
     mend_by: Unit | None = None
     unknown: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    facts_unknown: int = 0
+    passages_unknown: int = 0
 
     @property
     def advice(self) -> Advice | None:
@@ -138,12 +151,43 @@ class Journey:
 
     @property
     def sentence(self) -> str:
-        """The stage to mend first, with its numbers and remedy; "" without ``mend``."""
+        """The stage to mend first, with its numbers and remedy.
+
+        Without ``mend`` it says of how many facts, else passages, too little is known
+        to name one; "" if nothing was lost.
+        """
         if self.mend is None:
-            return ""
+            return self._why_no_stage
         advice = ADVICE[self.mend]
         words = f"Mend {advice.stage} first: {self.stage_to_mend}. {advice.remedy}"
         return f"{words} {self.caution}".rstrip()
+
+    @property
+    def _why_no_stage(self) -> str:
+        """Why no stage is named, where too much is unknown; "" if nothing is."""
+        if self.facts_unknown:
+            facts = count_in_words(self.facts, "fact")
+            reason = self._reason_of("shown", "facts")
+            return _NO_STAGE_BY_FACTS.format(self.facts_unknown, facts, reason)
+        if self.passages_unknown:
+            passages = count_in_words(self.passages, "passage")
+            reason = self._reason_of("shown")
+            return _NO_STAGE_BY_PASSAGES.format(self.passages_unknown, passages, reason)
+        return ""
+
+    def _reason_of(self, *stages: str) -> str:
+        """The most frequent reason why the first of some stages is unknown, in brackets."""
+        for unknown_stage in stages:
+            count_by_reason = {
+                reason: count
+                for (stage, reason), count in self.unknown.items()
+                if stage == unknown_stage
+            }
+            if count_by_reason:
+                return (
+                    f" ({max(count_by_reason, key=lambda why: count_by_reason[why])})"
+                )
+        return ""
 
     @property
     def stage_to_mend(self) -> StageLoss | None:
@@ -207,6 +251,7 @@ class JourneyTally:
 
     def __init__(self) -> None:
         self._n_samples = self._n_passages = self._n_facts = 0
+        self._n_facts_unknown = self._n_passages_unknown = 0
         self._unknown = Counter[tuple[str, str]]()
         self._stages = _StageTallies()
         self._choice = _StageToMend()
@@ -219,6 +264,8 @@ class JourneyTally:
         self._n_samples += 1
         self._n_passages += sum(passage.rank is not None for passage in sample.passages)
         self._n_facts += len(sample.facts)
+        self._n_facts_unknown += sample.n_facts_unknown
+        self._n_passages_unknown += sample.n_passages_unknown
         self._unknown.update(sample.unknown.items())
         self._stages.add(sample)
         self._choice.add(sample)
@@ -245,6 +292,8 @@ class JourneyTally:
             mend=loss_to_mend,
             mend_by=mend_by,
             unknown=dict(sorted(self._unknown.items())),
+            facts_unknown=self._n_facts_unknown,
+            passages_unknown=self._n_passages_unknown,
         )
 
 
@@ -332,8 +381,8 @@ class _StageTallies:
         number = self._n_samples
         self._n_samples += 1
         for fact in sample.facts:
-            if fact.known:
-                _add_fact(self.of_facts, fact, sample, number)
+            for stage, is_lost in sample.stages_reached(fact):
+                self.of_facts[stage].add(is_lost, number)
         for passage in sample.passages:
             _add_passage(self.of_passages, passage, number)
 
@@ -362,10 +411,13 @@ class _StageToMend:
         self._stages = _StageTallies()
         self._n_samples_with_facts = 0
         self._n_samples_with_known_facts = 0  # it is known what became of each fact
+        self._n_facts_unknown = self._n_passages_unknown = 0
 
     def add(self, sample: SampleJourney) -> None:
         """Count one sample, without verdicts that may follow from an earlier loss."""
         self._stages.add(_forgive_needless_citations(_drop_doubtful_verdicts(sample)))
+        self._n_facts_unknown += sample.n_facts_unknown
+        self._n_passages_unknown += sample.n_passages_unknown
         if sample.facts:
             self._n_samples_with_facts += 1
         if sample.knows_every_fact:
@@ -373,18 +425,20 @@ class _StageToMend:
 
     @property
     def loss(self) -> Loss | None:
-        """The loss to mend first; None if nothing was lost, or nothing is known.
+        """The loss to mend first; None if nothing was lost, or too little is known.
 
         The stage that lost most facts; if none lost a fact, the stage that lost the
         largest share of passages, where that did harm. Of equal stages the earlier one.
-        Example: 5 facts not retrieved and 2 cut: "not_retrieved".
+        Example: 5 facts not retrieved and 2 cut: "not_retrieved". If of more than 5
+        facts nothing is known, another stage may have lost them: None.
         """
         # 5 facts were lost in the search, 2 were cut: the search comes first.
         if self._stages.n_facts_lost > 0:
             n_by_loss = {
                 loss: tally.n_lost for loss, tally in self._stages.of_facts.items()
             }
-            return max(n_by_loss, key=lambda loss: n_by_loss[loss])
+            most = max(n_by_loss, key=lambda loss: n_by_loss[loss])
+            return most if n_by_loss[most] >= self._n_facts_unknown else None
         # No fact was lost. Of the passages that each stage got (``n_held``), the share
         # that it lost counts, unless all facts reached the model all the same.
         share_by_loss = {
@@ -394,7 +448,9 @@ class _StageToMend:
         }
         if not any(share_by_loss.values()):
             return None
-        return max(share_by_loss, key=lambda loss: share_by_loss[loss])
+        most = max(share_by_loss, key=lambda loss: share_by_loss[loss])
+        n_lost = self._stages.of_passages[most].n_lost
+        return most if n_lost >= self._n_passages_unknown else None
 
     def _is_harmless(self, loss_of_passages: Loss) -> bool:
         """Whether passages lost on the way to the model were surely not needed.
@@ -412,36 +468,6 @@ def first_to_mend(followed: Iterable[SampleJourney]) -> Loss | None:
     for sample in followed:
         choice.add(sample)
     return choice.loss
-
-
-def _add_fact(
-    tallies: Mapping[Loss, _StageTally],
-    fact: FactOnItsWay,
-    sample: SampleJourney,
-    number: int,
-) -> None:
-    """Count a fact at each stage up to the stage that lost it.
-
-    Args:
-        tallies: The counts of the stages, which are changed.
-        fact: The fact. What became of it is known.
-        sample: The journey of its sample.
-        number: The number of the sample.
-    """
-    for stage in _stages_of_facts(sample):
-        is_lost = fact.lost == stage
-        tallies[stage].add(is_lost, number)
-        if is_lost:
-            return
-
-
-def _stages_of_facts(sample: SampleJourney) -> Sequence[Loss]:
-    """The stages of a sample at which facts may be lost, as far as they were recorded."""
-    if "retrieved" in sample.unknown:
-        return ("missing",)
-    if "kept" in sample.unknown:
-        return ("not_retrieved", "not_shown", "cut")
-    return ("not_retrieved", "not_kept", "not_shown", "cut")
 
 
 def _add_passage(

@@ -76,10 +76,12 @@ def _counts_of_facts(journey: SampleJourney) -> dict[str, int]:
     if not facts:
         return {}
     counts = {"facts_asked": len(facts)}
-    if not journey.knows_every_fact:  # of some fact it is not known where it was lost
-        return counts
-    # ``unknown`` holds the stages without any record
-    if "retrieved" not in journey.unknown:
-        counts["facts_retrieved"] = sum(fact.lost != "not_retrieved" for fact in facts)
-    counts["facts_shown"] = sum(fact.lost is None for fact in facts)
+    # for each fact whether retrieval lost it; None where that is not known
+    lost_in_retrieval = [
+        dict(journey.stages_reached(fact)).get("not_retrieved") for fact in facts
+    ]
+    if None not in lost_in_retrieval:
+        counts["facts_retrieved"] = lost_in_retrieval.count(False)
+    if journey.knows_every_fact:
+        counts["facts_shown"] = sum(fact.lost is None for fact in facts)
     return counts

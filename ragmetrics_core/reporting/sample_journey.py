@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -11,10 +11,12 @@ from ragmetrics_core.data import (
     Cell,
     Context,
     FactMatrix,
+    Failed,
     JudgedChunks,
     PassageNote,
     Sample,
     SampleResult,
+    Undefined,
 )
 from ragmetrics_core.data.citations import UNREAD_FORM, cited_statements, may_name_more
 from ragmetrics_core.data.telling_words import telling_words
@@ -67,6 +69,9 @@ _PART_WAS_NOT_ASKED = (
     "of some passages a part was shown, and nobody asked whether this part holds the"
     " facts"
 )
+_OF_USEFULNESS = "context_utilization"  # the metric that tells what is useful
+_OF_FACTS = "retrieval_accuracy"  # the metric that tells which facts were retrieved
+_NOBODY_JUDGED_USE = "no metric judged whether passages are useful"
 _NOBODY_ASKED_FACTS = "no metric asked which facts of a reference were retrieved"
 _NO_FACTS_GIVEN = (
     "nothing was retrieved, and nobody divided the reference into facts: give them as"
@@ -181,6 +186,60 @@ class SampleJourney:
     def knows_every_fact(self) -> bool:
         """True if facts were asked about, and it is known of each what became of it."""
         return bool(self.facts) and all(fact.known for fact in self.facts)
+
+    @property
+    def n_facts_unknown(self) -> int:
+        """Of how many facts it is not known what became of them."""
+        return sum(not fact.known for fact in self.facts)
+
+    @property
+    def n_passages_unknown(self) -> int:
+        """Of how many retrieved passages it is not known whether the model was shown them.
+
+        Passages that a step dropped are left out.
+        """
+        return sum(
+            passage.rank is not None
+            and passage.kept is not False
+            and passage.shown is None
+            for passage in self.passages
+        )
+
+    @property
+    def stages_of_facts(self) -> Sequence[Loss]:
+        """The losses that are told apart here: those of stages that were recorded."""
+        if "retrieved" in self.unknown:
+            return ("missing",)
+        if "kept" in self.unknown:
+            return ("not_retrieved", "not_shown", "cut")
+        return ("not_retrieved", "not_kept", "not_shown", "cut")
+
+    def stages_reached(self, fact: FactOnItsWay) -> Iterator[tuple[Loss, bool]]:
+        """Yield the stages that a fact is known to have reached, and whether each lost it.
+
+        Example: a retrieved passage holds the fact, and nobody knows whether it was
+        shown: ("not_retrieved", False) alone.
+        """
+        for stage in self.stages_of_facts:
+            is_lost = fact.lost == stage
+            if not fact.known and not self._has_passed(fact, stage):
+                return
+            yield stage, is_lost
+            if is_lost:
+                return
+
+    def _has_passed(self, fact: FactOnItsWay, stage: Loss) -> bool:
+        """Whether a stage surely did not lose a fact whose end is not known."""
+        holders = [
+            passage for passage in self.passages if passage.rank in fact.passages
+        ]
+        if stage == "not_retrieved":
+            return bool(holders)
+        if stage == "not_kept":
+            return any(passage.kept for passage in holders)
+        if stage == "not_shown":
+            return any(passage.was_shown for passage in holders)
+        return False
 
 
 def journey_of(row: SampleResult) -> SampleJourney | None:
@@ -462,8 +521,18 @@ def _useful_by_rank(
     for result in row.results.values():
         if isinstance(result.evidence, JudgedChunks):
             return {chunk.rank: chunk.useful for chunk in result.evidence.chunks}
-    why_unknown["useful"] = "no metric judged whether passages are useful"
+    why_unknown["useful"] = _why_not_scored(row, _OF_USEFULNESS) or _NOBODY_JUDGED_USE
     return {}
+
+
+def _why_not_scored(row: SampleResult, metric: str) -> str:
+    """Why a metric that was asked gave no score, in words; "" if it was not asked."""
+    for result in row.results.values():
+        if result.metric == metric and isinstance(result, Undefined):
+            return f"{metric} gave no score: {result.reason}"
+        if result.metric == metric and isinstance(result, Failed):
+            return f"{metric} failed"
+    return ""
 
 
 def _ranks_cited(sample: Sample, why_unknown: dict[str, str]) -> set[int] | None:
@@ -535,9 +604,8 @@ def _facts(
     matrix = _fact_matrix(row)
     if matrix is None:
         is_nothing_retrieved = sample.retrieved is not None and not sample.retrieved
-        why_unknown["facts"] = (
-            _NO_FACTS_GIVEN if is_nothing_retrieved else _NOBODY_ASKED_FACTS
-        )
+        why_not_asked = _NO_FACTS_GIVEN if is_nothing_retrieved else _NOBODY_ASKED_FACTS
+        why_unknown["facts"] = _why_not_scored(row, _OF_FACTS) or why_not_asked
         return ()
     searched_texts = sample.contexts if sample.retrieved is None else sample.retrieved
     if any(len(cells) != len(searched_texts) for cells in matrix.cells):
@@ -554,22 +622,34 @@ def _facts(
         followed = _fact(number, fact.text, cells, sample, passages, other_texts)
         facts.append(followed)
         if not followed.known:
-            why_may_be_found = _why_it_may_be_found(
-                fact.text, sample, passages, other_texts
-            )
-            # why the passages that hold the fact do not tell if it was shown
-            why_untold = _why_holders_do_not_tell(followed.passages, passages)
-            why_unknown.setdefault("facts", why_may_be_found or why_untold)
+            # no passage holds the fact, or those that do leave open if it was shown
+            why = _why_holders_do_not_tell(followed, passages, why_unknown)
+            if not followed.passages:
+                why = (
+                    _why_it_may_be_found(fact.text, sample, passages, other_texts)
+                    or why
+                )
+            why_unknown.setdefault("facts", why)
     return tuple(facts)
 
 
 def _why_holders_do_not_tell(
-    ranks_of_holders: Sequence[int], passages: Sequence[Passage]
+    fact: FactOnItsWay, passages: Sequence[Passage], why_unknown: Mapping[str, str]
 ) -> str:
-    """Why the passages that hold a fact do not tell whether it was shown, in words."""
-    for passage in passages:
-        if passage.rank in ranks_of_holders and passage.shown == "cut":
-            return _PART_WAS_NOT_ASKED
+    """Why the passages that hold a fact do not tell whether it was shown, in words.
+
+    Args:
+        fact: The fact.
+        passages: The passages of the sample.
+        why_unknown: By stage why something is not known of it.
+    """
+    holders = [passage for passage in passages if passage.rank in fact.passages]
+    if any(passage.shown == "cut" for passage in holders):
+        return _PART_WAS_NOT_ASKED
+    # the contexts are no passages where no prompt tells what the model was shown
+    are_no_passages = bool(fact.passages) and not holders
+    if are_no_passages or any(passage.shown is None for passage in holders):
+        return why_unknown.get("shown", _JUDGE_DOES_NOT_TELL)
     return _JUDGE_DOES_NOT_TELL
 
 

@@ -652,10 +652,17 @@ def _are_texts_alone(node: Node) -> bool:
     for name, value in node.input.items():
         if name not in usual_names and value:
             return False
-    return all(
-        isinstance(message, CopiedMessage) and not message.unread_kinds
-        for message in _messages_given(node)
-    )
+    for message in _messages_given(node):
+        # a chat generator also takes the text of a prompt builder in place of messages
+        is_text = isinstance(message, str)
+        if not is_text and not _is_of_text_alone(message):
+            return False
+    return True
+
+
+def _is_of_text_alone(message: object) -> bool:
+    """Whether a message has no image, file or other part that is not read."""
+    return isinstance(message, CopiedMessage) and not message.unread_kinds
 
 
 def _messages_given(node: Node) -> tuple[Any, ...]:
