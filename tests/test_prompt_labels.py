@@ -183,6 +183,66 @@ def test_numbers_are_found_in_whatever_order_the_texts_stand(
     } == expected
 
 
+# What stands in texts and looks like a label, but is none.
+BEGINNINGS = (
+    "It opens at 11:30 and closes at 14:00.",
+    "Note: it is closed on Mondays.",
+    "12 eggs are needed.\nMix them well.",
+    "Lanes: 4\nSee the plan.",
+    "See page 3: the towers.",
+    "10-15 drops, or 0.5 ml.",
+    "It is old.\nIt is grey.",
+    "Towers {2} [sic] are red.",
+)
+LABELS_OF_TEXTS = (
+    ("[{}] ", "{}"),
+    ("[{}]: ", "{}"),
+    ("[S{}] ", "S{}"),
+    ("[doc{}] ", "{}"),
+    ("[KB-10{}]\n", "KB-10{}"),
+    ("[f{}.pdf] ", "f{}.pdf"),
+    ("f{}.pdf: ", "f{}.pdf"),
+    ("Source {}: ", "{}"),
+    ("Source {}:\n", "{}"),
+    ("doc{}: ", "{}"),
+    ("#{}: ", "{}"),
+    ('<source id="{}">', "{}"),
+    ('<doc id="{}" file="f.pdf">\n', "{}"),
+    ("citation_id: id-{}\n\n", "id-{}"),
+)
+
+
+@given(
+    form=st.sampled_from(LABELS_OF_TEXTS),
+    words=st.lists(st.sampled_from(BEGINNINGS), min_size=1, max_size=5),
+    first=st.integers(1, 90),
+    are_carried=st.booleans(),
+)
+def test_a_label_means_its_text_whether_prompt_or_text_carries_it(
+    form: tuple[str, str], words: list[str], first: int, are_carried: bool
+) -> None:
+    """Law: what a step wrote into the texts means the same as what the prompt's join wrote."""
+    label, name = form
+    texts = [f"{said}\nText {rank} ends." for rank, said in enumerate(words)]
+    labelled = [label.format(first + rank) + text for rank, text in enumerate(texts)]
+    prompt = "\n\n".join(["Answer and cite.", *labelled, "When was it?"])
+    labels = labels_in([prompt], labelled if are_carried else texts)
+    expected = {name.format(first + rank): (rank,) for rank in range(len(texts))}
+    assert labels.indexes_by_label.items() >= expected.items()
+    numbers = {key for key in labels.indexes_by_label if key.isdigit()}
+    assert numbers <= expected.keys()
+    assert not labels.ambiguous_numbers & expected.keys()
+
+
+@pytest.mark.parametrize("words", BEGINNINGS)
+@pytest.mark.parametrize("label", ["[{}] ", "[S{}] ", "Source {}:\n", "doc{}: "])
+def test_a_label_that_a_text_of_one_line_carries(label: str, words: str) -> None:
+    texts = [label.format(number) + words for number in (1, 2)]
+    labels = labels_in(["\n\n".join(["Cite.", *texts])], texts)
+    name = "S1" if "S" in label and "Source" not in label else "1"
+    assert labels.indexes_by_label[name] == (0,)
+
+
 @given(
     st.lists(st.text("ab[]()<>#:=\"'|,.1 2\n…Source", max_size=60), max_size=4),
     st.lists(st.text("ab[]1: \n…", max_size=20), max_size=4),

@@ -36,6 +36,11 @@ _WORD_BEGINS = lazy_pattern(r"(?<![\w\[(（.@/\\-])(?=\S)")
 # '"id": ', and the comma between '"id": 2' and '"text": "'
 _KEY_OF_JSON = lazy_pattern(r"[\"'][A-Za-z]\w{0,30}[\"']\s?:")
 _BETWEEN_FIELDS = lazy_pattern(r"(?<=[\"'}\]\w]),\s?(?=[\"'{])")
+# "[S1]", "<source id='1'>", "Source 1:" and "f1.pdf:" before the words of a text
+_LABEL_BEFORE_WORDS = lazy_pattern(
+    r"\s*(?P<label>(?:\[[^\[\]\n]{1,160}\]|【[^【】\n]{1,160}】|<[A-Za-z][^<>\n]{0,160}>)[ \t]*:?"
+    r"|[^\s:]{1,160}(?:[ \t]#?\d{1,4})?[ \t]*:(?=\s))[ \t]*(?=\S)"
+)
 # "[1] " and "[1]: " close before a text
 _NUMBER_AT_THE_END = lazy_pattern(r"(?<![\w\]])\[[0-9]{1,4}\][ \t:*]*\n?\Z")
 
@@ -215,9 +220,8 @@ def _lines_by_context(
     The prompt "[a.txt]\nTitle: Iron\nIt is old." shows the context "Title: Iron\nIt is
     old." with two such lines: "[a.txt]" around it, and "Title: Iron" at its beginning.
 
-    A context has one number. The "[2]" above it counts more than a field around it,
-    such as "Page: 7"; and a number around it counts more than "Source 7:" at its own
-    beginning.
+    A context has one number, that of the first line with a number. A field's number, as
+    in "Page: 7", counts only if no other line has one.
     """
     lines_by_context: dict[int, list[LabelLine]] = {
         index: [] for index in range(len(contexts))
@@ -227,14 +231,34 @@ def _lines_by_context(
         lines_of_blocks = _lines_of_blocks(blocks, prompt)
         for block, lines_around in zip(blocks, lines_of_blocks, strict=True):
             own_lines = _own_lines(contexts[block.context_index])  # "Title: Iron"
-            # "[2]" stands beside the field "Page: 7": the 7 does not number the context
-            if any(line.number and not line.is_field for line in lines_around):
-                lines_around = list(map(_without_number_of_field, lines_around))
-            # below "[2]" the context's own text begins with "Source 7:"
-            if _numbers_of(lines_around):
-                own_lines = _without_second_numbers(own_lines, lines_around)
-            lines_by_context[block.context_index] += [*lines_around, *own_lines]
+            lines = _with_first_numbers([*lines_around, *own_lines])
+            lines_by_context[block.context_index] += lines
     return lines_by_context
+
+
+def _with_first_numbers(lines: Sequence[LabelLine]) -> list[LabelLine]:
+    """Return the label lines of a text with its first number, and the first of each kind.
+
+    Below "Source 1:" the line "Source 7: see chunk 2" numbers nothing, but keeps the
+    first number of another kind, ("chunk", "2"). A field's number counts only if no
+    other line has one: "[2]" goes before "Page: 7".
+    """
+    numbered = [line for line in lines if line.number is not None]
+    numbered.sort(key=lambda line: line.is_field)  # stable: fields come last
+    lines_left: list[LabelLine] = []
+    kinds_above: set[str] = set()
+    for line in lines:
+        first_of_kind = [
+            (kind, number)
+            for kind, number in line.numbers_by_kind
+            if kind not in kinds_above
+        ]
+        kinds_above.update(kind for kind, _ in line.numbers_by_kind)
+        number = line.number if line in numbered[:1] else None
+        lines_left.append(
+            replace(line, number=number, numbers_by_kind=tuple(first_of_kind))
+        )
+    return lines_left
 
 
 def _indexes_by_kind(
@@ -365,71 +389,51 @@ def _are_in_one_prompt(prompts: Iterable[str], contexts: Sequence[str]) -> bool:
     return sum(bool(_blocks(prompt, contexts)) for prompt in prompts) == 1
 
 
-def _without_number_of_field(line: LabelLine) -> LabelLine:
-    """Return a line such as ``doc_id: 7`` without its number; any other as it is.
-
-    Under "[1]" it is no second number; the line's ``fields`` still have it.
-    """
-    return replace(line, number=None) if line.is_field else line
-
-
-def _without_second_numbers(
-    own_lines: Iterable[LabelLine], lines_around: Iterable[LabelLine]
-) -> list[LabelLine]:
-    """Return the first lines of a text without numbers that compete with its label.
-
-    Example: a text begins with the line "Source 7:", which has the number 7. Under the
-    label "[1]" the line loses this number, for the text has the number 1. The line's
-    ``numbers_by_kind`` keep ``("source", "7")``. Under the label "Source 1:" they lose
-    the 7, too, because the label has a number of the same kind.
-
-    Args:
-        own_lines: The labels at the beginning of the text, such as "Source 7:".
-        lines_around: The labels above and below the text, such as "[1]".
-    """
-    kinds_around: set[str] = set()
-    for line in lines_around:
-        kinds_around.update(kind for kind, _ in line.numbers_by_kind)
-    lines_without_number = []
-    for line in own_lines:
-        numbers_of_other_kinds = [
-            (kind, number)
-            for kind, number in line.numbers_by_kind
-            if kind not in kinds_around
-        ]
-        line_without_number = replace(
-            _without_number_of_field(line),
-            number=None,
-            is_heading=False,  # it stands in a text, and not above one
-            numbers_by_kind=tuple(numbers_of_other_kinds),
-        )
-        lines_without_number.append(line_without_number)
-    return lines_without_number
-
-
 def _own_lines(text: str) -> list[LabelLine]:
     """Return the lines at the beginning of a text that label it: ``Title: Bridges``.
 
-    Empty for a text that consists of such lines only: these are what it says.
+    A label may stand in the text's first line, before its words: "[S1]" of "[S1] It is
+    old." The last line is what a text says. Fields label no text that consists of such
+    lines only: these are what it says.
     """
-    label_lines = _nearest_lines(text, direction=1)
-    lines_of_text = [raw for raw in text.split("\n") if not _NO_WORDS.fullmatch(raw)]
-    if len(label_lines) == len(lines_of_text):
-        return []
+    label, words = _label_and_words(text)
+    label_lines = _nearest_lines(f"{label}\n{words}", direction=1)
+    n_lines = len([raw for raw in _raw_lines(words) if not _NO_WORDS.fullmatch(raw)])
+    if len(label_lines) == n_lines + bool(label):
+        # of "Source 3:" and "It opens at 11:30." the first is no field
+        label_lines = list(
+            itertools.takewhile(lambda line: not line.is_field, label_lines[:-1])
+        )
     return [_as_own_line(line) for line in label_lines]
+
+
+def _label_and_words(text: str) -> tuple[str, str]:
+    """Return the label before the first words of a text, and the rest of the text.
+
+    "[S1] It fell." gives "[S1]" and "It fell." The label is empty if no words follow it
+    in its line, or if it gives no name or number.
+    """
+    before = _LABEL_BEFORE_WORDS.match(text)
+    line = None if before is None else label_line_of(before["label"])
+    if before is None or line is None or line.is_field:
+        return "", text
+    names_it = bool(line.names or line.number)
+    return (before["label"], text[before.end() :]) if names_it else ("", text)
 
 
 def _as_own_line(line: LabelLine) -> LabelLine:
     """Return a label at the beginning of a text, with its first number at most.
 
-    "Source 1: as document 2 says" is a label and then what the text says. A number in
-    brackets is dropped: a text may begin with an entry of a bibliography.
+    "Source 1: as document 2 says" is a label and then what the text says. A number
+    without word or sign, as in "12 eggs" or "1. Opening", is what the text says.
     """
-    is_in_brackets = line.shape.startswith("[")
-    if is_in_brackets:
-        return LabelLine(line.shape, line.names)
-    first_numbers = line.numbers_by_kind[:1] if line.number is not None else ()
-    return replace(line, numbers_by_kind=first_numbers)
+    has_sign = line.shape.startswith("<") or line.shape.rstrip(" :.)") == "##"  # "#1:"
+    is_bare = not (line.numbers_by_kind or line.is_field or has_sign)
+    return replace(
+        line,
+        number=None if is_bare else line.number,
+        numbers_by_kind=line.numbers_by_kind[:1] if line.number is not None else (),
+    )
 
 
 def _numbers_of(lines: Iterable[LabelLine]) -> set[str]:

@@ -22,6 +22,7 @@ from ragmetrics_core.data.marks import is_range, plain_label
 NO_MEANING = "the prompt does not tell which context {} means"
 SEVERAL = "the prompt shows several texts under {}"
 SHOWN_ELSEWHERE = "the prompt shows something under {} that is none of the contexts"
+_AMBIGUOUS = "the numbers in the prompt do not tell which of several texts {} means"
 _UNCLEAR = "the prompt shows {}, and does not tell which contexts stand under it"
 _OF_EARLIER_TURN = (
     "no context of this turn is known: a mark may mean a text of an earlier turn, which"
@@ -119,8 +120,9 @@ def _refuse_number_if_perhaps_shown(
             of the application, has this number.
     """
     mark = as_mark(number)
-    if number in labels.ambiguous_numbers:  # two texts stand under "[7]"
-        raise UnknownMeaning(SEVERAL.format(mark))
+    if number in labels.ambiguous_numbers:
+        # two texts stand under "[7]", or a text stands under no number
+        raise UnknownMeaning(_AMBIGUOUS.format(mark))
     if not labels.numbers:
         # The prompt gives the contexts no numbers: "[2]" may be the model's own count
         # of them. Nothing is raised if the framework numbered the contexts, as an

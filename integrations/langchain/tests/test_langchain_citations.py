@@ -882,3 +882,38 @@ def test_a_mark_of_a_file_and_a_page_cites_no_other_page(
     else:
         assert sample.citations is not None
         assert [one.contexts for one in sample.citations] == [expected]
+
+
+@pytest.mark.parametrize("label", ["Source {}:\n", "[S{}] "])
+def test_a_label_that_a_step_wrote_into_the_documents_means_them(label: str) -> None:
+    texts = ("Everyone gets 25 days.", "The canteen opens at 11:30.", "See page 3: no.")
+    mark = "[2]" if "Source" in label else "[S2]"
+
+    def labelled(documents: list[Document]) -> list[Document]:
+        return [
+            Document(label.format(number) + document.page_content)
+            for number, document in enumerate(documents, start=1)
+        ]
+
+    class FindsAll(BaseRetriever):
+        def _get_relevant_documents(
+            self, query: str, *, run_manager: Any
+        ) -> list[Document]:
+            return [Document(text) for text in texts]
+
+    made = (
+        {
+            "context": FindsAll()
+            | RunnableLambda(labelled)
+            | (lambda found: "\n\n".join(document.page_content for document in found)),
+            "question": RunnablePassthrough(),
+        }
+        | ChatPromptTemplate.from_template("Cite the sources.\n{context}\n{question}")
+        | FakeListChatModel(responses=[f"It opens at 11:30 {mark}."])
+    )
+    with capture() as runs:
+        made.invoke("When does the canteen open?")
+    (sample,) = runs.samples
+    assert sample.citations is not None, sample.citations_unknown
+    (citation,) = sample.citations
+    assert [texts[1] in sample.contexts[at].text for at in citation.contexts] == [True]

@@ -524,3 +524,29 @@ def test_a_source_cut_from_a_passage_is_that_passage_as_it_was_numbered(
     (citation,) = sample.citations
     (place,) = citation.contexts
     assert sample.contexts[place].text.startswith("Source 2:")
+
+
+@pytest.mark.parametrize("label", ["[S{}] ", "[KB-10{}] ", '<source id="{}">', ""])
+def test_a_label_that_a_node_carries_means_the_node_also_beside_a_time(
+    label: str, kit: ModuleType
+) -> None:
+    """Without a label of its own, the node gets "Source 1:" from ``CitationQueryEngine``."""
+    texts = ("Everyone gets 25 days.", "The canteen opens at 11:30.", "See page 3: no.")
+    found = [
+        NodeWithScore(node=TextNode(text=label.format(number) + text), score=1 / number)
+        for number, text in enumerate(texts, start=1)
+    ]
+    mark = f"[{label.strip('[] ')}]" if label.startswith("[") else "[{}]"
+    answer = f"It opens at 11:30 {mark.format(2)}. It is red {mark.format(9)}."
+    options = {"retriever": kit.FixedRetriever(found), "llm": model(kit, ("", answer))}
+    engine_kind = RetrieverQueryEngine if label else CitationQueryEngine
+    with capture() as runs:
+        engine_kind.from_args(
+            **(options if label else {"index": None, **options})
+        ).query("When does the canteen open?")
+    (sample,) = runs.samples
+    assert sample.citations is not None, sample.citations_unknown
+    right, made_up = sample.citations
+    assert [texts[1] in sample.contexts[at].text for at in right.contexts] == [True]
+    assert made_up.contexts == ()
+    assert made_up.dangling
