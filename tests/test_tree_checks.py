@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import re
 from typing import Any
 
 import pytest
 
 from ragmetrics_core.capture import (
     Answer,
+    CitedSource,
     Document,
     Message,
     Node,
     Overrides,
+    ToolCall,
     Tree,
     Turns,
     samples_of,
@@ -94,3 +99,13 @@ def test_a_search_that_never_ended_leaves_nothing_exact(
     assert sample.capture.grade == grade
     says_so = any("had not ended" in warning for warning in sample.capture.warnings)
     assert says_so == (grade == "incomplete")
+
+
+@pytest.mark.parametrize(
+    "kind", [Answer, CitedSource, Document, Message, Node, ToolCall, Tree]
+)
+def test_help_explains_every_field_that_an_adapter_may_fill(kind: Any) -> None:
+    _, _, attributes = (inspect.getdoc(kind) or "").partition("Attributes:\n")
+    explained = re.findall(r"^    (\w+): \S", attributes, re.MULTILINE)
+    fields = [field.name for field in dataclasses.fields(kind)]
+    assert sorted(explained) == sorted(fields)

@@ -23,11 +23,7 @@ _SHORTEST_PIECE = 16
 # names of roots that join several
 FLOW, THREAD = JOINED = ("runs of plain functions", "runs of one thread")
 
-# ``model``: a call of a model; ``retriever``, ``reranker`` (anything that takes and
-# gives documents by profession), ``tool``; ``agent``: a sub-run with a question and an
-# answer of its own (sub-agent, nested engine or pipeline); ``step``: anything else;
-# ``ignored``: it and all below it is no part of the application's answering (selectors,
-# evaluators, building of an index, shortening of memory).
+# what each word means stands with ``Node.kind``
 Kind = Literal["model", "retriever", "reranker", "tool", "agent", "step", "ignored"]
 
 DocumentKey = tuple[str, ...]  # what tells a document from others: ``Document.key``
@@ -35,18 +31,27 @@ DocumentKey = tuple[str, ...]  # what tells a document from others: ``Document.k
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document as it was at one moment of a run."""
+    """A document as it was at one moment of a run.
+
+    Attributes:
+        text: Its text.
+        id: The store's own id; None if it gave none.
+        score: The score that it had then; None if it had none.
+        metadata: What the framework says of it beside these.
+        forms: Other texts that it may be shown as: window, original.
+        author: The call of the run that wrote it, where the framework tells: a nested
+            engine whose answer it holds. The document is no evidence; what that call
+            was shown is. None for a document that was found.
+        has_shared_id: Whether its id stands for other documents of the run as well.
+    """
 
     text: str = field(repr=False)
-    id: str | None = None  # the store's own id; None if it gave none
-    score: float | None = None  # the score that it had then
+    id: str | None = None
+    score: float | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    # other texts that it may be shown as: window, original
     forms: tuple[str, ...] = field(default=(), repr=False)
-    # The call of the run that wrote it, where the framework tells: a nested engine
-    # whose answer it holds. It is no evidence; what that call was shown is.
     author: Node | None = field(default=None, repr=False, compare=False)
-    # its id stands for other documents of the run as well (``shared_ids``)
+    # worked out by ``shared_ids``; adapters leave it
     has_shared_id: bool = field(default=False, repr=False, compare=False)
 
     @property
@@ -105,18 +110,24 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that a model called."""
+    """A tool that a model called.
+
+    Attributes:
+        name: The tool's name.
+        arguments: What the model gave it, by parameter: ``{"query": "ferry"}``.
+        id: The id of the call, which the tool's message repeats; None if it has none.
+    """
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    id: str | None = None  # which the tool's message repeats
+    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CitedSource:
     """A source that an answer names beside its text.
 
-    Args:
+    Attributes:
         id: The id of a context, or a name, address or number under which it was shown.
         names: What it is called beside its id: its address, file, title.
         quote: Words that stand in the source.
@@ -146,15 +157,21 @@ class CitedSource:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a prompt or a conversation, or a model's reply."""
+    """One message of a prompt or a conversation, or a model's reply.
 
-    # ``user``, ``assistant``, ``system``, ``tool``, ``other`` or ``summary``: of
-    # earlier messages, which memory inserted, whatever its role there; nobody's turn.
+    Attributes:
+        role: ``user``, ``assistant``, ``system``, ``tool``, ``other`` or ``summary``: a
+            summary of earlier messages, which memory inserted, whatever its role there.
+            It is nobody's turn.
+        text: Its text blocks, joined; of a tool the result as the model sees it.
+        tool_calls: The tools that it calls.
+        cited_sources: What a reply cites, by the word of the model's provider. None if
+            the provider says nothing.
+    """
+
     role: str
-    # its text blocks, joined; of a tool the result as the model sees it
     text: str = field(default="", repr=False)
-    tool_calls: tuple[ToolCall, ...] = ()  # the tools that it calls
-    # what a reply cites, by the word of the model's provider; None if it says nothing
+    tool_calls: tuple[ToolCall, ...] = ()
     cited_sources: tuple[CitedSource, ...] | None = field(
         default=None, kw_only=True, compare=False
     )
@@ -162,59 +179,84 @@ class Message:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One call of a run: of a model, a retriever, a tool or any other step."""
+    """One call of a run: of a model, a retriever, a tool or any other step.
+
+    An adapter gives ``kind``, ``name``, ``began`` and ``ended``, and the fields that
+    apply to the kind. Every other field can stay as it is.
+
+    Attributes:
+        kind: ``model``, ``retriever``, ``reranker`` (anything that takes and gives
+            documents by profession), ``tool``, ``agent`` (a run inside, with a question
+            and an answer of its own), ``step`` (anything else) or ``ignored`` (it and
+            all below it is no part of the answering, e.g. an evaluator).
+        name: What the framework calls it; of a tool the tool's name.
+        began: When it began: any number that rises over all calls of a process.
+        ended: When it ended; None if it never did.
+        children: The calls inside it.
+        query: What it was asked; of a tool the one text argument, else its arguments as
+            JSON.
+        input_documents: Documents that it was given.
+        documents: Documents that it returned, in their order: None if it returned none,
+            () for an empty list. Of a step only those that it did not merely pass on.
+        documents_among_inputs: Documents that stood among the inputs of a step.
+        documents_passed_on: Those of them that the step passed on.
+        text: What a tool or agent returned, as the model sees it.
+        prompt: What a model was shown, results of tools included.
+        is_prompt_text_alone: Whether the prompt is surely all that the model was shown:
+            texts without images or files, and no documents beside the messages. False
+            where that is not known.
+        documents_in_request: Texts that a model was handed as documents, each in a
+            block of its own.
+        request_blocks: Type and text of each block of evidence in the request, as
+            providers count them; the text is empty where it is not known.
+        evidence_not_recorded: Why evidence that the model was shown was not recorded,
+            in words: it stands in a file, or the provider keeps it. The sample is
+            incomplete then.
+        reply: What a model replied; None if it failed or has not replied.
+        model: The name of the model, e.g. gpt-4o-mini.
+        error: What it ended with instead of returning, e.g. TimeoutError.
+        tool_call_id: The id of the tool call that it answers. It tells which of the
+            model's calls came first.
+        is_control: Whether it is a tool that steers the run and brings no evidence: a
+            hand-off, a structured answer, a call that a person rejected or that only
+            waits for one.
+        agent: The agent that it and what is inside it belongs to; None for the agent of
+            the call around it.
+        branch: What orders it among calls beside each other, where no tool call does.
+        by_provider: Whether the provider of the model around it made it, while that
+            model answered: a web search of the provider.
+        n_without_text: How many sources it named whose whole text was not recorded.
+        may_have_searched: Of a model: whether its provider may have searched without
+            telling what it found.
+        remarks: What is uncertain about it, in words. With a remark nothing is exact.
+    """
 
     kind: Kind
-    name: str = ""  # of a tool the tool's
-    began: float = 0.0  # any number that rises over all calls of a process
-    ended: float | None = None  # None if it never did
+    name: str = ""
+    began: float = 0.0
+    ended: float | None = None
     children: list[Node] = field(default_factory=list, repr=False)
-    # what it was asked; of a tool the one text argument, else JSON
     query: str | None = field(default=None, repr=False)
-    # documents that it was given
     input_documents: tuple[Document, ...] = field(default=(), repr=False)
-    # Documents that it returned, in their order: None if it returned none, () for an
-    # empty list. Of a step only what it did not merely pass on.
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
-    # documents that stood among the inputs of a step, and the ones that it passed on
     documents_among_inputs: tuple[Document, ...] = field(default=(), repr=False)
     documents_passed_on: tuple[Document, ...] = field(default=(), repr=False)
-    # what a tool or agent returned, as the model sees it
     text: str | None = field(default=None, repr=False)
-    # what a model was shown, results of tools included
     prompt: tuple[Message, ...] = field(default=(), repr=False)
-    # Whether the prompt is surely all that it was shown: texts without images or files,
-    # and no documents beside the messages. False where that is not known.
     is_prompt_text_alone: bool = False
-    # texts that a model was handed as documents, each in a block of its own
     documents_in_request: tuple[Document, ...] = field(default=(), repr=False)
-    # type and text of each block of evidence in the request, as providers count them;
-    # the text is empty where it is not known
     request_blocks: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    # Why evidence that the model was shown was not recorded, in words: it stands in a
-    # file, or the provider keeps it. The sample is incomplete then.
     evidence_not_recorded: tuple[str, ...] = ()
-    # None if it failed or has not replied
     reply: Message | None = field(default=None, repr=False)
-    model: str | None = None  # the name of the model
-    # what it ended with instead of returning
+    model: str | None = None
     error: str | None = field(default=None, repr=False)
-    # id of the tool call that it answers; it tells which of the model's calls came first
     tool_call_id: str | None = None
-    # A tool that steers the run and brings no evidence: a hand-off, a structured
-    # answer, a call that a person rejected or that only waits for one.
     is_control: bool = False
-    # the agent that it and what is inside it belongs to; None for the one around it
     agent: str | None = None
-    # what orders it among calls beside each other, where no tool call does
     branch: str = ""
-    # the provider of the model around it made it, while that model answered
     by_provider: bool = False
-    # how many sources it named whose whole text was not recorded
     n_without_text: int = 0
-    # of a model: whether its provider may have searched without telling what it found
     may_have_searched: bool = False
-    # what is uncertain about it, in words: nothing is exact then
     remarks: tuple[str, ...] = ()
 
     def walk(self) -> Iterator[Node]:
@@ -248,22 +290,33 @@ Path = tuple[Node, ...]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer as the framework gives it."""
+    """An answer as the framework gives it.
+
+    Attributes:
+        text: Its text; None if the framework gives an answer without one.
+        place: Where it was found, in words: "the generator's text".
+        replies: The replies that it was built from, where the framework names them.
+        writing_call: The call that wrote it, where the framework tells; None leaves it
+            to the rules.
+        is_extracted: Whether it was cut out of a document, so that no model wrote it.
+        documents: The documents that it carries: its data flow. None if it carries
+            none.
+        question: The question that it carries.
+        cited_sources: What it cites, by the framework's own word; None if it says
+            nothing.
+        model: The model that wrote it, as the framework names it.
+        doubts: What is uncertain about it, in words; the sample says it.
+    """
 
     text: str | None = field(repr=False)
-    place: str = ""  # where it was found, in words
-    # that it was built from, where the framework names them
+    place: str = ""
     replies: tuple[str, ...] = field(default=(), repr=False)
-    # the call that wrote it, where that is known by identity
     writing_call: Node | None = field(default=None, repr=False)
-    is_extracted: bool = False  # cut out of a document: no model wrote it
-    # that it carries; its data flow
+    is_extracted: bool = False
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
-    question: str | None = field(default=None, repr=False)  # that it carries
-    # what it cites, by the framework's own word; None if it says nothing
+    question: str | None = field(default=None, repr=False)
     cited_sources: tuple[CitedSource, ...] | None = None
-    model: str | None = None  # that wrote it, as the framework names it
-    # what is uncertain about it, in words; the rules say it
+    model: str | None = None
     doubts: tuple[str, ...] = ()
 
 
@@ -272,76 +325,99 @@ class Tree:
     """One run of an application, from its outermost call inwards.
 
     An adapter fills it. None, and an empty tuple, mean that the framework does not
-    tell.
+    tell. An adapter gives ``root``, and what of ``question``, ``answers``, ``error``
+    and ``history`` the framework tells. Every other field can stay as it is.
+
+    Attributes:
+        root: The outermost call.
+        question: The user's question.
+        question_place: Where it was found, in words: "the question of the run".
+        standalone_question: A rewrite of the question, where the framework names one;
+            else the rules look at the queries.
+        history: Earlier turns of the conversation, oldest first, without the question.
+        is_history_of_prompt: Whether the history was read from a prompt, where typed
+            messages may be examples as well.
+        instructions: Texts that stand in prompts for another reason than evidence:
+            templates, examples.
+        answers: The answers that the framework gives, a sample for each; () leaves it
+            to the rules.
+        output: What the run returned, as plain values: its texts tell which call
+            answered.
+        flow_documents: Documents that reached the generator by the framework's own data
+            flow, for where the prompt does not tell; None leaves it to the rules.
+        flow_place: Where these were found, in words.
+        is_always_a_sample: Whether it is a sample even if it retrieved nothing.
+        gives_only_documents: Whether it gives documents and nothing else: another run
+            may answer from them.
+        was_routed_away: Whether a router kept it from the calls that search or answer:
+            the application may have answered by itself.
+        error: What the run ended with; by default the root's error.
+        is_complete: False if it was abandoned, interrupted or still goes on.
+        partial_answer: What was read of an answer that broke off.
+        task_or_thread: The task or thread it ran in: runs of one task or thread may
+            belong together.
+        resumption_key: What a run that waits for a person and the one that goes on with
+            it share.
+        conversation_id: The framework's id of the conversation; None if it has none.
+        is_id_of_memory: Whether that id is only the identity of what keeps the
+            messages: a name that the user gave goes first.
+        conversation_place: How the conversation was found where the framework has no
+            id, in words.
+        turn_number: The turn's number in the conversation, from 1; by default one more
+            than the user's messages in the history.
+        earlier_calls: The ledger's calls of earlier turns.
+        is_paused: Whether it waits for a person: the next run of its thread that
+            ``continues`` goes on with it.
+        continues: Whether it goes on with an earlier run instead of asking something
+            new.
+        given_fields: Fields of the sample that the call itself says.
+        documents_without_text: Documents without text, as of images; only noted.
+        n_without_text: How many of the retrieved documents have a text that was not
+            recorded.
+        warnings: What the adapter has to say, in words.
+        doubts: What is uncertain about which runs are this turn, in words. With a doubt
+            nothing is exact.
+        native_run: The framework's own run, for callables of the user.
+        lookup_inputs: Mappings of what the run was given. The user's keys and paths,
+            such as ``question_from="state.question"``, are looked up in them; the first
+            hit counts.
+        lookup_outputs: The same of what the run returned. The contexts and the answer
+            are looked up in these first, the question in ``lookup_inputs``.
+        to_plain_value: Makes plain values of what is found there.
     """
 
     root: Node
-    question: str | None = None  # the user's; None if the framework does not tell
-    question_place: str = ""  # where it was found, in words
-    # a rewrite of it, where the framework names one; else the rules look at the queries
+    question: str | None = None
+    question_place: str = ""
     standalone_question: str | None = None
-    # earlier turns of the conversation, oldest first, without the question
     history: tuple[Turn, ...] = ()
-    # the history was read from a prompt, where typed messages may be examples as well
     is_history_of_prompt: bool = False
-    # texts that stand in prompts for another reason: templates, examples
     instructions: tuple[str, ...] = ()
-    # that the framework gives, a sample for each; () leaves it to the rules
     answers: tuple[Answer, ...] = ()
-    # what the run returned, as ``plain_values`` makes it; its texts tell which call
-    # answered
     output: Any = None
-    # Documents that reached the generator by the framework's own data flow, for where
-    # the prompt does not tell; None leaves it to the rules.
     flow_documents: tuple[Document, ...] | None = None
-    flow_place: str = ""  # where these were found, in words
-    is_always_a_sample: bool = False  # it is a sample even if it retrieved nothing
-    gives_only_documents: bool = (
-        False  # and nothing else: another run may answer from them
-    )
-    # a router kept it from the calls that search or answer: the application may have
-    # answered by itself
+    flow_place: str = ""
+    is_always_a_sample: bool = False
+    gives_only_documents: bool = False
     was_routed_away: bool = False
-    error: str | None = None  # what the run ended with; by default the root's error
-    is_complete: bool = True  # False if it was abandoned, interrupted or still goes on
-    partial_answer: str | None = None  # what was read of an answer that broke off
-    # the task or thread it ran in: runs of one task or thread may belong together
+    error: str | None = None
+    is_complete: bool = True
+    partial_answer: str | None = None
     task_or_thread: str = ""
-    # what a run that waits for a person and the one that goes on with it share
     resumption_key: str | None = None
-    # the framework's id of the conversation; None if it has none
     conversation_id: str | None = None
-    # that id is only the identity of what keeps the messages: a name that the user gave
-    # goes first
     is_id_of_memory: bool = False
-    conversation_place: str = (
-        ""  # how it was found where the framework has none, in words
-    )
-    # of the conversation, from 1; by default one more than the user's messages in the
-    # history
+    conversation_place: str = ""
     turn_number: int | None = None
-    earlier_calls: tuple[EvidenceCall, ...] = ()  # the ledger's calls of earlier turns
-    # it waits for a person: the next run of its thread that ``continues`` goes on with
-    # it
+    earlier_calls: tuple[EvidenceCall, ...] = ()
     is_paused: bool = False
-    # it goes on with an earlier run instead of asking something new
     continues: bool = False
-    # fields of the sample that the call itself says
     given_fields: Mapping[str, Any] = field(default_factory=dict)
-    documents_without_text: tuple[
-        Document, ...
-    ] = ()  # documents without text and the like, only noted
-    # how many of the retrieved documents have a text that was not recorded
+    documents_without_text: tuple[Document, ...] = ()
     n_without_text: int = 0
-    warnings: tuple[str, ...] = ()  # what the adapter has to say
-    # what is uncertain about which runs are this turn: nothing is exact then
+    warnings: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
-    native_run: Any = None  # the framework's own, for callables of the user
-    # Mappings of what the run was given. The user's keys and paths, such as
-    # ``question_from="state.question"``, are looked up in them; the first hit counts.
+    native_run: Any = None
     lookup_inputs: tuple[Any, ...] = ()
-    # The same of what the run returned. The contexts and the answer are looked up in
-    # these first, the question in ``lookup_inputs``.
     lookup_outputs: tuple[Any, ...] = ()
-    # makes plain values of what is found there
     to_plain_value: Callable[[Any], Any] = field(default=lambda value: value)
