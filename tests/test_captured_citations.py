@@ -134,7 +134,8 @@ def test_marks_mean_what_the_prompt_numbered(name: str) -> None:
 def test_marks_of_a_prompt_without_numbers_are_unknown(label: str) -> None:
     sample = chain(label)
     assert sample.citations is None
-    assert "does not tell which context" in sample.citations_unknown
+    expected = "the prompt does not tell which context [1] means"
+    assert sample.citations_unknown == expected
 
 
 UNCLEAR = {  # the prompt, in which {0} to {2} are the texts, and the reason

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from counted_steps import count_steps
 from hypothesis import given
 from hypothesis import strategies as st
 from test_tree_rules import Clock, model, retriever, tree
@@ -538,15 +538,28 @@ def test_what_is_unknown_stays_unknown(answer: str, contexts: list[str]) -> None
     assert sample.citations_unknown
 
 
-def test_long_answers_are_read_in_time() -> None:
-    bombs = ["[1-99]," * 20_000, "[1] a. " * 20_000, "[" * 100_000, "`" * 50_001]
-    blanks = " " * 50_000
-    bombs += [f"Sources{blanks}x", "Sources:\n" * 20_000, f"a [1].\n\n[1]{blanks}["]
-    bombs += [f"[{' , ' * 60}]" * 2_000, "(a," * 20_000, "et al. " * 20_000]
-    started = time.process_time()
-    for bomb in bombs:
-        read_citations(bomb, THREE)
-    assert time.process_time() - started < 20
+# answers of a size that are made to be read slowly
+SLOW: dict[str, Callable[[int], str]] = {
+    "ranges": lambda size: "[1-99]," * (size // 20),
+    "sentences with marks": lambda size: "[1] a. " * (size // 5),
+    "open brackets": lambda size: "[" * 5 * size,
+    "an odd number of backticks": lambda size: "`" * (2 * size + 1),
+    "blanks behind a heading": lambda size: f"Sources{' ' * 2 * size}x",
+    "headings": lambda size: "Sources:\n" * size,
+    "blanks in an entry": lambda size: f"a [1].\n\n[1]{' ' * 2 * size}[",
+    "commas in brackets": lambda size: f"[{' , ' * 60}]" * (size // 10),
+    "open parentheses": lambda size: "(a," * size,
+    "abbreviations": lambda size: "et al. " * size,
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_four_times_the_answer_takes_four_times_the_steps(name: str) -> None:
+    answer_of_size = SLOW[name]
+    read_citations(answer_of_size(20_000), THREE)  # a slow pattern meets the time limit
+    n_small = count_steps(lambda: read_citations(answer_of_size(300), THREE))
+    n_large = count_steps(lambda: read_citations(answer_of_size(1200), THREE))
+    assert 0 < n_large <= 4.2 * n_small
 
 
 @pytest.mark.parametrize(

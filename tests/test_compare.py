@@ -745,6 +745,23 @@ def test_equal_ids_of_other_samples_are_no_matches(texts: dict[str, Any]) -> Non
     assert len(first.compare(unknown).matched.pairs) == 3
 
 
+def test_ids_that_several_samples_share_tell_no_rows_apart() -> None:
+    """As where the id is that of a conversation: the questions tell the rows apart."""
+    rows = [
+        row.model_copy(
+            update={
+                "sample": row.sample.model_copy(update={"id": f"talk {number // 2}"})
+            }
+        )
+        for number, row in enumerate(run_of(0.1, 0.9, 0.2, 0.8).results)
+        if row.sample
+    ]
+    found = Report(rows).compare(Report(reversed(rows)))
+    assert found.matched.by == "question"
+    assert [first.index for first, second in found.matched.pairs] == [0, 1, 2, 3]
+    assert all(first == second for first, second in found.matched.pairs)
+
+
 def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(
     tmp_path: Path,
 ) -> None:

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from counted_steps import count_steps
 
 from ragmetrics_core.capture.findings import unite_findings
 from ragmetrics_core.capture.locating import locate
@@ -89,29 +90,6 @@ CASES: dict[str, Callable[[int], tuple[list[str], str]]] = {
         "1" * size * 5 + line(1),
     ),
 }
-
-
-def count_steps(work: Callable[[], object], room: str = "ragmetrics_core") -> int:
-    """Count the lines of the package that some work runs, once for each time.
-
-    Only those of files whose path has ``room`` count.
-    """
-    n_steps = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal n_steps
-        if room not in frame.f_code.co_filename:
-            return None
-        n_steps += event == "line"
-        return trace
-
-    tracer_before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(tracer_before)
-    return n_steps
 
 
 def read_all(candidates: list[str], prompt: str) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from counted_steps import count_steps
 from hypothesis import given
 from hypothesis import strategies as st
-from test_locating_work import count_steps
 from test_tree_rules import Clock, model, retriever, tree
 from test_two_numberings import TEXTS, sample_of
 

@@ -850,6 +850,18 @@ def test_a_sample_of_it_is_no_surer_than_its_evidence(name: str) -> None:
     assert shape.says in " ".join(sample.capture.warnings)
 
 
+def test_an_output_of_gemini_belongs_to_the_last_code_before_it() -> None:
+    parts = [
+        {"executable_code": {"code": "wait()"}},  # it was stopped, and printed nothing
+        {"executable_code": {"code": "1882 + 1"}},
+        {"code_execution_result": {"output": "1883"}},
+    ]
+    model = call_of_model()
+    add_provider_evidence(model, evidence_in_reply({"content": {"parts": parts}}))
+    outputs = [(call.query, call.text or "") for call in model.children]
+    assert outputs == [("wait()", ""), ("1882 + 1", "1883")]
+
+
 def test_the_places_of_sources_are_told_in_characters_of_the_reply() -> None:
     text = "Ströme. " + ANSWER
     start = len("Ströme. ".encode())

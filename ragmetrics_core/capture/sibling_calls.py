@@ -7,7 +7,6 @@ same. Their prompts are equal, but for the passages.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -19,11 +18,12 @@ from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_contents import PromptContents
 from ragmetrics_core.capture.prompt_search import ShownDocument
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node, Tree
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _UNKNOWN_WRITER = "a call was shown it, and it is not known which call answered"
 # Fewer letters of a title or id stand in a template by chance, as "a" of "a.txt" does.
 _FEWEST_LETTERS = 3
-_DIGITS = re.compile(rb"[0-9]+")
+_DIGITS = lazy_pattern(rb"[0-9]+")
 
 
 @dataclass(frozen=True)

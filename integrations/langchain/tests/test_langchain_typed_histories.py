@@ -127,6 +127,33 @@ def test_thoughts_behind_the_question_are_no_history() -> None:
     assert sample.ledger.turn == 1
 
 
+@pytest.mark.parametrize("is_chain", [False, True])
+def test_a_history_ends_at_the_question_and_not_at_a_thought_behind_it(
+    is_chain: bool,
+) -> None:
+    shelf = Shelf(books=[document(BRIDGE, "bridge")])
+    model = Speaker(lines=LONG)
+
+    def ask(question: str, said: Messages) -> str:
+        (found,) = shelf.invoke(question)
+        thought = AIMessage("I look at what was found.")
+        observed = HumanMessage(f"Observation: {found.page_content}")
+        messages = [*said, HumanMessage(question), thought, observed]
+        return str(model.invoke(messages).content)
+
+    chain = RunnableLambda(lambda given: ask(given["question"], given["past"]))
+
+    def ask_chain(question: str, said: Messages) -> str:
+        return str(chain.invoke({"question": question, "past": said}))
+
+    with capture() as captured:
+        talk(ask_chain if is_chain else ask)
+    assert [sample.question for sample in captured.samples] == QUESTIONS
+    turns = [text for pair in zip(QUESTIONS, LONG, strict=True) for text in pair]
+    for number, sample in enumerate(captured.samples):
+        assert [turn.content for turn in sample.history] == turns[: 2 * number]
+
+
 def test_lists_of_documents_of_a_parallel_step_wait_for_the_model_that_reads_them() -> (
     None
 ):

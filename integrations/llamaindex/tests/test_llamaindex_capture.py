@@ -491,6 +491,40 @@ def test_a_call_that_the_framework_never_ends_is_forgotten(
         assert tables_in_use() == []
 
 
+class FallingBack(CustomQueryEngine):
+    """Asks a model with all that was found; where that fails, with the first text."""
+
+    retriever: Any
+    llm: Any
+
+    def custom_query(self, query_str: str) -> str:
+        texts = [found.text for found in self.retriever.retrieve(query_str)]
+        try:
+            reply = self.llm.complete(f"Much: {texts[0]}\n{texts[1]}\n{query_str}")
+        except TimeoutError:
+            reply = self.llm.complete(f"{texts[0]}\n{query_str}")
+        return str(reply)
+
+
+def test_a_call_after_one_that_failed_is_a_call_with_a_prompt_of_its_own(
+    kit: ModuleType,
+) -> None:
+    class FailsAtMuch(kit.ScriptedLLM):
+        def _said(self, prompt: str) -> str:
+            if prompt.startswith("Much"):
+                raise TimeoutError
+            return "It goes every hour."
+
+    texts = ["The ferry goes every hour.", "The mill ground corn until 1910."]
+    nodes = [kit.node(str(place), text) for place, text in enumerate(texts)]
+    engine = FallingBack(retriever=kit.FixedRetriever(nodes), llm=FailsAtMuch())
+    with capture() as captured:
+        engine.query("How often does the ferry go?")
+    (sample,) = captured.samples
+    assert sample.answer == "It goes every hour."
+    assert [context.text for context in sample.contexts] == texts[:1]
+
+
 def test_texts_are_copied_when_it_happens(echo: RetrieverQueryEngine) -> None:
     with capture() as captured:
         response = echo.query("live?")
