@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from beside import are_beside
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,10 +25,9 @@ from ragmetrics_core.capture import (
     Tree,
     samples_of,
 )
-from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.conversations import BY_WORDS
 from ragmetrics_core.capture.order import CallOrder
-from ragmetrics_core.capture.tree import Path
 from ragmetrics_core.data import Turn
 from ragmetrics_core.data.sample import Sample
 
@@ -618,14 +618,6 @@ def random_calls(rng: random.Random) -> Node:
     return call(0, 5000, depth=3)
 
 
-def are_beside(first: Path, second: Path) -> bool:
-    """Whether two calls overlap, or stand in branches that overlap."""
-    for one, other in zip(first, second, strict=False):
-        if one is not other:
-            return one.began < end_of(other) and other.began < end_of(one)
-    return True  # one call stands inside the other
-
-
 @law
 @given(SEEDS)
 def test_of_calls_beside_each_other_the_earliest_counts(seed: int) -> None:
@@ -633,11 +625,12 @@ def test_of_calls_beside_each_other_the_earliest_counts(seed: int) -> None:
     calls = Calls(Tree(random_calls(rng)))
     share = rng.choice([0.1, 0.5])
     chosen = [node for node in calls.nodes if rng.random() < share]
+    paths = [calls.paths[call] for call in chosen]
     expected = {
         call: min(
             other.began
             for other in chosen
-            if are_beside(calls.paths[call], calls.paths[other])
+            if are_beside(calls.paths[call], calls.paths[other], paths)
         )
         for call in chosen
     }

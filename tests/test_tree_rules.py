@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from beside import are_beside
 from grades import warnings_of_its_own
 from hypothesis import given
 from hypothesis import strategies as st
@@ -2203,14 +2204,6 @@ def test_many_retrievals_of_one_run_are_put_in_order_in_few_steps(
     assert counts[1] <= 2.2 * counts[0]
 
 
-def _ran_beside(one: tuple[Node, ...], other: tuple[Node, ...]) -> bool:
-    """Whether two retrievals, given by their paths, ran at the same time or in branches that did."""
-    left, right = next(
-        pair for pair in zip(one, other, strict=False) if pair[0] is not pair[1]
-    )
-    return left.began < end_of(right) and right.began < end_of(left)
-
-
 def _random_calls(rng: random.Random, began: int, ended: int, depth: int) -> list[Node]:
     """Calls between two moments: retrievers, and steps with calls inside."""
     nodes = []
@@ -2246,7 +2239,7 @@ def test_those_that_ran_beside_each_other_count_from_when_the_first_began(
         beside = [
             other[-1].began
             for other in paths
-            if other is not path and _ran_beside(path, other)
+            if other is not path and are_beside(path, other, paths)
         ]
         (document,) = path[-1].documents or ()
         first[document.id] = min([path[-1].began, *beside])

@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heappop, heappush
 from itertools import pairwise
 from math import inf
 
@@ -146,8 +145,7 @@ class CallOrder:
         calls = list(chosen)
         # by a chosen call, or a call around chosen calls: when the first of these began
         first_begin_inside = self._first_begin_inside(calls)
-        # By the same calls: the earliest such begin among their siblings (parallel
-        # branches) that ran at the same time.
+        # by the same calls: the earliest such begin in the other branches beside them
         first_begin_beside: dict[Node, float] = {}
         for siblings in self._siblings_around(calls):
             first_begin_beside.update(_first_begin_beside(siblings, first_begin_inside))
@@ -157,7 +155,7 @@ class CallOrder:
             begins = [call.began]
             # the outermost call first, such as a parallel step, then its branch, …
             for node in self.calls.paths[call]:
-                if node in first_begin_beside:  # the outermost call has no siblings
+                if node in first_begin_beside:
                     begins.append(first_begin_beside[node])
                 # a chosen call around the call ran at the same time
                 if node in chosen_calls:
@@ -228,100 +226,40 @@ def _beginning_and_branches(path: Path) -> tuple[float, str]:
 def _first_begin_beside(
     siblings: Sequence[Node], first_begin_inside: Mapping[Node, float]
 ) -> dict[Node, float]:
-    """Return for each call the smallest value of the siblings that overlap it in time.
+    """Return for each call the smallest value of the other calls that ran beside it.
 
-    Example: branch A ran from 1.0 to 5.0 with a search at 2.0, branch B from 1.5 to 4.0
-    with a search at 3.0: A gets 3.0, B gets 2.0. Infinite if no sibling overlaps.
+    Calls ran beside each other if they overlap, or if a chain of overlapping calls
+    leads from one to the other. Example: a pool of two threads ran three searches, from
+    1.0 to 3.0, from 2.0 to 5.0 and from 3.5 to 6.0: all ran beside each other.
 
     Args:
         siblings: Calls with one parent, sorted by their beginning.
         first_begin_inside: The value of each sibling: the earliest begin of a chosen
             call in its subtree.
+
+    Returns:
+        The values; a call that ran alone is left out.
     """
-    values = [first_begin_inside[sibling] for sibling in siblings]
-    smallest_of_earlier = _smallest_of_running(siblings, values)
-    smallest_of_later = _smallest_until_end(siblings, values)
-    return {
-        sibling: min(smallest_of_earlier[index], smallest_of_later[index])
-        for index, sibling in enumerate(siblings)
-    }
+    first_begin_beside: dict[Node, float] = {}
+    for calls_beside in _overlapping(siblings):
+        if len(calls_beside) == 1:
+            continue
+        smallest, second, *_ = sorted(first_begin_inside[call] for call in calls_beside)
+        for call in calls_beside:
+            has_smallest = first_begin_inside[call] == smallest
+            first_begin_beside[call] = second if has_smallest else smallest
+    return first_begin_beside
 
 
-def _smallest_of_running(
-    siblings: Sequence[Node], values: Sequence[float]
-) -> list[float]:
-    """Return for each call the smallest value of the calls still running as it began.
-
-    Example: call A ran from 1.0 to 5.0 and has the value 7, B from 2.0 to 3.0 with 4, C
-    began at 4.0, when only A ran: [inf, 7, 7].
-
-    Args:
-        siblings: Calls, sorted by their beginning.
-        values: A value of each call.
-    """
-    smallest: list[float] = []
-    # a heap of (value, end of the call), the smallest value first; a call that has ended
-    # is removed once it comes first
-    running: list[tuple[float, float]] = []
-    for sibling, value in zip(siblings, values, strict=True):
-        while running:
-            _, end_of_first = running[0]
-            if end_of_first > sibling.began:
-                break
-            heappop(running)
-        smallest_value = inf  # no call was running
-        if running:
-            smallest_value, _ = running[0]
-        smallest.append(smallest_value)
-        heappush(running, (value, end_of(sibling)))
-    return smallest
-
-
-def _smallest_until_end(
-    siblings: Sequence[Node], values: Sequence[float]
-) -> list[float]:
-    """Return for each call the smallest value of the siblings that begin while it runs.
-
-    Example: A ran from 1.0 to 5.0, B began at 2.0 with the value 4, and C at 6.0 with
-    the value 3: A gets 4.
-
-    Args:
-        siblings: Calls, sorted by their beginning.
-        values: A value of each call.
-    """
-    begins = [sibling.began for sibling in siblings]
-    range_minimum = _RangeMinimum(values)
-    smallest: list[float] = []
-    for index, sibling in enumerate(siblings):
-        first_index_after_end = bisect_left(begins, end_of(sibling))
-        smallest.append(range_minimum.of(index + 1, first_index_after_end))
-    return smallest
-
-
-class _RangeMinimum:
-    """Finds the smallest value of any range of a list, without a loop over the range.
-
-    Row ``k`` of the table holds, for each index, the smallest of the ``2 ** k`` values
-    from that index on.
-    """
-
-    def __init__(self, values: Sequence[float]) -> None:
-        self._rows = [list(values)]
-        width = 1
-        while 2 * width <= len(values):
-            narrower = self._rows[-1]
-            pairs = zip(narrower, narrower[width:], strict=False)
-            self._rows.append([min(pair) for pair in pairs])
-            width *= 2
-
-    def of(self, start: int, stop: int) -> float:
-        """Return the smallest value from ``start`` up to before ``stop``; else infinity.
-
-        Two ranges of one row cover the range: one from its start on, one up to its end.
-        """
-        if start >= stop:
-            return inf
-        row_number = (stop - start).bit_length() - 1
-        row = self._rows[row_number]
-        width: int = 2**row_number
-        return min(row[start], row[stop - width])
+def _overlapping(siblings: Iterable[Node]) -> Iterator[list[Node]]:
+    """Divide calls, sorted by their beginning, where each call before had ended."""
+    calls_beside: list[Node] = []
+    last_end = -inf
+    for call in siblings:
+        if call.began >= last_end and calls_beside:
+            yield calls_beside
+            calls_beside = []
+        calls_beside.append(call)
+        last_end = max(last_end, end_of(call))
+    if calls_beside:
+        yield calls_beside

@@ -8,7 +8,7 @@ document that was retrieved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 
@@ -117,14 +117,13 @@ def changes_of(
             several lists the prompt was written from.
     """
     shown = [Document(text) for text in texts_shown]
-    steps_beside = _steps_beside_each_other(nodes)
-    changes = []
-    for node in sorted(nodes, key=end_of):
-        steps = steps_beside.get(node, (node,))
-        has_output = any(_has_output(step) for step in steps)
-        if node.kind in ("step", "agent", "reranker") and has_output:
-            changes.append(_change_of(node, _is_filter(steps, nodes, shown)))
-    return changes
+    changes: list[DocumentChange] = []
+    for calls_of_step in _calls_of_each_step(nodes):
+        if not any(map(_has_output, calls_of_step)):
+            continue
+        is_filter = _is_filter(calls_of_step, nodes, shown)
+        changes += [_change_of(call, is_filter) for call in calls_of_step]
+    return sorted(changes, key=lambda change: end_of(change.node))
 
 
 def _has_output(node: Node) -> bool:
@@ -132,31 +131,36 @@ def _has_output(node: Node) -> bool:
     return node.documents is not None or bool(node.documents_passed_on)
 
 
-def _steps_beside_each_other(nodes: Iterable[Node]) -> dict[Node, tuple[Node, ...]]:
-    """Return, for each step that was called for some of the documents, all of its calls.
+def _calls_of_each_step(nodes: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
+    """Yield for each step, agent and reranker all of its calls; usually that is one.
 
-    Example: a graph calls the grader "grade" once for each of three documents: each of
-    these calls is given all three. They follow each other and have one name.
+    Example: a graph calls the grader "grade" once for each of three documents: its
+    three calls are one step. They follow each other and have one name, and each is
+    handed a document of its own.
     """
-    steps_beside: dict[Node, tuple[Node, ...]] = {}
+    calls_by_first: dict[Node, tuple[Node, ...]] = {}
+    further_calls: set[Node] = set()
     for caller in nodes:
         in_order = sorted(caller.children, key=lambda call: call.began)
         for _, group in groupby(in_order, key=lambda call: (call.kind, call.name)):
-            steps = tuple(group)
-            if len(steps) > 1 and _have_documents_of_their_own(steps):
-                steps_beside.update((step, steps) for step in steps)
-    return steps_beside
+            first, *further = calls = tuple(group)
+            if further and _have_documents_of_their_own(calls):
+                calls_by_first[first] = calls
+                further_calls.update(further)
+    for node in nodes:
+        is_step = node.kind in ("step", "agent", "reranker")
+        if is_step and node not in further_calls:
+            yield calls_by_first.get(node, (node,))
 
 
 def _have_documents_of_their_own(steps: Iterable[Node]) -> bool:
     """Whether each step took documents that no step before it took or handed on."""
     keys_before: set[DocumentKey] = set()
     for step in steps:
-        keys_taken = {document.key for document in _documents_taken(step)}
+        keys_taken = _keys_of(_documents_taken(step))
         if not keys_taken or not keys_taken.isdisjoint(keys_before):
             return False
-        keys_before |= keys_taken
-        keys_before.update(document.key for document in _handed_on(step))
+        keys_before |= keys_taken | _keys_of(_handed_on(step))
     return True
 
 
@@ -200,61 +204,87 @@ def _has_returned(change: DocumentChange, text: str) -> bool:
     return text in returned or shares_a_passage_with_any(text, returned)
 
 
+@dataclass(frozen=True)
+class _Selection:
+    """What all calls of one step picked of the documents that they took.
+
+    A document counts as handed on if a relative of it was: itself with a score, without
+    its id, in lower case, or with a heading.
+
+    Attributes:
+        picked: The documents that the step handed on.
+        lost: The documents that it took and did not hand on. Of "A" and "A ", both
+            taken, "A" is lost where "A " alone was returned.
+        new: The documents that it handed on and did not take.
+    """
+
+    picked: Sequence[Document]
+    lost: Sequence[Document]
+    new: Sequence[Document]
+
+
+def _selection_of(calls_of_step: Iterable[Node]) -> _Selection:
+    """Compare what all calls of one step took with what they handed on."""
+    picked: list[Document] = []
+    taken: list[Document] = []
+    dropped: list[Document] = []
+    added: list[Document] = []
+    for call in calls_of_step:
+        picked += _handed_on(call)
+        taken += _documents_taken(call)
+        dropped_by_call, added_by_call = _dropped_and_added(call)
+        dropped += dropped_by_call
+        added += added_by_call
+    return _Selection(
+        picked,
+        lost=_without_relatives(dropped, added),
+        new=_without_relatives(added, taken),
+    )
+
+
 def _is_filter(
-    steps: Sequence[Node], nodes: Sequence[Node], shown: Sequence[Document]
+    calls_of_step: Sequence[Node], nodes: Sequence[Node], shown: Sequence[Document]
 ) -> bool:
     """Whether a plain step handed on some of the texts that it took, for later calls.
 
-    Example: a step took A, B, C and returned A and C, which a later call took: True.
-    False if the step added a text that no search inside it found. False as well if a
-    later call still took B, unless the answering prompt was written from what the step
-    returned.
-
-    The step may return A as another document, a relative: with a score, without its id,
-    in lower case, or with a heading. Such an A is neither lost nor new. But if it took
-    both A and "A ", and returned "A " alone, A is lost.
+    Example: a step took A, B, C and returned A and C, which a later call took: True. A
+    step that adds a text is none, unless a search inside it found the text.
 
     Args:
-        steps: The step; all of its calls, if each was handed some of the documents.
+        calls_of_step: All calls of the step.
         nodes: The calls of the run.
         shown: What the answering prompt shows of documents.
     """
-    last_step = steps[-1]
-    drops_all = last_step.documents == ()  # it returned an empty list of documents
-    handed_on = _all_documents(map(_handed_on, steps))
-    if last_step.kind != "step" or not (handed_on or drops_all):
+    last_call = calls_of_step[-1]
+    if last_call.kind != "step":
         return False
-    taken = _all_documents(map(_documents_taken, steps))
-    dropped_and_added = [_dropped_and_added(step) for step in steps]
-    added = _all_documents(added for _, added in dropped_and_added)
-    lost = _without_relatives(
-        _all_documents(dropped for dropped, _ in dropped_and_added), added
-    )
-    new = _without_relatives(added, taken)
-    if not lost or (new and not any(map(_has_searched, steps))):
+    selection = _selection_of(calls_of_step)
+    adds_texts = selection.new and not any(map(_has_searched, calls_of_step))
+    if adds_texts or not selection.lost:
         return False
-    keys_taken_later = _keys_taken_after(last_step, nodes)
-    lost_keys = {document.key for document in lost}
-    if not lost_keys.isdisjoint(keys_taken_later - _keys_found_after(last_step, nodes)):
-        # A later call took B, and no later search found it again: the state of the run
-        # keeps all documents beside those that the step picked.
-        return _is_prompt_written_from(handed_on, lost, shown)
-    if drops_all and not handed_on:
-        return _is_followed(last_step, nodes)
-    return any(document.key in keys_taken_later for document in handed_on)
+    keys_taken_later = _keys_taken_after(last_call, nodes)
+    keys_not_found_again = keys_taken_later - _keys_found_after(last_call, nodes)
+    if not _keys_of(selection.lost).isdisjoint(keys_not_found_again):
+        # A later call took B, too: the state of the run keeps all documents beside those
+        # that the step picked. The prompt tells which of both lists was used.
+        return _is_prompt_written_from(selection, shown)
+    if selection.picked:
+        return not _keys_of(selection.picked).isdisjoint(keys_taken_later)
+    # an empty list, which a later call was given
+    return last_call.documents == () and _is_followed(last_call, nodes)
 
 
-def _all_documents(lists: Iterable[Iterable[Document]]) -> list[Document]:
-    """Return the documents of several lists, one list after the other."""
-    return list(chain.from_iterable(lists))
+def _keys_of(documents: Iterable[Document]) -> set[DocumentKey]:
+    """Return the keys of some documents."""
+    return {document.key for document in documents}
 
 
-def _is_prompt_written_from(
-    picked: Sequence[Document], lost: Sequence[Document], shown: Sequence[Document]
-) -> bool:
+def _is_prompt_written_from(selection: _Selection, shown: Sequence[Document]) -> bool:
     """Whether the answering prompt shows what a step picked, and none of what it lost."""
-    is_some_shown = len(_without_relatives(picked, shown)) < len(picked)
-    return is_some_shown and len(_without_relatives(lost, shown)) == len(lost)
+    n_picked_not_shown = len(_without_relatives(selection.picked, shown))
+    n_lost_not_shown = len(_without_relatives(selection.lost, shown))
+    is_some_shown = n_picked_not_shown < len(selection.picked)
+    return is_some_shown and n_lost_not_shown == len(selection.lost)
 
 
 def _is_followed(step: Node, nodes: Sequence[Node]) -> bool:
@@ -275,7 +305,7 @@ def _keys_found_after(step: Node, nodes: Sequence[Node]) -> set[DocumentKey]:
     keys: set[DocumentKey] = set()
     for later in nodes:
         if later.kind in ("retriever", "tool") and later.began >= end_of(step):
-            keys.update(document.key for document in later.documents or ())
+            keys |= _keys_of(later.documents or ())
     return keys
 
 
@@ -325,7 +355,7 @@ def _keys_taken_after(step: Node, nodes: Sequence[Node]) -> set[DocumentKey]:
     keys: set[DocumentKey] = set()
     for later in nodes:
         if later.began >= end_of(step):
-            keys.update(document.key for document in _documents_taken(later))
+            keys |= _keys_of(_documents_taken(later))
     return keys
 
 
