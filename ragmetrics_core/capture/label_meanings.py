@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from ragmetrics_core.capture.citation_search import CitationSearch
@@ -17,6 +18,7 @@ from ragmetrics_core.capture.unknown_meanings import (
 )
 from ragmetrics_core.data import Citation
 from ragmetrics_core.data.citations import places_of
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import Mark
 
 _TWO_NUMBERINGS = (
@@ -27,6 +29,12 @@ _NUMBERED_ANEW = (
     "the answer itself, as in its own list of sources, gives {} another meaning than the"
     " prompt, and which context it means is not known"
 )
+
+
+PAGE = lazy_pattern(
+    r"\b(?:pp?\.?|pages?|s\.|seite)\s*[:=]?\s*([0-9]{1,5})\b", re.IGNORECASE
+)
+"""The page that a mark or a label names beside the source: "p. 3", "#page=3"."""
 
 
 def by_kinds_of_numbers(
@@ -216,15 +224,22 @@ def indexes_of_page(
 def refuse_other_page(index: int, page: str, search: CitationSearch) -> None:
     """Raise if a context is known to be of another page than the answer names.
 
-    A context with ``{"page": 2}`` may be of page 2, or of page 3 where a loader counts
+    A context that the prompt labels with "page 3" is of page 3. Without such a label, a
+    context with ``{"page": 2}`` may be of page 2, or of page 3 where a loader counts
     pages from 0.
 
     Raises:
         UnknownMeaning: If it has pages, and none of them may be the page.
     """
-    pages = _pages_of_context(index, search).values()
-    page_counted_from_zero = str(int(page) - 1)
-    if pages and not {page, page_counted_from_zero}.intersection(pages):
+    pages = {
+        found[1]
+        for label, indexes in search.labels.indexes_by_label.items()
+        if index in indexes and (found := PAGE.search(label))
+    }
+    if not pages:
+        for number in _pages_of_context(index, search).values():
+            pages |= {number, str(int(number) + 1)}
+    if pages and page not in pages:
         raise UnknownMeaning(NO_MEANING.format(f"page {page}"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from ragmetrics_core.capture.citation_search import (
@@ -13,6 +12,7 @@ from ragmetrics_core.capture.citation_search import (
 from ragmetrics_core.capture.closing_sources import closing_sources_in
 from ragmetrics_core.capture.files_like_numbers import files_that_a_mark_may_name
 from ragmetrics_core.capture.label_meanings import (
+    PAGE,
     by_kinds_of_numbers,
     indexes_by_own_list,
     indexes_of_number,
@@ -43,7 +43,6 @@ from ragmetrics_core.data.citations import (
     marks_with_citations,
     places_of,
 )
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LOOKBACK
 from ragmetrics_core.data.marks import (
     Mark,
@@ -54,10 +53,6 @@ from ragmetrics_core.data.marks import (
     plain_label,
 )
 
-# the page that a mark names beside the source
-_PAGE = lazy_pattern(
-    r"\b(?:pp?\.?|pages?:?|s\.|seite:?)\s*([0-9]{1,5})\b", re.IGNORECASE
-)
 _FILE_OR_NUMBER = (
     "the answer names {}, which may be a file of this name or a number of the prompt"
 )
@@ -263,19 +258,18 @@ def _narrowed_to_page(
 
     "[report.pdf, p. 2]" may name several contexts of one file: those of page 2 are
     meant. A mark without a page keeps its citation, and so does one whose label the
-    prompt shows with its page, or that is a number: "[2, p. 3]" is source 2.
+    prompt shows with its page. "[2, p. 3]" is source 2, unless that is of page 7 alone.
 
     Raises:
         UnknownMeaning: If none of these contexts is known to be of the page, or if the
             only one is known to be of another.
     """
-    page = _PAGE.search(search.text[mark.start : mark.end])
+    page = PAGE.search(search.text[mark.start : mark.end])
     if page is None:
         return citation
     if len(citation.contexts) <= len(mark.labels):
-        label = mark.labels[0]
-        is_name_alone = not is_mark_label(label) and _PAGE.search(label) is None
-        if is_name_alone and len(mark.labels) == len(citation.contexts) == 1:
+        has_page = PAGE.search(mark.labels[0]) is not None
+        if len(mark.labels) == len(citation.contexts) == 1 and not has_page:
             refuse_other_page(citation.contexts[0], page[1], search)
         return citation
     indexes = indexes_of_page(citation.contexts, page[1], search)

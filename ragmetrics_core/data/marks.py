@@ -45,11 +45,11 @@ _WITHOUT_BRACKETS = str.maketrans("", "", "[]")
 _RANGE = lazy_pattern(r"(\d{1,9})\s*[-–]\s*(\d{1,9})")
 _SEPARATOR = lazy_pattern(r"[,，、&]|\band\b")
 _NUMBER_AND_NAME = lazy_pattern(r"([0-9]{1,4})[ \t]*[:|(–-]")
-# Where in a source something stands: ", p. 3" of "[2, p. 3]".
+# Where in a source something stands: ", p. 3" of "[2, p. 3]", "#page=3" of "[a.pdf#page=3]".
 _LOCATOR = lazy_pattern(
-    r"(?<![\s,:])(?:[\s,:]++"
+    r"(?<![\s,:#])(?:[\s,:#]++"
     r"(?:pp?|pages?|pgs?|s|seiten?|sect?|sections?|§{1,2}|ch|chap|chapters?|paras?"
-    r"|paragraphs?|ll?|lines?|figs?|figures?|tables?|vols?|volumes?)\.?\s*"
+    r"|paragraphs?|ll?|lines?|figs?|figures?|tables?|vols?|volumes?)\.?\s*[:=]?\s*"
     r"\d{1,5}[a-z]?(?:\s*[-–—]\s*\d{1,5})?)+\s*\Z",
     re.IGNORECASE,
 )
@@ -161,10 +161,13 @@ def _labels_in(bracket: re.Match[str], known: Numbering) -> tuple[str, ...]:
     inside = _inside_of(bracket)
     is_provided = bracket["provided"] is not None
     labels = _labels(inside, known, is_provided=is_provided)
-    label = plain_label(inside)
-    if not labels and shape_of_label(label) in _shapes_of_labels(known):
-        return (label,)
-    return labels
+    if labels:
+        return labels
+    for written in (inside, _without_locator(inside, known)):
+        label = plain_label(written)
+        if shape_of_label(label) in _shapes_of_labels(known):
+            return (label,)
+    return ()
 
 
 def may_cite(answer: str) -> bool:
@@ -466,7 +469,7 @@ def _labels(
     if is_provided and not _is_of_numbers(inside):
         return _label_of_a_provider(whole)
     labels = _labels_of_parts(inside, known)
-    return labels or _label_of_a_named_source(inside)
+    return labels or _label_of_a_named_source(_without_locator(inside, known))
 
 
 def _is_of_numbers(inside: str) -> bool:
@@ -511,11 +514,15 @@ def _parts_without_locators(inside: str, known: Mapping[str, object]) -> Iterato
     "S1" are known.
     """
     for group in re.split("[;；]", inside):
-        locator = _LOCATOR.search(group)
-        if locator is not None and not _is_like_known_label(locator[0], known):
-            yield from _SEPARATOR.split(group[: locator.start()])
-        else:
-            yield from _SEPARATOR.split(group)
+        yield from _SEPARATOR.split(_without_locator(group, known))
+
+
+def _without_locator(text: str, known: Iterable[str]) -> str:
+    """Return a name of a source without the page or section: "2" of "2, p. 3"."""
+    locator = _LOCATOR.search(text)
+    if locator is None or _is_like_known_label(locator[0], known):
+        return text
+    return text[: locator.start()]
 
 
 def _is_like_known_label(text: str, known: Iterable[str]) -> bool:

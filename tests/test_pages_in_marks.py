@@ -1,0 +1,93 @@
+"""Marks that name a page beside the source: ``[1, p. 3]``, ``[a.pdf#page=3]``."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from test_closing_sources import prompt_of
+from test_tree_rules import Clock, model, retriever, tree
+from test_two_numberings import TEXTS, cited, sample_of
+
+from ragmetrics_core import Sample
+from ragmetrics_core.capture import Answer, Document, samples_of
+
+PAGES = (", p. {}", ", page {}", " p. {}", ", page: {}", "#page={}", ", S. {}")
+LABELS = (
+    "[{n}] f{n}.txt, page {n}0\n{text}",
+    "[{n}] f{n}.txt (p. {n}0)\n{text}",
+    "[{n}] f{n}.txt | Page: {n}0\n{text}",
+)
+NAMES = ("{}", "Source {}", "f{}.txt", "source: f{}.txt")
+
+
+def sample_of_pages(answer: str, n_first_page: int) -> Sample:
+    """The sample of an answer whose prompt shows files; their metadata tell the pages."""
+    clock = Clock()
+    found = [
+        Document(
+            text=text,
+            metadata={"source": f"f{n}.txt", "page": n * 10 - 1 + n_first_page},
+        )
+        for n, text in enumerate(TEXTS, start=1)
+    ]
+    made = tree(
+        clock,
+        retriever(clock, *found),
+        model(clock, prompt_of("f{n}.txt: {text}"), answer),
+        answers=(Answer(answer),),
+    )
+    (sample,) = samples_of(made)
+    return sample
+
+
+@given(
+    label=st.sampled_from(LABELS),
+    name=st.sampled_from(NAMES),
+    page=st.sampled_from(PAGES),
+    number=st.integers(1, 3),
+    page_named=st.sampled_from([8, 10, 11, 20, 29, 30]),
+)
+def test_a_mark_names_a_source_of_its_page_or_its_meaning_is_unknown(
+    label: str, name: str, page: str, number: int, page_named: int
+) -> None:
+    mark = f"[{name.format(number)}{page.format(page_named)}]"
+    sample = sample_of(prompt_of(label), f"Faro is old {mark}.")
+    if page_named == number * 10:
+        assert cited(sample) == [(number - 1,)]
+    else:
+        assert sample.citations is None
+        assert f"page {page_named}" in sample.citations_unknown
+
+
+@given(
+    page=st.sampled_from(PAGES),
+    number=st.integers(1, 3),
+    n_first_page=st.integers(0, 1),
+    n_beside=st.integers(-3, 3),
+)
+def test_metadata_may_count_pages_from_0(
+    page: str, number: int, n_first_page: int, n_beside: int
+) -> None:
+    """A file of page 10 by its metadata may be of page 11, where a loader counts from 0."""
+    page_named = number * 10 + n_beside
+    mark = f"[f{number}.txt{page.format(page_named)}]"
+    sample = sample_of_pages(f"Faro is old {mark}.", n_first_page)
+    page_in_metadata = number * 10 - 1 + n_first_page
+    if page_named in (page_in_metadata, page_in_metadata + 1):
+        assert cited(sample) == [(number - 1,)]
+    else:
+        assert sample.citations is None
+
+
+def test_a_page_of_a_file_that_nobody_was_shown_dangles() -> None:
+    sample = sample_of_pages(
+        "Faro is old [f1.txt#page=10]. It is new [g.pdf#page=3].", 1
+    )
+    assert sample.citations is not None
+    assert [c.contexts for c in sample.citations] == [(0,), ()]
+    assert [c.dangling for c in sample.citations] == [(), ("g.pdf",)]
+
+
+def test_a_source_without_pages_keeps_its_number() -> None:
+    prompt = prompt_of("[{n}] f{n}.txt\n{text}")
+    assert cited(sample_of(prompt, "Faro is old [2, p. 8].")) == [(1,)]
