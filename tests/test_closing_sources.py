@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_two_numberings import TEXTS, cited, sample_of
+
+from ragmetrics_core.data.citations import (
+    UNREAD_FORM,
+    cited_statements,
+    may_cite_more,
+)
 
 SAID = "Faro is there. It is old."
 NUMBERED = "[{n}] {text}"
@@ -23,6 +33,9 @@ CLOSINGS = [
     (NUMBERED, "Sources: [2], [3]", [(1,), (2,)]),
     (NUMBERED, "**Sources:** 2 and 3", [(1,), (2,)]),
     (NUMBERED, "Source: [Source 2].", [(1,)]),
+    (NUMBERED, "Sources: [1][2], f3 and [3]", None),
+    (NUMBERED, "Sources: [1]; 3", [(0,), (2,)]),
+    (FILES, "Sources: [Source: f1.txt], [f2.txt]", [(0,), (1,)]),
     (NAMED, "SOURCES: 2-pl, 3-pl", [(1,), (2,)]),
     (FILES, "SOURCES: f2.txt", [(1,)]),
     (FILES, "Sources:\n- f2.txt\n- `f3.txt`", [(1,), (2,)]),
@@ -33,12 +46,13 @@ CLOSINGS = [
 @pytest.mark.parametrize("between", ["\n", "\n\n"])
 @pytest.mark.parametrize(("label", "closing", "expected"), CLOSINGS)
 def test_a_closing_line_cites_for_the_whole_answer(
-    label: str, closing: str, expected: list[tuple[int, ...]], between: str
+    label: str, closing: str, expected: list[tuple[int, ...]] | None, between: str
 ) -> None:
     sample = sample_of(prompt_of(label), f"{SAID}{between}{closing}")
+    if expected is None:
+        assert sample.citations is None
+        return
     assert cited(sample) == expected
-    if between == "\n" and "[" in closing:
-        return  # a mark on a line of its own, which belongs to the last sentence
     for citation in sample.citations or ():
         assert (sample.answer or "")[citation.start : citation.end] == SAID
 
@@ -48,7 +62,6 @@ def test_a_closing_line_cites_for_the_whole_answer(
     [
         (FILES, "SOURCES: f2.txt, g9.txt"),
         (FILES, "Sources: the files above"),
-        (NUMBERED, "Sources: [9]"),
         (NUMBERED, "Sources: 3"),
         ("{text}", "Sources: [2]"),
         ("[{n}] Source {n}0: {text}", "Sources: see 2"),
@@ -59,6 +72,113 @@ def test_a_closing_line_that_names_more_than_labels_is_unknown(
 ) -> None:
     sample = sample_of(prompt_of(label), f"{SAID}\n\n{closing}")
     assert sample.citations is None
+
+
+HEADINGS = (
+    *("Источники", "来源", "参考にした文書", "Kilder", "Źródła", "المصادر", "स्रोत"),
+    *("Used sources", "**Fonti**", "Les sources utilisées", "Sources", "Fuentes"),
+)
+
+
+@given(
+    heading=st.sampled_from(HEADINGS),
+    colon=st.sampled_from([":", "：", " :"]),
+    numbers=st.lists(st.integers(1, 3), min_size=1, max_size=3, unique=True),
+    joined=st.sampled_from([", ", "", " и ", "、", " og ", " & ", "; "]),
+    between=st.sampled_from(["\n", "\n\n", "\n\n\n"]),
+    are_listed=st.booleans(),
+    n_wrong=st.integers(0, 1),
+)
+def test_a_last_line_of_marks_cites_for_the_whole_answer_in_any_language(
+    heading: str,
+    colon: str,
+    numbers: list[int],
+    joined: str,
+    between: str,
+    are_listed: bool,
+    n_wrong: int,
+) -> None:
+    marks = [f"[{number}]" for number in [*numbers, *[9] * n_wrong]]
+    listed = joined.join(marks)
+    if are_listed:
+        listed = "".join(f"\n- {mark}" for mark in marks)
+    answer = f"{SAID}{between}{heading}{colon} {listed}"
+    sample = sample_of(prompt_of(NUMBERED), answer)
+    assert sample.citations is not None, sample.citations_unknown
+    expected = [((n - 1,), ()) for n in numbers] + [((), ("9",))] * n_wrong
+    assert [(c.contexts, c.dangling) for c in sample.citations] == expected
+    for citation in sample.citations:
+        assert answer[citation.start : citation.end] == SAID
+
+
+@given(
+    heading=st.sampled_from(HEADINGS), is_numbered=st.booleans(), n=st.integers(1, 3)
+)
+def test_numbers_below_a_heading_of_any_language_are_never_said_to_cite_nothing(
+    heading: str, is_numbered: bool, n: int
+) -> None:
+    """Nobody knows whether "Kilder: 1, 2" lists sources or lanes."""
+    numbers = ", ".join(str(number) for number in range(1, n + 1))
+    prompt = prompt_of(NUMBERED if is_numbered else "{text}")
+    sample = sample_of(prompt, f"{SAID}\n\n{heading}: {numbers}")
+    if sample.citations is None:
+        assert sample.citations_unknown == UNREAD_FORM
+    else:
+        assert cited(sample) == [(place,) for place in range(n)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Price: [1]\nSize: [2]",
+        "You need:\n\nPrice: [1]\n\nSize: [2]",
+        "You need:\n- Price: [1]\n- Size: [2]",
+        "Where it is: [1]",
+    ],
+)
+def test_marks_behind_the_words_that_they_cite_for_are_no_closing_line(
+    answer: str,
+) -> None:
+    numbers = [(0,), (1,)] if "[2]" in answer else [(0,)]
+    sample = sample_of(prompt_of(NUMBERED), answer)
+    assert cited(sample) == numbers
+    assert {c.mark for c in sample.citations or ()} == {
+        (found.start(), found.end()) for found in re.finditer(r"\[.\]", answer)
+    }
+
+
+def test_a_last_line_of_marks_below_cited_sentences_cites_nothing_itself() -> None:
+    """As a list "Sources: [1], [2]" would; it may say what the second sentence rests on."""
+    answer = "Faro is there [1]. It is old.\n\nИсточники: [1], [2]"
+    sample = sample_of(prompt_of(NUMBERED), answer)
+    assert cited(sample) == [(0,)]
+    assert [one.text for one in cited_statements(answer, sample.citations or ())] == [
+        "Faro is there.",
+        "It is old.",
+    ]
+    assert may_cite_more(answer, sample.citations or ())
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("SOURCES: 2-pl", [(1,)]),
+        ("SOURCES: 2-pl, 3-pl", [(1,), (2,)]),
+        ("SOURCES: 2-pl, 9-pl", None),
+        ("SOURCES: 3", None),
+    ],
+)
+def test_a_closing_line_that_the_application_cut_off_cites_for_the_answer(
+    line: str, expected: list[tuple[int, ...]] | None
+) -> None:
+    sample = sample_of(prompt_of(NAMED), f" {SAID}\n{line}", f"{SAID}\n")
+    if expected is None:
+        assert sample.citations_unknown == UNREAD_FORM
+        return
+    assert cited(sample) == expected
+    assert {(c.start, c.end, c.mark) for c in sample.citations or ()} == {
+        (0, len(SAID), None)
+    }
 
 
 def test_marks_decide_beside_a_closing_line() -> None:

@@ -557,7 +557,7 @@ def test_a_run_in_words() -> None:
     assert "2 by Ranker" in words
     assert "Mend retrieval first: facts in no retrieved text: 2 of 6 (33%" in words
     assert ADVICE["not_retrieved"].remedy in words
-    assert "Unknown in 2 of 2 samples: cited (nobody looked" in words
+    assert "Unknown in 2 of 2 samples: cited (the answer has no marks" in words
 
 
 def test_columns_of_a_row() -> None:

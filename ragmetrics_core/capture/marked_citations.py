@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ragmetrics_core.capture.citation_search import (
     CitationSearch,
     brackets_after_words,
     kind_of_number,
 )
-from ragmetrics_core.capture.closing_sources import closing_sources_in
+from ragmetrics_core.capture.closing_sources import (
+    closing_sources_in,
+    names_in_closing,
+)
 from ragmetrics_core.capture.files_like_numbers import files_that_a_mark_may_name
 from ragmetrics_core.capture.label_meanings import (
     PAGE,
@@ -20,6 +23,7 @@ from ragmetrics_core.capture.label_meanings import (
     refuse_numbers_of_other_lists,
     refuse_other_page,
 )
+from ragmetrics_core.capture.model_words import without_spans
 from ragmetrics_core.capture.names_in_words import (
     cites_in_words,
     names_unknown_file,
@@ -90,6 +94,9 @@ def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     marks_and_citations = marks_with_citations(text, numbering)
     if not marks_and_citations:
         return _by_the_framework(search)
+    closing = closing_sources_in(search.model_text)
+    if closing is not None and closing.start <= marks_and_citations[0][0].start:
+        return None  # all marks stand in a closing line
     # where the model's own words stand in the answer
     spans_of_model = search.spans_of_the_model
     if spans_of_model is None:  # the application edited these words
@@ -318,46 +325,86 @@ def by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
 
     Returns:
         A citation for each source, for all of the answer before the line. None without
-        such a line, if the answer before it may cite by itself, or if the line names
-        something that is no label of the prompt.
+        such a line, or if the answer before it may cite by itself.
 
     Raises:
-        UnknownMeaning: If a number may mean one context or another.
+        UnknownMeaning: If the line names something that is no label of the prompt, or if
+            a number may mean one context or another.
     """
     # the answer with blanks in place of what the application added, as a list of links
     text = search.model_text
     closing = closing_sources_in(text)
     if closing is None:
-        return None
-    is_count = len(closing.names) == 1 and closing.names[0].isdecimal()
-    if is_count:  # "Sources: 3" may say that there are three
-        return None
+        return _by_a_line_cut_off(search)
     body = text[: closing.start].rstrip()
     # "It fell [1].": the answer before the line may have citations of its own
     if may_cite(body) or marks_in(body, search.numbering):
         return None
-    citations = []
-    for name in closing.names:
+    # the line's sources alone, each at its place in the answer
+    listed = " " * closing.start_of_names + text[closing.start_of_names : closing.end]
+    cited = [
+        _citation_of_mark(mark, citation, search)
+        for mark, citation in marks_with_citations(listed, search.numbering)
+    ]
+    if not closing.are_marks_alone:
+        listed = without_spans(listed, [one.mark for one in cited if one.mark])
+        cited += _cited_by_names(names_in_closing(listed), cited, search)
+    place = {"start": 0, "end": len(body), "mark": (closing.start, closing.end)}
+    return tuple(one.model_copy(update=place) for one in cited) or None
+
+
+def _by_a_line_cut_off(search: CitationSearch) -> tuple[Citation, ...] | None:
+    r"""Read the last line of the reply, where the application hands on what is above it.
+
+    langchain-ai/langchain, ``RetrievalQAWithSourcesChain``: of the reply
+    "It fell.\nSOURCES: b.pdf" the answer is "It fell."
+
+    Raises:
+        UnknownMeaning: If the line names something that is no label of the prompt.
+    """
+    reply = "" if search.reply is None else search.reply.text
+    closing = closing_sources_in(reply)
+    answer = search.text.strip()
+    if closing is None or reply[: closing.start].strip() != answer or may_cite(answer):
+        return None
+    names = names_in_closing(reply[closing.start_of_names :])
+    cited = _cited_by_names(names, (), search)
+    place = {"start": 0, "end": len(search.text.rstrip())}
+    return tuple(one.model_copy(update=place) for one in cited) or None
+
+
+def _cited_by_names(
+    names: Sequence[str], by_marks: Sequence[Citation], search: CitationSearch
+) -> list[Citation]:
+    """Cite the contexts of the names of a closing line, each for no place yet.
+
+    Args:
+        names: The names, as written.
+        by_marks: What the line cites by marks beside them.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If a name is no label of the prompt, if a number may mean one
+            context or another, or if it may be a count: "Sources: 3" of three sources.
+    """
+    is_count = not by_marks and len(names) == 1 and names[0].isdecimal()
+    if is_count:
+        raise UnknownMeaning(UNREAD_FORM)
+    cited = []
+    for name in names:
         indexes = _indexes_of_label(name, search)
         if not indexes:
-            return None
-        citations.append(
-            Citation(
-                start=0,
-                end=len(body),
-                contexts=indexes,
-                mark=(closing.start, closing.end),
-            )
-        )
-    return tuple(citations) or None
+            raise UnknownMeaning(UNREAD_FORM)
+        cited.append(Citation(start=0, end=0, contexts=indexes))
+    return cited
 
 
 def _indexes_of_label(name: str, search: CitationSearch) -> tuple[int, ...]:
-    """Find the contexts of a label of the prompt, such as "[2]" or "a.txt"; () for others.
+    """Find the contexts of a label of the prompt, such as "2" or "a.txt"; () for others.
 
     Raises:
         UnknownMeaning: If a number may mean one context or another.
     """
-    label = plain_label(name.strip("[]【】()"))
+    label = plain_label(name.strip("()"))
     indexes = indexes_of_number(label, kind_of_number(name), search.labels)
     return indexes or places_of(label, search.numbering)

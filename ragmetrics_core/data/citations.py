@@ -53,6 +53,11 @@ UNREAD_FORM = "the answer may cite in a form that is not read"
 _OTHER_NAMES = (
     "the answer names sources in another way than by the numbers of the contexts"
 )
+_NOBODY_LOOKED = "nobody looked for citations, and the answer has no marks such as [1]"
+_NO_LABELS = (
+    "the answer has no marks such as [1], and the prompt does not show each passage under"
+    " a number or a name to be cited"
+)
 _LISTS_OF_JSON = "the answer is JSON, in which brackets are lists and no marks"
 _NUMBER = lazy_pattern(r"\d+")
 _LABEL_IN_BRACKETS = lazy_pattern(r"\[[^\[\]]+\]")
@@ -752,13 +757,20 @@ def is_citations(value: object) -> bool:
     )
 
 
-def why_unknown(answer: str | None) -> str:
-    """Say why the citations of an answer are unknown."""
+def why_unknown(answer: str | None, *, is_captured: bool = False) -> str:
+    """Say why the citations of an answer are unknown.
+
+    Args:
+        answer: The answer.
+        is_captured: Whether it is that of a captured run, whose prompts were searched.
+    """
+    if answer is None and is_captured:
+        return "no answer of the run is known"
     n_marks = len(marks_in(answer or ""))
     if not n_marks and may_cite(answer or ""):
         return UNREAD_FORM
     if not n_marks:
-        return "nobody looked for citations, and the answer has no marks such as [1]"
+        return _NO_LABELS if is_captured else _NOBODY_LOOKED
     marks = "1 mark" if n_marks == 1 else f"{n_marks} marks"
     return (
         f"the answer has {marks} such as [1], and nothing says which context a number"

@@ -431,7 +431,8 @@ class Sample(Frozen):
         if self.citations is not None:
             return ""
         recorded = None if self.capture is None else self.capture.citations_unknown
-        return recorded or why_unknown(self.answer)
+        is_captured = self.capture is not None and self.capture.grade is not None
+        return recorded or why_unknown(self.answer, is_captured=is_captured)
 
     @model_validator(mode="before")
     @classmethod

@@ -37,6 +37,19 @@ _LISTED_IN_A_LINE = lazy_pattern(
     _LABEL_WITH_COLON + r"(?:[ \t,;&]|and\b|[\[［【][^\[\]［］【】\n]{1,60}[\]］】])+",
     re.IGNORECASE,
 )
+# "Источники:" and "Used sources:": up to three words of any language
+_WORD = r"[^\W\d_][^\s:：.,;!?*_\[\]［］【】]*+"
+_WORDS_WITH_COLON = (
+    rf"[ \t]*[*_]{{0,3}}(?:{_WORD}[ \t]*+){{1,3}}[*_]{{0,3}}[ \t]*[:：][*_]{{0,3}}"
+)
+# "[1], [2] и [3]", "- [1]"
+_MARKS = (
+    r"[ \t]*+(?:[-*•][ \t]+)?(?:[\[［【][^\[\]［］【】\n]{1,60}[\]］】]"
+    r"[ \t]*+(?:[,;&、，]|[^\W\d_]{1,3}(?=[ \t]))?[ \t]*+)+[.。*_\r]*+[ \t\r]*"
+)
+_HEADING_IN_WORDS = lazy_pattern(_WORDS_WITH_COLON + r"[ \t\r]*")
+_MARKS_ALONE = lazy_pattern(_MARKS)
+_HEADING_AND_MARKS = lazy_pattern(_WORDS_WITH_COLON + _MARKS)
 _SOURCE_LABEL = lazy_pattern(
     rf"(?:(?<=[.!?…。][\s*)])|^[ \t]*|(?<=\())(?P<label>[*_]{{0,3}}{SOURCES_HEADING}"
     r"[*_]{0,3}[ \t]*[:：][*_]{0,3}[ \t]*)\Z",
@@ -85,12 +98,13 @@ def source_lists_in(answer: str) -> list[Span]:
     of the answer, of numbers that it has cited.
     """
     lines = [(match.start(), match[0]) for match in LINE.finditer(answer)]
+    starts_of_definitions = {start for start, _ in definitions_in(answer)}
     spans: list[Span] = []
     line_index = 0
     while line_index < len(lines):
         start, line = lines[line_index]
         n_lines_of_list = 0
-        if _is_definition(line.strip(), answer, start):
+        if start in starts_of_definitions:
             n_lines_of_list = 1
         elif _is_heading(line.strip()):
             n_lines_of_list = _n_lines_of_list(lines, line_index)
@@ -112,14 +126,47 @@ def _is_heading(line: str) -> bool:
 def definitions_in(answer: str) -> list[Span]:
     """Return the spans of lines that only say what a mark means.
 
-    These are definitions of links and footnotes, such as ``[1]: https://a.test``, and a
-    paragraph such as "Sources: [1] a.pdf, [2]".
+    These are definitions of links and footnotes, such as ``[1]: https://a.test``, a
+    paragraph such as "Sources: [1] a.pdf, [2]", and a last line of marks.
     """
-    return [
+    spans = [
         match.span()
         for match in LINE.finditer(answer)
         if _is_definition(match[0].strip(), answer, match.start())
     ]
+    lines_of_marks = closing_marks_in(answer)
+    # "Sources:" right below a sentence is read with its mark: see ``label_before``
+    if lines_of_marks and not _LABEL_OF_LINE.match(answer, lines_of_marks[0][0]):
+        return sorted({*spans, *lines_of_marks})
+    return spans
+
+
+def closing_marks_in(answer: str) -> list[Span]:
+    r"""Return the spans of the last lines if they are a heading and marks alone.
+
+    "Источники: [1], [2]" names the sources of all that stands before it, in whatever
+    language. So do the lines "Источники:", "- [1]" and "- [2]". Empty if nothing stands
+    before them, or if another line is like them: "Price: [1]" and "Size: [2]" each say
+    where one thing stands.
+
+    Examples:
+        >>> closing_marks_in("It fell.\nИсточники: [1], [2]")
+        [(9, 28)]
+    """
+    lines = [line for line in LINE.finditer(answer) if line[0].strip()]
+    heading_index = len(lines) - 1
+    while heading_index > 0 and _MARKS_ALONE.fullmatch(lines[heading_index][0]):
+        heading_index -= 1
+    if heading_index < 1:
+        return []
+    has_marks_below = heading_index < len(lines) - 1
+    form = _HEADING_IN_WORDS if has_marks_below else _HEADING_AND_MARKS
+    lines_before = lines[:heading_index]
+    if form.fullmatch(lines[heading_index][0]) is None or any(
+        _HEADING_AND_MARKS.fullmatch(line[0]) for line in lines_before
+    ):
+        return []
+    return [line.span() for line in lines[heading_index:]]
 
 
 def reference_lines_in(answer: str) -> list[Span]:

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from langchain_classic.chains import create_retrieval_chain
+from langchain_classic.chains import (
+    RetrievalQAWithSourcesChain,
+    create_retrieval_chain,
+)
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
@@ -124,6 +127,18 @@ def says(answer: str) -> Runnable[Any, Any]:
 
 def chain(label: str, answer: str) -> Callable[[], Any]:
     return lambda: asked(says(answer), label).invoke(QUESTION)
+
+
+def with_sources(line: str) -> Callable[[], Any]:
+    """langchain-ai/langchain: the chain divides the reply at the word "SOURCES"."""
+
+    def run() -> Any:
+        chain = RetrievalQAWithSourcesChain.from_chain_type(
+            FakeListChatModel(responses=[f"{WHOLE}\n{line}"]), retriever=Found()
+        )
+        return chain.invoke({"question": QUESTION})
+
+    return run
 
 
 def with_a_passage_from_elsewhere() -> Any:
@@ -469,7 +484,7 @@ APPS: dict[str, App] = {
             | JsonOutputParser()
         ).invoke(QUESTION),
         # no answer is found, so nothing is known of it
-        "nobody looked",
+        "no answer of the run is known",
     ),
     "a graph with titled sources": App(
         state_graph(
@@ -688,7 +703,16 @@ APPS: dict[str, App] = {
         "may name sources",
     ),
     "a list, and no numbers in the prompt": App(
-        chain("{text}", "It was opened in May."), "nobody looked"
+        chain("{text}", "It was opened in May."), "does not show each passage under"
+    ),
+    "sources that the application cuts off": App(
+        with_sources("SOURCES: bridges.pdf"), [(WHOLE, (1,), ())]
+    ),
+    "the sources cut off are two chunks of one file": App(
+        with_sources("SOURCES: rivers.pdf"), [(WHOLE, (0, 2), ())]
+    ),
+    "a source cut off that nobody was shown": App(
+        with_sources("SOURCES: lakes.pdf"), "a form that is not read"
     ),
     "an empty list": App(
         lambda: asked(
