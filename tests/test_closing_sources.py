@@ -181,6 +181,19 @@ def test_a_closing_line_that_the_application_cut_off_cites_for_the_answer(
     }
 
 
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        (f"{SAID}\nSOURCES: 2-pl", "Faro is old and there."),  # another text
+        ("Faro is there (2).\nSOURCES: 3-pl", "Faro is there (2)."),
+    ],
+)
+def test_a_closing_line_cites_for_no_other_text_and_beside_no_unread_form(
+    reply: str, answer: str
+) -> None:
+    assert sample_of(prompt_of(NAMED), reply, answer).citations is None
+
+
 def test_marks_decide_beside_a_closing_line() -> None:
     answer = "Faro is there [2]. It is old [3].\n\nSources: [2], [3]"
     assert cited(sample_of(prompt_of(NUMBERED), answer)) == [(1,), (2,)]

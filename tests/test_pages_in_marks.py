@@ -20,7 +20,9 @@ LABELS = (
 NAMES = ("{}", "Source {}", "f{}.txt", "source: f{}.txt")
 
 
-def sample_of_pages(answer: str, n_first_page: int) -> Sample:
+def sample_of_pages(
+    answer: str, n_first_page: int, label: str = "f{n}.txt: {text}"
+) -> Sample:
     """The sample of an answer whose prompt shows files; their metadata tell the pages."""
     clock = Clock()
     found = [
@@ -33,7 +35,7 @@ def sample_of_pages(answer: str, n_first_page: int) -> Sample:
     made = tree(
         clock,
         retriever(clock, *found),
-        model(clock, prompt_of("f{n}.txt: {text}"), answer),
+        model(clock, prompt_of(label), answer),
         answers=(Answer(answer),),
     )
     (sample,) = samples_of(made)
@@ -77,6 +79,13 @@ def test_metadata_may_count_pages_from_0(
         assert cited(sample) == [(number - 1,)]
     else:
         assert sample.citations is None
+
+
+def test_the_page_in_the_prompt_decides_before_the_metadata() -> None:
+    """A loader counts from 0, and the application shows the page after."""
+    label = "[{n}] f{n}.txt, page {n}0\n{text}"
+    assert cited(sample_of_pages("Faro is old [1, p. 10].", 0, label)) == [(0,)]
+    assert sample_of_pages("Faro is old [1, p. 9].", 0, label).citations is None
 
 
 def test_a_page_of_a_file_that_nobody_was_shown_dangles() -> None:
