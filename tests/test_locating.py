@@ -1331,12 +1331,10 @@ def test_a_part_that_a_mark_divides_is_no_whole_text_where_its_end_is_cut() -> N
     assert finding.extent == "beginning"
 
 
-def test_a_part_is_found_that_all_pages_of_a_template_have() -> None:
+def test_a_part_that_all_pages_of_a_template_have_is_unknown() -> None:
     pages = [f"{FARO} Page {name}" for name in "abcdefghij"]
     found = locate([*pages, OVAR], [FARO[10:-10], OVAR])
-    assert {finding.reason for finding in found.findings[:-1]} == {
-        "what fits it fits other candidates as well"
-    }
+    assert {finding.outcome for finding in found.findings[:-1]} == {"unknown"}
 
 
 def test_words_inside_of_a_shown_page_are_no_trace_of_a_sentence() -> None:

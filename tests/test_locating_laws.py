@@ -175,8 +175,21 @@ class Case:
         return located
 
     @property
+    def joins_short_texts(self) -> bool:
+        """Whether a letter of another text touches a short one, which is unknown then."""
+        texts = [self.candidates[index] for index in self.order]
+        for text, following in pairwise(texts):
+            shortest = min(len(letters_of(text)), len(letters_of(following)))
+            touches = (text[-1] + self.separator + following[0]).isalnum()
+            if touches and shortest < 32:
+                return True
+        return False
+
+    @property
     def is_ambiguous(self) -> bool:
-        """Whether another text stands across several of them, so that nobody could tell which is meant."""
+        """Whether nobody could tell which is meant: another text stands across several of them, or joins a short one."""
+        if self.joins_short_texts:
+            return True
         before, behind = map(letters_of, self.frame)
         texts = [letters_of(self.candidates[index]) for index in self.order]
         prompt = before + b"".join(texts) + behind

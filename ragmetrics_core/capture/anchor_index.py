@@ -161,38 +161,21 @@ class AnchorIndex:
     ) -> list[int]:
         """Choose where new anchors begin in a text that lost its common anchors.
 
-        Example: only the anchor at offset 40 is left: new ones begin at 38, 39, 41, 42.
-
         Args:
             common_offsets: Where the common anchors began.
             text_index: The index of the text.
 
         Returns:
-            The offsets beside the rare anchors that are left, if these may be missed.
-            The common offsets themselves if no anchor is left.
+            No offsets if one of the anchors that are left is met wherever the text
+            stands; else the common offsets themselves.
         """
-        rare_offsets = self._rare_offsets(text_index)
-        if not rare_offsets:
-            return common_offsets
-        if self._is_one_met(rare_offsets):
-            return []
-        last_offset = len(self._texts[text_index]) - ANCHOR_LENGTH
-        offsets_beside = []
-        for offset in rare_offsets:
-            for shift in (-2, -1, 1, 2):
-                if 0 <= offset + shift <= last_offset:
-                    offsets_beside.append(offset + shift)
-        return offsets_beside
-
-    def _rare_offsets(self, text_index: int) -> list[int]:
-        """Return the offsets of a text's pieces of 16 bytes that are anchors."""
         text = self._texts[text_index]
-        rare_offsets = []
-        for offset in range(0, len(text) - ANCHOR_LENGTH + 1, ANCHOR_LENGTH):
-            anchor = text[offset : offset + ANCHOR_LENGTH]
-            if anchor in self.first_position_by_anchor:
-                rare_offsets.append(offset)
-        return rare_offsets
+        rare_offsets = [
+            offset
+            for offset in self._first_offsets(text)
+            if text[offset : offset + ANCHOR_LENGTH] in self.first_position_by_anchor
+        ]
+        return [] if self._is_one_met(rare_offsets) else common_offsets
 
     def _is_one_met(self, offsets: Iterable[int]) -> bool:
         """Whether one of these anchors is met wherever the text stands in the prompt.

@@ -158,14 +158,14 @@ class OccurrenceSearch:
         100, notes the page, looks at a few more places, and goes on near byte 2,100.
         """
         letters = self.prompt.letters
-        skipped = _SkippedPart(self._stride, self.shortest_size)
         place = self._next_anchor(0)
         while place is not None:
             anchor = letters[place : place + ANCHOR_LENGTH]
             end_of_candidate = self._note_texts_beginning(place, anchor)
             self._compare_texts_with(anchor, place)
-            skipped.add_candidate(place, end_of_candidate)
-            place = self._next_anchor(skipped.first_behind(place + self._stride))
+            # another text may begin in the last bytes of a candidate that stands here
+            last_bytes = end_of_candidate - self.shortest_size
+            place = self._next_anchor(max(place + self._stride, last_bytes))
 
     def _next_anchor(self, start: int) -> int | None:
         """Return the first place from ``start`` on at which an anchor stands."""
@@ -215,8 +215,8 @@ class OccurrenceSearch:
         end_of_candidate = 0
         for text_index, size in whole_texts:
             self._note_whole_text(text_index, start)
-            is_candidate = bool(self.sought_texts[text_index].candidate_indexes)
-            if is_candidate:
+            sought_text = self.sought_texts[text_index]
+            if sought_text.candidate_indexes and not sought_text.is_short:
                 end_of_candidate = max(end_of_candidate, start + size)
         return end_of_candidate
 
@@ -367,40 +367,6 @@ class OccurrenceSearch:
             text_start = text_size - span.text_end
             spans.append(EqualSpan(prompt_start, text_start, span.size))
         return spans
-
-
-class _SkippedPart:
-    """The part of a whole candidate in which the pass looks for no other texts.
-
-    A candidate is a text that the caller asks for. Its first 16 places and its last
-    bytes are not skipped: there other texts may begin that reach beyond it.
-
-    Args:
-        stride: 3 if only every third place of the prompt is looked at, else 1.
-        shortest_size: The bytes of the shortest texts that are looked for.
-    """
-
-    def __init__(self, stride: int, shortest_size: int) -> None:
-        self._n_not_skipped = ANCHOR_LENGTH * stride
-        self._shortest_size = shortest_size
-        self._start = 0
-        self._end = 0
-
-    def add_candidate(self, place: int, end_of_candidate: int) -> None:
-        """Skip most of a candidate that stands whole from a place on.
-
-        Args:
-            place: The place.
-            end_of_candidate: Where the candidate ends; 0 if there is none.
-        """
-        is_inside_of_earlier_candidate = place < self._end
-        if not is_inside_of_earlier_candidate:
-            self._start = place + self._n_not_skipped
-        self._end = max(self._end, end_of_candidate - self._shortest_size)
-
-    def first_behind(self, place: int) -> int:
-        """Return the first place from ``place`` on that is not skipped."""
-        return self._end if self._start <= place < self._end else place
 
 
 def _pairs(run: list[EqualSpan], prompt_offset: int, text_offset: int) -> bool:

@@ -63,12 +63,6 @@ def collect_equal_spans(
         if step is None:
             return spans
         n_skipped_in_prompt, n_skipped_in_text = step
-        skipped_in_prompt = prompt[prompt_offset : prompt_offset + n_skipped_in_prompt]
-        skipped_in_text = text[text_offset : text_offset + n_skipped_in_text]
-        # "porto" and "bportob", the letters of "<b>Porto</b>": the word itself is equal
-        if _is_marked_word(skipped_in_text, skipped_in_prompt):
-            word_offset = prompt_offset + skipped_in_prompt.index(skipped_in_text)
-            spans.append(EqualSpan(word_offset, text_offset, n_skipped_in_text))
         prompt_offset += n_skipped_in_prompt
         text_offset += n_skipped_in_text
 
