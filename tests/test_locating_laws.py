@@ -187,7 +187,7 @@ class Case:
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether nobody could tell which is meant: another text stands across several of them, or joins a short one."""
+        """Whether nobody could tell which is meant: another text stands across several, or joins a short one."""
         if self.joins_short_texts:
             return True
         before, behind = map(letters_of, self.frame)

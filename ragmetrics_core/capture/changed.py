@@ -32,7 +32,7 @@ _WORD = lazy_pattern(r"[0-9]+|[^\W\d_]{3,}")
 _LABEL = lazy_pattern(r"""["']?[^\W\d]\w{0,30}["']?\s{0,3}[:=]""")
 # a row of bytes that no located text has taken; a shorter one does not hold four words
 _FREE_BYTES = lazy_pattern(rb"\0{8,}")
-_MOST_STEMS = 60  # the most stems of a text that are looked for
+_MOST_CHARACTERS = 400  # of a text: only the words in these are looked for
 _MOST_PLACES = 50  # the most places of a stem that are looked at
 # the share of a text's stems that must be near each other in any order; all of them, if
 # the text has fewer than five
@@ -79,8 +79,10 @@ class ChangedTexts:
         Example: the text "The keeper Brandt lit 14 lamps" has six words. A prompt with
         "The keeper [NAME] lit [N] lamps" holds four of them in their order: True.
         """
+        if not self._word_numbers_by_stem:
+            return False
         # first letters of the words: "the", "keepe", "brand", "lit", "14", "lamps"
-        stems = _stems_without_labels(raw)[:_MOST_STEMS]
+        stems = _stems_without_labels(raw[:_MOST_CHARACTERS])
         different_stems = set(stems)
         if len(different_stems) < _LEAST_STEMS:
             return False

@@ -14,10 +14,14 @@ from unicodedata import normalize
 
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
-# a number with its separators, as in "1.234,56", "12 400" and "4.5.1874"
-_NUMBER = lazy_pattern(r"\d+(?:[.,'’]\d+|[ \xa0\u202f]\d{3}(?!\d))*")
-_SEPARATOR = lazy_pattern(r"[.,'’]")
-_SEPARATOR_OF_THOUSANDS = lazy_pattern(r"[.,'’ \xa0\u202f](?=\d{3}(?!\d))")
+# what divides the digits of a number, as in "1.234,56", and how it is written here
+_SEPARATORS = ".,'’"
+_AS_POINTS = str.maketrans(dict.fromkeys(_SEPARATORS, "."))
+_NUMBER = lazy_pattern(r"\d+(?:\.\d+)*")
+# in "12 400" and "1.234,56", but not in "0.125" and "1874 315"
+_BEFORE_THOUSANDS = lazy_pattern(
+    rf"(?<=\d)(?<!\b0)(?<!\d\d\d\d)[{_SEPARATORS} \xa0\u202f](?=\d{{3}}(?!\d))"
+)
 _DIGITS = lazy_pattern(r"\d+")
 # digits that stand apart: "31,5", "10-15", "10 ^ 6"
 _APART = lazy_pattern(r"\d[^\w]{1,3}\d")
@@ -56,10 +60,16 @@ _SIGNS_AND_BESIDE = {
     "times": ("*×", r"(?:(?<=\d.)|(?<=\d[ \xa0].))\s*\d"),
     "plus or minus": ("±", r"\s*\d"),
 }
-_PATTERN_BY_KIND = {
-    kind: lazy_pattern(f"[{re.escape(characters)}]{beside}")
-    for kind, (characters, beside) in _SIGNS_AND_BESIDE.items()
-}
+
+
+def _patterns() -> Iterator[tuple[str, str, re.Pattern[str]]]:
+    """Yield for each sign its kind, the sign, and the pattern that begins with it."""
+    for kind, (signs, beside) in _SIGNS_AND_BESIDE.items():
+        for sign in signs:
+            yield kind, sign, lazy_pattern(re.escape(sign) + beside)
+
+
+_PATTERNS = tuple(_patterns())
 
 
 class NumberSigns:
@@ -115,12 +125,10 @@ def _with_small_digits_apart(text: str) -> str:
 def _count_signs(text: str) -> Counter[str]:
     """Count the signs of a text's numbers by their kind: {"minus": 1} for "at -5"."""
     n_by_kind: Counter[str] = Counter()
-    for kind, (characters, _) in _SIGNS_AND_BESIDE.items():
-        if any(character in text for character in characters):  # fast
-            n_signs = len(_PATTERN_BY_KIND[kind].findall(text))
-            if n_signs:
-                n_by_kind[kind] = n_signs
-    return n_by_kind
+    for kind, sign, pattern in _PATTERNS:
+        if sign in text:  # fast, and so is a pattern that begins with one character
+            n_by_kind[kind] += len(pattern.findall(text))
+    return +n_by_kind  # without kinds of which there are none
 
 
 def _lacks_numbers(passage: str, text: str) -> bool:
@@ -135,21 +143,20 @@ def _lacks_numbers(passage: str, text: str) -> bool:
     # the passage may hold a list: "2,3" is one number or two
     digits_of_passage: list[str] = _DIGITS.findall(passage)
     digits_of_text: list[str] = _DIGITS.findall(text)
-    numbers_shown = Counter[str](_numbers(passage)) | Counter(digits_of_passage)
-    if numbers_shown >= Counter(_numbers(text)):
+    numbers_shown = _count_numbers(passage) | Counter(digits_of_passage)
+    if numbers_shown >= _count_numbers(text):
         return False
     # "5,3" of a text in CSV stands as "5 | 3" in a table
     is_in_table = _IN_TABLE.search(passage) is not None
     return not is_in_table or not numbers_shown >= Counter(digits_of_text)
 
 
-def _numbers(text: str) -> Iterator[str]:
-    """Yield the numbers of a text, each in one form of writing.
+def _count_numbers(text: str) -> Counter[str]:
+    """Count the numbers of a text, each in one form of writing.
 
     Example: "1,234.5", "1.234,5" and "1 234.5" are all "1234.5". "31,5" is "31.5".
     """
-    for match in _NUMBER.finditer(text):
-        number = match[0]
-        if not number.startswith("0"):  # "0.125" has no thousands
-            number = _SEPARATOR_OF_THOUSANDS.sub("", number)
-        yield _SEPARATOR.sub(".", number)
+    numbers: list[str] = _NUMBER.findall(
+        _BEFORE_THOUSANDS.sub("", text).translate(_AS_POINTS)
+    )
+    return Counter(numbers)
