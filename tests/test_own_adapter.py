@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ragmetrics_core import testing
 from ragmetrics_core.testing import AdapterContract
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_adapter.md"
@@ -184,3 +186,13 @@ def test_the_contract_notices_a_left_stream_that_is_kept_for_ever(folder: Path) 
     wrong = contract(folder, deaf, ADAPTER)
     with pytest.raises(AssertionError, match="the recorder keeps runs"):
         wrong.test_a_block_that_has_ended_is_forgotten()
+
+
+@pytest.mark.parametrize(
+    "file", sorted(Path(testing.__file__).parent.glob("*contract.py"))
+)
+def test_every_assert_of_a_contract_says_what_to_do(file: Path) -> None:
+    tree = ast.parse(file.read_text("utf-8"))
+    asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    assert asserts
+    assert [node.lineno for node in asserts if node.msg is None] == []

@@ -8,7 +8,9 @@ import math
 import re
 import threading
 from contextvars import copy_context
+from dataclasses import replace
 from email.message import Message
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -279,6 +281,24 @@ def test_what_goes_wrong_before_the_first_call_is_typed_too() -> None:
     )
 
 
+class Rubbish(Own):
+    """Its endpoint sends a page of HTML."""
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        return ChatReply((Choice(json.loads(f"<html>{TEXT}</html>")),))
+
+
+def test_what_a_library_raises_is_placed_in_the_models_own_file() -> None:
+    """And it says what to do there: the reply of a proxy passes."""
+    result = ContextUtilization().score(**ROWS[0], judge=LLMJudge(Rubbish()))
+    lines = Path(__file__).read_text("utf-8").splitlines()
+    number = next(n for n, line in enumerate(lines, 1) if "json.loads(f" in line)
+    assert result.reason.endswith(
+        f"its client raised JSONDecodeError in complete ({__file__}:{number});"
+        " raise JudgeServerError there if asking again may help"
+    )
+
+
 MODULE = """
 from ragmetrics_core import LLMJudge
 from ragmetrics_core.models.chat import ChatModel, ChatReply, Choice
@@ -388,6 +408,53 @@ def test_a_colon_in_a_models_name_is_no_place(name: str) -> None:
 
 class TestThePagesModel(SPACE["TestGateway"]):  # type: ignore[misc]
     """The contract, as the page has it."""
+
+
+class Local(SPACE["Gateway"]):  # type: ignore[misc]
+    """A service that takes one text and no key, and does not say how a reply ended."""
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        text = "\n\n".join(message.content for message in request.messages)
+        messages = (replace(request.messages[0], content=text),)
+        reply: ChatReply = await super().complete(replace(request, messages=messages))
+        (choice,) = reply.choices
+        return replace(reply, choices=(Choice(choice.text),))
+
+
+class TestAModelThatTakesOneTextAndNoKey(SPACE["TestGateway"]):  # type: ignore[misc]
+    """The contract holds for it where ``lacks`` says what its service lacks."""
+
+    lacks = SPACE["TestGateway"].lacks | {"key", "roles", "ends"}
+
+    def model(self, base_url: str, key: str, timeout: float) -> ChatModel:
+        local = Local(base_url, "", timeout)
+        del local._settings["headers"]
+        return local
+
+
+@pytest.mark.parametrize(
+    ("lack", "name", "words"),
+    [
+        ("key", "test_a_request_arrives_as_it_is", "send the key in a header"),
+        ("roles", "test_a_request_arrives_as_it_is", "send each message with its role"),
+        (
+            "ends",
+            "test_how_replies_end",
+            'a reply that ended with .length. .*"ends"',
+        ),
+    ],
+)
+def test_the_contract_says_what_a_service_lacks_that_lacks_does_not_name(
+    lack: str, name: str, words: str, loopback_server: Any
+) -> None:
+    contract = TestAModelThatTakesOneTextAndNoKey()
+    contract.lacks -= {lack}
+    translated = partial(
+        loopback_server, to_openai=contract.to_openai, from_openai=contract.from_openai
+    )
+    ends = ({"content": "x"}, "length", "length", "x") if lack == "ends" else ()
+    with pytest.raises(AssertionError, match=words):
+        getattr(contract, name)(*ends, translated)
 
 
 def test_the_page_is_short_and_its_model_has_at_most_30_lines() -> None:

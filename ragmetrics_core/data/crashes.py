@@ -21,12 +21,14 @@ def frame_of_users_code(error: BaseException) -> traceback.FrameSummary:
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:  # it was made, and never raised
         return traceback.FrameSummary("nowhere", 0, "nothing")
-    frame = frames[-1]
-    for candidate in frames:
-        is_of_others = candidate.filename.startswith(_FOLDERS_OF_OTHERS)
-        if not is_of_others and "site-packages" not in candidate.filename:
-            frame = candidate
-    return frame
+    frames_of_user = [frame for frame in frames if is_users_code(frame)]
+    return (frames_of_user or frames)[-1]
+
+
+def is_users_code(frame: traceback.FrameSummary) -> bool:
+    """Tell whether a frame stands in no installed package, nor in Python's own."""
+    is_of_others = frame.filename.startswith(_FOLDERS_OF_OTHERS)
+    return not is_of_others and "site-packages" not in frame.filename
 
 
 def reason_of_crash(error: BaseException) -> str:

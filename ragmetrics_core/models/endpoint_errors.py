@@ -11,7 +11,6 @@ or texts of samples.
 import json
 import math
 import re
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from typing import Any, Self
 from urllib.parse import urljoin
 
 from ragmetrics_core.data import errors
+from ragmetrics_core.data.crashes import frame_of_users_code, is_users_code
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.urls import UNREADABLE, public_address, read_address
 
@@ -649,8 +649,9 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
 
     It goes by what the exception says of the endpoint: a status, a missing key, no
     reply in time. If it says nothing of the kind, the message names the exception's
-    class and the line that raised it, and never its words. Example: a ``ValueError`` of
-    a client gives "gpt could not answer: its client raised ValueError in send
+    class and where it was raised, and never its words. A line of the user's own file is
+    named before the line of a library that it called. Example: a ``ValueError`` of a
+    client gives "gpt could not answer: its client raised ValueError in send
     (…/client.py:12)".
 
     Args:
@@ -665,14 +666,13 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
         return judge_error(errors.JudgeServerError, fault, where)
     if _is_about_unknown_parameter(error, fault):
         return judge_error(errors.UnsupportedParameter, fault, where)
-    place = ""
-    frames = traceback.extract_tb(error.__traceback__)
-    if frames:
-        last_frame = frames[-1]
-        place = f" in {last_frame.name} ({last_frame.filename}:{last_frame.lineno})"
-    return errors.JudgeError(
-        f"{where} could not answer: its client raised {type(error).__name__}{place}"
-    )
+    message = f"{where} could not answer: its client raised {type(error).__name__}"
+    if error.__traceback__ is not None:
+        frame = frame_of_users_code(error)
+        message += f" in {frame.name} ({frame.filename}:{frame.lineno})"
+        if is_users_code(frame):
+            message += "; raise JudgeServerError there if asking again may help"
+    return errors.JudgeError(message)
 
 
 def _is_about_unknown_parameter(error: BaseException, fault: Fault) -> bool:

@@ -51,7 +51,10 @@ def _assert_ids_of_whole_documents(sample: Sample, case_name: str) -> None:
     id_by_text = {context.text: context.id for context in SHOWN_TURN.contexts}
     for context in sample.contexts:
         if context.text in id_by_text:
-            assert context.id == id_by_text[context.text], case_name
+            assert context.id == id_by_text[context.text], (
+                f"{case_name}: a context has another id than its chunk; chunks without"
+                " ids say so by keeps_ids = False"
+            )
 
 
 class AdapterContract:
@@ -179,9 +182,15 @@ class AdapterContract:
         )
         (sample,) = samples
         expected = self.expected(turn)
-        assert sample.question == expected.question, turn.name
-        assert sample.answer == expected.answer, turn.name
-        assert sample.error is None, turn.name
+        assert sample.question == expected.question, (
+            f"{turn.name}: give the tree the question that the run was asked"
+        )
+        assert sample.answer == expected.answer, (
+            f"{turn.name}: give the tree what the application answered"
+        )
+        assert sample.error is None, (
+            f"{turn.name}: a run that returns has no error, got {sample.error}"
+        )
         contexts = _texts_ids_scores(sample.contexts)
         assert contexts == _texts_ids_scores(expected.contexts), (
             f"{turn.name}: other contexts; chunks without ids or scores say so by"
@@ -197,11 +206,18 @@ class AdapterContract:
         """The adapter finds the contexts that each prompt shows, in the prompt's order."""
         for case in SHOWN_CASES:
             (sample,) = self.play_prompt(SHOWN_TURN, case.prompt)
-            assert sample.capture is not None
-            assert sample.question == SHOWN_TURN.question, case.name
+            assert sample.capture is not None, f"{case.name}: it was not captured"
+            assert sample.question == SHOWN_TURN.question, (
+                f"{case.name}: give the tree the question that the run was asked"
+            )
             texts = tuple(context.text for context in sample.contexts)
-            assert texts == case.contexts, case.name
-            assert sample.capture.grade == case.grade, case.name
+            assert texts == case.contexts, (
+                f"{case.name}: give the model's node the prompt as it was sent, and the"
+                " retriever's node its documents"
+            )
+            assert sample.capture.grade == case.grade, (
+                f"{case.name}: warnings are {sample.capture.warnings}"
+            )
             if self.keeps_ids:
                 _assert_ids_of_whole_documents(sample, case.name)
 
@@ -228,14 +244,19 @@ class AdapterContract:
     def test_missing_answer_is_reported_not_scored(self) -> None:
         """A run that broke gives a sample without answer that no metric scores."""
         samples = self.play_unanswered(GOLDEN_TURNS[0])
-        assert len(samples) == 1
-        assert samples[0].question == GOLDEN_TURNS[0].question
-        assert samples[0].answer is None
-        assert samples[0].error
+        assert len(samples) == 1, (
+            f"a run that broke gave {len(samples)} samples: record its end, too"
+        )
+        assert samples[0].question == GOLDEN_TURNS[0].question, (
+            "a run that broke keeps the question that it was asked"
+        )
+        assert samples[0].answer is None, "a run that broke has no answer"
+        assert samples[0].error, "give the tree of a run that broke its error, in words"
         report = evaluate(
             samples, ["context_adherence"], judge="lexical", progress=False
         )
-        assert report.results[0].results["context_adherence"].status == "undefined"
+        status = report.results[0].results["context_adherence"].status
+        assert status == "undefined", f"a sample without an answer was {status}"
 
     def test_same_result_as_the_core(self) -> None:
         """A captured sample has the scores and reasons of the sample written by hand.
@@ -251,10 +272,13 @@ class AdapterContract:
             if captured.retrieved is not None:
                 retrieved_texts = [context.text for context in captured.retrieved]
                 texts = [context.text for context in turn.contexts]
-                assert retrieved_texts == texts, turn.name
+                assert retrieved_texts == texts, (
+                    f"{turn.name}: give the retriever's node all that it returned"
+                )
             written = turn.sample.model_copy(update={"retrieved": captured.retrieved})
             assert _outcomes_in_short(captured) == _outcomes_in_short(written), (
-                turn.name
+                f"{turn.name}: the captured sample is judged otherwise than the same"
+                " sample written by hand"
             )
 
     def test_native_result_carries_score_and_reason(self) -> None:
@@ -265,12 +289,17 @@ class AdapterContract:
         for turn in GOLDEN_TURNS:
             for outcome in _outcomes(turn.sample):
                 expected = (outcome.value, outcome.reason)
-                assert self.to_native_and_back(outcome) == expected, turn.name
+                assert self.to_native_and_back(outcome) == expected, (
+                    f"{turn.name}: the framework's own result must have the same score"
+                    " and reason; no score stays None"
+                )
 
     def test_application_is_untouched(self) -> None:
         """What the application returns is the same with and without capture."""
         for turn in GOLDEN_TURNS:
-            assert self.play(turn)[1] == self.play_uncaptured(turn), turn.name
+            assert self.play(turn)[1] == self.play_uncaptured(turn), (
+                f"{turn.name}: under capture the application returned something else"
+            )
 
     def test_a_fault_of_the_adapter_does_not_reach_the_application(self) -> None:
         """Where a hook raises, the application goes on, and it is counted.
@@ -302,7 +331,9 @@ class AdapterContract:
                 " guard every hook with guard_hook"
             ) from error
         with as_judge_work():  # reaches no listener
-            assert output == self.play_uncaptured(turn), f"a fault in {fault}"
+            assert output == self.play_uncaptured(turn), (
+                f"after a fault in {fault} the application returned something else"
+            )
 
     def test_chunks_are_copied(self) -> None:
         """What the application does to its chunks after the run changes no sample."""
@@ -312,7 +343,9 @@ class AdapterContract:
             unchanged_samples, _ = self.play(turn)
             metadata = [context.metadata for context in samples[0].contexts]
             expected = [context.metadata for context in unchanged_samples[0].contexts]
-            assert metadata == expected, turn.name
+            assert metadata == expected, (
+                f"{turn.name}: copy the metadata of a chunk when it is returned"
+            )
 
     def test_no_hook_stays_when_nobody_listens(self) -> None:
         """A block puts hooks into the framework, and leaves its list as it was."""
@@ -373,7 +406,9 @@ class AdapterContract:
         """What a judge does with the framework is not recorded."""
         with self.door().capture() as captured, as_judge_work():
             self.play_uncaptured(GOLDEN_TURNS[0])
-        assert captured.samples == ()
+        assert captured.samples == (), (
+            "a judge's own run was recorded: ask LISTENERS.begin() when a run begins"
+        )
 
     def test_what_is_no_run_is_refused_in_words(self) -> None:
         """``samples_from`` names what it cannot read."""
@@ -381,7 +416,9 @@ class AdapterContract:
             try:
                 self.door().samples_from(nothing)
             except SettingError as error:
-                assert type(nothing).__name__ in str(error)  # noqa: PT017  # a contract needs no test runner
+                assert type(nothing).__name__ in str(error), (  # noqa: PT017  # a contract needs no test runner
+                    "samples_from() must name the type of what is no run"
+                )
             else:
                 raise AssertionError("samples_from() takes what is no run")
 
@@ -397,7 +434,10 @@ class AdapterContract:
         process = subprocess.run(  # noqa: S603
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         )  # our own code
-        assert process.stdout.strip() == "[]"
+        assert process.stdout.strip() == "[]", (
+            f"importing {self.module} imports {process.stdout.strip()}: import what is"
+            " not always needed inside the function that needs it"
+        )
 
     def test_front_door(self) -> None:
         """The front door takes the arguments that all adapters take."""
@@ -405,20 +445,27 @@ class AdapterContract:
         for name in ("capture", "watch", "samples_from"):
             function = getattr(door, name)
             arguments = _arguments(function, self.own_arguments)
-            assert arguments == _arguments(getattr(FrontDoor, name))
-            assert inspect.getdoc(function), "a front door without a word"
+            assert arguments == _arguments(getattr(FrontDoor, name)), (
+                f"{name}() must take what FrontDoor.{name} takes; what it takes besides"
+                " stands in own_arguments"
+            )
+            assert inspect.getdoc(function), f"give {name}() a docstring"
         try:
             with door.capture(question_from=3):
                 raise AssertionError("a place of a wrong type is taken")
         except SettingError as error:
-            assert "question_from" in str(error)  # noqa: PT017  # a contract needs no test runner
+            assert "question_from" in str(error), (  # noqa: PT017  # a contract needs no test runner
+                "the error must name the argument that is wrong, question_from"
+            )
 
     def test_a_block_without_a_run_says_why(self) -> None:
         """A block that saw nothing says what to do."""
         with self.door().capture() as captured:
             pass
-        assert captured.samples == ()
-        assert "inside the block" in repr(captured.problems)
+        assert captured.samples == (), "a block that saw no run gave a sample"
+        assert "inside the block" in repr(captured.problems), (
+            "unseen= of FrontDoor says what to run inside the block"
+        )
 
     def test_requests_of_two_tenants_never_mix(self) -> None:
         """Each of many concurrent captures has its own run alone.
@@ -447,14 +494,19 @@ class AdapterContract:
             redact=partial(_mask, tenant),
         ) as captured:
             await self.play_async(turn)
+        assert len(captured.samples) == 1, (
+            f"a block gave {len(captured.samples)} samples for one run, while other"
+            " blocks were open: give a run to the listeners that begin() named"
+        )
         (sample,) = captured.samples
-        assert sample.question == f"{tenant}: {turn.question}"
-        assert sample.answer == tenant
-        assert sample.metadata == {"tenant": tenant}
+        mixed = "the sample of another block came: keep what is recorded in its run"
+        assert sample.question == f"{tenant}: {turn.question}", mixed
+        assert sample.answer == tenant, mixed
+        assert sample.metadata == {"tenant": tenant}, mixed
         texts = [context.text for context in sample.contexts]
-        assert texts == [context.text for context in turn.contexts]
-        assert sample.ledger is not None
-        assert sample.ledger.conversation == tenant
+        assert texts == [context.text for context in turn.contexts], mixed
+        assert sample.ledger is not None, "a captured sample has a ledger"
+        assert sample.ledger.conversation == tenant, mixed
 
     def test_nothing_gets_a_sample_before_redact(self) -> None:
         """Whoever listens gets what ``redact`` returned, and nothing where it raises.
@@ -475,14 +527,17 @@ class AdapterContract:
             with door.capture(redact=_fail_to_redact) as captured:
                 self.play(turn)
         finally:
-            assert masking.stop(60)
-            assert failing.stop(60)
-        # the turn was played twice, and the masking watch alone handed it on
-        assert [result.sample.answer for result in results] == ["x", "x"]
-        assert captured.samples == ()
-        assert _n_problems(masking) == 0
-        assert _n_problems(failing) == 2
-        assert _n_problems(captured) == 1
+            assert masking.stop(60), "the watch did not end within 60 seconds"
+            assert failing.stop(60), "the watch did not end within 60 seconds"
+        answers = [result.sample.answer for result in results]
+        assert answers == ["x", "x"], (
+            "the turn was played twice: on_result must get what redact returned, and"
+            " nothing where redact raised"
+        )
+        assert captured.samples == (), "a sample came through a redact that raised"
+        assert _n_problems(masking) == 0, "a redact that worked counts as a problem"
+        n_failed = (_n_problems(failing), _n_problems(captured))
+        assert n_failed == (2, 1), "each sample that redact refused is one problem"
 
 
 def _check_ledger(samples: list[Sample], golden_turns: Sequence[GoldenTurn]) -> None:
@@ -491,20 +546,33 @@ def _check_ledger(samples: list[Sample], golden_turns: Sequence[GoldenTurn]) -> 
     The model was shown all that each of them found. The ledger is the sample's list of
     calls that brought texts: for three golden examples, three retrievals.
     """
+    assert len(samples) == 1, f"one run gave {len(samples)} samples"
     (sample,) = samples
-    assert sample.ledger is not None
+    assert sample.ledger is not None, "a captured sample has a ledger"
+    n_calls = len(sample.ledger.calls)
+    assert n_calls == len(golden_turns), (
+        f"{len(golden_turns)} retrievals were made, and {n_calls} recorded: give each"
+        " a node of kind retriever, also where it found nothing"
+    )
     for call, golden in zip(sample.ledger.calls, golden_turns, strict=True):
         texts = [context.text for context in golden.contexts]
         indices_of_all = tuple(range(len(texts)))
-        assert [context.text for context in call.items] == texts, golden.name
-        assert call.shown == indices_of_all, golden.name
-        assert call.kind == "retrieval", golden.name
+        assert [context.text for context in call.items] == texts, (
+            f"{golden.name}: give the retriever's node all that it returned"
+        )
+        assert call.shown == indices_of_all, (
+            f"{golden.name}: give the model's node the prompt as it was sent"
+        )
+        assert call.kind == "retrieval", f"{golden.name}: its node is a retriever"
         # one run makes all retrievals, outside of any agent or tool
-        assert call.turn == 1, golden.name
-        assert call.step == 0, golden.name
-        assert call.name is None, golden.name
-        assert call.agent is None, golden.name
-        assert call.error is None, golden.name
+        places = (call.turn, call.step, call.name, call.agent)
+        assert places == (1, 0, None, None), (
+            f"{golden.name}: a retrieval of plain RAG stands in the first turn, before"
+            " any reply of a model, and in no tool or agent"
+        )
+        assert call.error is None, (
+            f"{golden.name}: a retrieval that worked has no error"
+        )
 
 
 def _texts_ids_scores(contexts: Sequence[Context]) -> list[tuple[Any, ...]]:

@@ -100,7 +100,17 @@ ENDS: tuple[tuple[dict[str, Any], str, str, str], ...] = (
 )
 Able = Literal["n", "logprobs", "json_schema", "temperature"]
 Lack = (
-    Able | Literal["json_schema beside others", "refusals", "bodies", "codes", "model"]
+    Able
+    | Literal[
+        "json_schema beside others",
+        "key",
+        "roles",
+        "ends",
+        "refusals",
+        "bodies",
+        "codes",
+        "model",
+    ]
 )
 
 
@@ -129,6 +139,10 @@ class ChatModelContract:
               ``temperature``; the model's capabilities must say so, too.
             - ``json_schema beside others``: it sends a schema, but not in one request
               with several replies or log-probabilities.
+            - ``key``: it sends no key, as to a service on this machine.
+            - ``roles``: it sends the messages as one text, in their order.
+            - ``ends``: how a reply ended, cut off or complete; its finish may then
+              always be "stop" or "other".
             - ``refusals``: the words of a model that refuses, and that it did.
             - ``bodies``: whether the endpoint sent no valid reply or the client failed;
               the error then says neither that the fault passes nor that the request
@@ -220,18 +234,38 @@ class ChatModelContract:
         self._check_capabilities(server)
         self.complete(server, REQUEST)
         (recorded,) = server.requests
-        assert recorded.path == self.path
-        assert any(KEY in value for value in recorded.headers.values())
+        assert recorded.path == self.path, (
+            f"the request arrived at {recorded.path}: name it in path; base_url ends"
+            " with /v1"
+        )
+        is_key_sent = any(KEY in value for value in recorded.headers.values())
+        assert is_key_sent is ("key" not in self.lacks), (
+            'send the key in a header; lacks = {"key"} if the service takes none'
+        )
         body = recorded.body
-        messages = [
-            (message["role"], message["content"]) for message in body["messages"]
-        ]
-        assert messages == [("system", "Rules."), ("user", TEXT)]
+        self._check_messages(body["messages"])
         self._check_parameters(body)
         lacks_schema = "json_schema" in self.lacks
         if not lacks_schema and "json_schema beside others" not in self.lacks:
             schema = body["response_format"]["json_schema"]["schema"]
-            assert schema["properties"]["useful"]["type"] == "integer"
+            assert schema["properties"]["useful"]["type"] == "integer", (
+                "send request.schema as it is"
+            )
+
+    def _check_messages(self, messages: list[dict[str, Any]]) -> None:
+        """Assert that the messages of ``REQUEST`` arrived, or their texts in one."""
+        if "roles" in self.lacks:
+            text = "\n".join(message["content"] for message in messages)
+            assert 0 <= text.find("Rules.") < text.find(TEXT), (
+                "send the texts of all messages, in their order"
+            )
+            return
+        roles_and_texts = [
+            (message["role"], message["content"]) for message in messages
+        ]
+        assert roles_and_texts == [("system", "Rules."), ("user", TEXT)], (
+            'send each message with its role; lacks = {"roles"} if it takes one text'
+        )
 
     def _check_parameters(self, body: dict[str, Any]) -> None:
         """Assert that a body has all parameters of ``REQUEST`` that the model sends.
@@ -241,18 +275,29 @@ class ChatModelContract:
         temperature = None if "temperature" in self.lacks else 1.0
         top_logprobs = None if "logprobs" in self.lacks else 5
         n_replies = 1 if "n" in self.lacks else 2
-        assert body.get("temperature") == temperature
-        assert body.get("top_logprobs") == top_logprobs
-        assert body.get("n", 1) == n_replies
+        assert body.get("temperature") == temperature, (
+            'send request.temperature; lacks = {"temperature"} if it takes none'
+        )
+        assert body.get("top_logprobs") == top_logprobs, (
+            'send request.top_logprobs; lacks = {"logprobs"} if it takes none'
+        )
+        assert body.get("n", 1) == n_replies, (
+            'send request.n; lacks = {"n"} if it gives one reply for each request'
+        )
         max_tokens = (body.get("max_tokens"), body.get("max_completion_tokens"))
-        assert max_tokens in ((50, None), (None, 50))
+        assert max_tokens in ((50, None), (None, 50)), (
+            "the limit of 50 tokens did not arrive: send request.max_tokens"
+        )
 
     def _check_capabilities(self, server: LoopbackServer) -> None:
         """Assert that the model says itself what it lacks."""
         capabilities = self.model(server.base_url, KEY, 30.0).capabilities()
         abilities = get_args(Able)
         unable = {name for name in abilities if getattr(capabilities, name) is False}
-        assert unable == self.lacks.intersection(abilities)
+        assert unable == self.lacks.intersection(abilities), (
+            f"capabilities() says that it cannot do {sorted(unable)}, lacks says"
+            f" {sorted(self.lacks.intersection(abilities))}: say the same in both"
+        )
 
     def test_a_schema_arrives(self, loopback_server: Servers) -> None:
         """The reply's schema is sent: as such, or as that of a function to call."""
@@ -263,15 +308,21 @@ class ChatModelContract:
         body = dict(server.requests[0].body)
         del body["messages"]
         # wherever a protocol puts the schema, the name of its field is there
-        assert ("useful" in json.dumps(body)) is has_schema
+        assert ("useful" in json.dumps(body)) is has_schema, (
+            'send request.schema; lacks = {"json_schema"} if it takes none'
+        )
 
     def test_a_bare_request_sends_no_options(self, loopback_server: Servers) -> None:
         """What is not asked for is left to the endpoint."""
         server = loopback_server()
         self.complete(server, PLAIN)
         body = server.requests[0].body
-        options = {name for name, value in body.items() if value is not None}
-        assert options - {"model", "messages", "extra_body", "stream"} == self.adds
+        sent = {name for name, value in body.items() if value is not None}
+        options = sent - {"model", "messages", "extra_body", "stream"}
+        assert options == self.adds, (
+            "nobody asked for these options: send none whose field of the request is"
+            " None; those that the framework sends by itself stand in adds"
+        )
 
     def test_a_reply_is_read(self, loopback_server: Servers) -> None:
         """A client reads of a reply its texts, log-probabilities, usage and model.
@@ -283,19 +334,26 @@ class ChatModelContract:
         server = loopback_server(lambda _: texts)
         reply = self.complete(server, REQUEST)
         expected_texts = texts[:1] if "n" in self.lacks else texts
-        assert [choice.text for choice in reply.choices] == expected_texts
+        assert [choice.text for choice in reply.choices] == expected_texts, (
+            "give a Choice for each reply of the server, with its text"
+        )
         tokens = reply.choices[0].tokens
         expected_text_of_tokens = "" if "logprobs" in self.lacks else texts[0]
-        assert "".join(token.token for token in tokens) == expected_text_of_tokens
+        assert "".join(token.token for token in tokens) == expected_text_of_tokens, (
+            'give the tokens of a reply; lacks = {"logprobs"} if it tells none'
+        )
         # the first text has the label 1, and the server lists three alternatives for it
         label_tokens = [token for token in tokens if token.token.strip() == "1"]
-        assert all(len(token.alternatives) == 3 for token in label_tokens)
-        if "model" in self.lacks:
-            assert reply.usage.models == ()
-        else:
-            assert reply.usage.models == (server.requests[0].body["model"],)
-        assert reply.usage.prompt_tokens > 0
-        assert reply.usage.completion_tokens > 0
+        assert all(len(token.alternatives) == 3 for token in label_tokens), (
+            "give each token its alternatives, with their log-probabilities"
+        )
+        models = () if "model" in self.lacks else (server.requests[0].body["model"],)
+        assert reply.usage.models == models, (
+            'give the usage the model that the reply names; lacks = {"model"} if it'
+            " names none"
+        )
+        assert reply.usage.prompt_tokens > 0, "give the usage its prompt_tokens"
+        assert reply.usage.completion_tokens > 0, "give the usage its completion_tokens"
 
     @pytest.mark.parametrize(("message", "reason", "finish", "text"), ENDS)
     def test_how_replies_end(
@@ -319,10 +377,15 @@ class ChatModelContract:
         """
         choice = {"message": {"role": "assistant", **message}, "finish_reason": reason}
         reply = self.complete(loopback_server(lambda _: choice), PLAIN)
-        expected = (finish, text)
+        (choice_read,) = reply.choices
         if message is REFUSAL and "refusals" in self.lacks:
-            expected = ("stop", "")
-        assert (reply.choices[0].finish, reply.choices[0].text) == expected
+            finish, text = "stop", ""
+        finishes = {finish, "stop", "other"} if "ends" in self.lacks else {finish}
+        assert choice_read.finish in finishes, (
+            f"a reply that ended with {reason!r} has the finish {choice_read.finish!r};"
+            ' lacks = {"refusals"} or {"ends"} if the service does not tell it'
+        )
+        assert choice_read.text == text, "give the choice the reply's text"
 
     @pytest.mark.parametrize(("fault", "error_class"), FAULTS)
     def test_faults_are_typed_and_tell_nothing_private(
@@ -341,15 +404,23 @@ class ChatModelContract:
         if _has_broken_body(fault) and "bodies" in self.lacks:
             # a model that cannot read bodies may raise any class that does not mislead
             misleading = (errors.TransientJudgeError, errors.RequestRejected)
-            assert type(error) is error_class or not isinstance(error, misleading)
+            assert type(error) is error_class or not isinstance(error, misleading), (
+                f"a broken reply was taken for {type(error).__name__}"
+            )
         else:
             if _is_answered(fault) and "codes" in self.lacks:
                 error_class = BY_STATUS[fault.status]
-            assert type(error) is error_class
-            assert self.model(server.base_url, KEY, 30.0).name in str(error)
-        assert KEY not in str(error)
-        assert TEXT not in str(error)
-        assert len(server.requests) == 1
+            assert type(error) is error_class, (
+                f"the fault must raise {error_class.__name__}, it raised"
+                f" {type(error).__name__}: give status and body to Fault.from_reply;"
+                ' lacks = {"codes"} if its bodies say no more than the status, {"bodies"}'
+                " if a broken body cannot be told"
+            )
+            name = self.model(server.base_url, KEY, 30.0).name
+            assert name in str(error), "the error must name the model"
+        assert KEY not in str(error), "the error holds the key"
+        assert TEXT not in str(error), "the error holds a text of the request"
+        assert len(server.requests) == 1, "send a request once: the judge repeats it"
 
     @pytest.mark.parametrize("status", [429, 503])
     def test_retry_after_is_read(self, status: int, loopback_server: Servers) -> None:
@@ -360,16 +431,17 @@ class ChatModelContract:
         """
         fault = Fault(status, {"Retry-After": "17"})
         error = self.raised(loopback_server(faults=lambda _: fault))
-        assert isinstance(error, errors.TransientJudgeError)
-        assert error.retry_after == 17.0
+        unread = "give the header Retry-After to Fault.from_reply, in seconds"
+        assert isinstance(error, errors.TransientJudgeError), f"HTTP {status} passes"
+        assert error.retry_after == 17.0, unread
         date = datetime.now(UTC) + timedelta(seconds=90)
         date_in_header = format_datetime(date, usegmt=True)
         fault_with_date = Fault(status, {"Retry-After": date_in_header})
         error = self.raised(loopback_server(faults=lambda _: fault_with_date))
-        assert isinstance(error, errors.TransientJudgeError)
-        assert error.retry_after is not None
+        assert isinstance(error, errors.TransientJudgeError), f"HTTP {status} passes"
+        assert error.retry_after is not None, unread
         # less than 90 seconds by the time that the test took
-        assert 60 < error.retry_after <= 90
+        assert 60 < error.retry_after <= 90, "the header may hold a date, too"
 
     def test_too_long_a_request_says_the_window(self, loopback_server: Servers) -> None:
         """In tokens, as far as the endpoint says them."""
@@ -379,14 +451,17 @@ class ChatModelContract:
         )
         fault = rejection_fault(message, "context_length_exceeded")
         error = self.raised(loopback_server(faults=lambda _: fault))
-        assert isinstance(error, errors.RequestRejected)
+        assert isinstance(error, errors.RequestRejected), (
+            f"a request that is too long is rejected, not {type(error).__name__}"
+        )
         if "codes" not in self.lacks:
-            assert isinstance(error, errors.ContextWindowExceeded)
-            assert (error.tokens, error.window) == (5001, 4096)
+            unread = 'give the body to Fault.from_reply, or lacks = {"codes"}'
+            assert isinstance(error, errors.ContextWindowExceeded), unread
+            assert (error.tokens, error.window) == (5001, 4096), unread
             in_words = (
                 "5001 tokens and is longer than the context window of 4096 tokens"
             )
-            assert f"has {in_words}" in str(error)
+            assert f"has {in_words}" in str(error), "make the error with judge_error"
 
     def test_nobody_listens(self, loopback_server: Servers) -> None:
         """An address without a server."""
@@ -402,8 +477,9 @@ class ChatModelContract:
     def test_the_repr_hides_the_key(self) -> None:
         """And the password that an address may hold."""
         model = self.model("http://user:word@127.0.0.1:9/v1", KEY, 30.0)
-        assert KEY not in f"{model!r}{model.name}{model.cache_key}"
-        assert "word" not in repr(model)
+        told = f"{model!r}{model.name}{model.cache_key}"
+        assert KEY not in told, "repr, name or cache_key hold the key"
+        assert "word" not in repr(model), "repr holds the password of the address"
 
     @pytest.mark.parametrize("n", [True, "ignore", "reject"])
     @pytest.mark.parametrize("json_schema", [True, "ignore", "reject", "in_object"])
@@ -428,6 +504,11 @@ class ChatModelContract:
         answer = self.using(
             lambda model: LLMJudge(model).answer(question), server.base_url
         )
-        assert isinstance(answer.reply, Asked)  # the judge answered: it holds the polls
-        assert len(answer.reply.replies) == 5
-        assert answer.usage.calls == len(server.requests)
+        assert isinstance(answer.reply, Asked), (
+            f"the judge got no answer: {answer.reply}; raise judge_error for a status"
+            " that rejects what the service cannot do"
+        )
+        assert len(answer.reply.replies) == 5, "the judge asked for five replies"
+        assert answer.usage.calls == len(server.requests), (
+            "give one ChatReply for each request that was sent"
+        )

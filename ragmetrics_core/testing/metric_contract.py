@@ -54,11 +54,17 @@ class MetricContract:
         """The best score is 1, the worst 0, and each says why."""
         best = self.outcome(*self.good())
         worst = self.outcome(*self.bad())
-        assert (best.status, best.value) == ("scored", 1.0)
-        assert (worst.status, worst.value) == ("scored", 0.0)
-        assert best.reason
-        assert worst.reason
-        assert best.evidence is not None
+        assert (best.status, best.value) == ("scored", 1.0), (
+            f"good() must be scored 1.0: it is {best.status}, {best.reason}"
+        )
+        assert (worst.status, worst.value) == ("scored", 0.0), (
+            f"bad() must be scored 0.0: it is {worst.status}, {worst.reason}"
+        )
+        assert best.reason, "give the best score a reason"
+        assert worst.reason, "give the worst score a reason"
+        assert best.evidence is not None, (
+            "give Scored its evidence: the verdicts that the score was made of"
+        )
 
     def test_each_missing_field_is_undefined_without_a_call(self) -> None:
         """Without what it requires the metric is undefined, and asks nothing.
@@ -68,29 +74,40 @@ class MetricContract:
         fields of one group at a time.
         """
         sample, _ = self.good()
-        assert self._the_metric().needs
-        for group in self._the_metric().needs:
+        needs = self._the_metric().needs
+        assert needs, "say in requires= which fields the metric needs"
+        for group in needs:
             silent_judge = ScriptedJudge({})
             empty_fields = {field: getattr(Sample(), field) for field in group}
             outcome = self.outcome(sample.model_copy(update=empty_fields), silent_judge)
-            assert outcome.status == "undefined"
-            assert outcome.value is None
-            assert outcome.reason
-            assert silent_judge.asked == []
-            assert outcome.usage.calls == 0
+            names = " and ".join(group)
+            assert outcome.status == "undefined", (
+                f"without {names} the score must be undefined, not {outcome.status}"
+            )
+            assert outcome.value is None, f"without {names} there must be no value"
+            assert outcome.reason, f"without {names} there must be a reason"
+            assert silent_judge.asked == [], f"ask nothing without {names}"
+            assert outcome.usage.calls == 0, f"call nothing without {names}"
 
     def test_an_unanswered_question_fails(self) -> None:
         """A judge that does not answer leads to ``failed``, never to a number."""
         sample, _ = self.good()
         outcome = self.outcome(sample, ScriptedJudge({}))
-        assert outcome.status == "failed"
-        assert outcome.value is None
-        assert outcome.error.type == "QuestionNotSupported"
+        assert outcome.status == "failed", (
+            "without an answer of the judge the score must be failed, not"
+            f" {outcome.status}: read asked.reply, which raises the judge's error"
+        )
+        assert outcome.value is None, "without an answer there must be no value"
+        assert outcome.error.type == "QuestionNotSupported", (
+            f"hand on the judge's own error, got {outcome.error.type}"
+        )
 
     def test_equal_replies_give_equal_results(self) -> None:
         """The same replies give the same result, in every field."""
         for make in (self.good, self.bad):
-            assert self.outcome(*make()) == self.outcome(*make())
+            assert self.outcome(*make()) == self.outcome(*make()), (
+                "equal replies gave other results: use no clock, chance or memory"
+            )
 
     def test_reads_nothing_else(self) -> None:
         """Fields that the metric does not declare to read do not change its result.
@@ -115,7 +132,10 @@ class MetricContract:
             _, equal_judge = self.good()  # a judge may remember what it was asked
             changed = sample.model_copy(update={field: other_values[field]})
             outcome = self.outcome(changed, equal_judge)
-            assert outcome == self.outcome(sample, judge), field
+            assert outcome == self.outcome(sample, judge), (
+                f"another {field} changed the result: name it in requires= of the"
+                " metric, or in reads of this class"
+            )
 
     def test_input_is_untouched(self) -> None:
         """Scoring changes neither the sample nor the metric."""
@@ -123,25 +143,35 @@ class MetricContract:
         metric = self._the_metric()
         before = (sample.model_dump_json(), metric.model_dump_json())
         metric.score(sample, judge=judge)
-        assert (sample.model_dump_json(), metric.model_dump_json()) == before
+        assert (sample.model_dump_json(), metric.model_dump_json()) == before, (
+            "scoring changed the sample or the metric: change neither"
+        )
 
     def test_sync_equals_async(self) -> None:
         """``score`` and ``ascore`` give the same result."""
         sample, judge = self.good()
         _, equal_judge = self.good()
         outcome = asyncio.run(self._the_metric().ascore(sample, judge=judge))
-        assert outcome == self.outcome(sample, equal_judge)
+        assert outcome == self.outcome(sample, equal_judge), (
+            "ascore() and score() gave other results: override neither"
+        )
 
     def test_result_survives_json(self) -> None:
         """A result read back from JSON is equal, evidence included."""
         adapter: TypeAdapter[MetricResult] = TypeAdapter(MetricResult)
         for make in (self.good, self.bad):
             outcome = self.outcome(*make())
-            assert adapter.validate_json(adapter.dump_json(outcome)) == outcome
+            read_back = adapter.validate_json(adapter.dump_json(outcome))
+            assert read_back == outcome, (
+                "a result read back from JSON is another one: give the evidence fields"
+                " of plain types"
+            )
 
     def test_settings_survive_json(self) -> None:
         """The metric can be written down and read back with the same signature."""
         metric = self._the_metric()
         again = type(metric).model_validate_json(metric.model_dump_json())
-        assert again == metric
-        assert again.signature == metric.signature
+        assert again == metric, "settings read back from JSON are others"
+        assert again.signature == metric.signature, (
+            "settings read back from JSON have another signature"
+        )
