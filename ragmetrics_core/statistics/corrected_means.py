@@ -131,7 +131,8 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
 def _are_rarer_labels_few(labels: Sequence[bool]) -> bool:
     """Whether fewer than five labels are yes, or fewer than five are no."""
     n_positive = sum(bool(label) for label in labels)
-    return min(n_positive, len(labels) - n_positive) < FEWEST
+    n_negative = len(labels) - n_positive
+    return min(n_positive, n_negative) < FEWEST
 
 
 def _are_clusters_few(scores: Scores) -> bool:
@@ -274,18 +275,17 @@ def _folds(cluster_numbers: Sequence[int]) -> list[int]:
 
     The samples of a cluster are in one fold. The draw is the same at every call.
     """
-    unique_numbers = [
-        # a negative number stands for a sample alone: give it a number of its own
-        cluster_number if cluster_number >= 0 else -1 - sample_index
-        for sample_index, cluster_number in enumerate(cluster_numbers)
-    ]
+    unique_numbers = []  # of each sample that of its cluster, or one of its own
+    for sample_index, cluster_number in enumerate(cluster_numbers):
+        stands_alone = cluster_number < 0
+        number = -1 - sample_index if stands_alone else cluster_number
+        unique_numbers.append(number)
     shuffled_numbers = sorted(set(unique_numbers))
     random.Random(0).shuffle(shuffled_numbers)  # noqa: S311  # a split is no cryptography
-    fold_by_number = {
-        cluster_number: index % _FOLDS
-        for index, cluster_number in enumerate(shuffled_numbers)
-    }
-    return [fold_by_number[cluster_number] for cluster_number in unique_numbers]
+    fold_by_number = {}
+    for index, number in enumerate(shuffled_numbers):
+        fold_by_number[number] = index % _FOLDS
+    return [fold_by_number[number] for number in unique_numbers]
 
 
 def _weight_without(

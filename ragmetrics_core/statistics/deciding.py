@@ -255,13 +255,15 @@ def reach_of_chosen_band(
 
 
 def _sources(rows: Sequence[Labelled]) -> dict[str, _Source]:
+    """The sorted scores of each source, by its name."""
     by_source: dict[str, list[Labelled]] = {}
     for row in rows:
         by_source.setdefault(row.source, []).append(row)
-    return {name: _Source(of_source) for name, of_source in by_source.items()}
+    return {source: _Source(source_rows) for source, source_rows in by_source.items()}
 
 
 def _mean(by_source: Sequence[Outside]) -> Outside:
+    """The mean over sources; ``wrong`` over those of which something is decided."""
     wrong = [source.wrong for source in by_source if source.wrong is not None]
     return Outside(
         decided=fmean(source.decided for source in by_source),

@@ -366,10 +366,13 @@ def _share_within(t: float, freedom: int) -> float:
         Abramowitz & Stegun (1964), 26.7.3 and 26.7.4.
     """
     theta = atan2(t, sqrt(freedom))
-    if freedom % 2 == 0:
-        return sin(theta) * _sum_of_powers(cos(theta), first_power=0, freedom=freedom)
-    odd_powers = _sum_of_powers(cos(theta), first_power=1, freedom=freedom)
-    return (2 / pi) * (theta + sin(theta) * odd_powers)
+    is_even = freedom % 2 == 0
+    sum_of_powers = _sum_of_powers(
+        cos(theta), first_power=0 if is_even else 1, freedom=freedom
+    )
+    if is_even:
+        return sin(theta) * sum_of_powers
+    return (2 / pi) * (theta + sin(theta) * sum_of_powers)
 
 
 def _sum_of_powers(cos_theta: float, *, first_power: int, freedom: int) -> float:

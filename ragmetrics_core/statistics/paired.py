@@ -126,9 +126,13 @@ def _tables_of_sums(changes: Sequence[float]) -> list[list[float]]:
 
 def _share_of_patterns(tables: Sequence[Sequence[float]], observed: float) -> float:
     """The share of all sign patterns whose sum is at least as far from zero."""
-    totals = [sum(parts) for parts in product(*tables)]
-    n_reached = sum(abs(total) >= observed for total in totals)
-    return n_reached / len(totals)
+    n_patterns = 0
+    n_reached = 0
+    for sum_of_each_block in product(*tables):
+        n_patterns += 1
+        if abs(sum(sum_of_each_block)) >= observed:
+            n_reached += 1
+    return n_reached / n_patterns
 
 
 def _n_draws_that_reach(
@@ -141,8 +145,12 @@ def _n_draws_that_reach(
         observed: The distance from zero that was observed.
         draw: The source of randomness.
     """
-    # A byte picks from each table: the last one may be shorter, and is repeated.
-    full_tables = [table * (256 // len(table)) for table in tables]
+    # A random byte picks from each table, so a table has 256 sums: the last one may
+    # have fewer, of which each is repeated equally often.
+    full_tables = []
+    for table in tables:
+        n_repetitions = 256 // len(table)
+        full_tables.append(table * n_repetitions)
     n_reached = 0
     for _ in range(_DRAWS):
         picks = draw.randbytes(len(full_tables))
@@ -153,9 +161,13 @@ def _n_draws_that_reach(
 
 
 def _signed_sums(changes: Sequence[float]) -> list[float]:
-    """The sum of these numbers under each pattern of signs."""
+    """The sum of these numbers under each pattern of signs.
+
+    Example: .2 and .1 have the sums .3, .1, -.1 and -.3.
+    """
     either_sign = [(change, -change) for change in changes]
-    return [sum(signed) for signed in product(*either_sign)]
+    patterns = product(*either_sign)
+    return [sum(signed_changes) for signed_changes in patterns]
 
 
 def mcnemar(first_only: int, second_only: int) -> float:
@@ -169,10 +181,14 @@ def mcnemar(first_only: int, second_only: int) -> float:
         McNemar (1947), Psychometrika 12(2); the exact binomial form.
     """
     n_pairs = first_only + second_only
-    rarer = min(first_only, second_only)
-    n_patterns = 1 << n_pairs
-    n_as_lopsided = sum(comb(n_pairs, k) for k in range(rarer + 1))
-    return min(1.0, 2 * n_as_lopsided / n_patterns)
+    n_rarer = min(first_only, second_only)
+    # If the sides do not differ, each pair falls to either of them as by a coin.
+    n_patterns: int = 2**n_pairs
+    n_patterns_as_lopsided = 0
+    for n_heads in range(n_rarer + 1):
+        n_patterns_as_lopsided += comb(n_pairs, n_heads)
+    p_one_sided = n_patterns_as_lopsided / n_patterns
+    return min(1.0, 2 * p_one_sided)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

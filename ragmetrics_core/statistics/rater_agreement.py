@@ -129,8 +129,10 @@ def accuracy(pairs: Verdicts) -> float | None:
 
 def balanced_accuracy(pairs: Verdicts) -> float | None:
     """Mean of the accuracies on both classes; None without both."""
-    on_positive = accuracy([pair for pair in pairs if pair[1]])
-    on_negative = accuracy([pair for pair in pairs if not pair[1]])
+    positive_pairs = [(verdict, label) for verdict, label in pairs if label]
+    negative_pairs = [(verdict, label) for verdict, label in pairs if not label]
+    on_positive = accuracy(positive_pairs)
+    on_negative = accuracy(negative_pairs)
     if on_positive is None or on_negative is None:
         return None
     return fmean([on_positive, on_negative])
@@ -153,7 +155,8 @@ def f1(pairs: Verdicts) -> float | None:
 
 def matthews(pairs: Verdicts) -> float | None:
     """Matthews' correlation of verdicts and labels; None if one side does not vary."""
-    return correlation([(float(verdict), float(label)) for verdict, label in pairs])
+    numbers = [(float(verdict), float(label)) for verdict, label in pairs]
+    return correlation(numbers)
 
 
 def gwet(pairs: Verdicts) -> float | None:
@@ -167,7 +170,8 @@ def gwet(pairs: Verdicts) -> float | None:
     agreement = accuracy(pairs)
     if agreement is None:
         return None
-    share_of_yes = fmean(float(value) for pair in pairs for value in pair)
+    values_of_both = chain.from_iterable(pairs)
+    share_of_yes = fmean(float(value) for value in values_of_both)
     chance = 2 * share_of_yes * (1 - share_of_yes)
     return (agreement - chance) / (1 - chance)
 
@@ -489,9 +493,9 @@ def human_kappa(rows: Sequence[Labelled]) -> float | None:
     n_annotators = max(len(row.votes) for row in rows)
     kappas = []
     for first, second in combinations(range(n_annotators), 2):
-        labelled_by_both = [row for row in rows if len(row.votes) > second]
-        vote_pairs = [(row.votes[first], row.votes[second]) for row in labelled_by_both]
-        kappa_of_pair = kappa(vote_pairs)
+        # of the rows that both labelled: ``second`` is the higher index
+        votes_by_row = [row.votes for row in rows if len(row.votes) > second]
+        kappa_of_pair = kappa([(votes[first], votes[second]) for votes in votes_by_row])
         if kappa_of_pair is not None:
             kappas.append(kappa_of_pair)
     return fmean(kappas) if kappas else None

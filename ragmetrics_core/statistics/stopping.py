@@ -352,11 +352,11 @@ class SequentialGate:
 
     def _may_decide(self) -> bool:
         """Whether enough samples are scored, by number and by share."""
+        n_needed_by_share = self._min_scored * self.rows
+        if self.scored < n_needed_by_share - ROUNDING:
+            return False
         is_population_done = len(self._units) == self.population
-        enough_samples = self.scored >= self._min_samples or is_population_done
-        n_needed = self._min_scored * self.rows
-        enough_scored = self.scored >= n_needed - ROUNDING
-        return enough_samples and enough_scored
+        return is_population_done or self.scored >= self._min_samples
 
     def _decide(self, decision: Outcome, evidence: float) -> None:
         self.decision = decision
@@ -379,34 +379,42 @@ class SequentialGate:
 
         Each bound holds at all times together with a probability of 1 − alpha.
         """
-        units = [(unit.lowest_sum, unit.n_scores) for unit in self._units]
-        low = self._highest_refuted(units, self._evidence_to_pass)
-        mirrored = [(unit.lowest_mirrored_sum, unit.n_scores) for unit in self._units]
-        high = 1 - self._highest_refuted(mirrored, self._evidence_to_fail)
-        return Interval(low, high, "betting, valid whenever one stops")
+        sums = [unit.lowest_sum for unit in self._units]
+        low = self._highest_refuted(sums, self._evidence_to_pass)
+        # an upper bound of the mean is a lower bound of the mean of 1 − score
+        mirrored_sums = [unit.lowest_mirrored_sum for unit in self._units]
+        low_mirrored = self._highest_refuted(mirrored_sums, self._evidence_to_fail)
+        return Interval(low, 1 - low_mirrored, "betting, valid whenever one stops")
 
-    def _highest_refuted(
-        self, units: Sequence[tuple[float, int]], needed: float
-    ) -> float:
+    def _highest_refuted(self, sums: Sequence[float], needed: float) -> float:
         """Return the highest mean that the units refute.
 
         The evidence against a mean falls as the mean rises, so halving the range finds
         it.
 
         Args:
-            units: The sum and the number of scores of each unit.
+            sums: The sum of the scores of each unit.
             needed: The evidence that refutes a mean.
         """
         refuted = 0.0
         possible = 1.0
         for _ in range(_HALVINGS):
             middle = (refuted + possible) / 2
-            evidence = _Evidence(middle, self.population, self._largest_cluster)
-            if any(evidence.bet_on(total, count) >= needed for total, count in units):
+            if self._is_refuted(middle, sums, needed):
                 refuted = middle
             else:
                 possible = middle
         return refuted
+
+    def _is_refuted(
+        self, claimed_mean: float, sums: Sequence[float], needed: float
+    ) -> bool:
+        """Whether bets on the units ever bring the evidence needed against a mean."""
+        evidence = _Evidence(claimed_mean, self.population, self._largest_cluster)
+        for unit, total in zip(self._units, sums, strict=True):
+            if evidence.bet_on(total, unit.n_scores) >= needed:
+                return True
+        return False
 
 
 def join_outcomes(outcomes: Iterable[Outcome]) -> Outcome:

@@ -59,7 +59,8 @@ class ClaimCorrection:
         """The corrected probability that all claims are supported, in [0, 1]."""
         from_weakest = self.slope * log_odds(weakest)
         from_number = self.per_claim * log(max(1, n_claims))
-        return probability(self.intercept + from_weakest + from_number)
+        log_odds_of_all = self.intercept + from_weakest + from_number
+        return probability(log_odds_of_all)
 
 
 def describe_judge(judge: str, settings: Mapping[str, str]) -> str:
@@ -117,8 +118,11 @@ def _weights_of_answers(answers: Sequence[WeakestClaim]) -> list[float]:
     answer counts 1/20 or 1/80.
     """
     n_by_source = Counter(answer.source for answer in answers)
-    n_sources = len(n_by_source)
-    return [1 / n_by_source[answer.source] / n_sources for answer in answers]
+    weights = []
+    for answer in answers:
+        share_in_source = 1 / n_by_source[answer.source]
+        weights.append(share_in_source / len(n_by_source))
+    return weights
 
 
 def _newton_step(

@@ -576,6 +576,7 @@ def _check_ledger(samples: list[Sample], golden_turns: Sequence[GoldenTurn]) -> 
 
 
 def _texts_ids_scores(contexts: Sequence[Context]) -> list[tuple[Any, ...]]:
+    """What is compared of contexts: all but their metadata."""
     return [(context.text, context.id, context.score) for context in contexts]
 
 
@@ -593,10 +594,12 @@ def _arguments(
 
 
 def _n_problems(capture: Any) -> int:
+    """How many problems a block or a watch counted, of all kinds together."""
     return sum(capture.problems.counts.values())
 
 
 def _mask(tenant: str, sample: Sample) -> Sample:
+    """The ``redact`` of a tenant: its name stands before the question, and as answer."""
     question = f"{tenant}: {sample.question}"
     return sample.model_copy(update={"question": question, "answer": tenant})
 

@@ -188,4 +188,5 @@ def _systemone_answer(question: Body, chance: Chance) -> Body | None:
 
 
 def _expected_level(chances: Sequence[float]) -> float:
-    return sum(index * chance for index, chance in enumerate(chances))
+    """The mean level: 1.5 of the chances 0, .5 and .5 of the levels 0, 1 and 2."""
+    return sum(level * chance for level, chance in enumerate(chances))

@@ -68,25 +68,25 @@ def _shown_case(
     return ShownCase(name=name, prompt=prompt, contexts=contexts, grade=grade)
 
 
+_REVERSED = _ALL[::-1]
+_ROWS = [{"text": text, "rank": rank} for rank, text in enumerate(_ALL)]
+_TAGGED = [f"<doc>{html.escape(text)}</doc>" for text in _ALL]
+_WRAPPED = [
+    f"[{number}] {textwrap.fill(text, 40)}" for number, text in enumerate(_ALL, 1)
+]
+_LINES = "\n".join(_ALL).splitlines()
+_QUOTED = [f"> {line}" for line in _LINES]
+
 SHOWN_CASES: tuple[ShownCase, ...] = (
     _shown_case("joined", "\n\n".join(_ALL)),
-    _shown_case("in another order", "\n\n".join(_ALL[::-1]), _ALL[::-1]),
+    _shown_case("in another order", "\n\n".join(_REVERSED), _REVERSED),
     _shown_case("repr of a list", repr(list(_ALL))),
     _shown_case("ascii repr", ascii(list(_ALL))),
-    _shown_case(
-        "json",
-        json.dumps([{"text": text, "rank": rank} for rank, text in enumerate(_ALL)]),
-    ),
+    _shown_case("json", json.dumps(_ROWS)),
     _shown_case("json inside json", json.dumps(json.dumps(_ALL))),
-    _shown_case("escaped", "".join(f"<doc>{html.escape(text)}</doc>" for text in _ALL)),
-    _shown_case(
-        "wrapped and numbered",
-        "\n".join(f"[{n}] {textwrap.fill(text, 40)}" for n, text in enumerate(_ALL, 1)),
-    ),
-    _shown_case(
-        "quoted lines",
-        "\n".join(f"> {line}" for line in "\n".join(_ALL).splitlines()),
-    ),
+    _shown_case("escaped", "".join(_TAGGED)),
+    _shown_case("wrapped and numbered", "\n".join(_WRAPPED)),
+    _shown_case("quoted lines", "\n".join(_QUOTED)),
     _shown_case("lower case", " | ".join(_ALL).lower()),
     _shown_case("one of three", FRANCE_TRAINS, (FRANCE_TRAINS,)),
     _shown_case("cut", f"{FRANCE_WINE}\n{_CUT}", (FRANCE_WINE, _CUT), "located"),

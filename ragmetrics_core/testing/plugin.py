@@ -217,8 +217,9 @@ def _gates_of(test: pytest.Item) -> Sequence[Any]:
 
 
 def _has_marker_of_its_own(test: pytest.Item) -> bool:
-    nodes = [node for node, _ in test.iter_markers_with_node("ragmetrics")]
-    return any(node is test for node in nodes)
+    """Whether the marker stands at the test itself, and not at its class or module."""
+    marked = [node for node, _ in test.iter_markers_with_node("ragmetrics")]
+    return any(node is test for node in marked)
 
 
 def _folder_of_settings(test: pytest.Item) -> Path:
