@@ -88,6 +88,12 @@ def test_the_page_in_the_prompt_decides_before_the_metadata() -> None:
     assert sample_of_pages("Faro is old [1, p. 9].", 0, label).citations is None
 
 
+def test_a_label_that_holds_the_page_decides_before_the_metadata() -> None:
+    """Where metadata count chapters as pages, say."""
+    label = "[f{n}.txt, p. {n}0]\n{text}"
+    assert cited(sample_of_pages("Faro is old [f1.txt, p. 10].", 5, label)) == [(0,)]
+
+
 def test_a_page_of_a_file_that_nobody_was_shown_dangles() -> None:
     sample = sample_of_pages(
         "Faro is old [f1.txt#page=10]. It is new [g.pdf#page=3].", 1

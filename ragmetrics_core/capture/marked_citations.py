@@ -275,8 +275,7 @@ def _narrowed_to_page(
     if page is None:
         return citation
     if len(citation.contexts) <= len(mark.labels):
-        has_page = PAGE.search(mark.labels[0]) is not None
-        if len(mark.labels) == len(citation.contexts) == 1 and not has_page:
+        if len(mark.labels) == len(citation.contexts) == 1:
             refuse_other_page(citation.contexts[0], page[1], search)
         return citation
     indexes = indexes_of_page(citation.contexts, page[1], search)
