@@ -354,28 +354,28 @@ class _NoteWriter:
         is a guess. If no prompt is known, the lengths of context and document tell the
         share. A step may have divided the document: then all its pieces count.
         """
+        document = self.retrieved[index]
         context_key = self.traces.matched_contexts.context_keys[index]
         if context_key is None:
-            # the pieces are too short to be matched: they may stand there by chance
-            share_in_pieces = self._share_in_pieces(index)
-            return share_in_pieces if share_in_pieces in (0.0, 1.0) else None
-        shown = self.traces.shown  # what the prompts show; None if no prompt is known
-        if shown is not None and context_key not in shown.shown_documents:
-            return None
-        document = self.retrieved[index]
-        is_context_itself = context_key == document.key
-        if shown is not None and is_context_itself:
-            _, finding = shown.shown_documents[context_key]
-            return _share_shown(finding)
+            # A part of it in the contexts is so short that no context was matched with
+            # the document: it may stand there by chance.
+            share = self._share_in_pieces(document)
+            return share if share in (0.0, 1.0) else None
+        if self.traces.shown is not None:
+            shown_documents = self.traces.shown.shown_documents
+            if context_key not in shown_documents:
+                return None
+            if context_key == document.key:
+                _, finding = shown_documents[context_key]
+                return 1.0 if finding.extent == "whole" else finding.coverage
         share_in_one = _share_by_length(document, self._context_by_key[context_key])
-        return max(share_in_one, self._share_in_pieces(index))
+        return max(share_in_one, self._share_in_pieces(document))
 
-    def _share_in_pieces(self, index: int) -> float:
+    def _share_in_pieces(self, document: Document) -> float:
         """Return the share of a document that contexts show which are pieces of it."""
         if not self._letters_of_new_contexts:
             return 0.0
-        letters = letters_of(self.retrieved[index].text)
-        return share_held(letters, self._letters_of_new_contexts)
+        return share_held(letters_of(document.text), self._letters_of_new_contexts)
 
     @cached_property
     def _letters_of_new_contexts(self) -> list[bytes]:

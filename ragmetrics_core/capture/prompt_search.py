@@ -269,7 +269,7 @@ def keys_of_divided(
         search: What was found in the prompt.
         lists: What each step returned, the latest step first.
     """
-    n_later_lists_by_key = _n_later_lists(lists)
+    list_index_by_key = _index_of_latest_list(lists)
     whole_documents: list[Document] = []
     unshown_documents: list[Document] = []
     for candidate, finding in search.findings_of_candidates:
@@ -279,32 +279,31 @@ def keys_of_divided(
             unshown_documents.append(candidate.document)
     keys = set()
     for document in whole_documents:
-        n_later_lists = n_later_lists_by_key[document.key]
-        # unshown documents of a later step, such as "It is old." and "It fell.": the
-        # fewer lists are later than theirs, the later was the step
+        list_index = list_index_by_key[document.key]
+        # unshown documents of a later step, such as "It is old." and "It fell."
         later_documents = [
             unshown
             for unshown in unshown_documents
-            if n_later_lists_by_key[unshown.key] < n_later_lists
+            if list_index_by_key[unshown.key] < list_index
         ]
         if _are_pieces_of(document, later_documents):
             keys.add(document.key)
     return keys
 
 
-def _n_later_lists(lists: Iterable[Sequence[Document]]) -> dict[DocumentKey, int]:
-    """Count for each document the lists that later steps returned without it.
-
-    A document with fewer such lists was handed on by a later step.
+def _index_of_latest_list(
+    lists: Iterable[Sequence[Document]],
+) -> dict[DocumentKey, int]:
+    """Return for each document the index of the latest list that holds it.
 
     Args:
-        lists: The lists of documents, the latest first.
+        lists: What each step returned, the latest step first: its index is 0.
     """
-    n_later_lists: dict[DocumentKey, int] = {}
+    list_index_by_key: dict[DocumentKey, int] = {}
     for index, documents in enumerate(lists):
         for document in documents:
-            n_later_lists.setdefault(document.key, index)
-    return n_later_lists
+            list_index_by_key.setdefault(document.key, index)
+    return list_index_by_key
 
 
 def _are_pieces_of(document: Document, pieces: Iterable[Document]) -> bool:

@@ -78,6 +78,11 @@ _SEARCHING_TOOLS = ("file_search", "web_search")
 # Blocks that hold other blocks: a message of OpenAI, and what LangChain knows no
 # standard form of.
 _KINDS_OF_HOLDERS = ("message", "non_standard")
+# What the user can do if OpenAI does not return the texts that a search found.
+_REMEDY_OF_SEARCH = {
+    "file_search": remedies.OPENAI_FILES,
+    "web_search": remedies.OPENAI_WEB,
+}
 _FAILED = ("failed", "error")
 _UNNAMED = "provider's tool"
 # How Gemini says that it could not read a page.
@@ -282,26 +287,16 @@ class _ReplyBeingRead:
         for key in _CITATION_KEYS:
             self.read_citations(block.get(key), start, block_bounds)
 
-    def read_file_search(self, block: Fields) -> None:
-        """Read a search of files by OpenAI."""
-        self.read_search(block, "file_search", remedies.OPENAI_FILES)
+    def read_search(self, block: Fields) -> None:
+        """Read a search in OpenAI's form: queries, results, addresses, whether it failed.
 
-    def read_web_search(self, block: Fields) -> None:
-        """Read a search of the web by OpenAI."""
-        self.read_search(block, "web_search", remedies.OPENAI_WEB)
-
-    def read_search(self, block: Fields, name: str, remedy: str) -> None:
-        """Read a block of one search: queries, results, addresses, and whether it failed.
-
-        ``{"queries": ["lamp"], "results": [{"text": "It fell."}]}`` asked "lamp" and found
-        the document "It fell."; ``{"action": {"query": "lamp"}}`` tells no result.
-
-        Args:
-            block: The block.
-            name: The name of the search.
-            remedy: Advice to the user how to make the provider return the texts.
+        ``{"type": "file_search_call", "queries": ["lamp"], "results": [{"text": "It
+        fell."}]}`` asked "lamp" and found the document "It fell.". A stream only tells
+        that it ended: ``{"type": "response.file_search_call.completed", "item_id": …}``.
         """
-        call = self.call_of(block.get("id"), name, remedy)
+        name = str(block.get("type")).removeprefix("response.").partition("_call")[0]
+        remedy = _REMEDY_OF_SEARCH.get(name, remedies.ANY_PROVIDER)
+        call = self.call_of(block.get("id", block.get("item_id")), name, remedy)
         if call.is_answered:  # the same block was read in another place
             return
         action = inner_object(block, "action") or block
@@ -315,19 +310,6 @@ class _ReplyBeingRead:
             call.add_addresses([action])
         if block.get("status") in _FAILED:
             call.error = "the search failed"
-
-    def read_other_search(self, block: Fields) -> None:
-        """Read another search in OpenAI's form, such as "x_search_call"."""
-        name = str(block.get("type")).removesuffix("_call")
-        self.read_search(block, name, remedies.ANY_PROVIDER)
-
-    def read_event_of_stream(self, block: Fields) -> None:
-        """Read that a search of OpenAI ended, as a stream tells it: without results."""
-        name = str(block.get("type")).removeprefix("response.")
-        name = name.removesuffix("_call.completed")
-        is_of_files = name == "file_search"
-        remedy = remedies.OPENAI_FILES if is_of_files else remedies.OPENAI_WEB
-        self.call_of(block.get("item_id"), name, remedy)
 
     def read_tool(self, block: Fields) -> None:
         """Read a tool that OpenAI ran, other than its searches: code, or a tool of MCP.
@@ -471,25 +453,19 @@ class _ReplyBeingRead:
                 call.add_address((address,))
 
     def read_part_of_gemini(self, part: Fields) -> None:
-        """Read code that Gemini ran, and what it printed, as the parts of a reply have it.
+        """Read code that Gemini ran, and what it printed.
 
         ``{"executable_code": {"code": "1 + 1"}}``, and then ``{"code_execution_result":
-        {"output": "2"}}``.
+        {"output": "2"}}``. In LangChain both are bare texts.
         """
         code = field_of(part, "executable_code")
-        if isinstance(code, Mapping):
-            self._add_code_of_gemini(code.get("code"))
+        if code is not None:
+            code = code.get("code") if isinstance(code, Mapping) else code
+            self._add_code_of_gemini(code)
         result = field_of(part, "code_execution_result")
-        if isinstance(result, Mapping):
-            self._add_output_of_gemini(result.get("output"))
-
-    def read_code_of_gemini(self, block: Fields) -> None:
-        """Read code that Gemini ran, as LangChain has it."""
-        self._add_code_of_gemini(block.get("executable_code"))
-
-    def read_output_of_gemini(self, block: Fields) -> None:
-        """Read what code of Gemini printed, as LangChain has it."""
-        self._add_output_of_gemini(block.get("code_execution_result"))
+        if result is not None:
+            result = result.get("output") if isinstance(result, Mapping) else result
+            self._add_output_of_gemini(result)
 
     def _add_code_of_gemini(self, code: object) -> None:
         call = self.call_of(None, _CODE_OF_GEMINI)
@@ -682,16 +658,14 @@ class _ReplyBeingRead:
 _READERS: Mapping[str, Callable[[_ReplyBeingRead, Fields], None]] = {
     "text": _ReplyBeingRead.read_text,
     "output_text": _ReplyBeingRead.read_text,
-    "file_search_call": _ReplyBeingRead.read_file_search,
-    "web_search_call": _ReplyBeingRead.read_web_search,
     "code_interpreter_call": _ReplyBeingRead.read_tool,
     "mcp_call": _ReplyBeingRead.read_tool,
     "server_tool_use": _ReplyBeingRead.read_tool_request,  # of Anthropic
     "server_tool_call": _ReplyBeingRead.read_tool_request,  # of LangChain
     "mcp_tool_use": _ReplyBeingRead.read_tool_request,  # of Anthropic
     "tool_reference": _ReplyBeingRead.read_reference,
-    "executable_code": _ReplyBeingRead.read_code_of_gemini,
-    "code_execution_result": _ReplyBeingRead.read_output_of_gemini,
+    "executable_code": _ReplyBeingRead.read_part_of_gemini,
+    "code_execution_result": _ReplyBeingRead.read_part_of_gemini,
 }
 
 
@@ -700,10 +674,10 @@ def _reader_by_ending(kind: str) -> Callable[[_ReplyBeingRead, Fields], None] | 
     # "web_search_tool_result" of Anthropic
     if kind.endswith("_tool_result"):
         return _ReplyBeingRead.read_result
-    # "response.file_search_call.completed" of OpenAI, in a stream
-    if kind.startswith("response.") and kind.endswith("_search_call.completed"):
-        return _ReplyBeingRead.read_event_of_stream
-    return _ReplyBeingRead.read_other_search if kind.endswith("_search_call") else None
+    # of OpenAI: "file_search_call", and "response.file_search_call.completed" in a stream
+    if kind.endswith(("_search_call", "_search_call.completed")):
+        return _ReplyBeingRead.read_search
+    return None
 
 
 def _chunks_of(grounding: Fields) -> list[Fields]:
