@@ -14,7 +14,7 @@ of the prompt by ``other_lists``.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,6 +58,7 @@ from ragmetrics_core.capture.prompt_numbering import (
 from ragmetrics_core.capture.prompt_numbers import (
     BEHIND_A_WORD,
     IN_BRACKETS_FIRST,
+    lines_by_number_in_brackets,
     numbers_by_kind_in,
     numbers_in_form,
 )
@@ -423,6 +424,38 @@ class CitationSearch:
         return self._other_numbers.contradict(
             number, frozenset({"", kind}) if means_label else None
         )
+
+    def begins_another_list(self, number: str) -> bool:
+        """Whether lines such as "[2] Title" stand in the prompts, and label no context.
+
+        False where the contexts themselves stand under numbers in brackets, and where
+        the number stands beside the name that it labels, as in "[2] b.pdf".
+        """
+        lines = self._lines_in_brackets.get(number, set())
+        if self._are_numbers_in_brackets or not lines:
+            return False
+        labelled = self.indexes_by_number.get(number, frozenset())
+        all_names = {**self._indexes_by_document_name, **self.numbering}
+        names = [
+            name
+            for name, indexes in all_names.items()
+            if not name.isdigit() and not labelled.isdisjoint(indexes)
+        ]
+        return any(not self._agrees(line, number, names) for line in lines)
+
+    def _agrees(self, line: str, number: str, names: Iterable[str]) -> bool:
+        """Whether a line behind "[2]" means the context 2: by its name, or as "source 2".
+
+        A line of a context itself says nothing else either.
+        """
+        numbers = {other for _, other in numbers_by_kind_in(line)}
+        is_of_context = any(line in text for text in self.context_texts)
+        return is_of_context or number in numbers or any(name in line for name in names)
+
+    @cached_property
+    def _lines_in_brackets(self) -> dict[str, set[str]]:
+        """What lines of the prompts say behind a number such as "[2]", by the number."""
+        return lines_by_number_in_brackets(self.prompts)
 
     @cached_property
     def _other_numbers(self) -> OtherNumbers:

@@ -141,6 +141,8 @@ def refuse_numbers_of_other_lists(
     for label in labels:
         if label in search.own_numbers.as_in_prompt or not is_mark_label(label):
             continue  # the answer itself says what it means
+        if indexes_by_own_list(label, search):
+            continue
         if search.is_under_another_name(label, kind):
             raise UnknownMeaning(_TWO_NUMBERINGS.format(as_mark(label)))
         if _is_of_another_list(label, kind, search):
@@ -148,18 +150,23 @@ def refuse_numbers_of_other_lists(
 
 
 def _is_of_another_list(number: str, kind: str, search: CitationSearch) -> bool:
-    """Whether "Document 2" in the prompts names something that is no context.
+    """Whether "Document 2" or "[2]" in the prompts names something that is no context.
+
+    langchain-ai/open_deep_research: the contexts stand under "SOURCE 1:", and "[1]
+    Source Title: URL" is how the model shall list its sources. Without such a list in
+    the answer nobody knows whether its "[1]" is the number of that list.
 
     Args:
         number: The number, such as "2".
-        kind: The word before the number, such as ``document``; without a word False
-            is returned.
+        kind: The word before the number, such as ``document``, or ``IN_BRACKETS``;
+            for "" False is returned.
         search: What the rules look at.
     """
-    has_no_word = kind in ("", IN_BRACKETS)
+    if kind == IN_BRACKETS:
+        return search.begins_another_list(number)
     # the prompt numbers the contexts themselves by this word
     is_kind_of_contexts = kind in search.labels.indexes_by_kind
-    if has_no_word or is_kind_of_contexts:
+    if not kind or is_kind_of_contexts:
         return False
     indexes = places_of(number, search.labels.indexes_by_label)
     return search.numbered_lines.name_no_context(number, kind, indexes)

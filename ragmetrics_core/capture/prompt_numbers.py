@@ -1,7 +1,7 @@
 """Under which number a prompt showed each context, so that a mark such as ``[1]`` has a meaning. Pure."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD
@@ -69,6 +69,19 @@ def numbers_in_form(form: re.Pattern[str], text: str) -> set[str]:
     "[1] It is old." and "[2] It fell." give ``{"1", "2"}`` for the form in brackets.
     """
     return {str(int(number)) for number in form.findall(text)}
+
+
+def lines_by_number_in_brackets(prompts: Iterable[str]) -> dict[str, set[str]]:
+    """Return what lines of prompts say behind a number in brackets, by the number.
+
+    "[1] a.pdf" gives ``{"1": {"a.pdf"}}``.
+    """
+    shown = "\n".join([*prompts, ""])  # each line has an end
+    lines_by_number: dict[str, set[str]] = {}
+    for match in IN_BRACKETS_FIRST.finditer(shown):
+        line = shown[match.end() : shown.find("\n", match.end())]
+        lines_by_number.setdefault(str(int(match[1])), set()).add(line.strip())
+    return lines_by_number
 
 
 def numbering_in(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from ragmetrics_core.capture.citation_search import CitationSearch
@@ -19,12 +20,13 @@ from ragmetrics_core.capture.unknown_meanings import (
     as_mark,
 )
 from ragmetrics_core.data import Citation
-from ragmetrics_core.data.citations import marks_with_citations
+from ragmetrics_core.data.citations import Statement, marks_with_citations, statements
 from ragmetrics_core.data.marks import marks_in
 
 _OF_THE_PROVIDER = (
     "the model's provider numbers its own sources, and {} may mean one of these"
 )
+_AT_NO_END = "the model's provider names a source for a point of the answer where no sentence ends"
 _QUOTED_FROM_ELSEWHERE = (
     "the model's provider quotes a text for the answer that none of the contexts holds"
 )
@@ -62,9 +64,10 @@ def by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
     quotes = [source.quote for source in sources]
     # for each quote the contexts that it comes from
     quoted_contexts = contexts_of_quotes(quotes, search.contexts)
+    sentences = statements(reply.text)
     citations = []
     for source, quoted in zip(sources, quoted_contexts, strict=True):
-        start, end = _span_in_answer(source, reply.text, search.text)
+        start, end = _span_in_answer(source, reply.text, sentences, search.text)
         indexes = _indexes_of_provided_source(source, quoted, search)
         citations.append(Citation(start=start, end=end, contexts=indexes))
     return _with_marks_of_the_prompt(tuple(dict.fromkeys(citations)), search)
@@ -200,20 +203,55 @@ def _indexes_by_names(names: Iterable[str], search: CitationSearch) -> tuple[int
     return ()
 
 
-def _span_in_answer(source: CitedSource, reply: str, answer: str) -> tuple[int, int]:
+def _span_in_answer(
+    source: CitedSource, reply: str, sentences: Sequence[Statement], answer: str
+) -> tuple[int, int]:
     """Return start and end of the part of the answer that a source is cited for.
 
     The reply is "It fell.", and the provider cites a source for its offsets 0 to 8; the
     application answers "Answer: It fell.": the part stands at 8 to 16. It is the whole
     answer where the source has no offsets, or their part is not in the answer.
+
+    Args:
+        source: The source.
+        reply: The reply.
+        sentences: The sentences of the reply.
+        answer: The answer.
+
+    Raises:
+        UnknownMeaning: If the source has a point where no sentence of the reply ends.
     """
     whole_answer = 0, len(answer)
     if source.start is None or source.end is None:
         return whole_answer
-    cited_part = reply[source.start : source.end]
-    if not cited_part or len(cited_part) < source.end - source.start:
+    start, end = source.start, source.end
+    if start == end:
+        start, end = _sentence_ending_at(end, reply, sentences)
+    cited_part = reply[start:end]
+    if not cited_part or len(cited_part) < end - start:
         return whole_answer  # the offsets lie outside of this reply
-    start = source.start if reply == answer else answer.find(cited_part)
+    if reply != answer:
+        start = answer.find(cited_part)
     if start < 0:
         return whole_answer
     return start, start + len(cited_part)
+
+
+def _sentence_ending_at(
+    point: int, reply: str, sentences: Sequence[Statement]
+) -> tuple[int, int]:
+    """Return start and end of the sentence of a reply that ends at a point.
+
+    Only signs and blanks may stand between its end and the point: the sentence of "It
+    fell. Why?" that ends at 7, 8 or 9 is "It fell.".
+
+    Raises:
+        UnknownMeaning: If no sentence ends there. Some count a list of files instead.
+    """
+    n_begun = bisect_left(sentences, point, key=lambda sentence: sentence.start)
+    if n_begun:
+        sentence = sentences[n_begun - 1]
+        first, last = sorted((point, sentence.end))
+        if last <= len(reply) and not any(map(str.isalnum, reply[first:last])):
+            return sentence.start, sentence.end
+    raise UnknownMeaning(_AT_NO_END)

@@ -34,7 +34,9 @@ class Annotation:
 
     Attributes:
         start: Where that place begins in the reply's text; None if it is not told.
-        end: Where it ends, after its last sign; None if it is not told.
+        end: Where it ends, after its last sign; None if it is not told. The place is a
+            point, with ``start == end``, if the provider tells only where the sentence
+            ends that it cites the source for.
         names: What the source is called: address, id, file name, title.
         quote: Words of the source; None if none are given.
         place_in_request: Where the request holds the source, as a key that says what
@@ -100,8 +102,25 @@ def annotation_of(
     start, end = source.get("start_index"), source.get("end_index")
     if is_place(start) and is_place(end) and start <= end:
         return Annotation(start + offset, end + offset, names, quote, place)
+    point = _point_of_file(citation) or _point_of_file(source)
+    if point is not None:
+        return Annotation(point + offset, point + offset, names, quote, place)
     start, end = block_bounds or (None, None)
     return Annotation(start, end, names, quote, place)
+
+
+def _point_of_file(citation: Fields) -> int | None:
+    """Where a sentence of the reply ends that OpenAI cites a file for; None if not told.
+
+    ``{"type": "file_citation", "file_id": "file-1", "index": 16}`` gives 16. LangChain
+    calls it ``file_index``, and may nest it.
+    """
+    for fields in (citation, inner_object(citation, "extras")):
+        for key in ("index", "file_index"):
+            point = fields.get(key)
+            if "file_id" in fields and is_place(point):
+                return point
+    return None
 
 
 def _place_in_request(citation: Fields) -> tuple[str, int] | None:

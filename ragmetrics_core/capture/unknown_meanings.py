@@ -13,7 +13,7 @@ from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_labels import Labels
 from ragmetrics_core.capture.prompt_numbers import (
     FORMS_OF_NUMBERS,
-    IN_BRACKETS_FIRST,
+    lines_by_number_in_brackets,
     numbers_in_form,
 )
 from ragmetrics_core.capture.source_names import PART_OF_NAME
@@ -144,7 +144,7 @@ def _why_number_is_unclear(number: str, prompts: Sequence[str]) -> str:
     "[1] a.txt\nIt is old.\n\nIt fell." nobody knows where what stands under 1 ends.
     """
     mark = as_mark(number)
-    lines = _lines_with_bracket(number, prompts)
+    lines = lines_by_number_in_brackets(prompts).get(number, set())
     if len(lines) > 1:
         return SEVERAL.format(mark)
     return (_UNCLEAR if lines else NO_MEANING).format(mark)
@@ -167,17 +167,6 @@ def _begins_a_line(number: str, prompts: Iterable[str]) -> bool:
     """Whether a line of the prompts begins with a number, such as "[2]", "Source 2" or "2."."""
     shown = "\n".join(prompts)
     return any(number in numbers_in_form(form, shown) for form in FORMS_OF_NUMBERS)
-
-
-def _lines_with_bracket(number: str, prompts: Iterable[str]) -> set[str]:
-    """Return the different lines of prompts that begin with a number as "[2]"."""
-    shown = "\n".join([*prompts, ""])  # each line has an end
-    lines = set()
-    for match in IN_BRACKETS_FIRST.finditer(shown):
-        if str(int(match[1])) == number:
-            line_end = shown.find("\n", match.end())
-            lines.add(shown[match.end() : line_end].strip())
-    return lines
 
 
 def _is_shown_like_contexts(

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from lanes import examples
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.output_parsers import PydanticOutputParser
+from langchain_core.output_parsers import PydanticOutputParser, StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
 from langchain_ragmetrics import capture
@@ -234,3 +237,63 @@ def test_a_quote_that_stands_in_two_contexts_may_come_from_either() -> None:
         )
     (sample,) = captured.samples
     assert cited(sample) == [((0, 1), ())]
+
+
+SENTENCES = ("It has eleven rooms.", "The horn came in 1911!", "Nobody lit it?")
+REPLY_TEXT = "\n".join(SENTENCES)
+ENDS = [REPLY_TEXT.index(sentence) + len(sentence) for sentence in SENTENCES]
+
+
+@settings(max_examples=examples(25), deadline=None)
+@example(points=[len(REPLY_TEXT) + 1], key="index")
+@given(
+    points=st.lists(st.integers(0, 62), min_size=1, max_size=2),
+    key=st.sampled_from(["index", "file_index"]),
+)
+def test_a_point_of_the_reply_cites_a_file_for_the_sentence_that_ends_there(
+    points: list[int], key: str
+) -> None:
+    """OpenAI's files stand where their sentence ends; a count of files ends none."""
+    notes = [
+        {"type": "file_citation", "file_id": "f", "filename": "fog.txt", key: point}
+        for point in points
+    ]
+    block = {"type": "text", "text": REPLY_TEXT, "annotations": notes}
+    sample = sample_of(AIMessage([block]))
+    # before or behind the stop of a sentence, or behind the line break that follows
+    ends_at = {ENDS[2] - 1: 2, ENDS[2]: 2}
+    for index, end in enumerate(ENDS[:2]):
+        ends_at |= dict.fromkeys((end - 1, end, end + 1), index)
+    if not ends_at.keys() >= set(points):
+        assert sample.citations is None
+        assert "where no sentence ends" in sample.citations_unknown
+        return
+    assert sample.citations is not None, sample.citations_unknown
+    spans = [REPLY_TEXT[one.start : one.end] for one in sample.citations]
+    assert spans == list(dict.fromkeys(SENTENCES[ends_at[point]] for point in points))
+    assert {one.contexts for one in sample.citations} == {(1,)}
+
+
+def test_a_point_counts_in_its_own_block_and_in_what_the_application_returns() -> None:
+    """The answer is the reply with words before it."""
+    note = {"type": "file_citation", "file_id": "f", "filename": "fog.txt", "index": 23}
+    blocks = [
+        {"type": "text", "text": "It has eleven rooms. "},
+        {"type": "text", "text": "The horn came in 1911. So.", "annotations": [note]},
+    ]
+    reply = AIMessage([blocks[1]])
+    model = GenericFakeChatModel(messages=iter([reply]))
+    prompt = ChatPromptTemplate.from_template("{c}\n{q}")
+    steps = {
+        "c": RunnableLambda(lambda _: [HORN]) | with_files,
+        "q": RunnablePassthrough(),
+    }
+    chain = (
+        steps | prompt | model | StrOutputParser() | (lambda text: f"Answer: {text}")
+    )
+    with capture() as captured:
+        chain.invoke(QUESTION)
+    for sample in (*captured.samples, sample_of(AIMessage(blocks))):
+        assert sample.citations is not None, sample.citations_unknown
+        spans = [(sample.answer or "")[one.start : one.end] for one in sample.citations]
+        assert spans == ["The horn came in 1911."]
