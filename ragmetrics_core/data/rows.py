@@ -230,8 +230,8 @@ def _values_by_field(
     value_by_field: dict[str, Any] = {}
     for field, cell in cell_by_field.items():
         if is_filled(cell, field):
-            read = _READERS.get(field, plain_data)
-            value_by_field[field] = read(plain_data(cell))
+            read_cell = _READERS.get(field, plain_data)
+            value_by_field[field] = read_cell(plain_data(cell))
     return value_by_field
 
 

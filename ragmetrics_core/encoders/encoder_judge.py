@@ -721,10 +721,12 @@ def _check_template(template: object, kind: Kind) -> None:
     if template is None:
         return
     names = set(_NAMES.findall(template)) if isinstance(template, str) else set()
-    wanted = {"premise"} if kind == "tokens" else {"premise", "hypothesis"}
-    if not wanted <= names:
-        shown = " and ".join(f"{{{name}}}" for name in sorted(wanted, reverse=True))
-        raise SettingError(f"template must hold {shown}; got {template!r}")
+    names_needed = {"premise"} if kind == "tokens" else {"premise", "hypothesis"}
+    if not names_needed <= names:
+        names_in_words = " and ".join(
+            f"{{{name}}}" for name in sorted(names_needed, reverse=True)
+        )
+        raise SettingError(f"template must hold {names_in_words}; got {template!r}")
 
 
 _NAMES = lazy_pattern(r"\{(premise|hypothesis)\}")

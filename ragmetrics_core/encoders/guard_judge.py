@@ -314,11 +314,11 @@ def control_requests() -> tuple[GuardRequest, GuardRequest]:
 
 def _failed_control(model: GuardModel, verdicts: Sequence[bool]) -> JudgeUnavailable:
     """Return the error of a guard that judged the control claims wrongly."""
-    held, foreign = verdicts
+    verdict_on_held, verdict_on_foreign = verdicts
     return JudgeUnavailable(
         f"{model.name} at {model.address} does not judge what it is asked: it says"
-        f" {_in_words(held)} of a claim that the document holds, and"
-        f" {_in_words(foreign)} of a foreign one. {_HOW_TO_SERVE}"
+        f" {_in_words(verdict_on_held)} of a claim that the document holds, and"
+        f" {_in_words(verdict_on_foreign)} of a foreign one. {_HOW_TO_SERVE}"
     )
 
 

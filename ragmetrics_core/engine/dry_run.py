@@ -298,8 +298,8 @@ class _RowsCounted:
     def _count_failure(self, metric_name: str, refusal: RagMetricsError) -> None:
         """Count a sample on which a metric fails; the first refusal is the reason."""
         is_crash = isinstance(refusal, MetricCrashed)
-        first = Failing(0, str(refusal), is_crash)
-        failure = self.failing.get(metric_name, first)
+        first_failure = Failing(0, str(refusal), is_crash)
+        failure = self.failing.get(metric_name, first_failure)
         self.failing[metric_name] = failure._replace(
             n_samples=failure.n_samples + 1, is_crash=failure.is_crash or is_crash
         )

@@ -308,7 +308,9 @@ def _hint_of_misspelt(name: str) -> str:
     prefix, slash, rest = name.partition("/")
     if not slash:
         return did_you_mean(name, ["lexical", "lexical+vectors", *names_of_models()])
-    meant = {known.strip("/"): f"{known}{rest}" for known in _PREFIXES}
+    meant = {
+        known_prefix.strip("/"): f"{known_prefix}{rest}" for known_prefix in _PREFIXES
+    }
     return did_you_mean(prefix, meant, stands_for=meant)
 
 

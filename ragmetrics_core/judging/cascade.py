@@ -277,12 +277,13 @@ def _check_names(band: Mapping[str, Band]) -> None:
             "band holds no type of question, so that every question would pass on; give"
             ' one, e.g. {"Adherent": (0.2, 0.8)}'
         )
-    known = sorted({*SHIPPED_QUESTIONS, *_types_below(Question)})
+    known_types = sorted({*SHIPPED_QUESTIONS, *_types_below(Question)})
     for name in band:
-        if name not in known:
+        if name not in known_types:
             raise SettingError(
                 f"band is for a type of question {name!r}, which there is not"
-                f"{did_you_mean(str(name), known)}; there are: {', '.join(known)}"
+                f"{did_you_mean(str(name), known_types)}; there are:"
+                f" {', '.join(known_types)}"
             )
 
 

@@ -228,11 +228,13 @@ def _problem_of_weights(reply: Asked[Any], question: Question[Any]) -> str:
 def problem_of_missing_weights(reply: Asked[Any], question: Question[Any]) -> str:
     """Say what a reply lacks that has not the probability of each verdict."""
     n_verdicts = len(verdicts_of(reply.replies[0]))
-    wanted = "the one verdict" if n_verdicts == 1 else f"each of {n_verdicts} verdicts"
+    verdicts_in_words = (
+        "the one verdict" if n_verdicts == 1 else f"each of {n_verdicts} verdicts"
+    )
     label = "a label" if question.weigh is None else repr(question.weigh.field)
     return (
         f"this question wants the probability of {label}: give Asked weights=, a Weight"
-        f" for {wanted}, e.g. weights=(Weight(0.9),); got {len(reply.weights)}"
+        f" for {verdicts_in_words}, e.g. weights=(Weight(0.9),); got {len(reply.weights)}"
     )
 
 

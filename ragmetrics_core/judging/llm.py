@@ -194,7 +194,7 @@ class _Asking:
         values = tuple(reply.value for reply in replies)
         return Asked(values, tuple(errors), together=came_together)
 
-    async def ask_for_weights(self, wanted: LabelProbability) -> Asked[Any]:
+    async def ask_for_weights(self, probability_wanted: LabelProbability) -> Asked[Any]:
         """Ask for a reply with a weight for each verdict: the probability of a label.
 
         The token "1" with probability .9 gives the weight .9. If the tokens of one
@@ -203,8 +203,8 @@ class _Asking:
         gives it the label, else 0.
 
         Args:
-            wanted: Which label's probability is wanted, and how many polls stand in for
-                it.
+            probability_wanted: Which label's probability is wanted, and how many polls
+                stand in for it.
 
         Raises:
             TooFewPolls: If no majority of the polls was answered.
@@ -223,13 +223,15 @@ class _Asking:
             if settled and len(settled) == len(weights_of_tokens):
                 return Asked((first_reply.value,), weights=settled)
             replies_read.append(first_reply)
-        n_polls = wanted.fallback_polls
+        n_polls = probability_wanted.fallback_polls
         replies = await self._poll_to_majority(request, n_polls, replies_read)
         # one reply for several facts: token weights where there are any, else 1 or 0
         if n_polls == 1 and _lists_verdicts(self._question):
-            weights = _weights_of_one_reply(replies, wanted, weights_of_tokens)
+            weights = _weights_of_one_reply(
+                replies, probability_wanted, weights_of_tokens
+            )
         else:
-            weights = weights_by_share(replies, wanted, "polls")
+            weights = weights_by_share(replies, probability_wanted, "polls")
         return Asked(replies, weights=weights)
 
     async def _ask_for_logprobs(self, request: ChatRequest) -> ReadReply[Any]:
@@ -334,7 +336,7 @@ def _lists_verdicts(question: Question[BaseModel]) -> bool:
 
 def _weights_of_one_reply(
     replies: Sequence[BaseModel],
-    wanted: LabelProbability,
+    probability_wanted: LabelProbability,
     weights_of_tokens: Sequence[Weight | None],
 ) -> tuple[Weight, ...]:
     """Return a weight for each verdict of the only reply.
@@ -344,11 +346,11 @@ def _weights_of_one_reply(
 
     Args:
         replies: The only reply.
-        wanted: The label.
+        probability_wanted: Says which label's probability is wanted.
         weights_of_tokens: None for a verdict that its token does not settle; () without
             log-probabilities.
     """
-    weights_of_verdicts = weights_by_share(replies, wanted, "sequential")
+    weights_of_verdicts = weights_by_share(replies, probability_wanted, "sequential")
     if not weights_of_tokens:
         return weights_of_verdicts
     weights: list[Weight] = []

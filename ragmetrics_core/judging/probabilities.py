@@ -70,17 +70,17 @@ def read_weights(
     verdicts = verdicts_of(reply.value)
     unsettled = (None,) * len(verdicts)
     # which field holds the label, and which label's probability is wanted
-    wanted = question.weigh
-    if wanted is None:
+    probability_wanted = question.weigh
+    if probability_wanted is None:
         return unsettled
     weights_in_text_order = label_weights(
-        reply.choice, wanted, mode_of(question), reply.start, reply.end
+        reply.choice, probability_wanted, mode_of(question), reply.start, reply.end
     )
     if len(weights_in_text_order) != len(verdicts):
         return unsettled
     # "label" for verdicts such as {"label": "B", "useful": 1}: its value tells which
     # of the judged texts a verdict is about
-    key_field = wanted.cell_key
+    key_field = probability_wanted.cell_key
     if key_field is None:
         return weights_in_text_order if len(verdicts) == 1 else unsettled
 
@@ -122,7 +122,7 @@ def mode_of(question: Question[BaseModel]) -> Mode:
 
 def label_weights(
     choice: Choice,
-    wanted: LabelProbability,
+    probability_wanted: LabelProbability,
     mode: Mode,
     start: int,
     end: int,
@@ -133,14 +133,14 @@ def label_weights(
     are in order of appearance; a weight is None if the tokens do not settle it. Returns
     () if the reply has no log-probabilities, or if they are not of this text.
     """
-    offsets = list(value_offsets(choice.text, wanted.field, start, end))
-    return weights_at(choice, offsets, wanted, mode)
+    offsets = list(value_offsets(choice.text, probability_wanted.field, start, end))
+    return weights_at(choice, offsets, probability_wanted, mode)
 
 
 def weights_at(
     choice: Choice,
     offsets: Sequence[int],
-    wanted: LabelProbability,
+    probability_wanted: LabelProbability,
     mode: Mode,
 ) -> tuple[Weight | None, ...]:
     """Return the weights of the labels in a reply's text, from its tokens.
@@ -152,8 +152,8 @@ def weights_at(
     Args:
         choice: The reply, with its tokens.
         offsets: Where in its text each label begins.
-        wanted: Which labels there are, and which label's probability is wanted: that of
-            the positive one.
+        probability_wanted: Which labels there are, and which of them is the positive
+            one, whose probability is wanted.
         mode: Stored in the weights.
 
     Returns:
@@ -168,13 +168,13 @@ def weights_at(
     token_ends = list(accumulate(len(token.token) for token in choice.tokens))
     weights: list[Weight | None] = []
     for offset in offsets:
-        found = _find_token(choice.tokens, token_ends, offset + shift)
-        if found is None:
+        token_and_text = _find_token(choice.tokens, token_ends, offset + shift)
+        if token_and_text is None:
             weights.append(None)
         else:
             # a token may also hold text before the label, as a space before "1"
-            token, text_before_label = found
-            weight = _weight_in(token, text_before_label, wanted, mode)
+            token, text_before_label = token_and_text
+            weight = _weight_in(token, text_before_label, probability_wanted, mode)
             weights.append(weight)
     return tuple(weights)
 
@@ -220,7 +220,7 @@ def _find_token(
 def _weight_in(
     token: TokenAlternatives,
     before_label: str,
-    wanted: LabelProbability,
+    probability_wanted: LabelProbability,
     mode: Mode,
 ) -> Weight | None:
     """Return the weight of the label that begins in a token; None if unsettled.
@@ -230,10 +230,10 @@ def _weight_in(
     # The token is usually listed among its alternatives; in a mapping it counts once.
     logprob_by_text = {token.token: token.logprob, **dict(token.alternatives)}
     labels_with_logprobs = [
-        (_label_of_text(text, before_label, wanted.labels), logprob)
+        (_label_of_text(text, before_label, probability_wanted.labels), logprob)
         for text, logprob in logprob_by_text.items()
     ]
-    return probability_of_positive(labels_with_logprobs, wanted, mode)
+    return probability_of_positive(labels_with_logprobs, probability_wanted, mode)
 
 
 def _label_of_text(
@@ -294,7 +294,7 @@ def _label_begun(text: str, labels: Sequence[Label]) -> Label | None:
 
 def probability_of_positive(
     listed: Sequence[tuple[Label | None, float]],
-    wanted: LabelProbability,
+    probability_wanted: LabelProbability,
     mode: Mode = "logprobs",
 ) -> Weight | None:
     """Return the probability of the positive label, from the alternatives of a token.
@@ -305,8 +305,8 @@ def probability_of_positive(
     Args:
         listed: The label of each alternative (None for anything else) and its natural
             log-probability.
-        wanted: Which labels there are, and which label's probability is wanted: that of
-            the positive one.
+        probability_wanted: Which labels there are, and which of them is the positive
+            one, whose probability is wanted.
         mode: How the log-probabilities were got; it is only noted in the result.
 
     Returns:
@@ -318,11 +318,11 @@ def probability_of_positive(
         return None
     probabilities = [(label, math.exp(min(logprob, 0.0))) for label, logprob in listed]
     total = math.fsum(probability for _, probability in probabilities)
-    positive = _probability_of({wanted.positive}, probabilities)
-    negative = _probability_of(_negative_labels(wanted), probabilities)
+    positive = _probability_of({probability_wanted.positive}, probabilities)
+    negative = _probability_of(_negative_labels(probability_wanted), probabilities)
     aside = 0.0
-    if wanted.aside is not None:
-        aside = _probability_of({wanted.aside}, probabilities)
+    if probability_wanted.aside is not None:
+        aside = _probability_of({probability_wanted.aside}, probabilities)
     mass_of_labels = positive + negative + aside
     if mass_of_labels < MASS_FLOOR or total > 1 + _ROUNDING:
         return None
@@ -334,10 +334,12 @@ def probability_of_positive(
     return Weight(share, mode, min(mass_of_labels, 1.0))
 
 
-def _negative_labels(wanted: LabelProbability) -> set[Label]:
+def _negative_labels(probability_wanted: LabelProbability) -> set[Label]:
     """Return the labels that are neither the positive one nor set aside."""
     return {
-        label for label in wanted.labels if label not in (wanted.positive, wanted.aside)
+        label
+        for label in probability_wanted.labels
+        if label not in (probability_wanted.positive, probability_wanted.aside)
     }
 
 

@@ -255,8 +255,8 @@ def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
         elif not path.exists():
             raise InputError(f"{path}: no such file or folder")
         elif path.suffix.casefold() not in _SUFFIXES:
-            known = ", ".join(_SUFFIXES)
-            raise InputError(f"{path}: unknown kind of file; use {known}")
+            known_suffixes = ", ".join(_SUFFIXES)
+            raise InputError(f"{path}: unknown kind of file; use {known_suffixes}")
         else:
             yield path
 

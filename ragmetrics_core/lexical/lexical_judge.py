@@ -126,8 +126,8 @@ class LexicalJudge(Judge):
             return Answer(NotAnswered(QuestionNotSupported(message)))
         if self._vectors and isinstance(question, Adherent):
             answer_to = partial(_judge_adherence, vectors=True)
-        asked = await compute_beside_loop(partial(answer_to, question), lane="judge")
-        return Answer(asked)
+        reply = await compute_beside_loop(partial(answer_to, question), lane="judge")
+        return Answer(reply)
 
 
 def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:

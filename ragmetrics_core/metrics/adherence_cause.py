@@ -135,14 +135,14 @@ def find_cause(
         decided=_TYPED_CAUSE,  # how judges are asked that read no prompts
         example=_SUFFICIENCY_EXAMPLES,
     )
-    (asked,) = yield from ask([question_on_cause])
-    if isinstance(asked, NotAnswered):
-        return {"cause_note": f"no cause was determined: {asked.error}"}
-    cause = _likely_cause(asked.reply)
+    (reply,) = yield from ask([question_on_cause])
+    if isinstance(reply, NotAnswered):
+        return {"cause_note": f"no cause was determined: {reply.error}"}
+    cause = _likely_cause(reply.reply)
     return {
         "cause": cause,
         "remedy": _REMEDIES[cause],
-        "cause_note": asked.reply.reason,
+        "cause_note": reply.reply.reason,
     }
 
 

@@ -394,17 +394,17 @@ class CitationQuality(Metric):
         gap = super().gap(sample)
         if gap is not None:
             return gap
-        read = self._citations_of(sample)
-        if read.why_unknown:
-            return self.undefined(read.why_unknown)
-        if read.citations is None and not self.required:
+        citations_read = self._citations_of(sample)
+        if citations_read.why_unknown:
+            return self.undefined(citations_read.why_unknown)
+        if citations_read.citations is None and not self.required:
             return self.undefined(
                 f"{sample.citations_unknown}; where answers have to cite, set"
                 " required=True",
                 "no_citations",
             )
         why = why_contexts_are_unknown(sample)
-        if why and _needs_contexts(sample, read):
+        if why and _needs_contexts(sample, citations_read):
             return self.undefined(why)
         return None
 
@@ -580,13 +580,13 @@ class CitationQuality(Metric):
         return self.scored(float(score), _reason(evidence), evidence)
 
 
-def _needs_contexts(sample: Sample, read: CitationsRead) -> bool:
+def _needs_contexts(sample: Sample, citations_read: CitationsRead) -> bool:
     """Tell whether the contexts are needed to judge an answer.
 
     They are not if the answer cites nothing, unless its capture broke, which may have
     lost a part of the answer with citations.
     """
-    return bool(read.citations) or is_captured_in_part(sample)
+    return bool(citations_read.citations) or is_captured_in_part(sample)
 
 
 def _citations_in_sample(answer: str, citations: tuple[Citation, ...]) -> CitationsRead:

@@ -476,18 +476,20 @@ class SupportOfStatement:
             fallback_polls=self._prompts.polls,
         )
 
-    def _support_in_replies(self, asked: Asked[SupportReply]) -> Support:
+    def _support_in_replies(self, judge_reply: Asked[SupportReply]) -> Support:
         """Turn the judge's replies to one question into a verdict with a probability.
 
         The reason is taken from the first reply that agrees with the verdict.
         """
-        (weight,) = weights_or_shares(asked, self._wanted_probability())
+        (weight,) = weights_or_shares(judge_reply, self._wanted_probability())
         holds = weight.p > 0.5
-        reasons = [reply.reason for reply in asked.replies if reply.supported == holds]
-        n_windows = asked.windows[0] if asked.windows else 1
+        reasons = [
+            reply.reason for reply in judge_reply.replies if reply.supported == holds
+        ]
+        n_windows = judge_reply.windows[0] if judge_reply.windows else 1
         return Support(
             p=weight.p,
-            reason=reasons[0] if reasons else asked.reply.reason,
+            reason=reasons[0] if reasons else judge_reply.reply.reason,
             mode=weight.mode,
             windows=n_windows if n_windows > 1 else None,
         )

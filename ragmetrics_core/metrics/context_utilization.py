@@ -534,25 +534,25 @@ class ContextUtilization(Metric):
         )
 
 
-def _verdicts(asked: Asked[Any], chunks: Sequence[str]) -> dict[str, JudgedChunk]:
+def _verdicts(judge_reply: Asked[Any], chunks: Sequence[str]) -> dict[str, JudgedChunk]:
     """Return the verdict on each chunk, by the chunk's text.
 
     Two polls about chunks A and B say (yes, no) and (yes, yes): A has yes and yes, B
     has no and yes. Of chunks with equal texts the verdict on the last one counts.
 
     Args:
-        asked: What the judge replied, once for each time that it was asked (a poll).
-            Verdicts, weights and windows are in the order of the chunks.
+        judge_reply: What the judge replied, once for each time that it was asked (a
+            poll). Verdicts, weights and windows are in the order of the chunks.
         chunks: The texts of the chunks that one question was about.
     """
-    verdicts_by_poll = [verdicts_of(reply) for reply in asked.replies]
+    verdicts_by_poll = [verdicts_of(reply) for reply in judge_reply.replies]
     verdicts_by_chunk = zip(*verdicts_by_poll, strict=True)
     judged_by_text: dict[str, JudgedChunk] = {}
     for index, (text, verdicts) in enumerate(
         zip(chunks, verdicts_by_chunk, strict=True)
     ):
-        weight = asked.weights[index] if asked.weights else None
-        n_windows = asked.windows[index] if asked.windows else 1
+        weight = judge_reply.weights[index] if judge_reply.weights else None
+        n_windows = judge_reply.windows[index] if judge_reply.windows else 1
         judged_by_text[text] = _chunk_with_verdict(verdicts, weight, n_windows)
     return judged_by_text
 

@@ -221,9 +221,11 @@ def _count_shown(ledger_texts: Sequence[_LedgerText]) -> tuple[int, int] | None:
 
     Example: of 5 texts 2 were shown, and 1 was not: (2, 3). None if nothing is known.
     """
-    known = {text.context.text for text in ledger_texts if text.was_shown is not None}
-    shown = {text.context.text for text in ledger_texts if text.was_shown}
-    return (len(shown), len(known)) if known else None
+    known_texts = {
+        text.context.text for text in ledger_texts if text.was_shown is not None
+    }
+    shown_texts = {text.context.text for text in ledger_texts if text.was_shown}
+    return (len(shown_texts), len(known_texts)) if known_texts else None
 
 
 def _texts_of_contexts(contexts: Iterable[Context]) -> tuple[str, ...]:

@@ -52,8 +52,8 @@ def opening(question: Question[Any]) -> dict[str, Any]:
 
 def chunks(question: Question[Any], texts: Sequence[str]) -> dict[str, str]:
     """Chunks by neutral letters, in an order independent of rank."""
-    asked = question.parts.get("question")
-    ordered = order_of_digest(_single_text(asked), texts)
+    question_part = question.parts.get("question")
+    ordered = order_of_digest(_single_text(question_part), texts)
     labels = Part("Chunk", ordered, "letters").labels
     return dict(zip(labels, ordered, strict=True))
 

@@ -232,13 +232,13 @@ def check_prices(model: str, prices: object) -> None:
     if isinstance(prices, (tuple, list)):
         if len(prices) == 2 and all(map(_is_price, prices)):
             return
-        shown = "; ".join(map(repr, prices))
+        prices_in_words = "; ".join(map(repr, prices))
     else:
-        shown = type(prices).__name__
+        prices_in_words = type(prices).__name__
     raise SettingError(
         f"the prices of {model} must be two numbers of at least 0, US dollars per"
         " prompt token and per reply token, or None where they are not known; got"
-        f" {shown}"
+        f" {prices_in_words}"
     )
 
 

@@ -149,9 +149,9 @@ def _minicheck_fields(request: GuardRequest) -> Body:
     """
     document = _LABEL.sub(r"\1 -", _join_documents(request.documents))
     claim = _LABEL.sub(r"\1 -", request.text)
-    shown = f"Document: {document}\nClaim: {claim}"
+    prompt = f"Document: {document}\nClaim: {claim}"
     return {
-        "messages": [_message("system", _MINICHECK_SYSTEM), _message("user", shown)]
+        "messages": [_message("system", _MINICHECK_SYSTEM), _message("user", prompt)]
     }
 
 

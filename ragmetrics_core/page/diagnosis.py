@@ -155,8 +155,8 @@ def _findings_of_row(row: SampleResult) -> tuple[dict[str, Finding], dict[str, s
 def _holds(condition: Mapping[str, Finding], findings: Mapping[str, Finding]) -> bool:
     """Whether the findings are the ones in the condition."""
     return all(
-        findings.get(subject, "missing") == wanted
-        for subject, wanted in condition.items()
+        findings.get(subject, "missing") == finding_needed
+        for subject, finding_needed in condition.items()
     )
 
 

@@ -689,12 +689,12 @@ def screen_of(
 def title_of(run: RunFacts) -> str:
     """Which run it is: the name that it was given, else the files that it read."""
     names = [file.name for file in run.inputs if file.name]
-    shown = ", ".join(names[:_MOST_FILES])
+    file_names = ", ".join(names[:_MOST_FILES])
     if len(names) > _MOST_FILES:
-        shown += f" and {len(names) - _MOST_FILES} more"
+        file_names += f" and {len(names) - _MOST_FILES} more"
     if run.name:
-        return f"{run.name} ({shown})" if shown else run.name
-    return shown or "Samples of a program"
+        return f"{run.name} ({file_names})" if file_names else run.name
+    return file_names or "Samples of a program"
 
 
 def date_of(run: RunFacts) -> str:
@@ -740,10 +740,10 @@ def _out_of_reach(
     """Name the gates that no run can pass with this judge, one sentence for each."""
     for decision in decisions:
         reachable = highest.get(decision.metric, 1.0)
-        wanted = decision.at_least
-        if wanted is not None and wanted > reachable + ROUNDING:
+        threshold = decision.at_least
+        if threshold is not None and threshold > reachable + ROUNDING:
             yield (
-                f"The gate {decision.metric}={wanted:g} cannot be passed with this"
+                f"The gate {decision.metric}={threshold:g} cannot be passed with this"
                 f" judge: {reachable:.3f} is the highest mean that it can give to these"
                 " rows. Lower the gate, or take another judge."
             )

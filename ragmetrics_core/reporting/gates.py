@@ -383,7 +383,8 @@ def _decide_by_mean(
     numbers = summary[gate.metric]
     # a run that stopped early is always decided by an interval, never by the mean
     interval = _interval_to_compare(numbers, summary, on)
-    # the ends of the interval, or twice the mean; wider if rows failed
+    # where the mean may lie: within the interval, or without one at the mean itself;
+    # farther out if rows failed, as nobody knows their scores
     low, high = _bounds(numbers, mean, interval)
     outcome = three_way(low, high, gate.at_least)
     words = [

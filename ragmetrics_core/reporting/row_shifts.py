@@ -78,21 +78,21 @@ def _shift(
     Example: rows 1, 2 and 3 declined in the first run, row 3 in the second: 3 and 1,
     with the mean scores that rows 1 and 2 have in the second run.
     """
-    traits = [
-        (_has_any(before, metrics, has_trait), _has_any(after, metrics, has_trait))
-        for before, after in pairs
-    ]
-    if all(is_before == is_after for is_before, is_after in traits):
+    # for each row, whether it has the trait in the first run, and in the second
+    traits: list[tuple[bool, bool]] = []
+    pairs_of_first_only: list[Pair] = []
+    for first_row, second_row in pairs:
+        is_in_first = _has_any(first_row, metrics, has_trait)
+        is_in_second = _has_any(second_row, metrics, has_trait)
+        traits.append((is_in_first, is_in_second))
+        if is_in_first and not is_in_second:
+            pairs_of_first_only.append((first_row, second_row))
+    if all(is_in_first == is_in_second for is_in_first, is_in_second in traits):
         return None
-    pairs_of_first_only = [
-        pair
-        for pair, (is_before, is_after) in zip(pairs, traits, strict=True)
-        if is_before and not is_after
-    ]
     return RowShift(
         title,
-        first=sum(is_before for is_before, _ in traits),
-        second=sum(is_after for _, is_after in traits),
+        first=sum(is_in_first for is_in_first, _ in traits),
+        second=sum(is_in_second for _, is_in_second in traits),
         p=_p_of_shift(traits) if is_tested else None,
         # such as rows that declined in the first run only: their scores in the second
         newly_scored=_means_in_words(pairs_of_first_only, pairs, metrics),

@@ -61,8 +61,8 @@ async def make_batch(model: OpenAICompatibleModel, file_id: str, token: str) -> 
         "completion_window": "24h",
         "metadata": {_TOKEN_KEY: token},
     }
-    made = await ask_service(model, "POST", "batches", json.dumps(body).encode())
-    return str(made["id"])
+    batch = await ask_service(model, "POST", "batches", json.dumps(body).encode())
+    return str(batch["id"])
 
 
 async def batch_by_id(model: OpenAICompatibleModel, batch_id: str) -> dict[str, Any]:

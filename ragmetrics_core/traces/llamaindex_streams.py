@@ -71,9 +71,9 @@ def _prompt_ends_with_question(chat: Call, writer: Call) -> bool:
     question = as_one_line(chat.reading.query)
     for call in writer.walk():
         prompt = call.reading.prompt if call.reading is not None else ()
-        asked = last_text_of_user(prompt)
+        last_text = last_text_of_user(prompt)
         # where a chat is shown as one text, this begins the reply
-        text = as_one_line(asked).removesuffix("assistant:").rstrip()
+        text = as_one_line(last_text).removesuffix("assistant:").rstrip()
         if text.endswith(question):
             return True
     return False

@@ -482,9 +482,9 @@ def _refuse_if_unrecognised(reader: TraceReader) -> None:
         InputError: In that case; it names the attributes.
     """
     if reader.attributes_without_mark and not reader.has_marked_spans:
-        known = ", ".join(DIALECTS)
-        seen = ", ".join(sorted(reader.attributes_without_mark)[:_MAX_KEYS])
-        raise InputError(_NO_MARK.format(known, seen))
+        known_dialects = ", ".join(DIALECTS)
+        attributes_seen = ", ".join(sorted(reader.attributes_without_mark)[:_MAX_KEYS])
+        raise InputError(_NO_MARK.format(known_dialects, attributes_seen))
 
 
 class SpanSamples(Iterable[Sample]):

@@ -119,12 +119,12 @@ class WaitingRetrievals:
         if not may_be_shown:
             return []
         prompts = _streams_of_prompts(answering.nodes)
-        shown = []
+        shown_retrievals = []
         for retrieval in may_be_shown:
             if _shows_a_document_of(retrieval, prompts):
-                shown.append(retrieval)
+                shown_retrievals.append(retrieval)
                 self._waiting.remove(retrieval)
-        return shown
+        return shown_retrievals
 
     def take_all(self) -> list[TraceOfCalls]:
         """Remove and return all that wait, in the order in which they came."""

@@ -82,15 +82,15 @@ def _joined(trees: Sequence[Tree]) -> Tree:
     """
     if len(trees) == 1:
         return trees[0]
-    whole = join_trees(trees, FLOW)
+    joined_tree = join_trees(trees, FLOW)
     replies = _replies_of_models(trees)
     questions = set()
     for tree in trees:
         if tree.question and not _is_written(tree.question, replies):
             questions.add(as_one_line(tree.question))
     if len(questions) > 1:
-        whole.doubts += (_ASKED_UNLIKE,)
-    return whole
+        joined_tree.doubts += (_ASKED_UNLIKE,)
+    return joined_tree
 
 
 def _has_own_question(reading: Reading) -> bool:

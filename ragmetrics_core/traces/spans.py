@@ -268,8 +268,8 @@ def _messages_in_events(
     """The messages that the events of a span tell, as attributes; empty for none."""
     events = []
     for event in fields.get("events") or ():
-        told = _attributes({"attributes": event.get("attributes") or {}})
-        events.append((str(event.get("name")), told))
+        attributes_of_event = _attributes({"attributes": event.get("attributes") or {}})
+        events.append((str(event.get("name")), attributes_of_event))
     return attributes_of_events(events, attributes.get("gen_ai.operation.name"))
 
 
@@ -293,7 +293,11 @@ def _linked_traces(fields: Mapping[str, Any], trace: str) -> tuple[str, ...]:
             linked_trace = _first(_with_context(dict(link)), _TRACE)
             if isinstance(linked_trace, str):
                 linked_traces[_hex_id(linked_trace)] = None
-    return tuple(other for other in linked_traces if other not in ("", trace))
+    return tuple(
+        linked_trace_id
+        for linked_trace_id in linked_traces
+        if linked_trace_id not in ("", trace)
+    )
 
 
 def _with_context(fields: dict[str, Any]) -> dict[str, Any]:

@@ -278,13 +278,13 @@ def messages_shown(message: object) -> Iterator[Message]:
 
     Nothing is yielded for what is no message.
     """
-    said = message_of(message)
-    if said is None:
+    message_said = message_of(message)
+    if message_said is None:
         return
-    yield said
-    found = provider_evidence_of(message).message
-    if found is not None:
-        yield found
+    yield message_said
+    message_of_provider = provider_evidence_of(message).message
+    if message_of_provider is not None:
+        yield message_of_provider
 
 
 def kind_of(message: BaseMessage) -> str:

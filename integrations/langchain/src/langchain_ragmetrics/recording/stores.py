@@ -130,12 +130,12 @@ def _marked_as_search() -> Iterator[None]:
 def _classes_below(base: type) -> Iterator[type]:
     """All classes that inherit from one, each once."""
     waiting = [base]
-    known: set[type] = set()
+    classes_so_far: set[type] = set()
     while waiting:
         classes: list[type] = waiting.pop().__subclasses__()
         for below in classes:
-            if below not in known:
-                known.add(below)
+            if below not in classes_so_far:
+                classes_so_far.add(below)
                 waiting.append(below)
                 yield below
 

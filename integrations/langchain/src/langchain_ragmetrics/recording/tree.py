@@ -511,10 +511,12 @@ def _without_repeated_searches(runs: list[AnyRun]) -> list[AnyRun]:
 
 def _says_nothing_new(report: AnyRun, searches: Sequence[AnyRun]) -> bool:
     """Whether a report names no query, and only documents and scores of searches."""
-    found: list[Document] = []
+    documents_found: list[Document] = []
     for search in searches:
-        found += _documents_of_search(search)
-    are_all_found = all(document in found for document in _documents_of_search(report))
+        documents_found += _documents_of_search(search)
+    are_all_found = all(
+        document in documents_found for document in _documents_of_search(report)
+    )
     return bool(searches) and are_all_found and not report.inputs.get("query")
 
 
@@ -778,14 +780,14 @@ def _add_documents_returned(node: Node, returned: Sequence[Document]) -> None:
     Example: a step took [A] and returned [A, B]: it passed A on, and brought B. A with
     another text or score counts as brought.
     """
-    taken = {
+    keys_of_taken = {
         (document.id, document.text, document.score)
         for document in node.documents_among_inputs
     }
     brought = []
     passed_on = []
     for document in returned:
-        if (document.id, document.text, document.score) in taken:
+        if (document.id, document.text, document.score) in keys_of_taken:
             passed_on.append(document)
         else:
             brought.append(document)

@@ -56,7 +56,7 @@ class History:
 
 
 def find_history(
-    calls: Calls, answer_began: int | None, asked: UserText | None
+    calls: Calls, answer_began: int | None, question_of_user: UserText | None
 ) -> History:
     """Find the earlier turns of the conversation; without any if nothing was said before.
 
@@ -66,9 +66,9 @@ def find_history(
     Args:
         calls: The calls of the run.
         answer_began: When the answering call began; None if no call is known.
-        asked: The question of now; None if it is not known.
+        question_of_user: The question of now; None if it is not known.
     """
-    question = None if asked is None else asked.text
+    question = None if question_of_user is None else question_of_user.text
     message_lists = _message_lists_handed_in(calls.run)
     message_lists += _message_lists_of_components(calls, answer_began, question)
     for message_list in reversed(message_lists):
@@ -76,7 +76,7 @@ def find_history(
         if turns:
             conversation = EarlierConversation(turns)
             return History(conversation, message_list.may_be_examples)
-    return History(_conversation_in_texts(calls.run, asked))
+    return History(_conversation_in_texts(calls.run, question_of_user))
 
 
 def _message_lists_handed_in(run: Run) -> list[_MessageList]:
@@ -105,22 +105,24 @@ def _turns_of(messages: Sequence[Message], question: str | None) -> tuple[Turn, 
     return capture.history_in(messages)
 
 
-def _conversation_in_texts(run: Run, asked: UserText | None) -> EarlierConversation:
+def _conversation_in_texts(
+    run: Run, question_of_user: UserText | None
+) -> EarlierConversation:
     """Find earlier turns that the user handed in as texts.
 
     They stand in an input whose name says so, such as "chat_history", or in one list
     before the question, as "Hi" in ["Hi", "Who?"].
     """
-    question = None if asked is None else asked.text
+    question = None if question_of_user is None else question_of_user.text
     values = {
         name: value
         for _, name, value in inputs_of_user(run)
         if capture.names_a_history(name)
     }
     conversation = capture.find_conversation(values, question)
-    if conversation.turns or conversation.texts or asked is None:
+    if conversation.turns or conversation.texts or question_of_user is None:
         return conversation
-    return capture.find_conversation({"history": asked.before}, question)
+    return capture.find_conversation({"history": question_of_user.before}, question)
 
 
 def _message_lists_of_components(

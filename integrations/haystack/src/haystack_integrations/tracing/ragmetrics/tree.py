@@ -253,13 +253,13 @@ def _add_history(
         call: The call that answered; None if there is none.
         user_text: The question as the user handed it in; None if it is not found.
     """
-    asked = user_text
+    question_of_user = user_text
     # the question is known from the answer alone
-    if asked is None and tree.question is not None:
-        asked = UserText(tree.question)
+    if question_of_user is None and tree.question is not None:
+        question_of_user = UserText(tree.question)
     # what components returned later is no earlier turn
     answer_began = None if call is None else int(call.began)
-    history = find_history(calls, answer_began, asked)
+    history = find_history(calls, answer_began, question_of_user)
     tree.history = history.conversation.turns
     tree.instructions = history.conversation.texts
     tree.is_history_of_prompt = history.is_of_prompt

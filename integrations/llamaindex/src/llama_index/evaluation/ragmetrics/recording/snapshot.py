@@ -433,8 +433,8 @@ def _shown(message: ChatMessage) -> tuple[Message, ...]:
     behind it.
     """
     messages = _messages_in_reasoning(message_of(message))
-    found = evidence_in_reply(_data(message.additional_kwargs)).message
-    return messages if found is None else (*messages, found)
+    message_of_provider = evidence_in_reply(_data(message.additional_kwargs)).message
+    return messages if message_of_provider is None else (*messages, message_of_provider)
 
 
 def _messages_in_reasoning(message: Message) -> tuple[Message, ...]:

@@ -512,13 +512,13 @@ def _without_the_question(
     application may put the question into the memory before it asks, perhaps behind the
     author's name, such as "Ann: Where is Porto?".
     """
-    asked = as_one_line(asked_question)
-    if not asked or not history or history[-1].role != "user":
+    question_line = as_one_line(asked_question)
+    if not question_line or not history or history[-1].role != "user":
         return history
     last_line = as_one_line(history[-1].content)
-    if not last_line.endswith(asked):
+    if not last_line.endswith(question_line):
         return history
-    before = last_line.removesuffix(asked).rstrip()
+    before = last_line.removesuffix(question_line).rstrip()
     if not before or before.endswith(_ENDS_OF_NAMES):
         return history[:-1]
     return history
