@@ -19,6 +19,7 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     Sample,
     ScriptedJudge,
+    evaluate,
 )
 from ragmetrics_core.data.errors import ContextWindowExceeded
 from ragmetrics_core.data.metric_evidence import CallTable
@@ -294,6 +295,13 @@ def test_what_a_model_of_the_first_turn_wrote_is_labelled_too() -> None:
     sample = turn(call("one"), written, conversation=None)
     (asked,) = adhered(sample, labels(*["evidence"] * 5))[1].asked
     assert isinstance(asked, RestsOn)
+
+
+def test_an_answer_that_rests_on_words_of_models_alone_had_no_context() -> None:
+    judge = ScriptedJudge({})
+    samples = [turn(WROTE, number=3), turn(call("one"))]
+    report = evaluate(samples, [ContextAdherence()], judge=judge)
+    assert report.summary().without_context == 1
 
 
 VERDICTS = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from spans_by_hand import GATE, MILL, QUESTION, Told, otlp, span
 
@@ -198,6 +198,8 @@ def test_a_reranker_may_return_indexes_or_ids(form: str, shown: list[str]) -> No
 
 
 @given(st.lists(st.integers(-2, 4), max_size=4), st.booleans())
+@example([1, 2, 0], True)
+@example([1, 2, 0], False)
 def test_only_distinct_indexes_of_documents_are_read(
     indexes: list[int], are_named: bool
 ) -> None:
