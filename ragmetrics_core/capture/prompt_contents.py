@@ -111,11 +111,14 @@ class PromptContents:
         known_texts: Texts that stand in prompts for another reason: question, history,
             instructions.
         question: What the user asked in this turn; None if that is unknown.
+        standalone_question: The question as the application rewrote it; None if it is
+            not known to have done so.
     """
 
     calls: Calls
     known_texts: Sequence[str] = ()
     question: str | None = None
+    standalone_question: str | None = None
     _shown_by_call: dict[Node, ShownToCall] = field(default_factory=dict)
     _own_prompt_by_call: dict[Node, _ShownInOwnPrompt] = field(default_factory=dict)
     _letters_by_text: dict[str, bytes] = field(default_factory=dict)
@@ -214,21 +217,33 @@ class PromptContents:
     def _summarisers(self, call: Node, calls: Iterable[Node]) -> frozenset[Node]:
         """Return the calls that summed up several documents for a call.
 
-        The call read them, and was asked the question. A call that was not asked only
-        revises a draft, whose writer answered. Calls inside a tool or sub-run that does
-        not hold the call itself are left out: they answered a question of their own.
+        The call read them. If they were asked the question, and the call was not, it
+        only revises their draft: they answered. Calls inside a tool or sub-run that
+        does not hold the call itself are left out: they answered a question of their
+        own.
         """
-        if not any(self._holds_question(message) for message in call.prompt):
-            return frozenset()
+        is_asked = self._is_asked(call)
         path = self.calls.paths[call]
-        return frozenset(
-            reader
-            for reader in calls
-            if len(self._shown_by_itself(reader).shown_documents) > 1
-            and not any(
+        summarisers = set()
+        for reader in calls:
+            has_several = len(self._shown_by_itself(reader).shown_documents) > 1
+            is_inside_other = any(
                 around.kind in ("agent", "tool") and around not in path
                 for around in self.calls.paths[reader]
             )
+            wrote_draft = not is_asked and self._is_asked(reader)
+            if has_several and not is_inside_other and not wrote_draft:
+                summarisers.add(reader)
+        return frozenset(summarisers)
+
+    def _is_asked(self, call: Node) -> bool:
+        """Whether a call was asked the question of this turn, or its rewrite."""
+        questions = [self.question, self.standalone_question]
+        lines = [as_one_line(question) for question in questions if question]
+        return any(
+            line in as_one_line(message.text)
+            for message in call.prompt
+            for line in lines
         )
 
     def _calls_showing_documents(self, calls: Iterable[Node]) -> tuple[Node, ...]:

@@ -81,7 +81,10 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
         return []
     # which documents each model was shown in its prompt
     prompt_contents = PromptContents(
-        turn.calls, turn.texts_besides_documents, turn.question
+        turn.calls,
+        turn.texts_besides_documents,
+        turn.question,
+        turn.standalone_question,
     )
     call_results = CallResults(turn.calls)  # what each search or tool returned
     samples = []
