@@ -1,5 +1,10 @@
 """What a ``capture`` block saw: it keeps runs, and makes samples when asked for them."""
 
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Unpack
@@ -120,6 +125,56 @@ class Redaction:
         return sample_with(redacted, {"ledger": ledger_without_calls})
 
 
+class _EndedBlocks:
+    """The blocks that ended and were perhaps not read, in the order of their ends.
+
+    A turn of a conversation gets the calls of the turns in earlier blocks. So their
+    samples are made first, whichever block is read first. Blocks that nobody holds any
+    longer are left out, and so are all but the last 1,000.
+    """
+
+    def __init__(self) -> None:
+        # for each block its number, and what makes its samples
+        self._blocks: deque[tuple[int, weakref.WeakMethod[Callable[[], None]]]]
+        self._blocks = deque(maxlen=1000)
+        self._numbers = itertools.count()
+        self._lock = Lock()
+
+    def add(self, make_samples: Callable[[], None]) -> int:
+        """Add a block that ended, and return its number in the order of the ends.
+
+        Args:
+            make_samples: The method of the block that makes its samples.
+        """
+        with self._lock:
+            number = next(self._numbers)
+            self._blocks.append((number, weakref.WeakMethod(make_samples)))
+            return number
+
+    def make_samples_before(self, number: int | None) -> None:
+        """Make the samples of the blocks that ended before another one.
+
+        Args:
+            number: The number of the other block; None if it has not ended.
+        """
+        for make_samples in self._take_before(number):
+            make_samples()
+
+    def _take_before(self, number: int | None) -> list[Callable[[], None]]:
+        """Take the blocks out that ended before another one; those still held by anybody."""
+        methods = []
+        with self._lock:
+            while self._blocks and (number is None or self._blocks[0][0] < number):
+                _, reference = self._blocks.popleft()
+                make_samples = reference()
+                if make_samples is not None:
+                    methods.append(make_samples)
+        return methods
+
+
+_ended_blocks = _EndedBlocks()
+
+
 class Captured(Generic[Run]):
     """Samples of the runs that a capture saw.
 
@@ -185,6 +240,7 @@ class Captured(Generic[Run]):
         self._max_runs = max_samples
         self._runs_without_samples: list[Run] = []  # recorded since the last reading
         self._samples: list[Sample] = []
+        self._number: int | None = None  # in the order in which blocks ended
         self._lock = Lock()
 
     def __repr__(self) -> str:
@@ -207,15 +263,27 @@ class Captured(Generic[Run]):
             self.recorded += 1
             self._runs_without_samples.append(run)
 
+    def end(self) -> None:
+        """Note that the block ended: blocks that are read later may go on from it."""
+        self._number = _ended_blocks.add(self._make_samples)
+
     @property
     def samples(self) -> tuple[Sample, ...]:
         """Samples of all runs so far, in the order in which the runs ended.
 
-        Runs that wait for a further run stand after the others, as they are now.
+        Runs that wait for a further run stand after the others, as they are now. The
+        samples of blocks that ended before are made first: a turn of a conversation
+        gets the calls of its earlier turns.
         """
+        _ended_blocks.make_samples_before(self._number)
         with self._lock:
             self._keep_samples_of_new_runs()
             return (*self._samples, *(self._finish_waiting_samples() or ()))
+
+    def _make_samples(self) -> None:
+        """Make the samples of the runs so far, before anybody reads them."""
+        with self._lock:
+            self._keep_samples_of_new_runs()
 
     def _keep_samples_of_new_runs(self) -> None:
         """Make and keep the samples of the runs that ended since the last reading.

@@ -212,6 +212,7 @@ class FrontDoor(Generic[Run]):
             yield
         finally:
             self.listeners.remove(listener)
+            captured.end()
             has_seen_anything = captured.recorded or problems or listener.begun
             if listener.missed:
                 problems.note(_MISSED)

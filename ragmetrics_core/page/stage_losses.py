@@ -79,7 +79,8 @@ def journey_in_words(
     """Say in one line what each stage of the journey lost, from retrieval to the answer.
 
     "" if nothing is known of any stage. Example: "Lost on the way: …. Nothing was lost
-    at 2 other stages of which something is known."
+    at 2 other stages of which something is known." If too much is unknown to name a
+    stage to mend first, it says so.
 
     Args:
         journey: What each stage lost.
@@ -103,6 +104,8 @@ def journey_in_words(
         others = "other " if losses else ""
         words = count_in_words(n_without, f"{others}stage")
         sentences.append(f"Nothing was lost at {words} of which something is known.")
+    if sentences and journey.why_no_stage:
+        sentences.append(journey.why_no_stage)
     return " ".join(sentences)
 
 

@@ -157,14 +157,16 @@ class Journey:
         to name one; "" if nothing was lost.
         """
         if self.mend is None:
-            return self._why_no_stage
+            return self.why_no_stage
         advice = ADVICE[self.mend]
         words = f"Mend {advice.stage} first: {self.stage_to_mend}. {advice.remedy}"
         return f"{words} {self.caution}".rstrip()
 
     @property
-    def _why_no_stage(self) -> str:
-        """Why no stage is named, where too much is unknown; "" if nothing is."""
+    def why_no_stage(self) -> str:
+        """Why no stage is named, where too much is unknown; "" with ``mend``."""
+        if self.mend is not None:
+            return ""
         if self.facts_unknown:
             facts = count_in_words(self.facts, "fact")
             reason = self._reason_of("shown", "facts")
