@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import itertools
 from collections.abc import Callable
@@ -122,6 +123,12 @@ FRAMEWORKS: dict[str, tuple[Any, Callable[[int, tuple[Said, ...]], None]]] = {
     "haystack": (capture_haystack, ask_haystack),
 }
 _numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _no_loop() -> None:
+    """No loop of the thread's own: LlamaIndex would else make one and never close it."""
+    asyncio.set_event_loop(None)
 
 
 def conversation_in_blocks(framework: str) -> list[Any]:

@@ -16,8 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
 from langchain_ragmetrics import capture
 from llama_index.core.base.base_retriever import (
     BaseRetriever as LlamaIndexRetriever,
@@ -314,3 +317,82 @@ def test_a_passage_that_only_another_call_was_shown_is_not_said_to_be_uncited() 
     journey, _ = followed(sample)
     cited = [passage.cited for passage in journey.passages]
     assert cited == [True, None, None, None]
+
+
+def test_a_reply_that_the_run_gives_beside_the_answer_may_be_another_answer() -> None:
+    """Two pipelines of one template are compared: each answer rests on its own prompt."""
+    pipeline = Pipeline()
+    questions = {}
+    for number in range(2):
+        text = f"{{{{ documents[{number}].content }}}}"
+        template = ASKED_OF_EACH.format(text=text, question="{{ question }}")
+        builder = PromptBuilder(template, required_variables="*")
+        pipeline.add_component(f"retriever_{number}", FindsDocuments())
+        pipeline.add_component(f"prompt_{number}", builder)
+        pipeline.add_component(f"llm_{number}", Generates(REPLIES[number]))
+        pipeline.connect(f"retriever_{number}.documents", f"prompt_{number}.documents")
+        pipeline.connect(f"prompt_{number}.prompt", f"llm_{number}.prompt")
+        questions[f"prompt_{number}"] = {"question": QUESTION}
+        questions[f"retriever_{number}"] = {"query": QUESTION}
+    with capture_haystack() as captured:
+        pipeline.run(questions)
+    first, second = captured.samples
+    for number, sample in enumerate((first, second)):
+        assert sample.answer == REPLIES[number]
+        journey, _ = followed(sample)
+        showings = [passage.shown for passage in journey.passages]
+        expected: list[str | None] = [None, None]
+        expected[number] = "whole"
+        assert showings[:2] == expected
+        assert "whose reply the run gave beside" in journey.unknown["shown"]
+
+
+def test_a_result_that_was_taken_out_of_the_prompt_was_not_shown_to_the_answer() -> (
+    None
+):
+    """An agent keeps the last result of its tool alone: its first call did not answer."""
+
+    @tool(response_format="content_and_artifact")
+    def search(number: int) -> tuple[str, list[Document]]:
+        """Search."""
+        return TEXTS[number], [Document(TEXTS[number])]
+
+    def call(number: int) -> AIMessage:
+        arguments = {"name": "search", "args": {"number": number}, "id": str(number)}
+        return AIMessage("", tool_calls=[{**arguments, "type": "tool_call"}])
+
+    replies = [call(0), call(1), AIMessage("41,000 pounds.")]
+    model = GenericFakeChatModel(messages=iter(replies))
+
+    def answer(question: str) -> str:
+        messages: list[Any] = [HumanMessage(question)]
+        while True:
+            reply = model.invoke(messages)
+            if not reply.tool_calls:
+                return str(reply.content)
+            messages = [messages[0], reply, search.invoke(reply.tool_calls[0])]
+
+    with capture() as captured:
+        RunnableLambda(answer).invoke(QUESTION)
+    (sample,) = captured.samples
+    journey, _ = followed(sample)
+    assert [passage.shown for passage in journey.passages] == ["not shown", "whole"]
+
+
+def test_a_fact_that_a_call_beside_saw_in_part_may_have_been_in_that_part() -> None:
+    """Nobody keeps which part of a passage a call beside the answering call was shown."""
+
+    def answer(question: str) -> str:
+        model = FakeListChatModel(responses=list(REPLIES))
+        found = Finds().invoke(question)
+        parts = [found[0].page_content, found[1].page_content[:45]]
+        prompts = [ASKED_OF_EACH.format(text=part, question=question) for part in parts]
+        return verbatim([str(model.invoke(prompt).content) for prompt in prompts])
+
+    with capture() as captured:
+        RunnableLambda(answer).invoke(QUESTION)
+    (sample,) = captured.samples
+    journey, _ = followed(sample)
+    showings = [passage.shown for passage in journey.passages]
+    assert showings == ["whole", "cut", "not shown", "not shown"]
+    assert [fact.known for fact in journey.facts] == [True, False, True, True]

@@ -191,6 +191,12 @@ def test_of_summed_up_passages_nobody_knows_what_was_shown(
     assert "in other words than those that it took" in journey.unknown["shown"]
 
 
+def test_a_summary_for_the_question_is_no_draft_where_a_rewrite_is_asked_last() -> None:
+    sample = langchain_sample(REWRITTEN, sum_up="{texts}\nSum up for: {question}")
+    journey = followed(sample)
+    assert [passage.shown for passage in journey.passages] == [None, None]
+
+
 def test_the_passages_of_a_draft_that_is_only_revised_were_shown() -> None:
     sample = langchain_sample(
         "",

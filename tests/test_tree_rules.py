@@ -210,8 +210,8 @@ BESIDE = (
     " were asked the same; they are not among the contexts"
 )
 DOUBTFUL_BESIDE = (
-    "1 of 2 retrieved documents were shown to other calls alone, and it is not known"
-    " which call answered; they are not among the contexts"
+    "1 of 2 retrieved documents were shown to other calls alone, of which it is not"
+    " known whether they answered; they are not among the contexts"
 )
 STATUS = (Answer("Generated response with context", "the last message"),)
 

@@ -48,8 +48,8 @@ _SHOWN_BESIDE = (
     " were asked the same; they are not among the contexts"
 )
 _DOUBTFUL_BESIDE = (
-    "{} of {} retrieved documents were shown to other calls alone, and it is not known"
-    " which call answered; they are not among the contexts"
+    "{} of {} retrieved documents were shown to other calls alone, of which it is not"
+    " known whether they answered; they are not among the contexts"
 )
 _HIDDEN = "{} of {} retrieved documents were not shown to the model"
 # Where the contexts come from prompts, a tool's text or the user, it is known what the
@@ -157,14 +157,18 @@ def _warnings_of_documents_shown_beside(
     retrieved: Sequence[Document], notes: Sequence[PassageNote], beside: ShownBeside
 ) -> list[str]:
     """Say how many retrieved documents only calls beside the answering call were shown."""
-    n_beside = 0
+    n_beside = n_doubtful = 0
     for document, note in zip(retrieved, notes, strict=True):
         if note.context is None and document.key in beside.documents:
             n_beside += 1
-    if not n_beside:
-        return []
-    words = _DOUBTFUL_BESIDE if beside.why_doubtful else _SHOWN_BESIDE
-    return [words.format(n_beside, len(notes))]
+        elif note.why_unknown:
+            n_doubtful += 1
+    warnings = []
+    if n_beside:
+        warnings.append(_SHOWN_BESIDE.format(n_beside, len(notes)))
+    if n_doubtful:
+        warnings.append(_DOUBTFUL_BESIDE.format(n_doubtful, len(notes)))
+    return warnings
 
 
 def _warnings_of_summaries(
@@ -305,22 +309,18 @@ class _NoteWriter:
             return _add_rewriting_step(note, rewriting_step)
         if note.share != 0.0:
             return note
-        if self.retrieved[index].key in self.traces.beside.documents:
-            return self._add_what_was_shown_beside(note, index)
-        was_dropped = note.kept is False
-        return note if was_dropped else self._doubt_that_hidden(note, index)
-
-    def _add_what_was_shown_beside(self, note: PassageNote, index: int) -> PassageNote:
-        """Add to a note how much of its document a call beside the answering call shows.
-
-        The share is unknown if it is not known which of these calls answered.
-        """
         beside = self.traces.beside
-        if beside.why_doubtful:
-            update = {"share": None, "why_unknown": beside.why_doubtful}
-            return note.model_copy(update=update)
-        _, finding = beside.documents[self.retrieved[index].key]
-        return note.model_copy(update={"share": _share_shown(finding)})
+        key = self.retrieved[index].key
+        if key in beside.documents:
+            _, finding = beside.documents[key]
+            return note.model_copy(update={"share": _share_shown(finding)})
+        was_dropped = note.kept is False
+        if was_dropped:
+            return note
+        if key in beside.why_doubtful:
+            why = beside.why_doubtful[key]
+            return note.model_copy(update={"share": None, "why_unknown": why})
+        return self._doubt_that_hidden(note, index)
 
     def _doubt_that_hidden(self, note: PassageNote, index: int) -> PassageNote:
         """Make the share unknown if the prompt may show the document in other words."""

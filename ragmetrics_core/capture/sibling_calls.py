@@ -14,13 +14,14 @@ from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls
 from ragmetrics_core.capture.document_versions import unite_shown_documents
 from ragmetrics_core.capture.letters import letters_of
-from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.plain_values import as_one_line, texts_in
 from ragmetrics_core.capture.prompt_contents import PromptContents
 from ragmetrics_core.capture.prompt_search import ShownDocument
-from ragmetrics_core.capture.tree import Document, DocumentKey, Node, Tree
+from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _UNKNOWN_WRITER = "a call was shown it, and it is not known which call answered"
+_ALSO_HANDED_OUT = "a call was shown it whose reply the run gave beside the answer"
 # Fewer letters of a title or id stand in a template by chance, as "a" of "a.txt" does.
 _FEWEST_LETTERS = 3
 _DIGITS = lazy_pattern(rb"[0-9]+")
@@ -31,13 +32,13 @@ class ShownBeside:
     """The documents that calls beside the answering call were shown.
 
     Attributes:
-        documents: What they show of each document, by its key.
-        why_doubtful: In words, why it is not known whether one of these calls answered;
-            "" if it is known that none did, and that all were asked the same.
+        documents: What calls that were asked the same show of each document, by its key.
+        why_doubtful: For the key of each other document that calls were shown, in
+            words, why it is not known whether one of them answered.
     """
 
     documents: Mapping[DocumentKey, ShownDocument] = field(default_factory=dict)
-    why_doubtful: str = ""
+    why_doubtful: Mapping[DocumentKey, str] = field(default_factory=dict)
 
 
 def shown_beside(
@@ -49,7 +50,8 @@ def shown_beside(
     same question. The application takes the reply to the first: B was shown beside.
 
     If it is not known which call answered, each call that wrote a text may have. Else
-    only those count whose prompt has the same template.
+    only calls count whose prompt has the same template. If the run gave such a reply as
+    well, it may be another answer, as of two pipelines that are compared.
 
     Args:
         found_answer: The answer, and the call that wrote it.
@@ -60,46 +62,29 @@ def shown_beside(
     if writing_call is None:
         return ShownBeside()
     keys_shown = prompt_contents.shown_to(writing_call).shown_documents.keys()
-    shown_to_others = []
-    for call in _calls_of_no_other_answer(calls, found_answer):
+    shown_to_siblings = []
+    why_doubtful: dict[DocumentKey, str] = {}
+    for call, form in calls.reply_forms.items():
         shown = prompt_contents.shown_to(call).shown_documents
-        if shown.keys() <= keys_shown:
+        if shown.keys() <= keys_shown or form == NO_ANSWER:
             continue
         if found_answer.doubts:
-            may_answer = calls.looks_like_answer(call)
-        else:
-            may_answer = _have_same_template(call, writing_call, prompt_contents)
-        if may_answer:
-            shown_to_others.append(shown)
-    return ShownBeside(
-        unite_shown_documents(shown_to_others),
-        _UNKNOWN_WRITER if found_answer.doubts else "",
-    )
+            if calls.looks_like_answer(call):
+                why_doubtful |= dict.fromkeys(shown, _UNKNOWN_WRITER)
+        elif _have_same_template(call, writing_call, prompt_contents):
+            if _is_handed_out(call, writing_call, calls):
+                why_doubtful |= dict.fromkeys(shown, _ALSO_HANDED_OUT)
+            else:
+                shown_to_siblings.append(shown)
+    return ShownBeside(unite_shown_documents(shown_to_siblings), why_doubtful)
 
 
-def _calls_of_no_other_answer(calls: Calls, found_answer: FoundAnswer) -> list[Node]:
-    """List the calls that replied, without the answering call.
-
-    Calls that only called a tool are left out. So are those that wrote another answer
-    of the run: a run with two answers gives two samples.
-    """
-    other_lines = _lines_of_other_answers(calls.tree, found_answer)
-    return [
-        call
-        for call, form in calls.reply_forms.items()
-        if call is not found_answer.writing_call
-        and form != NO_ANSWER
-        and calls.replies[call].line not in other_lines
-    ]
-
-
-def _lines_of_other_answers(tree: Tree, found_answer: FoundAnswer) -> set[str]:
-    """Return the other answers that the framework gives, each in one line."""
-    return {
-        as_one_line(answer.text)
-        for answer in tree.answers
-        if answer is not found_answer.answer and answer.text
-    }
+def _is_handed_out(call: Node, writing_call: Node, calls: Calls) -> bool:
+    """Whether the run gave a call's reply as well, and it is not the answer itself."""
+    line = calls.replies[call].line
+    if line == calls.replies[writing_call].line:
+        return False
+    return any(as_one_line(text) == line for text in texts_in(calls.tree.output))
 
 
 def _have_same_template(

@@ -108,8 +108,8 @@ def self_rag(*replies: str) -> None:
         answer="The texts do not say.",
         grade="inferred",
         warnings=[
-            "1 of 2 retrieved documents were shown to other calls alone, and it is not"
-            " known which call answered; they are not among the contexts",
+            "1 of 2 retrieved documents were shown to other calls alone, of which it is"
+            " not known whether they answered; they are not among the contexts",
             SEVERAL,
         ],
     )
