@@ -177,17 +177,11 @@ def test_each_run_stands_in_just_one_group(
     assert sorted(in_groups) == sorted(run.root.began for run in runs)
 
 
-def test_a_sibling_of_a_sibling_belongs_to_the_group_that_was_answered() -> None:
-    """Three searches for one query; the second was ranked, and the third answered from."""
-    groups, runs = played(("search", [2], CITY), *RANKED_BETWEEN)
-    (group,) = groups
-    assert len(group.runs) == len(runs)
-
-
-def test_of_two_groups_that_are_each_others_siblings_one_owns_both() -> None:
-    groups, runs = played(("search", [0], CITY), ("search", [0], CITY))
-    first, second = groups
-    first.sibling_searches, second.sibling_searches = [second], [first]
+def test_a_search_beside_one_that_was_ranked_belongs_to_the_group_that_was_answered() -> (
+    None
+):
+    """Two searches for one query; the first was ranked, and the second answered from."""
+    groups, runs = played(*RANKED_BETWEEN)
     (group,) = groups
     assert len(group.runs) == len(runs)
 

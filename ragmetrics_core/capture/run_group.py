@@ -47,11 +47,8 @@ class RunGroup:
         answered_at: When the last run that answered ended; None before.
         was_read: Whether a model was shown what was found, whatever the model replied:
             it may have graded the documents.
-        is_overtaken: Whether a later question of its task or thread was answered and is
-            over.
-        sibling_searches: Other groups: searches made shortly before or after, that
-            found some of the same documents. A sibling that no model ever reads belongs
-            to the question of this group.
+        names_read: The documents found that a model was shown, by id, or by text where a
+            document has no id.
         query_writers: The runs of the group in which a model wrote the query or
             question of another run.
         part_roots: The outermost calls of runs that answered one of several questions
@@ -62,8 +59,7 @@ class RunGroup:
     last_added_at: float = field(default_factory=time.monotonic)
     answered_at: float | None = None
     was_read: bool = False
-    is_overtaken: bool = False
-    sibling_searches: list[RunGroup] = field(default_factory=list)
+    names_read: set[str] = field(default_factory=set)
     query_writers: list[Tree] = field(default_factory=list)
     part_roots: set[Node] = field(default_factory=set)
 
@@ -240,7 +236,7 @@ class RunGroup:
             self.query_writers += group.query_writers
             self.part_roots |= group.part_roots
             self.was_read |= group.was_read
-            self.sibling_searches += group.sibling_searches
+            self.names_read |= group.names_read
         self.runs.sort(key=lambda run: run.root.began)
 
     def copy_with(self, groups: Sequence[RunGroup]) -> RunGroup:
@@ -250,7 +246,7 @@ class RunGroup:
             runs=list(self.runs),
             query_writers=list(self.query_writers),
             part_roots=set(self.part_roots),
-            sibling_searches=list(self.sibling_searches),
+            names_read=set(self.names_read),
         )
         whole_group.take_over(groups)
         return whole_group

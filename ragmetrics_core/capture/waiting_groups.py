@@ -14,6 +14,7 @@ groups of others, since requests of other users run in other threads::
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -33,7 +34,7 @@ from ragmetrics_core.capture.transcripts import (
     quotation,
     surest_quotation,
 )
-from ragmetrics_core.capture.tree import Document, Message, Node, Tree
+from ragmetrics_core.capture.tree import Document, Message, Tree
 
 _MOST_WAITING = 1000
 _MOST_OF_OTHER_TASKS = 32
@@ -68,7 +69,7 @@ class WaitingGroups:
 
     def __iter__(self) -> Iterator[RunGroup]:
         """Yield the groups as they would be if no further run came."""
-        return iter(self._with_sibling_searches(self._waiting))
+        return iter(self._whole_groups(self._waiting))
 
     def clear(self) -> None:
         """Forget all groups."""
@@ -198,37 +199,20 @@ class WaitingGroups:
         """
         giving_groups = self._groups_that_gave_inputs(run, query)
         if giving_groups:
-            return self._unite_for_reranker(run, giving_groups)
+            return self._unite(giving_groups)
         if writer is None:
             return None
         group_of_writer = self._group_of(writer)
         if group_of_writer is not None:
             return group_of_writer
-        return self._group_of_further_query(run.task_or_thread, query, writer)
-
-    def _unite_for_reranker(
-        self, reranking: Tree, giving_groups: Sequence[RunGroup]
-    ) -> RunGroup:
-        """Unite the groups that found the documents given to a reranker.
-
-        The united group notes its sibling searches (``_sibling_searches_of``).
-        """
-        group = self._unite(giving_groups)
-        input_names = document_names(reranking.root.input_documents)
-        group.sibling_searches += self._sibling_searches_of(group, input_names)
-        return group
+        return self._group_of_further_query(run.task_or_thread, writer)
 
     def _group_of_further_query(
-        self, task_or_thread: str, query: str, writer: Tree
+        self, task_or_thread: str, writer: Tree
     ) -> RunGroup | None:
-        """Return the latest group for whose question a run wrote a further query.
-
-        The run was shown the first query of the group, and wrote a query that the group
-        did not search for yet.
-        """
+        """Return the latest group whose first query a run was shown as it wrote another."""
         for group in self._groups_of(task_or_thread):
-            is_new_query = not group.searched_for(query)
-            if is_new_query and _was_shown_first_query(writer, group):
+            if _was_shown_first_query(writer, group):
                 return group
         return None
 
@@ -286,26 +270,15 @@ class WaitingGroups:
         )
         if not shown_groups:
             return None
-        joined = self._unite_shown_groups(shown_groups)
+        joined = self._unite([shown_group.group for shown_group in shown_groups])
         wrote_free_text = FREE_TEXT in calls.reply_forms.values()  # no grade or route
         joined.add(run, is_answered=wrote_free_text)
-        joined.was_read = True  # a model was shown what its searches found
+        joined.names_read |= _names_of_shown_documents(joined, shown_groups)
+        joined.was_read = True
         for shown_group in shown_groups:
             if _may_revise_answer(shown_group, quotation_by_group[shown_group.group]):
                 joined.doubt(_MAY_GO_ON)
         return joined
-
-    def _unite_shown_groups(self, shown_groups: Sequence[ShownGroup]) -> RunGroup:
-        """Make one group of the groups that a model was shown together.
-
-        Example: a prompt holds what a vector search found, and what a keyword search
-        found. Both searches were made for one question. The united group also notes
-        its sibling searches (``_sibling_searches_of``).
-        """
-        united = self._unite([shown_group.group for shown_group in shown_groups])
-        names_shown = _names_of_shown_documents(united, shown_groups)
-        united.sibling_searches += self._sibling_searches_of(united, names_shown)
-        return united
 
     def _unite(self, groups: Sequence[RunGroup]) -> RunGroup:
         """Move the runs of several groups into the first of them, and return it.
@@ -319,134 +292,97 @@ class WaitingGroups:
         ]
         return first_group
 
-    def _sibling_searches_of(
-        self, group: RunGroup, names: Collection[str]
-    ) -> list[RunGroup]:
-        """Find unread searches near a group that found some of the same documents.
+    # Unread searches: a model was shown a document that such a search found, and another
+    # search had found it, too. So the model's run joined the other one. Example: vectors
+    # and key words were searched for "When did it open?", and both found the one page
+    # that a model was shown.
 
-        Example: a vector search found A and B, then a keyword search found B and C. A
-        model was shown B. The model's run joined the group of the keyword search, the
-        later one; the group of the vector search is returned.
+    def _whole_groups(self, groups: Iterable[RunGroup]) -> list[RunGroup]:
+        """Return groups as they would be if no further run came, with unread searches.
 
-        Args:
-            group: The runs of one question. Each search begins a group of its own.
-            names: The documents that a model or a reranker was given for the group, by
-                id, or by text where a document has no id.
+        An unread search that belongs to a group is not returned by itself.
         """
-        groups_of_task = self._groups_of(group.runs[-1].task_or_thread)
-        # newest first; the first earlier group that is no sibling ends the loop
-        groups_of_task.sort(key=lambda other: other.began, reverse=True)
-        siblings: list[RunGroup] = []
-        for other in groups_of_task:
-            # overtaken: its user has meanwhile got the answer to a later question
-            if other is group or other.is_overtaken:
+        owner_by_search = self._owner_by_search()
+        whole_groups: list[RunGroup] = []
+        for group in groups:
+            if group in owner_by_search:
                 continue
-            found_the_same = not other.document_names.isdisjoint(names)
-            # read: a model was shown what the other search found
-            if found_the_same and not other.was_read:
-                siblings.append(other)
-            # an earlier search found other documents, or was read: the searches before
-            # it are not near
-            elif other.began < group.began:
-                break
-        return siblings
+            unread = self._searches_beside(group, owner_by_search)
+            own_searches = [search for search in unread if search in owner_by_search]
+            whole_group = group.copy_with(own_searches) if unread else group
+            if len(own_searches) < len(unread):
+                whole_group.doubt(_SEARCHED_BEFORE)
+            whole_groups.append(whole_group)
+        return whole_groups
 
-    def _with_sibling_searches(self, groups: Sequence[RunGroup]) -> list[RunGroup]:
-        """Return groups as they would be if no further run came, with their siblings.
-
-        A sibling is a search near a group that found some of the same documents, and
-        that no model has read. Siblings that belong to a group are not returned by
-        themselves.
-        """
-        owner_by_sibling = self._owner_by_sibling()
-        return [
-            self._whole_group(group, owner_by_sibling)
-            for group in groups
-            if group not in owner_by_sibling
-        ]
-
-    def _owner_by_sibling(self) -> dict[RunGroup, RunGroup]:
-        """Return the sibling searches that belong to a waiting group, with that group.
+    def _owner_by_search(self) -> dict[RunGroup, RunGroup]:
+        """Return the unread searches that belong to a waiting group, with that group.
 
         Such a search asked a query of the group, or was made after the group began.
-        The first of several groups counts. A sibling of a sibling belongs to the group
-        that owns both.
+        The first of several groups counts.
         """
-        owner_by_sibling: dict[RunGroup, RunGroup] = {}
+        owner_by_search: dict[RunGroup, RunGroup] = {}
         for group in self._waiting:
-            for sibling in self._unread_siblings(group):
-                asks_the_same = not sibling.queries.isdisjoint(group.queries)
-                belongs_to_group = asks_the_same or sibling.began > group.began
-                owns_group = _outermost_owner(group, owner_by_sibling) is sibling
-                if belongs_to_group and not owns_group:
-                    owner_by_sibling.setdefault(sibling, group)
-        return {
-            sibling: _outermost_owner(owner, owner_by_sibling)
-            for sibling, owner in owner_by_sibling.items()
-        }
+            for search in self._unread_searches(group):
+                asks_the_same = not search.queries.isdisjoint(group.queries)
+                if asks_the_same or search.began > group.began:
+                    owner_by_search.setdefault(search, group)
+        return owner_by_search
 
-    def _whole_group(
-        self, group: RunGroup, owner_by_sibling: Mapping[RunGroup, RunGroup]
-    ) -> RunGroup:
-        """Return a group together with the sibling searches that belong to it.
+    def _searches_beside(
+        self, group: RunGroup, owner_by_search: Mapping[RunGroup, RunGroup]
+    ) -> list[RunGroup]:
+        """Return the unread searches of a group that belong to it, or to no group.
 
-        A sibling is a search near the group that found some of the same documents, and
-        that no model has read. There are two kinds:
-
-        - A sibling with an owner belongs to a group. Example: a vector search beside
-          the keyword search that a model answered from, both for "When did it open?".
-        - A sibling without an owner may be of this question, or of another. Example: a
-          search before the group for "bridge opening year".
-
-        Args:
-            group: The runs of one question.
-            owner_by_sibling: The siblings with an owner, each with its group.
-
-        Returns:
-            A copy with the runs of the siblings that the group owns. The copy's sample
-            gets a warning if there is also a sibling without an owner. The group itself
-            if there is no sibling of either kind.
+        A search of no group was made before, with another query: it may be of this
+        question, or a question of its own.
         """
-        own_siblings: list[RunGroup] = []
-        for sibling, owner in owner_by_sibling.items():
-            if owner is group:
-                own_siblings.append(sibling)
-        # such as the search for "bridge opening year"
-        has_sibling_without_owner = any(
-            sibling not in owner_by_sibling for sibling in self._unread_siblings(group)
-        )
-        if not own_siblings and not has_sibling_without_owner:
-            return group
-        whole_group = group.copy_with(own_siblings)
-        if has_sibling_without_owner:
-            whole_group.doubt(_SEARCHED_BEFORE)
-        return whole_group
-
-    def _unread_siblings(self, group: RunGroup) -> list[RunGroup]:
-        """Return the sibling searches of a group that still wait and were never read."""
-        waiting = [
-            sibling for sibling in group.sibling_searches if sibling in self._waiting
+        return [
+            search
+            for search in self._unread_searches(group)
+            if owner_by_search.get(search, group) is group
         ]
-        return [sibling for sibling in waiting if not sibling.was_read]
+
+    def _unread_searches(self, group: RunGroup) -> list[RunGroup]:
+        """Return the unread searches that found a document which the group's model was shown.
+
+        They were made in its task or thread before its last run. Those before an
+        earlier group that a model read are of an earlier question.
+        """
+        last_run = group.runs[-1]
+        groups_of_task = self._groups_of(last_run.task_or_thread)
+        earlier_begins = [
+            other.began
+            for other in groups_of_task
+            if other.was_read and other.began < group.began
+        ]
+        last_question_began = max(earlier_begins, default=-math.inf)
+        return [
+            other
+            for other in groups_of_task
+            if last_question_began < other.began < last_run.root.began
+            and not other.was_read
+            and not other.document_names.isdisjoint(group.names_read)
+        ]
 
     def take_over_due(
         self, task_or_thread: str | None = None, query: str = ""
     ) -> list[RunGroup]:
         """Remove and return the groups that no further run will join, the oldest first.
 
-        They hold their sibling searches. Other groups of their tasks that began before
-        they were over are marked: these become siblings of no later group.
-
         Args:
             task_or_thread: The task or thread in which a search begins now; None where
                 no search begins.
             query: The text that is searched for, in one line.
         """
-        due = self._due_groups(task_or_thread, query)
-        whole_groups = self._with_sibling_searches(due)
-        self._remove_runs_of(whole_groups)
-        for whole_group in whole_groups:
-            self._mark_groups_begun_before(whole_group.runs[-1])
+        owner_by_search = self._owner_by_search()
+        due: list[RunGroup] = []
+        for group in self._due_groups(task_or_thread, query):
+            if group not in owner_by_search:
+                # no run will join what was found beside it, either
+                due += [group, *self._searches_beside(group, owner_by_search)]
+        whole_groups = self._whole_groups(dict.fromkeys(due))
+        self._waiting = [group for group in self._waiting if group not in due]
         return whole_groups
 
     def _due_groups(self, task_or_thread: str | None, query: str) -> list[RunGroup]:
@@ -476,27 +412,6 @@ class WaitingGroups:
         due += due_with_same_query[:-1]
         return sorted(due, key=lambda group: group.began)
 
-    def _remove_runs_of(self, groups: Iterable[RunGroup]) -> None:
-        """Remove the waiting groups whose runs some other groups hold."""
-        roots_taken: set[Node] = set()
-        for group in groups:
-            roots_taken.update(run.root for run in group.runs)
-        self._waiting = [
-            group for group in self._waiting if group.runs[0].root not in roots_taken
-        ]
-
-    def _mark_groups_begun_before(self, last_run: Tree) -> None:
-        """Mark waiting groups as overtaken by a group that is over.
-
-        These are the groups of its task or thread that began before its last run.
-
-        Args:
-            last_run: The last run of the group that is over.
-        """
-        for group in self._groups_of(last_run.task_or_thread):
-            if group.began < last_run.root.began:
-                group.is_overtaken = True
-
     def take_too_many(self) -> list[RunGroup]:
         """Remove and return the groups that wait longest, where too many wait."""
         n_too_many = max(0, len(self._waiting) - _MOST_WAITING)
@@ -513,15 +428,6 @@ class WaitingGroups:
         """Return the latest groups without a run of a task or thread, the latest first."""
         latest = self._waiting[: -_MOST_OF_OTHER_TASKS - 1 : -1]
         return [group for group in latest if not group.has_run_of(task_or_thread)]
-
-
-def _outermost_owner(
-    group: RunGroup, owner_by_sibling: Mapping[RunGroup, RunGroup]
-) -> RunGroup:
-    """Return the group that owns a group, or its owner, and that nobody owns."""
-    while group in owner_by_sibling:
-        group = owner_by_sibling[group]
-    return group
 
 
 def _is_followed_by_search(
@@ -565,28 +471,18 @@ def _groups_that_found(
     giving_groups = [
         group for group in groups if not names.isdisjoint(group.document_names)
     ]
-    waiting = [group for group in giving_groups if group.answered_at is None]
-    # all were answered: the reranker is taken to work on the latest question
-    if not waiting:
-        return giving_groups[:1]
-    # unanswered groups, first those with the reranker's query, until all documents
-    # were found
-    with_query = [group for group in waiting if group.searched_for(query)]
-    without_query = [group for group in waiting if group not in with_query]
-    return _first_groups_that_hold(names, [*with_query, *without_query])
-
-
-def _first_groups_that_hold(
-    names: set[str], groups: Iterable[RunGroup]
-) -> list[RunGroup]:
-    """Return groups from the first one on, until they found all named documents."""
+    unanswered = [group for group in giving_groups if group.answered_at is None]
+    # those with the reranker's query first; the sort leaves the latest first otherwise
+    candidates = sorted(
+        unanswered or giving_groups, key=lambda group: not group.searched_for(query)
+    )
     missing_names = set(names)
-    first_groups: list[RunGroup] = []
-    for group in groups:
-        if missing_names:
-            first_groups.append(group)
+    groups_found: list[RunGroup] = []
+    for group in candidates:
+        if missing_names:  # until all documents were found
+            groups_found.append(group)
             missing_names -= group.document_names
-    return first_groups
+    return groups_found
 
 
 def _names_of_shown_documents(
@@ -680,15 +576,13 @@ def _groups_not_continued(
 ) -> list[RunGroup]:
     r"""Return the groups whose question is over, because a run asks something new.
 
-    A group holds the runs for one question. Example: the prompt "User: When did it
-    open?\nAssistant: In 1874.\nUser: And the ferry?" asks a new question, so the group
-    of "When did it open?" is returned.
+    It does where its prompts hold a group's answer as said by the assistant before:
+    "User: When did it open?\nAssistant: In 1874.\nUser: And the ferry?". It also does
+    where it is handed the documents of a group again, with another question.
 
     Args:
         quotation_by_group: For each group how the prompts of the run quote its last
-            answer. An "earlier turn" and "assistant's last words" end the group;
-            "after its question" and "among other words" may quote a draft, and do not;
-            "absent" is no quotation.
+            answer.
         run: The run.
         calls: Its calls.
     """
@@ -698,17 +592,15 @@ def _groups_not_continued(
     assistant_lines = {
         as_one_line(message.text) for message in messages if message.role == "assistant"
     }
-    groups_not_continued: list[RunGroup] = []  # the result
+    groups_not_continued: list[RunGroup] = []
     for group, quotation_of_answer in quotation_by_group.items():
         is_earlier_turn = _is_answer_an_earlier_turn(
             group, quotation_of_answer, assistant_lines, run.question
         )
-        # The answer is not quoted. The run asks anew if the application hands it the
-        # documents of the group again, with another question.
-        asks_anew = False
-        if quotation_of_answer == "absent":
-            asks_anew = _asks_of_kept_documents(run, group, messages)
-        if is_earlier_turn or asks_anew:
+        is_not_quoted = quotation_of_answer == "absent"
+        if is_earlier_turn or (
+            is_not_quoted and _asks_of_kept_documents(run, group, messages)
+        ):
             groups_not_continued.append(group)
     return groups_not_continued
 
