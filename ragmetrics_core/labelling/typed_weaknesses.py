@@ -195,6 +195,7 @@ def _with_foreign_contexts(
             changed_fields = {
                 "id": f"{row.sample.id or row_index} | foreign contexts",
                 "contexts": foreign_contexts,
+                # both would still show the contexts of the row's own
                 "retrieved": None,
                 "ledger": None,
             }

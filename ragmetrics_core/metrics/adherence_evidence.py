@@ -194,19 +194,19 @@ def _with_verdict_of_token(polls: Asked[Poll]) -> Asked[Poll]:
     """
     if polls.asked != 1 or not polls.weights:
         return polls
-    is_chance_of_a_token = polls.weights[0].mode in _BY_TOKEN
-    if not is_chance_of_a_token:
+    weight = polls.weights[0]  # the probability of "yes", and how it was measured
+    is_measured_by_token = weight.mode in _BY_TOKEN
+    if not is_measured_by_token:
         return polls
     (poll,) = polls.replies
     is_made_of_verdicts_on_claims = bool(poll.encoder_claims)
     if is_made_of_verdicts_on_claims:
         return polls
-    chance = polls.weights[0].p
-    verdict: PollVerdict = "yes" if chance >= 0.5 else "no"
+    verdict: PollVerdict = "yes" if weight.p >= 0.5 else "no"
     if poll.verdict == verdict:
         return polls
     reason = (
-        f'The verdict\'s token says "{verdict}" (p(yes) = {chance:.2f}); the reply'
+        f'The verdict\'s token says "{verdict}" (p(yes) = {weight.p:.2f}); the reply'
         f' that was drawn says "{poll.verdict}": {poll.reason}'
     )
     settled = poll.model_copy(update={"verdict": verdict, "reason": reason})

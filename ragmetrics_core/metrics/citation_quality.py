@@ -462,6 +462,7 @@ class CitationQuality(Metric):
         """
         citations = self._citations_of(sample).citations or ()
         answer = _Answer(sample, cited_statements(sample.answer, citations))
+        # one plan for all sentences that cite nothing, and one for each that cites
         plans = [self._judge_uncited(answer)]
         plans += [
             self._judge_cited(answer, index)
@@ -473,6 +474,7 @@ class CitationQuality(Metric):
             if isinstance(outcome, NotAnswered):
                 return self.failed(outcome.error)
             judged.update(outcome)
+        # a mark in an unread form may be the citation that such a sentence lacks
         for index in sorted(judged):
             possibly_cites = answer.statements[index].may_cite
             if judged[index].fault == "uncited" and possibly_cites:
@@ -616,6 +618,7 @@ def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
     4 of their 5 citations are precise: precision .8. A dangling citation, such as "[9]"
     with 3 contexts, counts as a citation and is not precise.
     """
+    # a greeting or a question to the user needs no source, and is not counted
     claiming = [statement for statement in statements if statement.claims]
     citations: list[JudgedCitation] = []
     n_dangling = 0

@@ -290,9 +290,11 @@ class ContextRecall(Metric):
             reference: _rating(reply)
             for reference, reply in zip(distinct_references, replies, strict=True)
         }
+        # one for each reference of the sample, also where two references are equal
         ratings = tuple(
             rating_by_reference[reference] for reference in sample.reference
         )
+        # a reference that the judge did not rate has no score: the metric fails below
         scores = [rating.score or 0.0 for rating in ratings]
         best_score = max(scores)
         best_index = scores.index(best_score)

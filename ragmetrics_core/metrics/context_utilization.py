@@ -369,6 +369,7 @@ class ContextUtilization(Metric):
         )
         if not texts:
             return self.undefined(f"the first {self.k} contexts are blank")
+        # for each question the chunks that it is about
         if self.judging == "listwise":
             chunks_by_question = [order_of_digest(sample.question, texts)]
         else:
@@ -376,11 +377,11 @@ class ContextUtilization(Metric):
         replies = yield from ask(
             [self._question(sample, chunks) for chunks in chunks_by_question]
         )
-        verdicts: dict[str, JudgedChunk] = {}
+        verdict_by_text: dict[str, JudgedChunk] = {}
         for reply, chunks in zip(replies, chunks_by_question, strict=True):
             if isinstance(reply, Asked):
-                verdicts |= _verdicts(reply, chunks)
-        evidence = self._evidence(contexts, verdicts)
+                verdict_by_text |= _verdicts(reply, chunks)
+        evidence = self._evidence(contexts, verdict_by_text)
         if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
         return self._outcome(sample, evidence)

@@ -38,6 +38,7 @@ def most_changed(pairs: Sequence[Pair], metric: str) -> list[Changed]:
     changes.sort(key=lambda change: change.difference)
     lowest = changes[:_MOST_SHOWN]
     highest = reversed(changes[-_MOST_SHOWN:])
+    # with few samples both lists hold the same ones: each takes its own side of zero
     losses = [change for change in lowest if change.difference < -ROUNDING]
     gains = [change for change in highest if change.difference > ROUNDING]
     return losses + gains

@@ -140,6 +140,7 @@ def _fields_of_sdk_span(span: Any) -> dict[str, Any]:
     """
     attributes = {}
     for key, value in span.attributes.items():
+        # JSON has lists where the SDK has tuples
         attributes[key] = list(value) if isinstance(value, tuple) else value
     events = []
     for event in span.events:
@@ -159,6 +160,7 @@ def _fields_of_sdk_span(span: Any) -> dict[str, Any]:
         "links": [{"trace_id": f"{link.context.trace_id:032x}"} for link in span.links],
     }
     if span.parent is not None:
+        # remote: the span around it was recorded by another process
         fields["parent_id"] = f"{span.parent.span_id:016x}"
         fields["flags"] = _PARENT_IS_REMOTE if span.parent.is_remote else 0
     return fields

@@ -367,14 +367,17 @@ class RagMetricsEvaluator:
         self._report_failures(metric, outcomes)
         scores = []
         scores_or_nan = []
-        evidence = []
+        evidence: list[dict[str, Any] | None] = []
         for outcome in outcomes:
-            if outcome.value is not None:
+            if outcome.value is None:
+                scores_or_nan.append(math.nan)
+            else:
                 scores.append(outcome.value)
-            scores_or_nan.append(math.nan if outcome.value is None else outcome.value)
-            evidence.append(
-                outcome.evidence.model_dump(mode="json") if outcome.evidence else None
-            )
+                scores_or_nan.append(outcome.value)
+            if outcome.evidence is None:
+                evidence.append(None)
+            else:
+                evidence.append(outcome.evidence.model_dump(mode="json"))
         return {
             "score": math.fsum(scores) / len(scores) if scores else math.nan,
             "individual_scores": scores_or_nan,
