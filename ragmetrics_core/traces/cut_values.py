@@ -71,7 +71,9 @@ def _are_cut(texts: Collection[str], *, are_longest: bool) -> bool:
 
     Plain texts alone are no sign: a splitter makes chunks of one length. Shorter texts
     than the longest of a trace need JSON up to its very end, as they have one length by
-    chance.
+    chance. Example: "Rome is old. It f" and ``{"text": "Rome is``, both of 17
+    characters, were cut. With ``{"text": "Rome."}`` beside them, nothing was: whole JSON
+    of just that length shows that there is no limit.
     """
     if len(texts) < _FEWEST_CUT:
         return False

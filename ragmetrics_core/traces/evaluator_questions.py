@@ -10,8 +10,7 @@ from ragmetrics_core.capture.plain_values import texts_in
 from ragmetrics_core.data import Sample
 from ragmetrics_core.traces.span_calls import Call
 
-# with these words the prompt of the generator of test data begins
-_GENERATOR = "You are a Teacher/Professor. Your task is to setup"
+_BEGINNING_OF_GENERATORS_PROMPT = "You are a Teacher/Professor. Your task is to setup"
 # answers remembered: an application may be traced for ever
 _MAX_ANSWERS = 100_000
 _NODES_WERE_GIVEN = (
@@ -46,12 +45,14 @@ class EvaluatorQuestions:
         question = as_one_line(sample.question)
         node_ids = {context.id for context in sample.retrieved or ()}
         retrieves_for_tests = bool(node_ids) and node_ids <= self._test_node_ids
-        if question.startswith(_GENERATOR) or retrieves_for_tests:
+        is_of_generator = question.startswith(_BEGINNING_OF_GENERATORS_PROMPT)
+        if is_of_generator or retrieves_for_tests:
             self._test_node_ids |= node_ids
             return True
-        is_judged = self._is_earlier_answer(_judged_answer(question))
+        # an evaluator asks about an answer that the application gave before
+        asks_about_answer = self._is_earlier_answer(_judged_answer(question))
         self._remember_answer(as_one_line(sample.answer))
-        return is_judged
+        return asks_about_answer
 
     def _is_earlier_answer(self, text: str) -> bool:
         """Whether a text is the answer of an earlier sample; False for an empty text."""

@@ -260,21 +260,22 @@ def _start_of_closing_line(file: BufferedReader) -> bytes:
     """Return the bytes with which the last line of a value begins.
 
     They are b"", with which any line begins, unless the first line of the file only
-    opens a value.
+    opens a value. Examples: the first line ``{"a": 1}`` is a whole value: b"". The first
+    line ``{`` and an indented second line: b"}".
     """
     file.seek(0)
-    opening = b""
-    ending = b""
-    while piece := file.readline(_PIECE):
+    first_sign = b""  # of the first line
+    last_sign = b""
+    while piece := file.readline(_PIECE):  # a long line is read in several pieces
         text = piece.strip()
-        opening = opening or text[:1]
-        ending = text[-1:] or ending
+        first_sign = first_sign or text[:1]
+        last_sign = text[-1:] or last_sign
         if piece.endswith(b"\n"):
             break
-    if ending not in (b"{", b"[", b","):
+    if last_sign not in (b"{", b"[", b","):
         return b""
     if file.readline(1).isspace():  # an indented value ends with its bracket
-        return b"}" if opening == b"{" else b"]"
+        return b"}" if first_sign == b"{" else b"]"
     return b"\n\n"  # no line begins so: the value ends with the file
 
 

@@ -62,8 +62,8 @@ class TraceOfCalls:
             conversation = session_of(call.span.attributes)
             if conversation is not None:
                 conversations.add(conversation)
-        only_one = conversations.pop() if len(conversations) == 1 else None
-        return TraceOfCalls(trace, tuple(calls), only_one, frozenset(links))
+        only_conversation = conversations.pop() if len(conversations) == 1 else None
+        return TraceOfCalls(trace, tuple(calls), only_conversation, frozenset(links))
 
     @property
     def kinds(self) -> set[str]:

@@ -565,7 +565,11 @@ class Langfuse(Sink):
             raise InputError(f"row {result.index} was not taken whole by Langfuse")
 
     def _body(self, score: _Score) -> Any:
-        """The request that writes one outcome."""
+        """The request that writes one outcome.
+
+        Langfuse takes no score without a value. So an outcome without one is written as
+        a word: "undefined" or "failed", under the name "context_recall.outcome".
+        """
         outcome = score.outcome
         name = outcome.metric
         value: float | str | None = outcome.value
