@@ -105,7 +105,7 @@ from ragmetrics_core.metrics.registry import METRICS as METRICS
 from ragmetrics_core.metrics.registry import NAMED_METRICS as NAMED_METRICS
 from ragmetrics_core.metrics.registry import choose_metrics as choose_metrics
 from ragmetrics_core.metrics.registry import metric_named as metric_named
-from ragmetrics_core.models.framework_model import as_judge_work as as_judge_work
-from ragmetrics_core.models.framework_model import is_judge_work as is_judge_work
-from ragmetrics_core.models.framework_model import judge_context as judge_context
+from ragmetrics_core.models.judge_work import as_judge_work as as_judge_work
+from ragmetrics_core.models.judge_work import is_judge_work as is_judge_work
+from ragmetrics_core.models.judge_work import judge_context as judge_context
 from ragmetrics_core.reporting.report import Sink as Sink

@@ -30,7 +30,7 @@ from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Metrics
 from ragmetrics_core.engine.run import Run as EvaluationRun
 from ragmetrics_core.metrics.registry import choose_metrics
-from ragmetrics_core.models.framework_model import as_judge_work, is_judge_work
+from ragmetrics_core.models.judge_work import as_judge_work, is_judge_work
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Report, Sink
 

@@ -7,17 +7,18 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from ragmetrics_core.capture.hooks import Lock, Problems, Run, guard_hook
 from ragmetrics_core.data import Ledger, Sample
-from ragmetrics_core.engine.arguments import EvaluateSettings
-from ragmetrics_core.engine.evaluation import aevaluate, evaluate
-from ragmetrics_core.engine.progress import Show
-from ragmetrics_core.engine.resolve import JudgeLike
-from ragmetrics_core.engine.run import Metrics
-from ragmetrics_core.models.framework_model import as_judge_work
-from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.models.judge_work import as_judge_work
+
+if TYPE_CHECKING:
+    from ragmetrics_core.engine.arguments import EvaluateSettings
+    from ragmetrics_core.engine.progress import Show
+    from ragmetrics_core.engine.resolve import JudgeLike
+    from ragmetrics_core.engine.run import Metrics
+    from ragmetrics_core.reporting.report import Report
 
 Redact = Callable[[Sample], Sample]
 _TEXT_FIELDS = (
@@ -347,6 +348,9 @@ class Captured(Generic[Run]):
 
         The judge may be the framework's own model.
         """
+        # A program that only captures does not need the engine.
+        from ragmetrics_core.engine.evaluation import evaluate
+
         samples = self.samples
         with as_judge_work():
             return evaluate(
@@ -369,6 +373,8 @@ class Captured(Generic[Run]):
 
         See ``evaluate``.
         """
+        from ragmetrics_core.engine.evaluation import aevaluate
+
         samples = self.samples
         with as_judge_work():
             return await aevaluate(

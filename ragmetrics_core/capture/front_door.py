@@ -10,19 +10,20 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic
 
-from ragmetrics_core.capture.background import BackgroundEvaluator, WatchSettings
 from ragmetrics_core.capture.captured import Captured, Redact, UserValues
 from ragmetrics_core.capture.hooks import Listener, Listeners, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides, Source
 from ragmetrics_core.capture.tree import Tree
-from ragmetrics_core.data import Sample, SampleResult, SettingError
-from ragmetrics_core.engine.resolve import JudgeLike
-from ragmetrics_core.engine.run import Metrics
-from ragmetrics_core.models.limits import Limits
-from ragmetrics_core.reporting.report import Sink
+from ragmetrics_core.data import Sample, SettingError
 
 if TYPE_CHECKING:
+    from ragmetrics_core.capture.background import BackgroundEvaluator
     from ragmetrics_core.capture.turns import Turns
+    from ragmetrics_core.data import SampleResult
+    from ragmetrics_core.engine.resolve import JudgeLike
+    from ragmetrics_core.engine.run import Metrics
+    from ragmetrics_core.models.limits import Limits
+    from ragmetrics_core.reporting.report import Sink
 
 _MISSED = (
     "runs began in threads or tasks that do not carry this block's context, and were"
@@ -277,6 +278,12 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If a setting is invalid.
         """
+        # The engine is behind it, which a program that only captures does not need.
+        from ragmetrics_core.capture.background import (
+            BackgroundEvaluator,
+            WatchSettings,
+        )
+
         overrides = self.make_overrides(
             question_from,
             contexts_from,

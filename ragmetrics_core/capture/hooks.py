@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakSet
 
 from ragmetrics_core.data import RowError, SettingError
-from ragmetrics_core.models.framework_model import is_judge_work
+from ragmetrics_core.models.judge_work import is_judge_work
 
 logger = logging.getLogger("ragmetrics_core")
 

@@ -9,28 +9,15 @@ import os
 import re
 from functools import cache
 
-from ragmetrics_core.data import SettingError, did_you_mean, import_named_object
-from ragmetrics_core.data.higher_rooms import import_deferred
+from ragmetrics_core.data import SettingError
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.models.addresses import (
     Endpoint,
     endpoint_of_arguments,
     refuse_empty,
 )
 from ragmetrics_core.models.chat import ChatModel
-from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
-from ragmetrics_core.models.decision_model import (
-    DECISIONS,
-    SYSTEM_ONE,
-    DecisionModel,
-    decision_model,
-)
-from ragmetrics_core.models.guard_model import GuardModel
-from ragmetrics_core.models.litellm_model import LiteLLMModel, knows_provider
-from ragmetrics_core.models.openai_form import facts_of_listed_model, names_of_models
 
 JudgeLike = Judge | ChatModel | str | None
 """What a judge is given as; ``resolve_judge`` says what each means."""
@@ -39,12 +26,6 @@ _logger = logging.getLogger("ragmetrics_core")
 # The judges known by name, by all that makes them different; the oldest are dropped.
 _judges: dict[tuple[object, ...], Judge] = {}
 _MOST_JUDGES = 32
-_COMPATIBLE_PREFIX = "openai-compatible/"
-_GUARD_PREFIX = "guard/"
-_LOCAL_PREFIX = "local/"
-_PREFIXES = (_COMPATIBLE_PREFIX, DECISIONS, SYSTEM_ONE, _GUARD_PREFIX, _LOCAL_PREFIX)
-# module:name of an object, e.g. my_app.judges:strict
-_MODULE_AND_NAME = lazy_pattern(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 # environment variables that may hold a key or an address
 _KEY_OR_ADDRESS = lazy_pattern(
     r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|URL|PROXY", re.IGNORECASE
@@ -100,12 +81,10 @@ def resolve_judge(
         refuse_empty(chosen, "RAGMETRICS_JUDGE")
     if isinstance(chosen, Judge):
         return chosen
-    if isinstance(chosen, DecisionModel):
-        return DecisionJudge(chosen)
-    if isinstance(chosen, GuardModel):
-        return _guard_judge(chosen)
     if isinstance(chosen, ChatModel):
-        return LLMJudge(chosen)
+        from ragmetrics_core.engine.model_judges import judge_on_model
+
+        return judge_on_model(chosen)
     if chosen is None:
         announce_embedded_judge()
         no_endpoint = Endpoint(None, None)
@@ -167,182 +146,22 @@ def _judge_by_name(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) ->
 
 
 def _make_judge(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) -> Judge:
-    """Make the judge that a name stands for.
+    """Make the judge that a name stands for: the embedded one, or one that asks a model.
 
-    Example: "openai/gpt-4o-mini" is asked by our own client, "ollama/llama3" through
-    LiteLLM.
-
-    The first of these that fits decides:
-
-    1. the embedded judge, ``lexical``;
-    2. an endpoint that speaks OpenAI's protocol, ``openai-compatible/MODEL``;
-    3. a decision model, ``decisions/MODEL`` or ``systemone/MODEL``;
-    4. a guard, ``guard/FORM/MODEL``;
-    5. a model on this machine, ``local/FOLDER``;
-    6. a model of OpenAI, ``openai/MODEL`` or one that our price file lists;
-    7. an object of the user's own, ``module:name``;
-    8. a model that LiteLLM reaches.
+    Each is imported only here. Both are large, and a run seldom needs both.
 
     Args:
         name: The name.
         endpoint: The address and the variable of its key.
-        is_endpoint_given: Whether the caller gave the address or the key's variable as
-            an argument. A judge that has no endpoint refuses them.
+        is_endpoint_given: Whether the caller gave an address or key as an argument.
     """
     if name in ("lexical", "lexical+vectors"):
-        # imported only here: it is the largest part of judging, and often unused
         from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 
         return LexicalJudge(vectors=name != "lexical")
-    _check_name(name)
-    address, key_variable = endpoint
-    if name.startswith(_COMPATIBLE_PREFIX):
-        return _make_compatible(name, endpoint)
-    typed_model = decision_model(name, api_base=address, api_key_env=key_variable)
-    if typed_model is not None:
-        _warn_of_changing_model(name)
-        return DecisionJudge(typed_model)
-    if name.startswith(_GUARD_PREFIX):
-        return _make_guard(name, endpoint)
-    if name.startswith(_LOCAL_PREFIX):
-        return _make_local(name, is_endpoint_given=is_endpoint_given)
-    if name.startswith("openai/") or facts_of_listed_model(name) is not None:
-        model = OpenAICompatibleModel.openai(
-            name, api_base=address, api_key_env=key_variable
-        )
-        return LLMJudge(model)
-    if _MODULE_AND_NAME.fullmatch(name):
-        return _import_judge(name, is_endpoint_given=is_endpoint_given)
-    _refuse_misspelt(name, address)
-    return LLMJudge(LiteLLMModel(name, api_base=address, api_key_env=key_variable))
+    from ragmetrics_core.engine.model_judges import make_model_judge
 
-
-def _check_name(name: str) -> None:
-    """Refuse, by ``SettingError``, a name that is blank, or that holds an address."""
-    if not name:
-        raise SettingError(
-            "the judge's name is blank; give a model's name such as"
-            " 'openai/gpt-4o-mini', or 'lexical'"
-        )
-    if "://" in name:
-        raise SettingError(
-            "a model's name holds no address; name the address with api_base="
-            " (--api-base)"
-        )
-
-
-def _make_compatible(name: str, endpoint: Endpoint) -> Judge:
-    """Make the judge of an endpoint that speaks OpenAI's protocol.
-
-    ``SettingError`` if its address is not named.
-    """
-    address, key_variable = endpoint
-    if not address:
-        raise SettingError(
-            f"{name} needs the address of its endpoint: api_base= (--api-base) or"
-            " RAGMETRICS_API_BASE, e.g. http://127.0.0.1:8000/v1"
-        )
-    model = name.removeprefix(_COMPATIBLE_PREFIX)
-    return LLMJudge(OpenAICompatibleModel(address, model, api_key_env=key_variable))
-
-
-def _make_local(name: str, *, is_endpoint_given: bool) -> Judge:
-    """Make the judge on a model of this machine, such as ``local/./folder``."""
-    if is_endpoint_given:
-        raise SettingError(f"{name} runs on this machine and takes no endpoint or key")
-    make_model = import_deferred("LocalDecisionModel")
-    return DecisionJudge(make_model(name.removeprefix(_LOCAL_PREFIX)))
-
-
-def _make_guard(name: str, endpoint: Endpoint) -> Judge:
-    """Make the guard of a name such as ``guard/granite-3.3/MODEL``."""
-    form, _, model = name.removeprefix(_GUARD_PREFIX).partition("/")
-    address, key_variable = endpoint
-    if not model or not address:
-        raise SettingError(
-            f"{name} needs a form, a model and the address of its endpoint, e.g."
-            " guard/minicheck/bespoke-minicheck with api_base= (--api-base)"
-            " http://127.0.0.1:8000/v1"
-        )
-    return _guard_judge(GuardModel(address, model, form=form, api_key_env=key_variable))
-
-
-def _guard_judge(model: GuardModel) -> Judge:
-    """Make the judge that asks a guard."""
-    judge: Judge = import_deferred("GuardJudge")(model)
-    return judge
-
-
-def _warn_of_changing_model(name: str) -> None:
-    """Warn of a name that ends in "-latest".
-
-    The model behind such a name may change, and stored answers would outlive the
-    change.
-    """
-    if name.endswith("-latest"):
-        _logger.warning(
-            "%s may stand for another model tomorrow, and stored answers outlive it:"
-            " name the version",
-            name,
-        )
-
-
-def _refuse_misspelt(name: str, address: str | None) -> None:
-    """Refuse a name that is a misspelling of our names, unless LiteLLM knows it.
-
-    LiteLLM takes seconds to load. So it is asked only where a name is close to ours.
-    """
-    hint = _hint_of_misspelt(name)
-    if hint and not knows_provider(name, address):
-        raise SettingError(
-            f"no judge is named {name!r}{hint}; give 'lexical', or a model with its"
-            " provider, e.g. openai/gpt-4o-mini or ollama/llama3.1"
-        )
-
-
-def _hint_of_misspelt(name: str) -> str:
-    """Return a question such as "did you mean decisions/gpt?"; "" if no name is close.
-
-    Of a name with a provider, such as ``decision/gpt``, only the provider is compared.
-    """
-    prefix, slash, rest = name.partition("/")
-    if not slash:
-        return did_you_mean(name, ["lexical", "lexical+vectors", *names_of_models()])
-    meant = {
-        known_prefix.strip("/"): f"{known_prefix}{rest}" for known_prefix in _PREFIXES
-    }
-    return did_you_mean(prefix, meant, stands_for=meant)
-
-
-def _import_judge(place: str, *, is_endpoint_given: bool) -> Judge:
-    """Import the judge, or the chat model to judge with, that ``module:name`` names.
-
-    Args:
-        place: The module and the object's name, e.g. ``my_app.judges:strict``.
-        is_endpoint_given: Whether the caller gave an endpoint or key for it. The object
-            has its own, so this is refused.
-
-    Raises:
-        SettingError: If an endpoint or key was given, the object cannot be imported, or
-            it is neither a judge nor a chat model.
-    """
-    try:
-        imported = import_named_object(place)
-    except SettingError as error:
-        # "llama3:8b" looks like module:name, and is a model without its provider
-        raise SettingError(
-            f"{error}; a model is named with its provider, e.g. ollama/{place}"
-        ) from error
-    problem = ""
-    if is_endpoint_given:
-        problem = "takes no other endpoint or key"
-    elif not isinstance(imported, (Judge, ChatModel)):
-        problem = f"is a {type(imported).__name__}"
-    if problem:
-        raise SettingError(
-            f"{place} {problem}; name a Judge or ChatModel object that is complete"
-        )
-    return resolve_judge(imported)
+    return make_model_judge(name, endpoint, is_endpoint_given=is_endpoint_given)
 
 
 @cache

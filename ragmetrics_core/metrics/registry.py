@@ -1,6 +1,5 @@
 """The metrics by name, each imported when a run measures it."""
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from inspect import isfunction
@@ -142,6 +141,8 @@ def _full_names_by_alias() -> dict[str, str]:
     short "adherence" all have the value "context_adherence". The keys have no
     underscores, and callers look up names without them.
     """
+    import tomllib  # a run whose metrics are named in full reads no aliases
+
     resource = files("ragmetrics_core.metrics").joinpath("aliases.toml")
     aliases_by_name: dict[str, list[str]] = tomllib.loads(resource.read_text("utf-8"))
     full_name_by_alias: dict[str, str] = {}

@@ -9,9 +9,8 @@ kept for the process only, and whoever wants more gives ``cache_key=``.
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import Context, ContextVar
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ragmetrics_core.models.attempts import call_authors_code
@@ -22,40 +21,12 @@ from ragmetrics_core.models.chat import (
     ChatReply,
     ChatRequest,
 )
+from ragmetrics_core.models.judge_work import judge_context
 from ragmetrics_core.models.threads import call_in_thread
 
 Exchange = tuple[
     Callable[[], Any], Callable[[], Awaitable[Any]], Callable[[Any], ChatReply]
 ]
-_active: ContextVar[bool] = ContextVar("ragmetrics_judge_work", default=False)
-
-
-@contextmanager
-def as_judge_work() -> Iterator[None]:
-    """Mark everything started inside as work of judges.
-
-    Tasks and copied contexts inherit the mark.
-    """
-    token = _active.set(True)
-    try:
-        yield
-    finally:
-        _active.reset(token)
-
-
-def judge_context() -> Context:
-    """Return an empty context that is marked as a judge's.
-
-    It is for calls of a judge's model. No tracer of the application is set in it.
-    """
-    context = Context()
-    context.run(_active.set, True)
-    return context
-
-
-def is_judge_work() -> bool:
-    """True inside the work of a judge: a recorder looks away."""
-    return _active.get()
 
 
 class FrameworkModel(ChatModel):

@@ -1,0 +1,38 @@
+"""Marks the work of judges, so that capturing leaves their calls out.
+
+It stands apart from the models, because everything that records a run asks for the mark.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar
+
+_active: ContextVar[bool] = ContextVar("ragmetrics_judge_work", default=False)
+
+
+@contextmanager
+def as_judge_work() -> Iterator[None]:
+    """Mark everything started inside as work of judges.
+
+    Tasks and copied contexts inherit the mark.
+    """
+    token = _active.set(True)
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def judge_context() -> Context:
+    """Return an empty context that is marked as a judge's.
+
+    It is for calls of a judge's model. No tracer of the application is set in it.
+    """
+    context = Context()
+    context.run(_active.set, True)
+    return context
+
+
+def is_judge_work() -> bool:
+    """True inside the work of a judge: a recorder looks away."""
+    return _active.get()
