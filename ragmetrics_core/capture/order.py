@@ -18,18 +18,32 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import inf
+from typing import NamedTuple
 
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.tree import Node, Path, ToolCall
 
 _LAST = 1 << 30  # the rank of a call that no model asked for
-# What one call is sorted by, the first difference counts:
-#   1. its step: how many model calls began before it
-#   2. its rank: its number among the tool calls that models asked for
-#   3. when it began; of a call in a parallel branch, when the branches began
-#   4. the names of the parallel branches that it is in, "" without one
-#   5. when it began itself
-SortKey = tuple[int, int, float, str, float]
+
+
+class SortKey(NamedTuple):
+    """What a call is sorted by; the first field that differs decides.
+
+    Attributes:
+        step: How many calls the model of the same agent had begun before.
+        rank: The call's number among the tool calls that models asked for.
+        moment: When the call began. A parallel step's branches "b" and "a" begin in any
+            order: for a call in a branch this is when the parallel step began.
+        branches: The names of the branches around the call, so that "a" comes before
+            "b"; empty without one.
+        began: When the call itself began, which orders the calls of one branch.
+    """
+
+    step: int
+    rank: int
+    moment: float
+    branches: str
+    began: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,29 +61,24 @@ class CallOrder:
 
         Example: a retriever inside the tool "research" has two keys, the key of
         "research" and its own. So all calls inside "research" stay together.
-
-        A key has five parts; the first part that differs decides:
-
-        1. step: how many calls the model of the same agent had begun before
-        2. rank: the call's number among the tool calls that the model asked for
-        3. moment: when the call began. A parallel step's branches "b" and "a" begin in
-           any order: of a call in a branch this is when the parallel step began.
-        4. branches: the names of the branches, so that "a" comes before "b"
-        5. when the call itself began, which orders the calls of one branch
         """
         path = self.calls.paths[call]  # from the outermost call down to this call
-        sort_keys = []
-        for depth, node in enumerate(path):
-            if node.kind != "tool" and node is not call:
-                continue
-            # calls with the same tools around them belong to the same agent
-            tools_around = tools_of(path[:depth])
-            models_began = self._model_beginnings_by_tools.get(tools_around, ())
-            step = bisect_left(models_began, node.began)
-            rank = self._rank_by_tool_call.get(node.tool_call_id, _LAST)
-            moment, branches = _beginning_and_branches(path[: depth + 1])
-            sort_keys.append((step, rank, moment, branches, node.began))
-        return sort_keys
+        tools_around = tools_of(path[:-1])
+        return [self._sort_key(node) for node in (*tools_around, call)]
+
+    def _sort_key(self, call: Node) -> SortKey:
+        """Return the key of a call among those with the same tools around them."""
+        path = self.calls.paths[call]
+        # calls with the same tools around them belong to the same agent
+        models_began = self._model_beginnings_by_tools.get(tools_of(path[:-1]), ())
+        moment, branches = _beginning_and_branches(path)
+        return SortKey(
+            step=bisect_left(models_began, call.began),
+            rank=self._rank_by_tool_call.get(call.tool_call_id, _LAST),
+            moment=moment,
+            branches=branches,
+            began=call.began,
+        )
 
     def step_of(self, call: Node) -> int:
         """Return the step of a call.
@@ -77,9 +86,8 @@ class CallOrder:
         It is the number of the turn's model calls that began before it, or before the
         outermost tool around it.
         """
-        key_of_outermost = self.sort_keys_of(call)[0]
-        step, *_ = key_of_outermost
-        return step
+        key_of_outermost, *_ = self.sort_keys_of(call)
+        return key_of_outermost.step
 
     def agent_of(self, call: Node) -> str | None:
         """Return the agent that made a call; None where the run has only one agent."""

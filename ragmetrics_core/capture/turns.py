@@ -341,22 +341,23 @@ class Turns(Generic[Run]):
         Returns:
             The samples. Empty where a graph gave no answer and may be resumed.
         """
-        turn = self._place_in_conversation(joined_tree)
+        placed_tree = self._place_in_conversation(joined_tree)
         # the application kept the documents of an earlier question, and hands them in:
         # the sample gets a warning
         if self._is_handed_documents_again(runs_of_turn[-1], calls):
-            turn = doubtful(turn, _FOUND_EARLIER)
-        samples = samples_of(turn, self._overrides)
+            placed_tree = doubtful(placed_tree, _FOUND_EARLIER)
+        samples = samples_of(placed_tree, self._overrides)
         # the run that resumes the graph may answer
         is_without_answer = any(sample.answer is None for sample in samples)
-        if turn.resumption_key is not None and is_without_answer:
-            return self._let_wait(turn.resumption_key, runs_of_turn)
-        # run 1 answered "Empty Response", and run 2 answers the same question anew
+        if placed_tree.resumption_key is not None and is_without_answer:
+            return self._let_wait(placed_tree.resumption_key, runs_of_turn)
         if samples:
-            self._earlier_answers.doubt_answer_replaced_by(turn, calls)
+            # Perhaps the run before answered "Empty Response" to the same question, and
+            # the user reads this answer instead: the earlier sample gets a warning.
+            self._earlier_answers.doubt_answer_replaced_by(placed_tree, calls)
         else:
-            self._note_unsampled_question(turn, runs_of_turn)
-        self._remember_samples(turn, samples)
+            self._note_unsampled_question(placed_tree, runs_of_turn)
+        self._remember_samples(placed_tree, samples)
         return samples
 
     def _is_handed_documents_again(self, tree: Tree, calls: Calls) -> bool:

@@ -546,7 +546,7 @@ def _is_answer_an_earlier_turn(
 
 
 def _asks_of_kept_documents(
-    run: Tree, group: RunGroup, messages: Sequence[Message]
+    run: Tree, group: RunGroup, messages: Iterable[Message]
 ) -> bool:
     """Return whether a run asks a new question of documents that the application kept.
 
@@ -563,12 +563,8 @@ def _asks_of_kept_documents(
         return False
     if group.document_names.isdisjoint(document_names(run.root.input_documents)):
         return False
-    for question in group.questions:
-        if as_one_line(question) == as_one_line(run.question):
-            return False
-        if any(question in message.text for message in messages):
-            return False
-    return True
+    prompts = "\n".join(message.text for message in messages)
+    return not any(question in prompts for question in group.questions)
 
 
 def _groups_not_continued(
