@@ -135,14 +135,15 @@ def find_cause(
         decided=_TYPED_CAUSE,  # how judges are asked that read no prompts
         example=_SUFFICIENCY_EXAMPLES,
     )
-    (reply,) = yield from ask([question_on_cause])
-    if isinstance(reply, NotAnswered):
-        return {"cause_note": f"no cause was determined: {reply.error}"}
-    cause = _likely_cause(reply.reply)
+    (answer,) = yield from ask([question_on_cause])
+    if isinstance(answer, NotAnswered):
+        return {"cause_note": f"no cause was determined: {answer.error}"}
+    judgement = answer.reply
+    cause = _likely_cause(judgement)
     return {
         "cause": cause,
         "remedy": _REMEDIES[cause],
-        "cause_note": reply.reply.reason,
+        "cause_note": judgement.reason,
     }
 
 

@@ -208,17 +208,20 @@ class AnswerRelevance(Metric):
         return self._outcome(how_far, evidence)
 
     def _outcome(
-        self, judged: Asked[RelevanceGrade], evidence: RelevanceEvidence
+        self, judge_reply: Asked[RelevanceGrade], evidence: RelevanceEvidence
     ) -> Outcome:
-        """Return the score: a probability where the judge gives one, else the grade."""
-        grade = judged.reply.grade
-        if judged.weights:
-            value = judged.weights[0].p
+        """Return the score: a probability where the judge gives one, else the grade.
+
+        Example: the grade 2 of 3 scores 2/3, and a probability of .9 scores .9.
+        """
+        grade = judge_reply.reply.grade
+        if judge_reply.weights:
+            value = judge_reply.weights[0].p
             evidence = evidence.model_copy(update={"probability": value})
         else:
             value = grade / _HIGHEST_GRADE
             evidence = evidence.model_copy(update={"grade": grade})
-        reason = judged.reply.reason or f"The answer {_GRADES_IN_WORDS[grade]}."
+        reason = judge_reply.reply.reason or f"The answer {_GRADES_IN_WORDS[grade]}."
         return self.scored(value, reason, evidence)
 
     def _question(self, sample: Sample) -> Addresses:

@@ -481,6 +481,7 @@ class SupportOfStatement:
 
         The reason is taken from the first reply that agrees with the verdict.
         """
+        # how probable it is that the texts support the statement
         (weight,) = weights_or_shares(judge_reply, self._wanted_probability())
         holds = weight.p > 0.5
         reasons = [

@@ -270,14 +270,19 @@ class ContextSufficiency(Metric):
         return self.undefined(why) if why else None
 
     def plan(self, sample: Sample) -> Plan:
-        """Ask whether the contexts are enough, and whether the answer declines."""
+        """Ask whether the contexts are enough, and whether the answer declines.
+
+        Example: the contexts do not tell who built the bridge, and the answer says "I do
+        not know": 0, and the case "rightly_declined".
+        """
+        # one question or none: without contexts, or without an answer, nothing is asked
         on_contexts = self._questions_on_contexts(sample)
         on_answer = self._questions_on_answer(sample)
         replies = yield from ask([*on_contexts, *on_answer])
-        judged = replies[0] if on_contexts else None
-        if isinstance(judged, NotAnswered):
-            return self.failed(judged.error)
-        evidence = self._evidence(judged)
+        reply_on_contexts = replies[0] if on_contexts else None
+        if isinstance(reply_on_contexts, NotAnswered):
+            return self.failed(reply_on_contexts.error)
+        evidence = self._evidence(reply_on_contexts)
         if on_answer:
             evidence = _with_case(evidence, replies[-1])
         return self._outcome(evidence)
@@ -317,22 +322,25 @@ class ContextSufficiency(Metric):
             example=_EXAMPLES,
         )
 
-    def _evidence(self, judged: Asked[SufficientReply] | None) -> SufficiencyEvidence:
+    def _evidence(
+        self, judge_reply: Asked[SufficientReply] | None
+    ) -> SufficiencyEvidence:
         """Return the evidence of what the judge says of the contexts.
 
-        ``judged`` is None if there are no contexts: these are not sufficient.
+        ``judge_reply`` is None if there are no contexts: these are not sufficient.
         """
-        if judged is None:
+        if judge_reply is None:
             return SufficiencyEvidence(sufficient=False, probability=0.0)
-        (weight,) = weights_or_shares(judged, self._wanted_probability)
+        # the probability of "sufficient", or the share of polls that say so
+        (weight,) = weights_or_shares(judge_reply, self._wanted_probability)
         is_sufficient = weight.p > 0.5
-        low, high = self.uncertain
+        low, high = self.uncertain  # the band in which the judge is called unsure
         return SufficiencyEvidence(
             sufficient=is_sufficient,
             probability=weight.p,
             mode=weight.mode,
-            polls=len(judged.replies),
-            missing="" if is_sufficient else _missing_in(judged.replies),
+            polls=len(judge_reply.replies),
+            missing="" if is_sufficient else _missing_in(judge_reply.replies),
             uncertain=low <= weight.p <= high,
         )
 

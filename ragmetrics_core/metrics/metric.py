@@ -109,7 +109,10 @@ def _field_groups(requires: Any) -> _FieldGroups:
 
 
 def _check_version(version: object, *, of: str) -> None:
-    """Refuse a version that signatures, which are texts, cannot hold."""
+    """Refuse a version that signatures, which are texts, cannot hold.
+
+    Example: for 2 the message says ``write version="2"; got 2``.
+    """
     if isinstance(version, str) and version.strip():
         return
     is_number = isinstance(version, (int, float))
