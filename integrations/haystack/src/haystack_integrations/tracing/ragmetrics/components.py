@@ -413,9 +413,9 @@ class Calls:
                 sockets += self._document_sockets(span)
             if sockets:
                 return sockets
-            feeding_spans = dict.fromkeys(
-                feeding for span in spans for feeding in self._spans_feeding(span)
-            )
+            feeding_spans: dict[Node, None] = {}  # each once, in order
+            for span in spans:
+                feeding_spans.update(dict.fromkeys(self._spans_feeding(span)))
             spans = list(feeding_spans)
         return []
 
@@ -686,9 +686,9 @@ def _unread_request(node: Node) -> UnreadRequest:
     parameters: dict[str, object] = {}
     for reply in replies(node):
         parameters.update(reply.parameters)
-    given = node.input.get("generation_kwargs")
-    if isinstance(given, Mapping):
-        parameters.update(given)
+    settings_of_call = node.input.get("generation_kwargs")
+    if isinstance(settings_of_call, Mapping):
+        parameters.update(settings_of_call)
     return unread_request(parameters, blocks)
 
 

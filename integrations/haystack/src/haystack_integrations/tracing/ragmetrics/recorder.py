@@ -155,6 +155,7 @@ class TeeSpan(Span):
         self.run.paused = is_paused
         self.run.resumable = is_paused or has_snapshot
         self.run.error = self.node.error if has_failed else None
+        # a run that failed is over; one that was paused or interrupted may go on
         self.run.complete = has_failed
 
 

@@ -258,7 +258,7 @@ def _looks_cut(answer: GeneratedAnswer) -> bool:
 
 
 def _with_references(
-    answered: list[Sample], reference: str | Sequence[str] | None
+    samples_of_answers: list[Sample], reference: str | Sequence[str] | None
 ) -> list[Sample]:
     """Give samples their references: one for each, or one text for all.
 
@@ -269,16 +269,18 @@ def _with_references(
         SettingError: If there are not as many references as samples.
     """
     if reference is None:
-        return answered
-    references = (
-        [reference] * len(answered) if isinstance(reference, str) else list(reference)
-    )
-    if len(references) != len(answered):
+        return samples_of_answers
+    n_answers = len(samples_of_answers)
+    if isinstance(reference, str):
+        references = [reference] * n_answers
+    else:
+        references = list(reference)
+    if len(references) != n_answers:
         raise SettingError(
-            f"{len(answered)} answers and {len(references)} references; give one for each,"
+            f"{n_answers} answers and {len(references)} references; give one for each,"
             " or one text"
         )
     return [
         sample.model_copy(update={"reference": (text,)})
-        for sample, text in zip(answered, references, strict=True)
+        for sample, text in zip(samples_of_answers, references, strict=True)
     ]

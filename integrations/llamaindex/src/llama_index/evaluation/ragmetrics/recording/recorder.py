@@ -845,14 +845,13 @@ class Recorder:
             for id_ in open_run.spans:
                 record = self._records.pop(id_, NOT_RECORDED)
                 # a span may stand in another run as well, which goes on
-                calls_of_other_runs = tuple(
-                    call_of_run
-                    for call_of_run in record.calls_of_runs
-                    if call_of_run[0] is not open_run
-                )
+                calls_of_other_runs = []
+                for other_run, call in record.calls_of_runs:
+                    if other_run is not open_run:
+                        calls_of_other_runs.append((other_run, call))
                 if calls_of_other_runs:
                     self._records[id_] = replace(
-                        record, calls_of_runs=calls_of_other_runs
+                        record, calls_of_runs=tuple(calls_of_other_runs)
                     )
         for listener in open_run.listeners:
             listener.record(open_run.run)
