@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from haystack import Document, Pipeline, component
-from haystack.components.builders import PromptBuilder
+from haystack.components.builders import AnswerBuilder, PromptBuilder
 from haystack.components.retrievers.in_memory import (
     InMemoryBM25Retriever,
     InMemoryEmbeddingRetriever,
 )
+from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack_integrations.components.evaluators.ragmetrics import capture
 
@@ -181,3 +182,60 @@ def test_what_a_step_wrote_of_the_documents_is_not_retrieved(
     assert [len(call.items) for call in sample.ledger.calls] == [2]
     assert sample.capture is not None
     assert any("wrote documents anew" in words for words in sample.capture.warnings)
+
+
+def test_of_two_models_that_reply_alike_the_last_one_wrote_the_answer() -> None:
+    """The first one is shown the ferry's text, the second the bridge's."""
+    pipeline = Pipeline()
+    pipeline.add_component("drafting", PromptBuilder(ASKING))
+    pipeline.add_component("draft", Speaking())
+    pipeline.add_component("finishing", PromptBuilder(ASKING))
+    pipeline.add_component("final", Speaking())
+    pipeline.add_component("answers", AnswerBuilder())
+    pipeline.connect("drafting", "draft")
+    pipeline.connect("finishing", "final")
+    pipeline.connect("final.replies", "answers.replies")
+    ferry = Document(content=FERRY)
+    bridge = Document(content=BRIDGE)
+    with capture() as captured:
+        pipeline.run(
+            {
+                "drafting": {"documents": [ferry], "question": QUESTION},
+                "finishing": {"documents": [bridge], "question": QUESTION},
+                "answers": {"query": QUESTION},
+            }
+        )
+    (sample,) = captured.samples
+    assert [context.text for context in sample.contexts] == [BRIDGE]
+
+
+@component
+class Offering:
+    """A chat generator that replies twice."""
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, prompt: str) -> dict[str, Any]:
+        texts = (ANSWER, f"I read of {len(prompt)} letters that it was in 1874.")
+        return {"replies": [ChatMessage.from_assistant(text) for text in texts]}
+
+
+def test_each_message_with_which_a_model_replies_is_an_answer() -> None:
+    pipeline = Pipeline()
+    pipeline.add_component("asking", PromptBuilder(ASKING))
+    pipeline.add_component("chat", Offering())
+    pipeline.connect("asking", "chat")
+    with capture(answer_from="chat") as captured:
+        pipeline.run(
+            {
+                "asking": {
+                    "documents": [Document(content=BRIDGE)],
+                    "question": QUESTION,
+                }
+            }
+        )
+    first, second = captured.samples
+    assert first.answer == ANSWER
+    assert second.answer is not None
+    assert second.answer.startswith("I read of")
+    assert [context.text for context in first.contexts] == [BRIDGE]
+    assert first.contexts == second.contexts
