@@ -24,7 +24,7 @@ from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
 from test_planted_losses import QUESTION, TEXTS, Finds, Found, Nodes
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capture.prompt_numbers import numbering_in
+from ragmetrics_core.capture.prompt_labels import labels_in
 from ragmetrics_core.data import SampleResult
 from ragmetrics_core.data.citations import may_cite_more
 from ragmetrics_core.reporting.sample_journey import journey_of
@@ -199,31 +199,33 @@ def test_a_number_in_a_sentence_cites_nothing() -> None:
     assert sample.citations == ()
 
 
-PROMPTS: dict[str, tuple[str, dict[str, int] | None]] = {
-    "in another order": ("[1] B b\n[2] A a", {"1": 1, "2": 0}),
-    "with zeros": ("[01] A a\n[02] B b", {"1": 0, "2": 1}),
-    "a number in prose": ("see source 3\nA a\nsee source 4\nB b", None),
-    "one without": ("[1] A a\nB b", None),
-    "one number twice": ("[1] A a\n[1] B b", None),
-    "a context twice": ("[1] A a\n[2] A a\n[3] B b", None),
-    "a context that is not there": ("[1] A a", None),
-    "in JSON": ('[{"id": 1, "text": "A a"}, {"id": 2, "text": "B b"}]', None),
+PROMPTS: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {
+    "in another order": ("[1] B b\n[2] A a", {"1": (1,), "2": (0,)}),
+    "with zeros": ("[01] A a\n[02] B b", {"1": (0,), "2": (1,)}),
+    "a number in prose": ("see source 3\nA a\nsee source 4\nB b", {}),
+    "one without": ("[1] A a\nB b", {}),
+    "one number twice": ("[1] A a\n[1] B b", {}),
+    "a context twice": (
+        "[1] A a\n[2] A a\n[3] B b",
+        {"1": (0,), "2": (0,), "3": (1,)},
+    ),
+    "a context that is not there": ("[1] A a", {}),
+    "in JSON": (
+        '[{"id": 1, "text": "A a"}, {"id": 2, "text": "B b"}]',
+        {"1": (0,), "2": (1,)},
+    ),
 }
 
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_every_context_needs_a_number_of_its_own(name: str) -> None:
     prompt, expected = PROMPTS[name]
-    assert numbering_in([prompt], ["A a", "B b"]) == expected
-
-
-def test_contexts_that_begin_alike_have_no_number() -> None:
-    assert numbering_in(["[1] A a\n[2] A a"], ["A a", "A a"]) is None
+    assert labels_in([prompt], ["A a", "B b"]).indexes_by_label == expected
 
 
 def test_a_blank_documents_place_is_no_number() -> None:
-    assert numbering_in(["[1] "], [" "]) is None
-    assert numbering_in(["[1] "], []) is None
+    assert labels_in(["[1] "], [" "]).indexes_by_label == {}
+    assert labels_in(["[1] "], []).indexes_by_label == {}
 
 
 ANSWERING: dict[str, Callable[[str], Sample]] = {

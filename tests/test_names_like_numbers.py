@@ -11,7 +11,7 @@ from langchain_ragmetrics import capture
 from test_planted_losses import QUESTION, TEXTS
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capture.prompt_numbers import numbering_in
+from ragmetrics_core.capture.prompt_labels import labels_in
 from ragmetrics_core.data.numberings import numbering_of
 
 FILES = ("doc{n}.pdf", "source{n}.txt", "Document{n}.docx", "doc_{n}.pdf")
@@ -75,4 +75,4 @@ def test_a_text_that_begins_with_a_file_has_no_number() -> None:
         f"source{number}.txt is the file. {text}" for number, text in enumerate(TEXTS)
     ]
     assert numbering_of(texts) is None
-    assert numbering_in(texts, texts) is None
+    assert labels_in(texts, texts).indexes_by_label == {}

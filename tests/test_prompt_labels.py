@@ -140,6 +140,21 @@ def test_lines_that_may_belong_to_either_neighbour_label_none(shown: str) -> Non
     assert labels_in([shown], ["AA aa", "BB bb", "CC cc"]).indexes_by_label == {}
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "[1] AA aa\n(Source: a.pdf, Page: 4)\n[2] BB bb\n(Source: b.pdf, Page: 7)\n",
+        "[1] AA aa\n\n[2] BB bb\n\n[3] It is red, says the web.",
+        "[1] AA aa\nRead this, too.\n[2] BB bb",
+    ],
+)
+def test_a_label_in_the_line_of_a_text_is_its_own_whatever_stands_between(
+    shown: str,
+) -> None:
+    labels = labels_in([f"Cite.\n{shown}\n\nWhen?"], ["AA aa", "BB bb"])
+    assert labels.indexes_by_label == {"1": (0,), "2": (1,)}
+
+
 FORMS: tuple[Callable[[str, str], str], ...] = (
     lambda label, text: f"[{label}] {text}",
     lambda label, text: f"[Source {label}]\n{text}",

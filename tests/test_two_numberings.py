@@ -22,7 +22,6 @@ from test_tree_rules import (
 from ragmetrics_core import Sample
 from ragmetrics_core.capture import Answer, Document, Message, samples_of
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
-from ragmetrics_core.capture.prompt_numbers import numbering_in
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Context, EvidenceCall
 
@@ -192,18 +191,6 @@ def test_numbers_beside_a_source_of_the_provider_mean_their_kind() -> None:
 def test_two_numbers_that_agree_are_one_numbering(label: str, mark: str) -> None:
     prompt = prompt_of(label, [1, 2, 3])
     assert cited(sample_of(prompt, f"Faro is there {mark}.")) == [(1,)]
-
-
-def test_a_label_with_two_numbers_gives_none_to_the_reader_of_single_labels() -> None:
-    prompt = f"Source 1 (Document 2):\n{PORTO}\nSource 2 (Document 1):\n{FARO}"
-    assert numbering_in([prompt], [PORTO, FARO]) is None
-
-
-def test_the_number_of_a_chunk_is_no_second_number_for_the_reader_of_single_labels() -> (
-    None
-):
-    prompt = f"Source 1 (chunk 7):\n{PORTO}\nSource 2 (chunk 1):\n{FARO}"
-    assert numbering_in([prompt], [PORTO, FARO]) == {"1": 0, "2": 1}
 
 
 def test_a_number_that_the_framework_calls_cited_is_of_no_known_kind() -> None:

@@ -32,10 +32,10 @@ from ragmetrics_core.capture.model_words import (
 )
 from ragmetrics_core.capture.names_in_words import with_file_marks
 from ragmetrics_core.capture.other_lists import (
-    NumberedLines,
     OtherNumbers,
     numbers_beside_names_of_contexts,
     other_numbers,
+    words_with_numbers,
 )
 from ragmetrics_core.capture.own_lists import (
     ListEntry,
@@ -57,7 +57,6 @@ from ragmetrics_core.capture.prompt_numbering import (
 )
 from ragmetrics_core.capture.prompt_numbers import (
     BEHIND_A_WORD,
-    IN_BRACKETS_FIRST,
     lines_by_number_in_brackets,
     numbers_by_kind_in,
     numbers_in_form,
@@ -67,8 +66,8 @@ from ragmetrics_core.capture.source_names import (
     WEB_ADDRESS,
     SourceNames,
     add_indexes,
+    is_distinctive,
     is_mark_label,
-    is_no_common_word,
     page_of,
 )
 from ragmetrics_core.capture.structured_sources import sources_in
@@ -357,7 +356,7 @@ class CitationSearch:
     def is_numbered(self) -> bool:
         """Whether the prompts number the contexts as sources; numbers of a mere list do not."""
         return bool(self.labels.numbers) and (
-            self._are_numbers_in_brackets
+            IN_BRACKETS in self.labels.kinds
             or numbers_in_form(BEHIND_A_WORD, "\n".join(self.prompts)).issuperset(
                 self.labels.numbers
             )
@@ -373,16 +372,10 @@ class CitationSearch:
         is_asked = _ASKS_TO_CITE.search(shown) is not None
         labelled: set[int] = set()
         for label, indexes in self.labels.indexes_by_label.items():
-            is_name = is_asked and is_no_common_word(label)
+            is_name = is_asked and is_distinctive(label)
             if is_name or f"[{label}]" in shown:
                 labelled.update(indexes)
         return bool(labelled) and len(labelled) == len(self.contexts)
-
-    @cached_property
-    def _are_numbers_in_brackets(self) -> bool:
-        """Whether each number of the contexts begins a line of the prompts in brackets."""
-        shown = "\n".join(self.prompts)
-        return numbers_in_form(IN_BRACKETS_FIRST, shown).issuperset(self.labels.numbers)
 
     def kind_of_mark(self, mark: Mark, labels: Labels) -> str:
         """Return the kind of the numbers of a mark; see ``kind_of_number``.
@@ -420,7 +413,7 @@ class CitationSearch:
             kind: The word before the number, such as ``document``, or ``IN_BRACKETS``.
         """
         # "Document 1: b.pdf" may be an upload, which "[1]" does not mean
-        means_label = kind == IN_BRACKETS and self._are_numbers_in_brackets
+        means_label = kind == IN_BRACKETS and kind in self.labels.kinds
         return self._other_numbers.contradict(
             number, frozenset({"", kind}) if means_label else None
         )
@@ -432,7 +425,7 @@ class CitationSearch:
         the number stands beside the name that it labels, as in "[2] b.pdf".
         """
         lines = self._lines_in_brackets.get(number, set())
-        if self._are_numbers_in_brackets or not lines:
+        if IN_BRACKETS in self.labels.kinds or not lines:
             return False
         labelled = self.indexes_by_number.get(number, frozenset())
         all_names = {**self._indexes_by_document_name, **self.numbering}
@@ -481,9 +474,9 @@ class CitationSearch:
         return other_numbers(list(named_numbers), self.indexes_by_number)
 
     @cached_property
-    def numbered_lines(self) -> NumberedLines:
-        """The lines of the prompts that begin with a word and a number."""
-        return NumberedLines(self.prompts, self.context_texts)
+    def words_with_numbers(self) -> set[tuple[str, str]]:
+        """With which words and numbers lines of the prompts begin: ("document", "2")."""
+        return words_with_numbers(self.prompts, self.context_texts)
 
     # The answer's own lists
 

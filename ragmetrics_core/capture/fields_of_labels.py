@@ -30,13 +30,14 @@ def numbers_that_fields_may_mean(
 ) -> frozenset[str]:
     """Find the numbers of fields, as in "doc_id: 7", that an answer may cite.
 
-    A number is returned in two cases:
+    A number is left out where it is also the label of the same text. Others are returned
+    in two cases:
 
+    - The key is cited: the instructions say "cite the doc_id", or the key itself says
+      it, as "source number" does. Example: "[1]" stands above "doc_id: 2", and "[2]"
+      above "doc_id: 1".
     - The key counts texts, as "doc_id" does and "page" does not, and no text has the
       number as its label: the 7 of "doc_id: 7".
-    - The key is cited: the instructions say "cite the doc_id", or the key itself says
-      it, as "source number" does. And the number is not the label of the same text:
-      "[1]" stands above "doc_id: 2", and "[2]" above "doc_id: 1".
 
     Args:
         lines_by_context: The lines that label each context.
@@ -47,12 +48,12 @@ def numbers_that_fields_may_mean(
     for key, indexes_by_value in _indexes_by_field(lines_by_context).items():
         is_cited = _is_named(key, instructions) or _KEY_OF_CITING.fullmatch(key)
         # whether the key counts texts: "doc_id" does, "page" does not
-        numbers_texts = KEY_OF_NUMBER.fullmatch(key) is not None
+        counts_texts = KEY_OF_NUMBER.fullmatch(key) is not None
         for number, indexes in indexes_by_value.items():
-            is_no_label = number not in indexes_by_number
-            # no label has the number, or the label of another text has it
-            differs = indexes != set(indexes_by_number.get(number, ()))
-            if (is_no_label and numbers_texts) or (is_cited and differs):
+            labelled = set(indexes_by_number.get(number, ()))
+            if indexes == labelled:  # label and field mean the same
+                continue
+            if is_cited or (counts_texts and not labelled):
                 numbers.add(number)
     return frozenset(numbers)
 

@@ -117,6 +117,7 @@ def label_line_of(raw: str) -> LabelLine | None:
     line = raw.strip()
     if line[:1] in _BRANCHES:  # RAGFlow: "├── Title: a.pdf", "└── Content:"
         in_tree = label_line_of(line.lstrip(_BRANCHES + "─ "))
+        # "└── Content:" stands directly above its text, as no heading of a list does
         return None if in_tree is None else replace(in_tree, is_heading=False)
     if len(line) > _LONGEST_LINE:
         return None
@@ -131,17 +132,23 @@ def label_line_of(raw: str) -> LabelLine | None:
     for read in readers:
         label_line = read(line)
         if label_line is not None:
-            # Numbers of fields are kept apart: the 7 of "document: 7" has the kind
-            # "document id", and the 7 of "Document 7" the kind "document". The 3 of "file:
-            # doc-3" belongs to a name: it is no number of a field.
-            is_number_of_field = label_line.is_field and label_line.number is not None
-            suffix = OF_FIELD if is_number_of_field else ""
-            pairs = [
-                (kind + suffix, number) for kind, number in numbers_by_kind_in(line)
-            ]
-            numbers = (*label_line.numbers_by_kind, *pairs)
+            numbers = (
+                *label_line.numbers_by_kind,
+                *_numbers_behind_words(label_line, line),
+            )
             return replace(label_line, numbers_by_kind=numbers, fields=_fields_of(line))
     return None
+
+
+def _numbers_behind_words(label_line: LabelLine, line: str) -> list[tuple[str, str]]:
+    """Return the numbers of a line that stand behind words, each with its kind.
+
+    "Document 7" has ("document", "7"). The field "document: 7" is another numbering: it
+    has ("document id", "7"). In "file: doc-3" the 3 is part of a name: ("doc", "3").
+    """
+    is_number_of_field = label_line.is_field and label_line.number is not None
+    suffix = OF_FIELD if is_number_of_field else ""
+    return [(kind + suffix, number) for kind, number in numbers_by_kind_in(line)]
 
 
 def _fields_of(line: str) -> tuple[tuple[str, str], ...]:

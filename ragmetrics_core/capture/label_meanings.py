@@ -69,14 +69,14 @@ def by_kinds_of_numbers(
     indexes: list[int] = []
     dangling: list[str] = []
     for label in mark.labels:
-        indexes_of_label = indexes_by_own_list(label, search)
-        if not indexes_of_label:
-            indexes_of_label = indexes_of_number(label, kind, labels)
+        indexes_of_label = (
+            indexes_by_own_list(label, search)
+            or indexes_of_number(label, kind, labels)
+            or places_of(label, search.numbering)
+        )
+        indexes += indexes_of_label
         if not indexes_of_label and label in citation.dangling:
             dangling.append(label)  # "[9]" names nothing that was shown
-        # "b.pdf" is no number: the prompt's labels alone say what it means. A label
-        # that dangles has no index there either.
-        indexes += indexes_of_label or places_of(label, search.numbering)
     return citation.model_copy(
         update={
             "contexts": tuple(dict.fromkeys(indexes)),
@@ -156,6 +156,9 @@ def _is_of_another_list(number: str, kind: str, search: CitationSearch) -> bool:
     Source Title: URL" is how the model shall list its sources. Without such a list in
     the answer nobody knows whether its "[1]" is the number of that list.
 
+    A prompt lists uploads, "Document 2: scan.pdf", beside contexts with the labels "[1]"
+    and "[2]": there "Document 2" is an upload. Below "Document 2:" it is a context.
+
     Args:
         number: The number, such as "2".
         kind: The word before the number, such as ``document``, or ``IN_BRACKETS``;
@@ -164,12 +167,10 @@ def _is_of_another_list(number: str, kind: str, search: CitationSearch) -> bool:
     """
     if kind == IN_BRACKETS:
         return search.begins_another_list(number)
-    # the prompt numbers the contexts themselves by this word
-    is_kind_of_contexts = kind in search.labels.indexes_by_kind
-    if not kind or is_kind_of_contexts:
+    # by the words of ``kinds`` the prompt numbers the contexts themselves
+    if not kind or kind in search.labels.kinds:
         return False
-    indexes = places_of(number, search.labels.indexes_by_label)
-    return search.numbered_lines.name_no_context(number, kind, indexes)
+    return (kind, number) in search.words_with_numbers
 
 
 def indexes_by_metadata(name: str, search: CitationSearch) -> tuple[int, ...]:

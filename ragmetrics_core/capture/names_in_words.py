@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 from ragmetrics_core.capture.source_names import (
     PART_OF_NAME,
     add_indexes,
+    is_distinctive,
     is_file,
-    is_no_common_word,
     pattern_of_name,
     stem_of,
 )
@@ -110,7 +110,7 @@ def cites_in_words(
             continue
         if _stands_after_citing_words(name, answer):
             return True
-        may_be_subject = not is_no_common_word(name) or name.lower() in subjects
+        may_be_subject = not is_distinctive(name) or name.lower() in subjects
         if not may_be_subject and _stands_like_a_source(name, answer):
             return True
     return False
@@ -142,7 +142,7 @@ def names_a_source(
         if _stands_like_a_source(name, answer):
             return True
         # "report.pdf" anywhere in the answer, but not in the question or a context
-        may_be_subject = not is_no_common_word(name) or name.lower() in subjects
+        may_be_subject = not is_distinctive(name) or name.lower() in subjects
         if not may_be_subject and re.search(pattern_of_name(name), answer):
             return True
     return _has_number_in_signs(answer, numbers, subjects)

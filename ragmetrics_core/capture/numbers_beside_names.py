@@ -17,8 +17,8 @@ from ragmetrics_core.capture.source_names import (
     LETTERED_NUMBER,
     NameFound,
     SourceNames,
+    is_distinctive,
     is_file,
-    is_no_common_word,
     mark_label_of,
 )
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
@@ -35,10 +35,6 @@ _NUMBER = lazy_pattern(
     |(?<![\w.])(?P<equal>\d{{1,4}})(?=[ \t]*(?:=|→|->))
     |(?<![\w.])(?P<lettered>{LETTERED_NUMBER})(?![\w.]*\w)""",
     re.IGNORECASE | re.VERBOSE,
-)
-# "1.", "(1)", "| 1 |": a number that begins a line of a prompt may count what follows
-_NUMBER_OF_LINE = lazy_pattern(
-    r"[^\w\n\[(]*+(?:\((?P<in_brackets>\d{1,4})\)|(?P<bare>\d{1,4})(?:[.):|]|(?=[ \t])))"
 )
 # "1", "[1]", "¹" and "①", but no measure such as "3 pages"
 _NUMBER_OF_ENTRY = lazy_pattern(
@@ -57,31 +53,19 @@ _PLACE_IN_SOURCE = lazy_pattern(
 _QUOTES_AND_STARS = r"[ \t*_`\"'“”„«»‘’\[<]"
 # "[1] a.pdf", "[1](a.pdf)"
 _CLOSE_BY = lazy_pattern(rf"{_QUOTES_AND_STARS}{{0,20}}+\(?{_QUOTES_AND_STARS}?")
-# "[1]: a.pdf", "| [1] | a.pdf", "[1] – *a.pdf*"
-_SIGNS = r"[ \t*_`\"'“”„«»‘’\[<:|(>–—-]"
-_BEHIND_A_SIGN = lazy_pattern(rf"{_SIGNS}{{0,20}}+")
-# "[1] – File: a.pdf", "[1] The source is a.pdf", "[1] see a.pdf"
-_BEHIND_WORDS = lazy_pattern(
-    rf"{_SIGNS}{{0,20}}+"
-    r"(?:(?:see|from|in|the|is|was|file|document|source|title|datei|quelle|titel|siehe|aus"
-    r"|die|ist)\b[ \t]*[:=]?[ \t]*){0,4}"
-    rf"{_QUOTES_AND_STARS}{{0,4}}+",
-    re.IGNORECASE,
-)
 _EQUALS = lazy_pattern(
     rf"{_QUOTES_AND_STARS}{{0,8}}+(?:=>?|→|->){_QUOTES_AND_STARS}{{0,8}}+"
 )
-# "the number 1 for a.pdf"
-_FOR = lazy_pattern(
-    r"[ \t]+(?:for|to|means|is)[ \t]+(?:(?:the )?(?:file|source|document)[ \t]+)?"
-    rf"{_QUOTES_AND_STARS}{{0,8}}+",
+# "[1]: a.pdf", "| [1] | a.pdf |", "[1] – *a.pdf*"
+_BEHIND_SIGNS = lazy_pattern(r"[ \t*_`\"'“”„«»‘’\[<:|(>–—-]{0,20}+")
+# "[1] – File: a.pdf", "[1] The source is a.pdf", "[1] see a.pdf", "number 1 for a.pdf"
+_LINKING_WORD = lazy_pattern(
+    r"(?:see|from|in|the|is|was|means|denotes|refers to|stands for|for|to|file|document"
+    r"|source|title|datei|quelle|titel|siehe|aus|die|ist|meint|bezeichnet|steht für|für"
+    rf"|désigne|est|es|significa|è|indica|é)(?!\w)[ \t]*[:=]?[ \t]*{_QUOTES_AND_STARS}{{0,4}}+",
     re.IGNORECASE,
 )
-_IS = lazy_pattern(
-    r"[ \t*_`)]{0,8}+(?:is|means|denotes|refers to|stands for|ist|meint|bezeichnet"
-    r"|steht für|für|désigne|est|es|significa|è|indica|é)[ \t]+(?:(?:the|die) (?:file|datei)[ \t]+)?[*_`\"'“„«]{0,4}+",
-    re.IGNORECASE,
-)
+_MOST_LINKING_WORDS = 4
 # what stands before a number that a clause explains: "…, where [1] is report.pdf"
 _BEGINS_A_CLAUSE = lazy_pattern(
     r"(?:\A|[.;:,(|{!?–—>*-]|\b(?:where|and|here|while|wobei|und|où|donde|dove|onde|(?:foot)?note))"
@@ -90,9 +74,9 @@ _BEGINS_A_CLAUSE = lazy_pattern(
 )
 _PATH = lazy_pattern(r"(?:https?://)?(?:[\w.~-]{1,60}[/\\]){1,12}|[/\\]")
 _AROUND_NAME = " \t*_`\"'“”«»(|:–—-"
-# "a.pdf = [1]", "I cite a.pdf as [1]."
+# "a.pdf = [1]", "| a.pdf | [1] |", "I cite a.pdf as [1]."
 _NAME_IS_NUMBER = lazy_pattern(
-    r"[*_`\"'”»)]*[ \t]*(?:=|→|->|\b(?:is|as|ist|als))[ \t*_`(]*\Z"
+    r"[*_`\"'”»)]*[ \t]*(?:[=|→]|->|\b(?:is|as|ist|als))[ \t*_`(]*\Z"
 )
 _NUMBER_ENDS = lazy_pattern(r"[*_`)\]]*[ \t]*(?:\Z|[.,;|)]|(?:and|und)\b)")
 # After the name of an entry no sentence goes on: "[1] Opening day was" is no entry.
@@ -101,9 +85,6 @@ _TITLE_ENDS = lazy_pattern(
     r"(?:\Z|[|<;.\0]|,?[ \t]*(?:pp?\.|pages?\b|and\b|und\b)"
     r"|,?[ \t]*(?:[\[\"']\d|source))",
     re.IGNORECASE,
-)
-_FILE_ENDS = lazy_pattern(
-    r"[ \t]*(?:\Z|[^\s\w]|(?:pp?|pages?|and|und)\b)", re.IGNORECASE
 )
 _PAGE_OR_PART = lazy_pattern(
     r"(?:pages?|pp?\.?|seite|chunk|part|score|section)\b", re.I
@@ -118,7 +99,6 @@ class NamedNumber:
         number: The number.
         indexes: The indexes of the contexts that the name means.
         start: Where the number begins in the text.
-        may_count: Whether the number may only count lines, as the 1 of "1. a.pdf".
         kind: The word before the number, such as "source"; "" without a word, and in
             "Source 1 = a.pdf", which tells of any 1.
     """
@@ -126,14 +106,13 @@ class NamedNumber:
     number: str
     indexes: frozenset[int]
     start: int
-    may_count: bool = False
     kind: str = ""
 
 
 def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]:
     """Yield each number of a text that the name of a source explains.
 
-    "[1] a.pdf", "where [1] is a.pdf", "| 1 | a.pdf |", and "[1]" above a line "a.pdf"
+    "[1] a.pdf", "where [1] is a.pdf", "| [1] | a.pdf |", and "[1]" above a line "a.pdf"
     do. "Edit a.pdf [1]." does not: there the mark cites a source of the sentence.
 
     Args:
@@ -142,44 +121,13 @@ def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]
     """
     lines = list(LINE.finditer(text))
     for line_index, line in enumerate(lines):
-        words = line[0]
-        yield from _numbers_in_line(words, line.start(), names)
-        # "1. a.pdf" and "| 1 | a.pdf |": the number may only count the lines
-        counting = _NUMBER_OF_LINE.match(words)
-        name = None
-        if counting is not None:
-            name = _name_of_entry(words, counting.end(), names)
-        if counting is not None and name is not None:
-            yield NamedNumber(
-                _label(counting), name.indexes, line.start(), may_count=True
-            )
-        yield from _numbers_of_row(words, line.start(), names)
+        yield from _numbers_in_line(line[0], line.start(), names)
         # "[1]" alone in its line, and "a.pdf" in the next
-        alone = _NUMBER.fullmatch(words.strip(" \t*_:-"))
+        alone = _NUMBER.fullmatch(line[0].strip(" \t*_:-"))
         if alone is not None and line_index + 1 < len(lines):
             name = _name_of_entry(lines[line_index + 1][0], 0, names)
             if name is not None:
                 yield NamedNumber(_label(alone), name.indexes, line.start())
-
-
-def _numbers_of_row(
-    words: str, line_start: int, names: SourceNames
-) -> Iterator[NamedNumber]:
-    """Yield the number of a table's row such as "| a.pdf | [1] |".
-
-    Only a row with one cell that is a number and one that is a name has such a number.
-    """
-    cells = [cell.strip(" \t*_`") for cell in words.strip(" \t|").split("|")]
-    if len(cells) == 1:
-        return  # no row
-    numbers = [number for cell in cells if (number := _NUMBER.fullmatch(cell))]
-    names_of_cells = [
-        found
-        for cell in cells
-        if (found := names.longest_at(cell, 0)) and found.end == len(cell)
-    ]
-    if len(numbers) == 1 and len(names_of_cells) == 1:
-        yield NamedNumber(_label(numbers[0]), names_of_cells[0].indexes, line_start)
 
 
 def _numbers_in_line(
@@ -204,18 +152,18 @@ def _numbers_in_line(
     is_name_first = bool(numbers) and _stands_behind_a_name(numbers[0], words, names)
     for number in numbers:
         start = line_start + number.start()
-        kind = ""  # "Source 1 = a.pdf" explains any 1, so it has no kind
-        name = _name_behind_equals(number, words, names)
         # "a.pdf = [1]"
         indexes_before = _named_before_a_link(number, words, names)
         if indexes_before:
             yield NamedNumber(_label(number), indexes_before, start)
-        # "Source 1: a.pdf" explains only a 1 of the kind "source"
-        if name is None and not is_name_first:
+        equal = _name_behind(_EQUALS, words, number.end(), names, must_end=False)
+        if equal is not None:  # "Source 1 = a.pdf" explains any 1, so it has no kind
+            yield NamedNumber(_label(number), equal.indexes, start)
+        elif not is_name_first:
             name = _name_directly_after(number, words, names)
-            kind = _kind_of(number)
-        if name is not None:
-            yield NamedNumber(_label(number), name.indexes, start, kind=kind)
+            if name is not None:
+                kind = _kind_of(number)
+                yield NamedNumber(_label(number), name.indexes, start, kind=kind)
 
 
 def _label(found: re.Match[str]) -> str:
@@ -248,21 +196,6 @@ def _begins_a_clause(number: re.Match[str], words: str) -> bool:
     return _BEGINS_A_CLAUSE.search(before) is not None
 
 
-def _name_behind_equals(
-    number: re.Match[str], words: str, names: SourceNames
-) -> NameFound | None:
-    """Find the name in "[1] = a.pdf" or "[1] is a.pdf"; None without such words.
-
-    In "the file in [1] is a.pdf" the mark cites what tells of the file.
-    """
-    if number["worded"] is not None:  # "the number 1 for a.pdf"
-        return _name_at(_FOR, words, number.end(), names, must_end=False)
-    name = _name_at(_EQUALS, words, number.end(), names, must_end=False)
-    if name is None and _begins_a_clause(number, words):
-        name = _name_at(_IS, words, number.end(), names, must_end=False)
-    return name
-
-
 def _named_before_a_link(
     number: re.Match[str], words: str, names: SourceNames
 ) -> frozenset[int]:
@@ -277,56 +210,74 @@ def _named_before_a_link(
 def _name_directly_after(
     number: re.Match[str], words: str, names: SourceNames
 ) -> NameFound | None:
-    """Find the name directly after a number, as in "[1] a.pdf" and "[1]: a.pdf".
+    """Find the name after a number, as in "[1] a.pdf", "[1]: a.pdf" and "[1] is a.pdf".
 
     None for "These files are needed [1]: a.pdf", where the mark ends a clause.
     """
-    name = _name_at(_CLOSE_BY, words, number.end(), names)
+    name = _name_behind(_CLOSE_BY, words, number.end(), names)
     if name is not None:
         return name
-    is_entry = _begins_a_clause(number, words) or _stands_behind_a_name(
-        number, words, names
+    is_entry = (
+        number["worded"] is not None  # "Use the number 1 for a.pdf."
+        or _begins_a_clause(number, words)
+        or _stands_behind_a_name(number, words, names)
     )
     return _name_of_entry(words, number.end(), names) if is_entry else None
 
 
 def _name_of_entry(words: str, start: int, names: SourceNames) -> NameFound | None:
-    """Find the name of an entry after its number, as in "| 1 | File: a.pdf"."""
-    name = _name_at(_BEHIND_A_SIGN, words, start, names)
-    # "The source is a.pdf"; but "The Bridge Book" is a name as a whole
-    return name or _name_at(_BEHIND_WORDS, words, start, names)
+    """Find the name of an entry after its number, as in "| 1 | File: a.pdf".
+
+    Before the name stand signs, and then a few linking words at most: "The source is
+    a.pdf". But "The Bridge Book" may be a name as a whole.
+    """
+    signs = _BEHIND_SIGNS.match(words, start)
+    place = start if signs is None else signs.end()
+    for _ in range(_MOST_LINKING_WORDS):
+        name = _name_at(words, place, names)
+        linking_word = _LINKING_WORD.match(words, place)
+        if name is not None or linking_word is None:
+            return name
+        place = linking_word.end()
+    return _name_at(words, place, names)
 
 
-def _name_at(
-    between: re.Pattern[str],
+def _name_behind(
+    link: re.Pattern[str],
     words: str,
     start: int,
     names: SourceNames,
     *,
     must_end: bool = True,
 ) -> NameFound | None:
-    """Find the name of a source after a number; None if other words stand there.
+    """Find the name of a source behind what links it to a number; None without."""
+    found_link = link.match(words, start)
+    if found_link is None:
+        return None
+    return _name_at(words, found_link.end(), names, must_end=must_end)
+
+
+def _name_at(
+    words: str, start: int, names: SourceNames, *, must_end: bool = True
+) -> NameFound | None:
+    """Find the name of a source at a place of a line; None if other words stand there.
 
     Args:
-        between: What may stand between the number and the name.
         words: The line.
-        start: Where the number ends in it.
+        start: The place.
         names: The names of the contexts.
-        must_end: Whether a name with more words after it is rejected: "[1] a.pdf says".
+        must_end: Whether a title with more words behind it is none: "[1] Opening day was
+            in May." tells of the day.
     """
-    link = between.match(words, start)
-    if link is None:
-        return None
-    found = names.longest_at(words, link.end())
+    found = names.longest_at(words, start)
     if found is None:  # "docs/a.pdf", where "a.pdf" is known
-        path = _PATH.match(words, link.end())
+        path = _PATH.match(words, start)
         found = None if path is None else names.longest_at(words, path.end())
-    if found is None or not is_no_common_word(found.name):
+    if found is None or not is_distinctive(found.name):
         return None
     if _PAGE_OR_PART.match(found.name):
         return None  # "[1] (page 3)" names no source
-    closing = _FILE_ENDS if is_file(found.name) else _TITLE_ENDS
-    goes_on = closing.match(words, found.end) is None
+    goes_on = not is_file(found.name) and not _TITLE_ENDS.match(words, found.end)
     return None if must_end and goes_on else found
 
 

@@ -7,9 +7,7 @@ nobody knows what "[1]" or "[Document 2]" in an answer means.
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ragmetrics_core.capture.numbers_beside_names import (
@@ -17,13 +15,12 @@ from ragmetrics_core.capture.numbers_beside_names import (
     numbers_beside_names,
     numbers_in_short_lines,
 )
+from ragmetrics_core.capture.prompt_labels import without_texts
 from ragmetrics_core.capture.prompt_numbers import numbers_by_kind_in
 from ragmetrics_core.capture.source_names import SourceNames
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LINE, PARAGRAPH_BREAK
 
-_FARTHEST = 200  # characters between a label and its context
-_BEGINNING = 40  # characters of a context by which it is found in a prompt
 _NO_WORD = "\0"  # stands in place of a context
 _WORD_AND_NUMBER = lazy_pattern(r"[\s#>*<\[(\"'-]*[^\W\d_]+[^\w\n]*(?:id)?[^\w\n]*\d")
 
@@ -103,13 +100,10 @@ def numbers_beside_names_of_contexts(
         other_names: The names that the contexts' documents have beside these.
     """
     for prompt in prompts:
-        words = prompt
-        for text in context_texts:
-            if text.strip():
-                words = words.replace(text.strip(), _NO_WORD)
+        words = without_texts([prompt], context_texts, _NO_WORD)
         yield from numbers_beside_names(words, labels)
         for named in numbers_beside_names(words, other_names):
-            if not named.may_count and not named.kind:
+            if not named.kind:
                 yield named
         for paragraph in PARAGRAPH_BREAK.split(words):
             if _NO_WORD not in paragraph:  # lines beside a context are its labels
@@ -124,71 +118,20 @@ def _numbers_of_list(paragraph: str, names: SourceNames) -> list[NamedNumber]:
     return listed if len(numbers) > 1 and len(meanings) > 1 else []
 
 
-class NumberedLines:
-    """The lines of prompts that begin with a word and a number, such as "Document 2:".
+def words_with_numbers(
+    prompts: Iterable[str], context_texts: Sequence[str]
+) -> set[tuple[str, str]]:
+    """Return with which words and numbers lines of prompts begin, as ("document", "2").
+
+    "Document 2: scan.pdf" may name an upload. Lines inside of contexts do not count.
 
     Args:
         prompts: The messages that the model was shown.
         context_texts: The texts of the contexts.
     """
-
-    def __init__(self, prompts: Sequence[str], context_texts: Sequence[str]) -> None:
-        self._context_texts = context_texts
-        # by each prompt: where contexts begin in it, each with its index, in order
-        self._starts: dict[str, list[tuple[int, int]]] = {}
-        self._lines: dict[tuple[str, str], list[re.Match[str]]] = {}
-        for prompt in prompts:
-            self._starts[prompt] = sorted(_starts_of(context_texts, prompt))
-            for line in LINE.finditer(prompt):
-                # [("document", "2"), ("page", "7")] of "Document 2: scan.pdf, page 7"
-                numbers = _WORD_AND_NUMBER.match(line[0]) and numbers_by_kind_in(
-                    line[0]
-                )
-                if numbers:
-                    self._lines.setdefault(numbers[0], []).append(line)
-
-    def name_no_context(self, number: str, kind: str, indexes: Collection[int]) -> bool:
-        """Whether "Document 2" begins lines, and none of them labels a context.
-
-        A prompt lists uploads, "Document 2: scan.pdf", above contexts that are labelled
-        "[1]" and "[2]": there "Document 2" is an upload. A line inside of a context
-        names no source besides the contexts.
-
-        Args:
-            number: The number, such as "2".
-            kind: The word before it, such as ``document``.
-            indexes: The indexes of the contexts that the number labels.
-        """
-        lines = self._lines.get((kind, number), [])
-        return bool(lines) and not any(
-            self._stands_above(line, number, kind, indexes)
-            or any(line[0].strip() in text for text in self._context_texts)
-            for line in lines
-        )
-
-    def _stands_above(
-        self, line: re.Match[str], number: str, kind: str, indexes: Collection[int]
-    ) -> bool:
-        """Whether a context follows a line such as "Document 2:", and has its number.
-
-        Neither another context nor "Document 3" may stand between.
-        """
-        starts = self._starts[line.string]
-        n_before = bisect_left(starts, (line.start(), 0))
-        if n_before == len(starts):
-            return False
-        start, context_index = starts[n_before]
-        if start > line.end() + _FARTHEST or context_index not in indexes:
-            return False
-        # the words begin with the line itself
-        numbers = numbers_by_kind_in(line.string[line.start() : start])
-        return [pair for pair in numbers if pair[0] == kind] == [(kind, number)]
-
-
-def _starts_of(texts: Sequence[str], prompt: str) -> Iterator[tuple[int, int]]:
-    """Yield where texts begin in a prompt, each place with the index of the text."""
-    for index, text in enumerate(texts):
-        beginning = text.strip()[:_BEGINNING]
-        if beginning:
-            for found in re.finditer(re.escape(beginning), prompt):
-                yield found.start(), index
+    pairs: set[tuple[str, str]] = set()
+    for line in LINE.finditer(without_texts(prompts, context_texts, "\n")):
+        if _WORD_AND_NUMBER.match(line[0]):
+            # [("document", "2"), ("page", "7")] of "Document 2: scan.pdf, page 7"
+            pairs.update(numbers_by_kind_in(line[0])[:1])
+    return pairs

@@ -155,10 +155,11 @@ def own_numbers(
             unclear.add(number)
     for named in named_numbers:
         in_prompt = shown.indexes_by_number.get(named.number, frozenset())
-        if not named.indexes.isdisjoint(in_prompt):
+        agrees_with_prompt = not named.indexes.isdisjoint(in_prompt)
+        agrees_with_list = index_by_number.get(named.number) in named.indexes
+        if agrees_with_prompt:
             as_in_prompt.add(named.number)
-        # "[1] is b.txt", and no list of the answer gives 1 to the context b.txt
-        elif index_by_number.get(named.number) not in named.indexes:
+        elif not agrees_with_list:  # "[1] is b.txt", and no list says so
             unclear.add(named.number)
     # one entry keeps the prompt's meaning of a number, another entry gives a new one
     unclear |= as_in_prompt & index_by_number.keys()
@@ -369,8 +370,6 @@ def numbers_named_in_sentences(
     last_words = text[end_of_last_mark:]
     # what the answer shows as code before its last mark is what it speaks of
     code = [match.span() for match in _FENCED.finditer(text, 0, end_of_last_mark)]
-    for named in numbers_beside_names(without_spans(text, code), names):
-        if not named.may_count:
-            yield named
+    yield from numbers_beside_names(without_spans(text, code), names)
     for named in numbers_in_short_lines(last_words, names):
         yield replace(named, start=named.start + end_of_last_mark)

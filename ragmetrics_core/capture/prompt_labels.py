@@ -28,6 +28,7 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 _OPENING = 200  # characters of a context by which it is found in a prompt
 _CLOSING = 80  # characters by which its end is found
 _REGION = 800  # characters before the first and after the last context
+_OTHER_TEXT = "a text"  # the shape of a line that labels nothing
 _MOST_OCCURRENCES = 20  # of one context in one prompt
 # a blank line, or a line such as "----"
 _NO_WORDS = lazy_pattern(r"[\W_]*")
@@ -57,6 +58,7 @@ class Labels:
             ways, as ``[1] Source 3:`` does. By a kind, such as ``source``: the indexes
             of the contexts by the numbers of this kind. The kind of a number in
             brackets is ``IN_BRACKETS``. Empty where there is one numbering.
+        kinds: The kinds of the numbers that each context has, such as ``source``.
     """
 
     indexes_by_label: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -64,11 +66,31 @@ class Labels:
     indexes_by_kind: Mapping[str, Mapping[str, tuple[int, ...]]] = field(
         default_factory=dict
     )
+    kinds: frozenset[str] = frozenset()
 
     @property
     def numbers(self) -> tuple[str, ...]:
         """The labels that are numbers: "2", but not "b.pdf"."""
         return tuple(label for label in self.indexes_by_label if label.isdigit())
+
+    @property
+    def numbers_of_any_kind(self) -> frozenset[str]:
+        """All numbers that label texts, as 7 and 2 of "[7] Source 2:"; ambiguous ones, too."""
+        of_kinds = itertools.chain(*self.indexes_by_kind.values())
+        return self.ambiguous_numbers.union(self.numbers, of_kinds)
+
+    def with_ambiguous(self, numbers: Collection[str]) -> "Labels":
+        """Return the labels with some numbers that no longer mean any context."""
+        indexes_by_label = {
+            label: indexes
+            for label, indexes in self.indexes_by_label.items()
+            if label not in numbers
+        }
+        return replace(
+            self,
+            indexes_by_label=indexes_by_label,
+            ambiguous_numbers=self.ambiguous_numbers.union(numbers),
+        )
 
     def with_indexes(self, new_indexes: Sequence[int]) -> "Labels":
         """Return the labels with other indexes of the same contexts.
@@ -102,29 +124,31 @@ class Labels:
             A and B as above "1" alone, without a kind, may mean A or B.
         """
         # the indexes by each numbering that has the number: {(0,), (1,)} for A and B
-        meanings = self._meanings_of_number(number)
+        meanings = self._meanings_of_number(number, kind)
         if number in self.ambiguous_numbers or not meanings:
             return ()
         if kind in self.indexes_by_kind:
             indexes = self.indexes_by_kind[kind].get(number, ())
             # "[Source 7]" where no source, or more than one, has the number 7: None
             return indexes if len(indexes) == 1 else None
-        if kind + OF_FIELD in self.indexes_by_kind:
-            # "[Document 3]" may mean "[3]" or the text with the field "doc_id: 3"
-            meanings.add(self.indexes_by_kind[kind + OF_FIELD].get(number, ()))
         # no line has numbers of this kind: all numberings must mean the same context
         indexes_of_label = self.indexes_by_label.get(number, ())
         return indexes_of_label if meanings == {indexes_of_label} else None
 
-    def _meanings_of_number(self, number: str) -> set[tuple[int, ...]]:
+    def _meanings_of_number(self, number: str, kind: str) -> set[tuple[int, ...]]:
         """Return the contexts that a number means in each numbering that has it.
 
-        Chunks and fields are left out: nobody cites ``[1] report.pdf (chunk 3)``, or a
-        text with ``doc_id: 3`` below its label, by a mere 3.
+        Two numberings are left out, because nobody cites by a mere 3 of them:
+
+        - chunks, as of ``[1] report.pdf (chunk 3)``
+        - fields of another kind, as ``doc_id: 3`` below a label; but "[Document 3]" may
+          mean this field
         """
         meanings = {self.indexes_by_label.get(number, ())}
-        for kind, indexes_by_number in self.indexes_by_kind.items():
-            if kind != CHUNK and not kind.endswith(OF_FIELD):
+        for other_kind, indexes_by_number in self.indexes_by_kind.items():
+            is_field = other_kind.endswith(OF_FIELD)
+            is_other_field = is_field and other_kind != kind + OF_FIELD
+            if other_kind != CHUNK and not is_other_field:
                 meanings.add(indexes_by_number.get(number, ()))
         return meanings - {()}
 
@@ -190,25 +214,31 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         all_numbers = frozenset(itertools.chain(*numbers_by_context.values()))
         return Labels(indexes_by_name, ambiguous_numbers=all_numbers)
     indexes_by_kind = _indexes_by_kind(lines_by_context, indexes_by_number)
+    # "[1] Source 7:", but not "[1] Source 1:"
+    has_second_numbering = any(
+        _differs(indexes_of_kind, indexes_by_number)
+        for indexes_of_kind in indexes_by_kind.values()
+    )
     # "Cite the doc_id", and "[1]" above "doc_id: 3": nobody can tell what 3 means
     numbers_of_fields = numbers_that_fields_may_mean(
-        lines_by_context, indexes_by_number, _without_texts(prompts, contexts)
+        lines_by_context, indexes_by_number, without_texts(prompts, contexts, "\n")
     )
-    for number in numbers_of_fields:
-        indexes_by_number.pop(number, None)
-    return Labels(
+    labels = Labels(
         {**indexes_by_name, **indexes_by_number},
-        ambiguous_numbers=numbers_of_fields,
-        indexes_by_kind=indexes_by_kind,
+        indexes_by_kind=indexes_by_kind if has_second_numbering else {},
+        kinds=frozenset(indexes_by_kind),
     )
+    return labels.with_ambiguous(numbers_of_fields)
 
 
-def _without_texts(prompts: Iterable[str], texts: Iterable[str]) -> str:
+def without_texts(
+    prompts: Iterable[str], texts: Iterable[str], put_instead: str
+) -> str:
     """Return what prompts say around some texts, such as their instructions."""
     words_around = "\n".join(prompts)
     for text in texts:
         if text.strip():
-            words_around = words_around.replace(text.strip(), "\n")
+            words_around = words_around.replace(text.strip(), put_instead)
     return words_around
 
 
@@ -265,30 +295,22 @@ def _indexes_by_kind(
     lines_by_context: Mapping[int, Iterable[LabelLine]],
     indexes_by_number: Mapping[str, tuple[int, ...]],
 ) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Tell the numberings of labels apart, if they number the contexts in two ways.
+    """Return the numberings of the kinds that number each context.
 
     The labels "[1] Source 7:" and "[2] Source 8:" number the contexts after "[", and
     after "Source":
     ``{"[]": {"1": (0,), "2": (1,)}, "source": {"7": (0,), "8": (1,)}}``.
-    Empty for the labels "[1] Source 1:" and "[2] Source 2:", which have one numbering.
 
     Args:
         lines_by_context: The lines that label each context.
         indexes_by_number: The context indexes by the first number of each line.
     """
     numbered_contexts = set(itertools.chain(*indexes_by_number.values()))
-    # kinds that number each context, as "source" in the example
-    indexes_by_kind = {
+    return {
         kind: indexes_of_kind
         for kind, indexes_of_kind in _all_indexes_by_kind(lines_by_context).items()
         if _numbers_each(numbered_contexts, indexes_of_kind)
     }
-    # a kind that numbers the contexts in another way than the first number of each line
-    has_second_numbering = any(
-        _differs(indexes_of_kind, indexes_by_number)
-        for indexes_of_kind in indexes_by_kind.values()
-    )
-    return indexes_by_kind if has_second_numbering else {}
 
 
 def _numbers_each(
@@ -568,35 +590,54 @@ def _lines_of_blocks(blocks: Sequence[_Block], prompt: str) -> list[list[LabelLi
     around = _surroundings(blocks, prompt)
     if not around.lines_between:
         return [_lines_of_a_single_text(around)]
-    n_first = _count_first_lines(around)
-    if n_first is None:
+    n_below = _count_lines_below(around)
+    if n_below is None:
         # in "Context: [1] It is old." the first label stands after other words
         around = _with_first_label_behind_words(around)
-        n_first = _count_first_lines(around)
-    if n_first is None:
+        n_below = _count_lines_below(around)
+    if n_below is None:
+        return _labels_beside(blocks, prompt)
+    return _divide_lines(around, n_below)
+
+
+def _labels_beside(blocks: Sequence[_Block], prompt: str) -> list[list[LabelLine]]:
+    """Find the labels in the contexts' own lines, "[1]" in "[1] It is old.", and no others.
+
+    Whatever stands in the lines between the contexts, these belong to the context behind
+    them. Empty lists unless all contexts have labels of one shape.
+    """
+    labels_beside = []
+    ends = [0, *(block.end for block in blocks)]  # of the context before each
+    for block, end_before in zip(blocks, ends, strict=False):
+        line_start = prompt.rfind("\n", 0, block.start) + 1
+        labels_beside.append(
+            _all_lines(prompt[max(line_start, end_before) : block.start])
+        )
+    shapes = {tuple(line.shape for line in labels) for labels in labels_beside}
+    if len(shapes) != 1 or _OTHER_TEXT in shapes.pop():
         return [[] for _ in blocks]
-    return _divide_lines(around, n_first)
+    return labels_beside
 
 
-def _divide_lines(around: _Surroundings, n_first: int) -> list[list[LabelLine]]:
+def _divide_lines(around: _Surroundings, n_below: int) -> list[list[LabelLine]]:
     """Give each context its label lines: first those above it, then those below.
 
-    Example: "page: 4" and "[b.txt]" stand between two contexts, and ``n_first`` is 1.
+    Example: "page: 4" and "[b.txt]" stand between two contexts, and ``n_below`` is 1.
     Then "page: 4" labels the context above, and "[b.txt]" the context below.
 
     Args:
         around: The lines around the contexts; equally many between any two contexts.
-        n_first: How many lines between two contexts label the context above them.
+        n_below: How many lines between two contexts label the context above them.
     """
-    n_above_context = len(around.lines_between[0]) - n_first
+    n_above = len(around.lines_between[0]) - n_below
     n_before = len(around.lines_before)
     # for each context, in order: the lines above it, and the lines below it
-    lines_above = [around.lines_before[n_before - n_above_context :]]
+    lines_above = [around.lines_before[n_before - n_above :]]
     lines_below = []
     for lines in around.lines_between:
-        lines_below.append(lines[:n_first])  # of the context above these lines
-        lines_above.append(lines[n_first:])  # of the context below them
-    lines_below.append(around.lines_behind[:n_first])
+        lines_below.append(lines[:n_below])  # of the context above these lines
+        lines_above.append(lines[n_below:])  # of the context below them
+    lines_below.append(around.lines_behind[:n_below])
     return [
         [*above, *below] for above, below in zip(lines_above, lines_below, strict=True)
     ]
@@ -714,7 +755,7 @@ def _lines_of_a_single_text(around: _Surroundings) -> list[LabelLine]:
     return list(around.lines_before if names_it else around.lines_behind)
 
 
-def _count_first_lines(around: _Surroundings) -> int | None:
+def _count_lines_below(around: _Surroundings) -> int | None:
     """Count how many lines between two contexts label the context above them.
 
     The first lines between two contexts belong to the context above, the other lines to
@@ -735,13 +776,13 @@ def _count_first_lines(around: _Surroundings) -> int | None:
     shapes_before = [line.shape for line in around.lines_before]
     shapes_behind = [line.shape for line in around.lines_behind]
     fitting_counts = []
-    for n_first in range(len(shapes) + 1):
+    for n_below in range(len(shapes) + 1):
         # the lines that belong to the context above must also stand after the last
         # context; the other lines must also stand before the first context
-        fits_behind = shapes_behind[:n_first] == shapes[:n_first]
-        fits_before = _ends_with(shapes_before, shapes[n_first:])
+        fits_behind = shapes_behind[:n_below] == shapes[:n_below]
+        fits_before = _ends_with(shapes_before, shapes[n_below:])
         if fits_behind and fits_before:
-            fitting_counts.append(n_first)
+            fitting_counts.append(n_below)
     return fitting_counts[0] if len(fitting_counts) == 1 else None
 
 
@@ -801,5 +842,5 @@ def _all_lines(region: str) -> list[LabelLine]:
     lines = []
     for raw in _raw_lines(region):
         if not _NO_WORDS.fullmatch(raw):
-            lines.append(label_line_of(raw) or LabelLine("a text", ()))
+            lines.append(label_line_of(raw) or LabelLine(_OTHER_TEXT, ()))
     return lines

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
-from ragmetrics_core.capture.prompt_numbers import counted_in, numbering_in
+from ragmetrics_core.capture.prompt_numbers import counted_in
 from ragmetrics_core.capture.source_names import KEY_OF_NAME, file_name_of, is_telling
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Context
@@ -33,26 +32,9 @@ def labels_of_turn(
     labels = _labels_of_contexts(
         prompts, context_texts, cites_by_numbers=cites_by_numbers
     )
-    # A number is "1", or with the word before it "source 1".
-    earlier_labels = labels_in(prompts, earlier_texts)
-    earlier_numbers = {
-        *earlier_labels.numbers,
-        *earlier_labels.ambiguous_numbers,  # two earlier texts have it
-        *_numbers_by_kind(earlier_labels),
-    }
-    labels_now = {*labels.indexes_by_label, *_numbers_by_kind(labels)}
-    # numbers that label a context of this turn, and a text of an earlier turn
-    used_twice = earlier_numbers & labels_now
-    indexes_by_label = {
-        label: indexes
-        for label, indexes in labels.indexes_by_label.items()
-        if label not in used_twice
-    }
-    return replace(
-        labels,
-        indexes_by_label=indexes_by_label,
-        ambiguous_numbers=labels.ambiguous_numbers | used_twice,
-    )
+    labels_of_earlier = labels_in(prompts, earlier_texts)
+    used_twice = labels.numbers_of_any_kind & labels_of_earlier.numbers_of_any_kind
+    return labels.with_ambiguous(used_twice)
 
 
 def _labels_of_contexts(
@@ -60,29 +42,15 @@ def _labels_of_contexts(
 ) -> Labels:
     """Read the labels of the contexts from the lines around them: "[2] b.pdf".
 
-    If these lines hold no number, each context's number is looked for:
-
-    1. in the words right before the context: "Source 2:", or "2." if the answer
-       cites numbers
-    2. if the answer cites numbers: after a word in any language that stands before
-       each context, with the numbers 1, 2, 3 in turn: "Kilde 1:", "Kilde 2:"
+    If these lines hold no number and the answer cites numbers, a word in any language
+    may count the contexts, with the numbers 1, 2, 3 in turn: "Kilde 1:", "Kilde 2:".
     """
     labels = labels_in(prompts, context_texts)
-    if labels.numbers or labels.ambiguous_numbers:
+    if labels.numbers or labels.ambiguous_numbers or not cites_by_numbers:
         return labels
-    index_by_number = numbering_in(prompts, context_texts, lists=cites_by_numbers)
-    if index_by_number is None and cites_by_numbers:
-        index_by_number = counted_in(prompts, context_texts)
-    if index_by_number is None:
-        return labels
+    index_by_number = counted_in(prompts, context_texts) or {}
     indexes_by_number = {number: (index,) for number, index in index_by_number.items()}
     return Labels({**labels.indexes_by_label, **indexes_by_number})
-
-
-def _numbers_by_kind(labels: Labels) -> Iterator[str]:
-    """Yield the numbers that stand after a word or in brackets, such as "source 1"."""
-    for indexes_by_number in labels.indexes_by_kind.values():
-        yield from indexes_by_number
 
 
 def indexes_by_document_name(contexts: Sequence[Context]) -> dict[str, tuple[int, ...]]:

@@ -171,8 +171,8 @@ def is_telling(name: str) -> bool:
     return has_letters and (has_words or is_file(name))
 
 
-def is_no_common_word(name: str) -> bool:
-    """Whether a name is "report.pdf", "Opening day", "f2" or "annual_report"."""
+def is_distinctive(name: str) -> bool:
+    """Whether a name is no common word: "report.pdf", "Opening day", "f2", "annual_report"."""
     return is_telling(name) or _JOINED_NAME.fullmatch(name) is not None
 
 

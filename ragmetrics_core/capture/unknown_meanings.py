@@ -122,7 +122,9 @@ def _refuse_number_if_perhaps_shown(
     mark = as_mark(number)
     if number in labels.ambiguous_numbers:
         # two texts stand under "[7]", or a text stands under no number
-        raise UnknownMeaning(_AMBIGUOUS.format(mark))
+        lines = lines_by_number_in_brackets(prompts).get(number, set())
+        shows_several = len(lines) > 1
+        raise UnknownMeaning((SEVERAL if shows_several else _AMBIGUOUS).format(mark))
     if not labels.numbers:
         # The prompt gives the contexts no numbers: "[2]" may be the model's own count
         # of them. Nothing is raised if the framework numbered the contexts, as an
