@@ -76,7 +76,7 @@ from ragmetrics_core.data import Context
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LOOKBACK, SOURCE_WORD, Span
 from ragmetrics_core.data.marks import Mark, marks_in, plain_label, shape_of_label
-from ragmetrics_core.data.source_lists import source_lists_in
+from ragmetrics_core.data.source_lists import is_reference, source_lists_in
 
 _OPENING = 200  # signs of a text by which it is found in a prompt
 # Where the contexts come from one of these, nothing else was shown to the model.
@@ -421,8 +421,9 @@ class CitationSearch:
     def begins_another_list(self, number: str) -> bool:
         """Whether lines such as "[2] Title" stand in the prompts, and label no context.
 
-        False where the contexts themselves stand under numbers in brackets, and where
-        the number stands beside the name that it labels, as in "[2] b.pdf".
+        False where the contexts themselves stand under numbers in brackets, where the
+        number stands beside the name that it labels, as in "[2] b.pdf", and for a rule
+        such as "[2] Be brief."
         """
         lines = self._lines_in_brackets.get(number, set())
         if IN_BRACKETS in self.labels.kinds or not lines:
@@ -434,7 +435,10 @@ class CitationSearch:
             for name, indexes in all_names.items()
             if not name.isdigit() and not labelled.isdisjoint(indexes)
         ]
-        return any(not self._agrees(line, number, names) for line in lines)
+        return any(
+            is_reference(line) and not self._agrees(line, number, names)
+            for line in lines
+        )
 
     def _agrees(self, line: str, number: str, names: Iterable[str]) -> bool:
         """Whether a line behind "[2]" means the context 2: by its name, or as "source 2".
