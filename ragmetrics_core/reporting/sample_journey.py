@@ -26,6 +26,11 @@ from ragmetrics_core.reporting.passage_matching import (
     parts_shown,
     sentences_by_context_rank,
 )
+from ragmetrics_core.reporting.shown_parts import (
+    are_words_cut_away,
+    join_pieces,
+    with_small_gaps_filled,
+)
 from ragmetrics_core.reporting.unasked_texts import (
     TextsBesideJudged,
     states_word_by_word,
@@ -45,20 +50,13 @@ Showing = Literal["whole", "cut", "not shown"]
 
 WHOLE = 1.0
 """The share of a passage that is shown whole; one that lacks a word was cut."""
-_BETWEEN_PIECES = " … "  # joins the pieces of a text in a context
-# stand there if the prompt has other words than the text's first or last ones
-_BEFORE_FIRST_PIECE = "… "
-_BEHIND_LAST_PIECE = " …"
-# So many characters of a passage at most may be said in other words where they lack
-# before a piece of it. Where more lack, they were cut away.
-_LONGEST_GAP = 120
 
 _NOT_RETRIEVED = (
     "what was retrieved was not recorded: give the column retrieved, or capture the run"
 )
 _NO_PROMPT_TELLS = (
-    "no recorded prompt holds a retrieved text, so that no prompt tells what the model"
-    " was shown; see whether the prompt has a place for the contexts"
+    "no recorded prompt of the answer holds a retrieved text, so that no prompt tells what"
+    " the model was shown; see whether the prompt has a place for the contexts"
 )
 _REWRITTEN = (
     "{} gave documents in other words than those that it took, so that it is not known"
@@ -362,7 +360,7 @@ def _may_be_whole(passage: Passage, sample: Sample) -> bool:
         return False
     text = _retrieved_text(passage, sample)
     shown_part = _shown_part(passage, sample)
-    filled = _with_small_gaps_filled(text, shown_part)
+    filled = with_small_gaps_filled(text, shown_part)
     return shown_part != text and filled.split() == text.split()
 
 
@@ -603,9 +601,7 @@ def _facts(
     """
     matrix = _fact_matrix(row)
     if matrix is None:
-        is_nothing_retrieved = sample.retrieved is not None and not sample.retrieved
-        why_not_asked = _NO_FACTS_GIVEN if is_nothing_retrieved else _NOBODY_ASKED_FACTS
-        why_unknown["facts"] = _why_not_scored(row, _OF_FACTS) or why_not_asked
+        why_unknown["facts"] = _why_no_facts(row, sample)
         return ()
     searched_texts = sample.contexts if sample.retrieved is None else sample.retrieved
     if any(len(cells) != len(searched_texts) for cells in matrix.cells):
@@ -622,15 +618,23 @@ def _facts(
         followed = _fact(number, fact.text, cells, sample, passages, other_texts)
         facts.append(followed)
         if not followed.known:
-            # no passage holds the fact, or those that do leave open if it was shown
-            why = _why_holders_do_not_tell(followed, passages, why_unknown)
-            if not followed.passages:
-                why = (
-                    _why_it_may_be_found(fact.text, sample, passages, other_texts)
-                    or why
+            why_untold = _why_holders_do_not_tell(followed, passages, why_unknown)
+            why_may_be_found = ""
+            if not followed.passages:  # no passage holds the fact
+                why_may_be_found = _why_it_may_be_found(
+                    fact.text, sample, passages, other_texts
                 )
-            why_unknown.setdefault("facts", why)
+            why_unknown.setdefault("facts", why_may_be_found or why_untold)
     return tuple(facts)
+
+
+def _why_no_facts(row: SampleResult, sample: Sample) -> str:
+    """Why no metric tells which facts were retrieved, in words."""
+    why_not_scored = _why_not_scored(row, _OF_FACTS)
+    if why_not_scored:
+        return why_not_scored
+    is_nothing_retrieved = sample.retrieved is not None and not sample.retrieved
+    return _NO_FACTS_GIVEN if is_nothing_retrieved else _NOBODY_ASKED_FACTS
 
 
 def _why_holders_do_not_tell(
@@ -813,7 +817,10 @@ def _fate_of_retrieved(
         # The shown part of a cut passage may still say the fact in other words. Only if
         # the words of the fact are gone from all shown parts is the fact lost there.
         are_words_cut = all(
-            _are_words_cut_away(passage, fact, sample) for passage in cut_holders
+            are_words_cut_away(
+                _retrieved_text(passage, sample), _shown_part(passage, sample), fact
+            )
+            for passage in cut_holders
         )
         return _Fate(is_known=True, lost="cut") if are_words_cut else _UNKNOWN_FATE
     return _Fate(is_known=True, lost="not_kept" if are_all_dropped else "not_shown")
@@ -824,72 +831,6 @@ def _is_shown_in(passage: Passage, fact: str, sample: Sample) -> bool:
     if passage.shown == "cut":
         return states_word_by_word(_shown_part(passage, sample), fact)
     return passage.shown == "whole"
-
-
-def _are_words_cut_away(passage: Passage, fact: str, sample: Sample) -> bool:
-    """Whether a cut passage states a fact in words that stand in no shown part.
-
-    Example: of "Opened in 1889. It is tall." only "It is tall." was shown: True for the
-    fact "opened in 1889". It is True
-
-    - if the passage states the fact word by word, and the shown part does not;
-    - if the shown part lacks a number that fact and passage share;
-    - if the shown part lacks half of the words that fact and passage share.
-
-    False if fewer words lack: the prompt may say the fact in other words. False also if
-    fact and passage share no word, or if the shown part is not recorded: nothing is
-    known.
-    """
-    text = _retrieved_text(passage, sample)
-    shown_part = _with_small_gaps_filled(text, _shown_part(passage, sample))
-    if not shown_part:  # no context has it: another call was shown it
-        return False
-    if states_word_by_word(text, fact):
-        return not states_word_by_word(shown_part, fact)
-    shared_words = set(telling_words(fact)).intersection(telling_words(text))
-    lacking_words = shared_words.difference(telling_words(shown_part))
-    if any(word.isdigit() for word in lacking_words):
-        return True
-    return bool(shared_words) and len(lacking_words) >= len(shared_words) / 2
-
-
-def _with_small_gaps_filled(text: str, shown_part: str) -> str:
-    """Return the shown part of a text, with small gaps before its pieces filled.
-
-    The prompt may have other words in a small gap. Examples for "It was opened on 4 May
-    1874 by Holm.":
-
-    - "It was opened on … by Holm." gives the whole text.
-    - "was opened on 4 May 1874 by Holm." gives the whole text: a name may stand for
-      "It".
-    - "It was opened on" stays as it is: texts are cut at the end.
-    - "It was opened on …" gives the whole text: "…" says that other words stand there.
-
-    A part that does not consist of pieces of the text is returned unchanged.
-
-    Args:
-        text: The text of the passage.
-        shown_part: What is shown of it: pieces of the text, joined by " … ".
-    """
-    is_last_replaced = shown_part.endswith(_BEHIND_LAST_PIECE)
-    pieces = shown_part.removeprefix(_BEFORE_FIRST_PIECE)
-    pieces = pieces.removesuffix(_BEHIND_LAST_PIECE)
-    filled = ""
-    end = 0
-    for piece in pieces.split(_BETWEEN_PIECES):
-        start = text.find(piece, end)
-        if start < 0:  # this is no piece of the text
-            return shown_part
-        is_small_gap = start - end <= _LONGEST_GAP
-        if is_small_gap:
-            filled += text[end:start]
-        elif filled:
-            filled += _BETWEEN_PIECES
-        filled += piece
-        end = start + len(piece)
-    if is_last_replaced and len(text) - end <= _LONGEST_GAP:
-        filled += text[end:]
-    return filled
 
 
 def _shown_part(passage: Passage, sample: Sample) -> str:
@@ -907,25 +848,7 @@ def _shown_part(passage: Passage, sample: Sample) -> str:
     pieces = [context.text for context in sample.contexts if context.text in text]
     if not text or shown_text not in pieces:
         return shown_text
-    return _joined_pieces(text, pieces)
-
-
-def _joined_pieces(text: str, pieces: Iterable[str]) -> str:
-    """Join pieces of a text in its order; pieces that overlap or meet are one.
-
-    Example: "was opened in 1874" and "The Velm bridge was opened" of "The Velm bridge was
-    opened in 1874." give "The Velm bridge was opened in 1874".
-    """
-    joined = ""
-    end = 0
-    for start, piece in sorted((text.find(piece), piece) for piece in pieces):
-        if joined and text[end:start].strip():
-            joined += _BETWEEN_PIECES
-            end = start
-        if start + len(piece) > end:
-            joined += text[end : start + len(piece)] if joined else piece
-            end = start + len(piece)
-    return joined
+    return join_pieces(text, pieces)
 
 
 def _retrieved_text(passage: Passage, sample: Sample) -> str:

@@ -1,0 +1,109 @@
+"""What is left of a passage that was cut on the way into the prompt.
+
+The shown part of a passage is the text of its contexts: pieces of the passage, joined
+by " … ".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ragmetrics_core.data.telling_words import telling_words
+from ragmetrics_core.reporting.unasked_texts import states_word_by_word
+
+_BETWEEN_PIECES = " … "  # joins the pieces of a text in a context
+# stand there if the prompt has other words than the text's first or last ones
+_BEFORE_FIRST_PIECE = "… "
+_BEHIND_LAST_PIECE = " …"
+# So many characters of a passage at most may be said in other words where they lack
+# before a piece of it. Where more lack, they were cut away.
+_LONGEST_GAP = 120
+
+
+def are_words_cut_away(text: str, shown_part: str, fact: str) -> bool:
+    """Whether a cut text states a fact in words that stand in no shown part.
+
+    Example: of "Opened in 1889. It is tall." only "It is tall." was shown: True for the
+    fact "opened in 1889". It is True
+
+    - if the text states the fact word by word, and the shown part does not;
+    - if the shown part lacks a number that fact and text share;
+    - if the shown part lacks half of the words that fact and text share.
+
+    False if fewer words lack: the prompt may say the fact in other words. False also if
+    fact and text share no word, or if the shown part is not recorded: nothing is
+    known.
+
+    Args:
+        text: The text of the passage.
+        shown_part: What is shown of it; "" if that is not recorded, since another call
+            was shown it.
+        fact: The fact.
+    """
+    if not shown_part:
+        return False
+    shown_part = with_small_gaps_filled(text, shown_part)
+    if states_word_by_word(text, fact):
+        return not states_word_by_word(shown_part, fact)
+    shared_words = set(telling_words(fact)).intersection(telling_words(text))
+    lacking_words = shared_words.difference(telling_words(shown_part))
+    if any(word.isdigit() for word in lacking_words):
+        return True
+    return bool(shared_words) and len(lacking_words) >= len(shared_words) / 2
+
+
+def with_small_gaps_filled(text: str, shown_part: str) -> str:
+    """Return the shown part of a text, with small gaps before its pieces filled.
+
+    The prompt may have other words in a small gap. Examples for "It was opened on 4 May
+    1874 by Holm.":
+
+    - "It was opened on … by Holm." gives the whole text.
+    - "was opened on 4 May 1874 by Holm." gives the whole text: a name may stand for
+      "It".
+    - "It was opened on" stays as it is: texts are cut at the end.
+    - "It was opened on …" gives the whole text: "…" says that other words stand there.
+
+    A part that does not consist of pieces of the text is returned unchanged.
+
+    Args:
+        text: The text of the passage.
+        shown_part: What is shown of it: pieces of the text, joined by " … ".
+    """
+    is_last_replaced = shown_part.endswith(_BEHIND_LAST_PIECE)
+    pieces = shown_part.removeprefix(_BEFORE_FIRST_PIECE)
+    pieces = pieces.removesuffix(_BEHIND_LAST_PIECE)
+    filled = ""
+    end = 0
+    for piece in pieces.split(_BETWEEN_PIECES):
+        start = text.find(piece, end)
+        if start < 0:  # this is no piece of the text
+            return shown_part
+        is_small_gap = start - end <= _LONGEST_GAP
+        if is_small_gap:
+            filled += text[end:start]
+        elif filled:
+            filled += _BETWEEN_PIECES
+        filled += piece
+        end = start + len(piece)
+    if is_last_replaced and len(text) - end <= _LONGEST_GAP:
+        filled += text[end:]
+    return filled
+
+
+def join_pieces(text: str, pieces: Iterable[str]) -> str:
+    """Join pieces of a text in its order; pieces that overlap or meet are one.
+
+    Example: "was opened in 1874" and "The Velm bridge was opened" of "The Velm bridge was
+    opened in 1874." give "The Velm bridge was opened in 1874".
+    """
+    joined = ""
+    end = 0
+    for start, piece in sorted((text.find(piece), piece) for piece in pieces):
+        if joined and text[end:start].strip():
+            joined += _BETWEEN_PIECES
+            end = start
+        if start + len(piece) > end:
+            joined += text[end : start + len(piece)] if joined else piece
+            end = start + len(piece)
+    return joined
