@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from zlib import decompress
 
 import pytest
 from citing import citing_sample, oracle
@@ -292,6 +293,19 @@ def test_an_empty_report_and_failures_alone(tmp_path: Path) -> None:
     )
     assert "Undefined:" not in page
     assert "bad rows, not evaluated: 1 of 3." in page
+
+
+def test_details_are_carried_of_unscored_rows_first_then_of_the_lowest_scores(
+    tmp_path: Path,
+) -> None:
+    """A page that cannot carry the details of all rows leaves out those of the best."""
+    unscored = SampleResult(index=3, sample=Sample(question="Who?"), results={})
+    rows = [row(0, 0.9, "a"), row(1, 0.2, "b"), row(2, 0.6, "c"), unscored]
+    page = page_of(Report(rows), tmp_path)
+    packed = re.search(r'<script type="text/plain" id="details">(.*?)</script>', page)
+    assert packed is not None
+    lines = decompress(b64decode(packed[1])).decode().splitlines()
+    assert [json.loads(line)["index"] for line in lines] == [3, 1, 2, 0]
 
 
 def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
