@@ -351,7 +351,7 @@ def test_a_run_without_an_answer_has_none_that_another_run_replaces(
     kept, doubted = read_later()
     kept.remember(asking(QUESTION, 1.0), [Sample(question=QUESTION, answer=answer)])
     later = tree(Clock(), model(Clock(), asked(PORTO)))
-    kept.doubt_answer_replaced_by(later, Calls(later))
+    kept.doubt_answer_replaced_by(later)
     assert len(doubted) == (0 if answer is None else 1)
 
 

@@ -140,22 +140,17 @@ class AnswersReadLater:
                 return run, sample
         return None, None
 
-    def doubt_answer_replaced_by(self, tree: Tree, calls: Calls) -> None:
+    def doubt_answer_replaced_by(self, tree: Tree) -> None:
         """Doubt the last answer of a task or thread if a run answers its question anew.
 
         Run 1 answers "Empty Response" to "When did it open?"; run 2, asked the same,
         writes "In 1874.": the user may read this, so the first answer is in doubt.
-
-        Nothing happens if the models of run 2 wrote no free text, but only structured
-        replies: then run 2 did not answer the user.
         """
         earlier_run, sample = self._last_of(tree.task_or_thread)
-        has_free_text = FREE_TEXT in calls.reply_forms.values()
-        if earlier_run is None or sample is None or not has_free_text:
+        if earlier_run is None or sample is None or sample.answer is None:
             return
-        if sample.answer is None or id(sample) in self._doubted:
-            return
-        if as_one_line(sample.question) != as_one_line(tree.question):
+        is_doubted = id(sample) in self._doubted
+        if is_doubted or as_one_line(sample.question) != as_one_line(tree.question):
             return
         have_histories = bool(earlier_run.history)
         have_same_history = have_histories and earlier_run.history == tree.history

@@ -414,6 +414,15 @@ class Calls:
                 return around
         return None
 
+    def last_answer_to(self, question: str | None) -> Node | None:
+        """The last call that looks like answering; None without such a call.
+
+        Calls that were shown the question go before others.
+        """
+        calls_shown = self.filter_by_question(question, self.likely_answer_calls)
+        answering_calls = calls_shown or self.likely_answer_calls
+        return answering_calls[-1] if answering_calls else None
+
     def filter_by_question(
         self, question: str | None, among: Sequence[Node]
     ) -> list[Node]:

@@ -325,7 +325,7 @@ class Conversations:
 
         Args:
             prompts: The prompts of the run.
-            lines_of_run: The question, queries and replies of the run, each in one line.
+            lines_of_run: The question and queries of the run, each in one line.
         """
         for turn in list(self.turns)[-_N_LATEST:]:
             quoting_prompts = _prompts_that_quote(turn, prompts)

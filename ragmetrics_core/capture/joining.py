@@ -216,10 +216,8 @@ def _answering_run(
         question = question_without_chain(calls)
     else:
         question = asking_run.question
-    calls_shown_question = calls.filter_by_question(question, calls.likely_answer_calls)
-    candidates = calls_shown_question or calls.likely_answer_calls
-    if candidates:
-        answering_call = candidates[-1]
+    answering_call = calls.last_answer_to(question)
+    if answering_call is not None:
         for tree in trees:
             if answering_call in tree.root.walk():
                 return tree

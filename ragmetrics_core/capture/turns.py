@@ -29,9 +29,8 @@ from typing import Generic
 
 from ragmetrics_core.capture.answers_read_later import AnswersReadLater
 from ragmetrics_core.capture.auxiliary_runs import AuxiliaryRuns, writes_query
-from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.conversations import (
-    CapturedTurn,
     Conversations,
     QuotedTurn,
     conversations_of_blocks,
@@ -351,12 +350,12 @@ class Turns(Generic[Run]):
         is_without_answer = any(sample.answer is None for sample in samples)
         if placed_tree.resumption_key is not None and is_without_answer:
             return self._let_wait(placed_tree.resumption_key, runs_of_turn)
-        if samples:
+        if not samples:
+            self._note_unsampled_question(placed_tree, runs_of_turn)
+        elif not is_without_answer:
             # Perhaps the run before answered "Empty Response" to the same question, and
             # the user reads this answer instead: the earlier sample gets a warning.
-            self._earlier_answers.doubt_answer_replaced_by(placed_tree, calls)
-        else:
-            self._note_unsampled_question(placed_tree, runs_of_turn)
+            self._earlier_answers.doubt_answer_replaced_by(placed_tree)
         self._remember_samples(placed_tree, samples)
         return samples
 
@@ -641,12 +640,13 @@ class Turns(Generic[Run]):
         "Question: When did it open? Draft: In 1874." may quote a draft: the run gets no
         history, and its sample gets a warning.
         """
-        tree = calls.tree
         quoted_turns = self._find_quoted_turns(calls)
-        # the last turn whose question and answer stand under "User:" and "Assistant:";
-        # None if the prompts name no speakers
-        last_turn = self._last_quoted_turn_of_user(quoted_turns, tree.task_or_thread)
-        placed = self.conversations.place_turn(tree, last_turn)
+        # those whose question and answer stand under "User:" and "Assistant:"
+        earlier_turns = [
+            quoted.turn for quoted in quoted_turns if quoted.is_earlier_turn
+        ]
+        last_turn = earlier_turns[-1] if earlier_turns else None
+        placed = self.conversations.place_turn(calls.tree, last_turn)
         if placed.history:  # of the run's own messages, or of the quoted turn
             return placed
         # the prompt holds question and answer of an earlier turn, but no "User:"
@@ -662,22 +662,6 @@ class Turns(Generic[Run]):
         if answers:
             return _doubt_words_of_conversation(placed, answers, _EARLIER_ANSWER_ALONE)
         return placed
-
-    def _last_quoted_turn_of_user(
-        self, quoted_turns: Iterable[QuotedTurn], task_or_thread: str
-    ) -> CapturedTurn | None:
-        """Return the last turn that a prompt quotes as an earlier turn; None without one.
-
-        A turn whose question an auxiliary run wrote is left out: the user did not ask
-        it.
-        """
-        last_turn: CapturedTurn | None = None
-        for quoted in quoted_turns:
-            if not quoted.is_earlier_turn:
-                continue
-            if not self._was_written_by_model(quoted.turn.question, task_or_thread):
-                last_turn = quoted.turn
-        return last_turn
 
     def _earlier_answers_in_prompts(self, calls: Calls) -> list[str]:
         """Find answers of earlier turns in the prompts of a run.
@@ -723,13 +707,11 @@ class Turns(Generic[Run]):
         for call in calls.models:
             message_texts = [message.text for message in call.prompt]
             prompts.append("\n".join(message_texts))
-        own_lines = _lines_that_prompts_may_repeat(calls)
+        # The run may ask or search for the words of an earlier turn anew: then they
+        # stand in its prompts as its own.
+        own_lines = {as_one_line(node.query) for node in calls.nodes}
+        own_lines.add(as_one_line(calls.tree.question))
         return list(self.conversations.find_quoted_turns(prompts, own_lines))
-
-    def _was_written_by_model(self, question: str, task_or_thread: str) -> bool:
-        """Return whether a model of an auxiliary run wrote a question."""
-        auxiliary_runs = self._auxiliary_runs.runs_near(task_or_thread)
-        return any(writes_query(run, question) for run in auxiliary_runs)
 
 
 def _history_in_answering_prompt(calls: Calls) -> tuple[Turn, ...]:
@@ -742,12 +724,11 @@ def _history_in_answering_prompt(calls: Calls) -> tuple[Turn, ...]:
     question = calls.tree.question
     if question is None and _is_of_plain_functions(calls.tree):
         question = question_without_chain(calls)
-    calls_shown_question = calls.filter_by_question(question, calls.likely_answer_calls)
-    answering_calls = calls_shown_question or calls.likely_answer_calls
-    if not answering_calls:
+    answering_call = calls.last_answer_to(question)
+    if answering_call is None:
         return ()
     return turns_before_question(
-        answering_calls[-1].prompt, question, _documents_found(calls)
+        answering_call.prompt, question, _documents_found(calls)
     )
 
 
@@ -762,23 +743,6 @@ def _documents_found(calls: Calls) -> list[Document]:
     for documents_of_call in calls.lists():
         documents += documents_of_call
     return documents
-
-
-def _lines_that_prompts_may_repeat(calls: Calls) -> set[str]:
-    """Return the run's question, queries and earlier replies, each in one line.
-
-    A prompt of the run may show these texts, even if an earlier turn had the same
-    words. Example: ``{"And the ferry?", "ferry times", "It runs hourly."}``, where the
-    last one is the reply of a call before the last call.
-    """
-    lines = {as_one_line(node.query) for node in calls.nodes}
-    lines.add(as_one_line(calls.tree.question))
-    last_call_began = max((call.began for call in calls.models), default=0.0)
-    for call in calls.models:
-        was_written_before_last_call = end_of(call) <= last_call_began
-        if was_written_before_last_call:
-            lines.add(calls.replies[call].line)
-    return lines
 
 
 def _doubt_words_of_conversation(tree: Tree, words: Iterable[str], doubt: str) -> Tree:
