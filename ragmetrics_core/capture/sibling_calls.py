@@ -64,9 +64,14 @@ def shown_beside(
     keys_shown = prompt_contents.shown_to(writing_call).shown_documents.keys()
     shown_to_siblings = []
     why_doubtful: dict[DocumentKey, str] = {}
+    keys_found = {document.key for found in calls.lists() for document in found}
+    if keys_found <= keys_shown:  # the usual run: no other prompt need be searched
+        return ShownBeside()
     for call, form in calls.reply_forms.items():
+        if form == NO_ANSWER:
+            continue
         shown = prompt_contents.shown_to(call).shown_documents
-        if shown.keys() <= keys_shown or form == NO_ANSWER:
+        if shown.keys() <= keys_shown:
             continue
         if found_answer.doubts:
             if calls.looks_like_answer(call):
