@@ -59,6 +59,14 @@ KEPT: list[Mapping[str, Any]] = [
     {"cached_content": "cachedContents/1"},
     {"extra_body": {"previous_response_id": "resp_1"}},
 ]
+# As ``ChatGoogleGenerativeAI.bind_tools`` of langchain-google-genai 4.4.2 writes them.
+_TOOLS_OF_GEMINI = ("retrieval", "google_search", "code_execution", "mcp_servers")
+
+
+def tool_of_gemini(name: str, settings: Any) -> dict[str, Any]:
+    """A tool with all others as None, as the client of Gemini writes it."""
+    others = dict.fromkeys((*_TOOLS_OF_GEMINI, "url_context"))
+    return {**others, name: settings}
 
 
 class Shelf(BaseRetriever):
@@ -122,6 +130,42 @@ def test_what_a_provider_keeps_makes_a_sample_incomplete(
     assert sample.capture is not None
     assert sample.capture.grade == "incomplete"
     assert_fact_is_unknown(journey, "names what the model's provider keeps")
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        tool_of_gemini("url_context", {}),
+        {"url_context": {}},
+        {"urlContext": {}},
+    ],
+    ids=str,
+)
+def test_pages_that_gemini_may_have_read_make_a_sample_incomplete(
+    tool: Mapping[str, Any],
+) -> None:
+    sample, journey = asked(tools=[{"type": "function"}, tool])
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+    assert_fact_is_unknown(journey, "read pages by its tool url_context")
+    assert [context.text for context in sample.contexts] == [IRON]
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        [tool_of_gemini("code_execution", {})],
+        [{"type": "function", "function": {"name": "url_context"}}],
+        [],
+        "url_context",
+        ["url_context"],
+    ],
+    ids=str,
+)
+def test_a_request_without_the_tool_that_reads_pages_says_nothing_of_pages(
+    tools: object,
+) -> None:
+    assert unread_request({"tools": tools}, []).evidence == ()
 
 
 @pytest.mark.parametrize("is_earlier_turn", [True, False])

@@ -561,12 +561,19 @@ def _with_doubt_of_imagined_documents(calls: Calls, contexts: Contexts) -> Conte
     """
     if contexts.evidence_from == "named":
         return contexts  # the user named the contexts
-    context_lines = {as_one_line(context.text) for context in contexts.items}
-    retrievers = []
+    lines_by_retriever: dict[Node, set[str]] = {}
     for node in calls.nodes:
-        is_retriever = node.kind == "retriever"
-        if is_retriever and not context_lines.isdisjoint(_lines_written_inside(node)):
-            retrievers.append(node)
+        lines = _lines_written_inside(node) if node.kind == "retriever" else set()
+        if lines:  # in most retrievers no model runs
+            lines_by_retriever[node] = lines
+    if not lines_by_retriever:
+        return contexts
+    context_lines = {as_one_line(context.text) for context in contexts.items}
+    retrievers = [
+        retriever
+        for retriever, lines in lines_by_retriever.items()
+        if not context_lines.isdisjoint(lines)
+    ]
     if not retrievers:
         return contexts
     warnings = [_IMAGINED.format(name) for name in names_of(retrievers)]
@@ -584,10 +591,12 @@ def _lines_written_inside(retriever: Node) -> set[str]:
     # without a search inside, all models count
     ends_of_searches = [end_of(node) for node in inner_calls if node.documents]
     end_of_first_search = min(ends_of_searches, default=float("inf"))
-    reply_lines = set()
+    reply_lines: set[str] = set()
     for node in inner_calls:
         if node.reply is not None and node.began < end_of_first_search:
             reply_lines.add(as_one_line(node.reply.text))
+    if not reply_lines:
+        return set()
     document_lines = {
         as_one_line(document.text) for document in retriever.documents or ()
     }

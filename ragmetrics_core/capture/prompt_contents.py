@@ -733,6 +733,8 @@ def _calls_whose_replies_are_shown(
         findings: What the prompt shows of each of them.
         shown_by_key: The documents that the prompt shows.
     """
+    if not replies:
+        return []
     document_lines = {
         as_one_line(document.text) for document, _ in shown_by_key.values()
     }

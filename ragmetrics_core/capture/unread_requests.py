@@ -26,6 +26,8 @@ _STORED_PROMPT = "prompt"  # OpenAI's; elsewhere a parameter of this name is a t
 _FURTHER_PARAMETERS = (
     "extra_body"  # of OpenAI's client: parameters that it does not know
 )
+# Gemini's tool that reads pages. Its clients spell it so as the name of a field.
+_PAGE_READERS = ("url_context", "urlContext")
 # Kinds of blocks, by the types that providers and frameworks give them. Some have no
 # type, and name their kind as a field: {"image": {…}}.
 _FILES = frozenset(
@@ -71,6 +73,10 @@ _FILES_SHOWN = (
     "the model was shown a file, such as a PDF, and nobody recorded its text; send the"
     " text in a message, or let a retriever read the file"
 )
+_PAGES_READ = (
+    "the request lets Gemini read pages by its tool url_context, and nobody recorded"
+    " their texts; let a tool of the application read them, which returns its texts"
+)
 _IMAGES_SHOWN = (
     "the model was shown an image, and nobody recorded what stands in it; send the text"
     " of a page in a message"
@@ -105,8 +111,9 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
 
     Example: a block ``{"type": "input_file", …}`` shows a PDF, and the parameter
     ``previous_response_id`` lets the provider insert earlier turns. Both are evidence
-    that was not recorded. An image or a sound may be a part of the question: it gives
-    only a remark.
+    that was not recorded. So are the pages that Gemini may have read by its tool
+    ``url_context``. An image or a sound may be a part of the question: it gives only a
+    remark.
 
     Args:
         parameters: The parameters of the request by their names. Anything but a mapping
@@ -119,6 +126,8 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
     evidence = [_KEPT_BY_PROVIDER.format(name) for name in names]
     if not kinds.isdisjoint(_FILES):
         evidence.append(_FILES_SHOWN)
+    if _lets_read_pages(parameters):
+        evidence.append(_PAGES_READ)
     remarks = []
     if not kinds.isdisjoint(_IMAGES):
         remarks.append(_IMAGES_SHOWN)
@@ -155,6 +164,24 @@ def _names_of_kept(parameters: object) -> Iterator[str]:
     further = parameters.get(_FURTHER_PARAMETERS)
     if isinstance(further, Mapping) and _FURTHER_PARAMETERS not in further:
         yield from _names_of_kept(further)
+
+
+def _lets_read_pages(parameters: object) -> bool:
+    """Whether a request has Gemini's tool that reads pages.
+
+    Example: ``{"tools": [{"url_context": {}, "google_search": None}]}``. LangChain's
+    integration drops what the reply tells of the pages, so that the request alone tells
+    of them. A tool that is None is not used.
+    """
+    if not isinstance(parameters, Mapping):
+        return False
+    tools = parameters.get("tools")
+    if not is_list(tools):
+        return False
+    mappings = [tool for tool in tools if isinstance(tool, Mapping)]
+    return any(
+        tool.get(name) is not None for tool in mappings for name in _PAGE_READERS
+    )
 
 
 def _kinds_of_blocks(content: object, depth: int = DEEPEST) -> Iterator[str]:

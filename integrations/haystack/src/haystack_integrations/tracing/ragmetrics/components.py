@@ -49,6 +49,8 @@ class Calls:
         """Make a call of each span, and put the calls inside each other."""
         self.run = run
         self.call_by_span: dict[Node, Call] = {}
+        # what ``_documents_returned`` read of the spans that it was asked for
+        self._documents_by_span: dict[Node, tuple[Document, ...] | None] = {}
         for node in run.nodes:
             self.call_by_span[node] = self._make_call(node)
         self.root = self.call_by_span[run.root]
@@ -229,6 +231,15 @@ class Calls:
         return models_of_agent
 
     def _documents_returned(self, node: Node) -> tuple[Document, ...] | None:
+        """Return the documents that a span found, which are read once.
+
+        What kind of call a span is depends on them, and the call then holds them.
+        """
+        if node not in self._documents_by_span:
+            self._documents_by_span[node] = self._read_documents_returned(node)
+        return self._documents_by_span[node]
+
+    def _read_documents_returned(self, node: Node) -> tuple[Document, ...] | None:
         """Read the documents that a span found: those whose text was not its input.
 
         Returns:
