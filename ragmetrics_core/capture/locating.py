@@ -374,11 +374,8 @@ class _Competition:
         outcome, reason = _why_missing(sought_text, changed_texts)
         # callers tell the user whether a trace of the text was found
         has_some_words = outcome == "unknown" or sought_text.has_trace
-        # If no candidate is located, all may stand there reworded: absence proves
-        # nothing. Absence does prove that a short text, "Douro", is not shown, if each
-        # place where "Douro" stands was looked at, and is part of another text.
-        proves_nothing = not any_is_shown and not sought_text.is_decided_as_short
-        if outcome == "not shown" and proves_nothing:
+        # if no candidate is located, all may stand there reworded
+        if outcome == "not shown" and not any_is_shown:
             outcome = "unknown"
             reason = f"{reason}, and no other candidate is located"
         return Finding(index, outcome, reason=reason, has_some_words=has_some_words)

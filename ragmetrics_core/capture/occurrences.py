@@ -26,8 +26,6 @@ from ragmetrics_core.capture.letters import Text
 
 # with this share of its bytes a text counts as whole, also where its parts stand apart
 SHARE_OF_WHOLE = 0.98
-# a text that is shown from its first to its last byte counts as whole with this share
-_SHARE_WITH_BOTH_ENDS = 0.85
 MOST_APART = 96  # the most bytes between two parts of one occurrence
 # The fewest bytes of a part that holds the beginning or end of its text, and of any
 # other part. Fewer bytes may be equal by chance.
@@ -103,11 +101,6 @@ class SoughtText:
         return self.why_not_shown is not None or bool(self.occurrences)
 
     @property
-    def is_decided_as_short(self) -> bool:
-        """Whether it is a short text that was found, but at no place that counts."""
-        return self.is_short and self.why_not_shown is not None
-
-    @property
     def n_texts(self) -> int:
         """How many candidates and known texts have these letters."""
         return self.n_known_texts + len(self.candidate_indexes)
@@ -128,8 +121,7 @@ class Occurrence:
             text without letters has one span of no bytes.
         literal_offsets: Only of a text without letters, such as a row of dots: where it
             begins and ends in its message as written.
-        is_unbroken: Whether the whole text stands there, with nothing put in but the
-            numbers of lines.
+        is_unbroken: Whether the whole text stands there, with nothing put in.
     """
 
     sought_text: SoughtText
@@ -164,16 +156,11 @@ class Occurrence:
     def is_whole(self) -> bool:
         """Whether the whole text stands there, or nearly all of it: 98 % of its bytes.
 
-        Between the text's first and last byte small gaps are allowed: then 85 % are
-        enough.
+        Its parts stand in the order of the text, none far from the next.
         """
-        least_share = SHARE_OF_WHOLE
-        if len(self.spans) > 1:  # seldom
-            if not self._goes_straight_on:
-                return False
-            if self._has_both_ends_and_small_gaps:
-                least_share = _SHARE_WITH_BOTH_ENDS
-        return self.size >= least_share * self.sought_text.size
+        if len(self.spans) > 1 and not self._goes_straight_on:  # seldom
+            return False
+        return self.size >= SHARE_OF_WHOLE * self.sought_text.size
 
     @property
     def _goes_straight_on(self) -> bool:
@@ -184,16 +171,6 @@ class Occurrence:
             if goes_back or n_put_in > MOST_APART + LONGEST_STEP:
                 return False
         return True
-
-    @property
-    def _has_both_ends_and_small_gaps(self) -> bool:
-        """Whether it reaches from the text's first to its last byte over small gaps."""
-        for before, after in pairwise(self.spans):
-            if after.text_start - before.text_end > LONGEST_STEP:
-                return False
-        has_first_byte = self.spans[0].text_start == 0
-        has_last_byte = self.spans[-1].text_end == self.sought_text.size
-        return has_first_byte and has_last_byte
 
 
 def take_bytes(taken: bytearray, occurrence: Occurrence) -> None:

@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ragmetrics_core.capture.matching import LINE_NUMBER, count_equal_bytes
+from ragmetrics_core.capture.matching import count_equal_bytes
 
 ANCHOR_LENGTH = 16  # bytes of an anchor, the piece of a text by which it is looked up
 # an anchor of more texts is boilerplate, and does not tell which text stands there
@@ -30,7 +30,6 @@ MOST_TEXTS_OF_ANCHOR = 8
 _MOST_COMPARED_PER_BYTE = 32
 # the most texts that count where several texts stand at one place, the longest first
 _MOST_AT_ONE_PLACE = 4
-_NOWHERE = -ANCHOR_LENGTH  # before the prompt's start
 
 
 class WholeTexts:
@@ -89,9 +88,7 @@ class WholeTexts:
     ) -> Iterator[tuple[int, TextFamily]]:
         """Yield where a family of texts begins, at an anchor or just before it.
 
-        A family is left out where one of its texts was found only a few bytes before:
-        there, its beginning merely repeats itself, as in "na na na". Once too many
-        bytes of the prompt were compared, nothing is yielded any longer.
+        Once too many bytes of the prompt were compared, nothing is yielded any longer.
 
         Example: in a long prompt the anchor "ortoliesonthenor" stands at 301. It has the
         offset 1 in the texts that begin with "portoliesontheno": they begin at 300.
@@ -107,10 +104,7 @@ class WholeTexts:
             self.families_by_anchor.clear()
         for offset_in_text, family in self.families_by_anchor.get(anchor, ()):
             start = prompt_offset - offset_in_text
-            is_repetition = abs(start - family.last_found_at) < ANCHOR_LENGTH
-            if start < 0 or is_repetition:
-                continue
-            if self._prompt.startswith(family.beginning, start):
+            if start >= 0 and self._prompt.startswith(family.beginning, start):
                 yield start, family
 
     def whole_texts_at(
@@ -118,17 +112,12 @@ class WholeTexts:
     ) -> Sequence[tuple[int, int]]:
         """Find the texts of a family that stand whole at a place of the prompt.
 
-        If there are any, the family remembers the place as the last one found.
-
         Returns:
             The index and the size of each of these texts, the longest first.
         """
         self._n_bytes_to_compare -= family.longest_size
         part_of_prompt = self._prompt[start : start + family.longest_size]
-        whole_texts = family.prefixes_of(part_of_prompt)
-        if whole_texts:
-            family.last_found_at = start
-        return whole_texts
+        return family.prefixes_of(part_of_prompt)
 
     def closest_texts_at(self, start: int, family: TextFamily) -> Sequence[int]:
         """Find the texts of a family that equal the prompt farthest from a place on.
@@ -174,7 +163,6 @@ class TextFamily:
     Attributes:
         beginning: The 16 bytes with which all of them begin.
         longest_size: The number of bytes of the longest.
-        last_found_at: Where in the prompt one of them was found last.
         wanted_indexes: The indexes of the texts that are still looked for.
     """
 
@@ -194,8 +182,6 @@ class TextFamily:
         # all texts of a family have the same first 16 bytes
         self.beginning = self._sorted_texts[0][:ANCHOR_LENGTH]
         self.longest_size = max(map(len, self._sorted_texts))
-        # set by the search: where in the prompt it last found a text of the family
-        self.last_found_at = _NOWHERE
         # the search takes out a text that needs to be looked for no longer
         self.wanted_indexes = set(self._text_index_by_rank)
 
@@ -255,43 +241,25 @@ class TextFamily:
     def closest_to(self, part_of_prompt: bytes) -> list[int]:
         """Find the texts with most first bytes in common with a part of the prompt.
 
-        The number of a line in the prompt is stepped over. Example: of two texts the
-        first has 19 bytes in common with the part, the second 23: the second.
-
-        Returns:
-            The indexes of these texts, at most eight: more would be boilerplate.
-        """
-        n_equal, closest_ranks = self._closest_ranks(part_of_prompt)
-        line_number = LINE_NUMBER.match(part_of_prompt, n_equal)
-        if line_number is not None:
-            behind_number = part_of_prompt[line_number.end() :]
-            without_number = part_of_prompt[:n_equal] + behind_number
-            _, closest_ranks = self._closest_ranks(without_number)
-        closest = [self._text_index_by_rank[rank] for rank in closest_ranks]
-        return closest[:MOST_TEXTS_OF_ANCHOR]
-
-    def _closest_ranks(self, part_of_prompt: bytes) -> tuple[int, list[int]]:
-        """Find the texts with most first bytes in common with a part of the prompt.
-
         Example: the part ``portoliesonthenorthside`` has 19 bytes in common with
         ``portoliesonthenorthbank``, and as many with ``portoliesonthenortherncoast``.
 
         Returns:
-            How many bytes are in common, and the ranks of the texts: their indexes in
-            sorted order.
+            The indexes of these texts, at most eight: more would be boilerplate.
         """
         # Texts that begin like the part stand right before and after its place in
         # sorted order. At most eight texts are used, so eight on each side are enough.
         rank_of_part = bisect_right(self._sorted_texts, part_of_prompt)
         first_rank = max(rank_of_part - MOST_TEXTS_OF_ANCHOR, 0)
         end_rank = min(rank_of_part + MOST_TEXTS_OF_ANCHOR, self.n_texts)
-        n_equal_by_rank = {}
+        n_equal_by_index = {}
         for rank in range(first_rank, end_rank):
             text = self._sorted_texts[rank]
-            n_equal_by_rank[rank] = count_equal_bytes(part_of_prompt, 0, text, 0)
-        most = max(n_equal_by_rank.values())
-        closest = [rank for rank, n_equal in n_equal_by_rank.items() if n_equal == most]
-        return most, closest
+            n_equal = count_equal_bytes(part_of_prompt, 0, text, 0)
+            n_equal_by_index[self._text_index_by_rank[rank]] = n_equal
+        most = max(n_equal_by_index.values())
+        closest = [index for index, n in n_equal_by_index.items() if n == most]
+        return closest[:MOST_TEXTS_OF_ANCHOR]
 
 
 def _families_of(texts: Sequence[bytes]) -> Iterator[TextFamily]:
