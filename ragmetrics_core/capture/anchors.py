@@ -28,6 +28,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from ragmetrics_core.capture.anchor_index import (
     AnchorIndex,
@@ -37,6 +38,7 @@ from ragmetrics_core.capture.anchor_index import (
 from ragmetrics_core.capture.byte_spans import EqualSpan
 from ragmetrics_core.capture.letters import Prompt
 from ragmetrics_core.capture.matching import (
+    LINE_NUMBER,
     collect_equal_spans,
     without_half_letters,
 )
@@ -130,7 +132,21 @@ class OccurrenceSearch:
             # of it with something put in
             equal_runs = self._runs_by_text.get(text_index, ())
             runs_of_parts = runs_outside(whole_spans, equal_runs)
-            yield from occurrences_of_runs(sought_text, runs_of_parts)
+            for occurrence in occurrences_of_runs(sought_text, runs_of_parts):
+                # "1 It is old. 2 It fell.": all of the text, with only line numbers
+                # put in, counts as unbroken too
+                occurrence.is_unbroken = self._has_only_line_numbers_put_in(occurrence)
+                yield occurrence
+
+    def _has_only_line_numbers_put_in(self, occurrence: Occurrence) -> bool:
+        """Whether a whole text stands there, with nothing put in but line numbers."""
+        if occurrence.size < occurrence.sought_text.size:
+            return False
+        for before, after in pairwise(occurrence.spans):
+            put_in = self.prompt.letters[before.prompt_end : after.prompt_start]
+            if not LINE_NUMBER.fullmatch(put_in):
+                return False
+        return True
 
     def _scan_prompt(self) -> None:
         """Stop at each anchor of the prompt, and note the texts that stand there.

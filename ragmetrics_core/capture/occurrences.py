@@ -26,6 +26,8 @@ from ragmetrics_core.capture.letters import Text
 
 # with this share of its bytes a text counts as whole, also where its parts stand apart
 SHARE_OF_WHOLE = 0.98
+# a text that is shown from its first to its last byte counts as whole with this share
+_SHARE_WITH_BOTH_ENDS = 0.85
 MOST_APART = 96  # the most bytes between two parts of one occurrence
 # The fewest bytes of a part that holds the beginning or end of its text, and of any
 # other part. Fewer bytes may be equal by chance.
@@ -121,7 +123,8 @@ class Occurrence:
             text without letters has one span of no bytes.
         literal_offsets: Only of a text without letters, such as a row of dots: where it
             begins and ends in its message as written.
-        is_unbroken: Whether the whole text stands there, with nothing put in.
+        is_unbroken: Whether the whole text stands there, with nothing put in but the
+            numbers of lines.
     """
 
     sought_text: SoughtText
@@ -156,11 +159,16 @@ class Occurrence:
     def is_whole(self) -> bool:
         """Whether the whole text stands there, or nearly all of it: 98 % of its bytes.
 
-        Its parts stand in the order of the text, none far from the next.
+        Between the text's first and last byte small gaps are allowed: then 85 % are
+        enough.
         """
-        if len(self.spans) > 1 and not self._goes_straight_on:  # seldom
-            return False
-        return self.size >= SHARE_OF_WHOLE * self.sought_text.size
+        least_share = SHARE_OF_WHOLE
+        if len(self.spans) > 1:  # seldom
+            if not self._goes_straight_on:
+                return False
+            if self._has_both_ends_and_small_gaps:
+                least_share = _SHARE_WITH_BOTH_ENDS
+        return self.size >= least_share * self.sought_text.size
 
     @property
     def _goes_straight_on(self) -> bool:
@@ -171,6 +179,16 @@ class Occurrence:
             if goes_back or n_put_in > MOST_APART + LONGEST_STEP:
                 return False
         return True
+
+    @property
+    def _has_both_ends_and_small_gaps(self) -> bool:
+        """Whether it reaches from the text's first to its last byte over small gaps."""
+        for before, after in pairwise(self.spans):
+            if after.text_start - before.text_end > LONGEST_STEP:
+                return False
+        has_first_byte = self.spans[0].text_start == 0
+        has_last_byte = self.spans[-1].text_end == self.sought_text.size
+        return has_first_byte and has_last_byte
 
 
 def take_bytes(taken: bytearray, occurrence: Occurrence) -> None:
