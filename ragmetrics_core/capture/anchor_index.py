@@ -55,10 +55,6 @@ class AnchorIndex:
             return []
         return self._all_positions_by_anchor.get(anchor, [first_position])
 
-    def keep_positions(self, anchor: bytes, positions: list[int]) -> None:
-        """Forget all positions of an anchor but some of them; at least one."""
-        self._all_positions_by_anchor[anchor] = positions
-
     def add_without_position(self, anchor: bytes) -> None:
         """Look for an anchor with which whole texts begin; its positions stay."""
         self.first_position_by_anchor.setdefault(anchor, _NO_POSITION)

@@ -43,10 +43,8 @@ from ragmetrics_core.capture.matching import (
     without_half_letters,
 )
 from ragmetrics_core.capture.occurrences import (
-    MOST_OCCURRENCES,
     Occurrence,
     SoughtText,
-    WhyNotShown,
     add_run,
     occurrences_of_runs,
     runs_outside,
@@ -54,7 +52,6 @@ from ragmetrics_core.capture.occurrences import (
 from ragmetrics_core.capture.whole_texts import ANCHOR_LENGTH, TextFamily, WholeTexts
 
 _LONG_PROMPT = 100_000  # bytes; in a longer prompt only every third place is looked at
-_WORDS_EVERYWHERE: WhyNotShown = "unknown", "its words stand in too many places"
 
 
 class OccurrenceSearch:
@@ -214,25 +211,11 @@ class OccurrenceSearch:
                 self._compare_text(text_index, start, text_offset=0)
         end_of_candidate = 0
         for text_index, size in whole_texts:
-            self._note_whole_text(text_index, start)
+            self._whole_starts_by_text[text_index].append(start)
             sought_text = self.sought_texts[text_index]
             if sought_text.candidate_indexes and not sought_text.is_short:
                 end_of_candidate = max(end_of_candidate, start + size)
         return end_of_candidate
-
-    def _note_whole_text(self, text_index: int, start: int) -> None:
-        """Note that a text stands whole and in one piece from a place of the prompt on.
-
-        A text that stands in hundreds of places is *unknown*: nobody can say which of
-        them show it. It is looked for no longer.
-        """
-        starts = self._whole_starts_by_text[text_index]
-        sought_text = self.sought_texts[text_index]
-        starts.append(start)
-        if len(starts) >= MOST_OCCURRENCES + sought_text.n_texts:
-            sought_text.n_tries_left = 0
-            sought_text.why_not_shown = _WORDS_EVERYWHERE
-            self._whole_texts.forget(text_index)
 
     def _compare_texts_with(self, anchor: bytes, place: int) -> None:
         """Compare the prompt with each text that holds the anchor found at a place.
@@ -247,14 +230,9 @@ class OccurrenceSearch:
         positions = self._anchors.positions_of(anchor)
         for position in positions:
             self._compare_text(text_index_of(position), place, offset_of(position))
-        positions_left = []
-        for position in positions:
-            if self.sought_texts[text_index_of(position)].n_tries_left > 0:
-                positions_left.append(position)
-        if not positions_left:
+        texts = [self.sought_texts[text_index_of(position)] for position in positions]
+        if all(text.n_tries_left <= 0 for text in texts):
             self._forget_positions_of(anchor)
-        elif len(positions_left) < len(positions):
-            self._anchors.keep_positions(anchor, positions_left)
 
     def _forget_positions_of(self, anchor: bytes) -> None:
         """Compare no text at an anchor any longer; whole texts may still begin there."""

@@ -14,7 +14,6 @@ from ragmetrics_core.capture.byte_spans import (
     text_ranges,
 )
 from ragmetrics_core.capture.letters import Prompt, Text, decode_escapes, letters_of
-from ragmetrics_core.capture.matching import RESUMED_LENGTH
 from ragmetrics_core.capture.number_signs import NumberSigns
 from ragmetrics_core.capture.occurrences import Occurrence
 from ragmetrics_core.capture.replaced_edges import (
@@ -346,8 +345,7 @@ class ShownInPrompt:
     def _n_letters_by_chance(self, prompt_end: int) -> int:
         """Count the last equal letters that begin a longer word of the prompt.
 
-        2 for the text "the Douro in the north" and the prompt "the Douro inside". 0 for
-        12 letters or more, which are never equal by chance.
+        2 for the text "the Douro in the north" and the prompt "the Douro inside".
 
         Args:
             prompt_end: Where the equal letters end: an index in the prompt's letters.
@@ -364,8 +362,7 @@ class ShownInPrompt:
         begun_word = _BEGUN_WORD.search(message.raw[max(end - LONGEST_STEP, 0) : end])
         if begun_word is None:
             return 0
-        n_letters = len(letters_of(begun_word["letters"]))
-        return n_letters if n_letters < RESUMED_LENGTH else 0
+        return len(letters_of(begun_word["letters"]))
 
 
 def _finding_in_prompts(

@@ -708,15 +708,12 @@ def _unknown_documents(
     """Return the documents that the prompts may show or not: nobody can tell.
 
     Example: the document "Rome", where the prompt has the sentence "Go to Rome.". It is
-    left out if a prompt shows it elsewhere, or another version of it, with its id.
+    left out if a prompt shows it elsewhere.
     """
-    ids_shown = {document.own_id for document, _ in shown_by_key.values()}
-    ids_shown.discard(None)
     unknown_documents: dict[DocumentKey, Document] = {}
     for own_prompt in own_prompts:
         for key, document in own_prompt.unknown_documents.items():
-            is_shown = key in shown_by_key or document.own_id in ids_shown
-            if not is_shown:
+            if key not in shown_by_key:
                 unknown_documents[key] = document
     return unknown_documents
 

@@ -196,12 +196,8 @@ def _is_known(annotation: Annotation, known_letters: Sequence[bytes]) -> bool:
 def _index_of_search_that_names(
     names: Sequence[str], calls: Sequence[ProviderCall]
 ) -> int | None:
-    """Find the first search that names a source and has sources without a text.
-
-    None if no search does.
-    """
+    """Find the first search that names a source; None if no search does."""
     for index, provider_call in enumerate(calls):
-        names_source = not provider_call.source_names.isdisjoint(names)
-        if provider_call.searches and provider_call.n_without_text and names_source:
+        if not provider_call.source_names.isdisjoint(names):
             return index
     return None

@@ -68,15 +68,10 @@ class WholeTexts:
                 stands, one of these anchors stands at a step.
         """
         self._prompt = prompt
-        self._stride = stride  # the prompt is looked at in steps of so many bytes
         # a budget: a hostile prompt ends the search
         self._n_bytes_to_compare = _MOST_COMPARED_PER_BYTE * len(prompt)
-        self._family_by_text_index: dict[int, TextFamily] = {}
         self.families_by_anchor: dict[bytes, list[tuple[int, TextFamily]]] = {}
         for family in _families_of(texts):
-            # wanted: still looked for, as all texts of a new family are
-            for text_index in family.wanted_indexes:
-                self._family_by_text_index[text_index] = family
             # with a stride of 3, the anchors of a text: "portoliesontheno",
             # "ortoliesonthenor" and "rtoliesonthenort"
             for offset_in_text, anchor in family.first_anchors(n_anchors=stride):
@@ -132,26 +127,6 @@ class WholeTexts:
         part_of_prompt = self._prompt[start : start + family.longest_size]
         return family.closest_to(part_of_prompt)
 
-    def forget(self, text_index: int) -> None:
-        """Look for a text no longer.
-
-        Its anchors are dropped once no text of its family is looked for any longer.
-        Example: of two texts that begin with the same 16 bytes the first is forgotten:
-        their anchor stays, for the second text.
-        """
-        family = self._family_by_text_index[text_index]
-        family.wanted_indexes.discard(text_index)
-        if family.wanted_indexes:
-            return
-        for _, anchor in family.first_anchors(n_anchors=self._stride):
-            # another family may have the same anchor a byte further on
-            remaining = []
-            for offset_in_text, other in self.families_by_anchor.pop(anchor, ()):
-                if other is not family:
-                    remaining.append((offset_in_text, other))
-            if remaining:
-                self.families_by_anchor[anchor] = remaining
-
 
 class TextFamily:
     """Texts that begin with the same 16 bytes, sorted.
@@ -163,7 +138,6 @@ class TextFamily:
     Attributes:
         beginning: The 16 bytes with which all of them begin.
         longest_size: The number of bytes of the longest.
-        wanted_indexes: The indexes of the texts that are still looked for.
     """
 
     def __init__(self, texts_and_indexes: list[tuple[bytes, int]]) -> None:
@@ -182,8 +156,6 @@ class TextFamily:
         # all texts of a family have the same first 16 bytes
         self.beginning = self._sorted_texts[0][:ANCHOR_LENGTH]
         self.longest_size = max(map(len, self._sorted_texts))
-        # the search takes out a text that needs to be looked for no longer
-        self.wanted_indexes = set(self._text_index_by_rank)
 
     @property
     def n_texts(self) -> int:
