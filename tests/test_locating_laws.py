@@ -393,9 +393,10 @@ def test_the_coverage_over_several_calls_is_that_of_the_union(
         st.lists(st.integers(0, len(text) - 100), min_size=1, max_size=4)
     )
     pieces = [(start, start + data.draw(st.integers(100, 400))) for start in starts]
-    # no letter before the piece: the "t" of "Context:" would stand for the first one
+    # No letter beside the piece: the "t" of "Context:" would stand for the first one,
+    # and the "A" of "Answer." for the last, so that "nswer" might replace the rest.
     places = [
-        locate([text], f"---\n{text[first:last]}\n---\nAnswer.").findings[0]
+        locate([text], f"---\n{text[first:last]}\n---\n").findings[0]
         for first, last in pieces
     ]
     together = unite_findings(places)
