@@ -155,6 +155,18 @@ def test_a_label_in_the_line_of_a_text_is_its_own_whatever_stands_between(
     assert labels.indexes_by_label == {"1": (0,), "2": (1,)}
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "[1] AA aa\nRead this, too.\n7. BB bb",  # labels of two shapes
+        "[1] AA aa [2] BB bb [3]",  # in one line, before or behind the texts
+    ],
+)
+def test_labels_in_the_lines_of_texts_count_only_in_one_shape(shown: str) -> None:
+    labels = labels_in([f"Cite.\n{shown}\n\nWhen?"], ["AA aa", "BB bb"])
+    assert labels.indexes_by_label == {}
+
+
 FORMS: tuple[Callable[[str, str], str], ...] = (
     lambda label, text: f"[{label}] {text}",
     lambda label, text: f"[Source {label}]\n{text}",

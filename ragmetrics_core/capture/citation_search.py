@@ -175,6 +175,7 @@ class CitationSearch:
         annotates the answer of the first.
         """
         call = self.found_answer.writing_call
+        # also by an empty list of sources: then the reply says that it cites none
         reply_says_sources = self.reply is not None and (
             _sources_of(self.reply) is not None
         )

@@ -1,0 +1,370 @@
+"""Which lines of a prompt label which context: those around it, and its own first lines. Pure.
+
+A label stands in a line of its own or beside the text: ``[report.pdf]``,
+``citation_id: a-7``, ``<doc id="x">``. It stands before the text that it names, or
+after it. So the lines between two texts may label either of them. Which they label is
+told by the lines before the first text and after the last one:
+
+    [a.txt]            before the first text stands a line like those between the texts,
+    It is old.         and after the last text stands none: so the lines label the text
+    [b.txt]            below them
+    It fell.
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ragmetrics_core.capture.context_blocks import Block
+from ragmetrics_core.capture.label_lines import LabelLine, label_line_of
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+
+_REGION = 800  # characters before the first and after the last context
+_OTHER_TEXT = "a text"  # the shape of a line that labels nothing
+# a blank line, or a line such as "----"
+_NO_WORDS = lazy_pattern(r"[\W_]*")
+# Where a label may begin in a line: after a blank, a colon, a quote, a tag.
+_WORD_BEGINS = lazy_pattern(r"(?<![\w\[(（.@/\\-])(?=\S)")
+# '"id": ', and the comma between '"id": 2' and '"text": "'
+_KEY_OF_JSON = lazy_pattern(r"[\"'][A-Za-z]\w{0,30}[\"']\s?:")
+_BETWEEN_FIELDS = lazy_pattern(r"(?<=[\"'}\]\w]),\s?(?=[\"'{])")
+# "[S1]", "<source id='1'>", "Source 1:" and "f1.pdf:" before the words of a text
+_LABEL_BEFORE_WORDS = lazy_pattern(
+    r"\s*(?P<label>(?:\[[^\[\]\n]{1,160}\]|【[^【】\n]{1,160}】|<[A-Za-z][^<>\n]{0,160}>)[ \t]*:?"
+    r"|[^\s:]{1,160}(?:[ \t]#?\d{1,4})?[ \t]*:(?=\s))[ \t]*(?=\S)"
+)
+# "[1] " and "[1]: " close before a text
+_NUMBER_AT_THE_END = lazy_pattern(r"(?<![\w\]])\[[0-9]{1,4}\][ \t:*]*\n?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """The lines that stand around the contexts of a prompt.
+
+    Args:
+        text_before: The raw text before the first context.
+        lines_before: The label lines next to the first context, before it.
+        lines_between: All lines between two contexts: a list for each context but the
+            last, with the lines up to the next context.
+        lines_behind: The label lines next to the last context, after it.
+    """
+
+    text_before: str
+    lines_before: Sequence[LabelLine]
+    lines_between: Sequence[Sequence[LabelLine]]
+    lines_behind: Sequence[LabelLine]
+
+
+def lines_of_blocks(blocks: Sequence[Block], prompt: str) -> list[list[LabelLine]]:
+    """Find the lines that label each context in a prompt.
+
+    Example: "[a] IRON [b] STEEL", in four lines, gives the line "[a]" for IRON and
+    "[b]" for STEEL. Empty lists where nobody can tell which lines label which context.
+
+    Args:
+        blocks: Where the contexts stand, in the prompt's order.
+        prompt: The prompt.
+    """
+    if not blocks:
+        return []
+    around = _surroundings(blocks, prompt)
+    if not around.lines_between:
+        return [_lines_of_a_single_text(around)]
+    n_below = _count_lines_below(around)
+    if n_below is None:
+        # in "Context: [1] It is old." the first label stands after other words
+        around = _with_first_label_behind_words(around)
+        n_below = _count_lines_below(around)
+    if n_below is None:
+        return _labels_beside(blocks, prompt)
+    return _divide_lines(around, n_below)
+
+
+def _labels_beside(blocks: Sequence[Block], prompt: str) -> list[list[LabelLine]]:
+    """Find the labels in the contexts' own lines, "[1]" in "[1] It is old.", and no others.
+
+    Whatever stands in the lines between the contexts, these belong to the context behind
+    them. Empty lists unless all contexts have labels of one shape.
+    """
+    labels_beside = []
+    for block in blocks:
+        line_start = prompt.rfind("\n", 0, block.start) + 1
+        labels_beside.append(_all_lines(prompt[line_start : block.start]))
+    shapes = {tuple(line.shape for line in labels) for labels in labels_beside}
+    if len(shapes) != 1 or _OTHER_TEXT in shapes.pop():
+        return [[] for _ in blocks]
+    return labels_beside
+
+
+def _divide_lines(around: _Surroundings, n_below: int) -> list[list[LabelLine]]:
+    """Give each context its label lines: first those above it, then those below.
+
+    Example: "page: 4" and "[b.txt]" stand between two contexts, and ``n_below`` is 1.
+    Then "page: 4" labels the context above, and "[b.txt]" the context below.
+
+    Args:
+        around: The lines around the contexts; equally many between any two contexts.
+        n_below: How many lines below each context label it. The others between two
+            contexts stand above the next one, and label that.
+    """
+    n_above = len(around.lines_between[0]) - n_below
+    above_first = list(around.lines_before)[len(around.lines_before) - n_above :]
+    below_last = list(around.lines_behind)[:n_below]
+    # for each context, in order
+    lines_above = [above_first, *(lines[n_below:] for lines in around.lines_between)]
+    lines_below = [*(lines[:n_below] for lines in around.lines_between), below_last]
+    return [
+        [*above, *below] for above, below in zip(lines_above, lines_below, strict=True)
+    ]
+
+
+def _surroundings(blocks: Sequence[Block], prompt: str) -> _Surroundings:
+    r"""Collect the lines before, between and after the contexts of a prompt.
+
+    In "Read this.\n[a]\nIt is old.\n[b]\nIt fell." the line "[a]" stands before the
+    contexts, "[b]" between them, and none after them. The lines before are collected
+    upwards, up to a line such as "Read this." that labels nothing and is left out.
+    Between contexts all lines count.
+
+    Args:
+        blocks: Where the contexts stand, in the prompt's order; at least one.
+        prompt: The prompt.
+    """
+    first_start = blocks[0].start
+    last_end = blocks[-1].end
+    text_before = prompt[max(0, first_start - _REGION) : first_start]
+    text_behind = prompt[last_end : last_end + _REGION]
+    lines_between = []
+    for block, next_block in itertools.pairwise(blocks):
+        lines_between.append(_all_lines(prompt[block.end : next_block.start]))
+    return _Surroundings(
+        text_before=text_before,
+        lines_before=_nearest_lines(text_before, direction=-1),
+        lines_between=lines_between,
+        lines_behind=_nearest_lines(text_behind, direction=1),
+    )
+
+
+def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
+    """Find the label of the first context where other words stand before it.
+
+    In ``Context: [1] It is old.`` the label is ``[1]``. It is found if the next context
+    has the label ``[2]``: of the same shape, with the next number.
+
+    Returns:
+        The surroundings with this label before the first context. As they are without
+        such a label.
+    """
+    next_labels = around.lines_between[0]
+    labels = _labels_like(next_labels, around.text_before)
+    if labels and _goes_on(labels, next_labels):
+        return replace(around, lines_before=labels)
+    return around
+
+
+def _labels_like(next_labels: Sequence[LabelLine], text_before: str) -> list[LabelLine]:
+    """Read the first context's labels, if they have the shapes of the second's.
+
+    They are the last lines before the first context.
+    The second context has the label "[2]", and "Context: [1]" stands before the first:
+    this gives the label "[1]". Empty if the last lines do not have the same shapes.
+
+    Args:
+        next_labels: The label lines above the second context.
+        text_before: What stands before the first context.
+    """
+    shapes = [line.shape for line in next_labels]  # each line without its number
+    raw_lines = [raw for raw in _raw_lines(text_before) if not _NO_WORDS.fullmatch(raw)]
+    if not shapes or len(raw_lines) < len(shapes):
+        return []
+    first_raw, *other_raws = raw_lines[-len(shapes) :]
+    # None for a line that is no label. Words may stand before the first label in its
+    # line: "Context: [1]".
+    labels_or_none = [_label_at_the_end(first_raw, shapes[0])]
+    labels_or_none += [label_line_of(raw) for raw in other_raws]
+    labels = [line for line in labels_or_none if line is not None]
+    have_same_shapes = [line.shape for line in labels] == shapes
+    return labels if have_same_shapes else []
+
+
+def _goes_on(labels: Iterable[LabelLine], next_labels: Iterable[LabelLine]) -> bool:
+    """Whether the next context's labels have the numbers that follow this context's.
+
+    Words before the first context may hold another number, as "cite as [7]" does.
+    """
+    numbers = {int(number) + 1 for number in numbers_of(labels)}
+    return numbers == {int(number) for number in numbers_of(next_labels)}
+
+
+def _label_at_the_end(raw: str, shape: str) -> LabelLine | None:
+    """Return the label of a shape that ends a line.
+
+    Example: "Context: [1]" ends with "[1]". None if no such label ends the line, or
+    labels with different numbers may.
+
+    Args:
+        raw: The line, such as ``Context: [1]``.
+        shape: The shape of the label, such as the shape of ``[1]``.
+    """
+    labels: list[LabelLine] = []
+    for word in _WORD_BEGINS.finditer(raw):
+        line = label_line_of(raw[word.start() :])
+        if line is not None and line.shape == shape:
+            labels.append(line)
+    numbers = {label.number for label in labels}
+    return labels[-1] if len(numbers) == 1 else None
+
+
+def _lines_of_a_single_text(around: _Surroundings) -> list[LabelLine]:
+    """Return the lines before the only context if they name it, else those after it.
+
+    A number in brackets close before the text is its number, whatever words stand
+    before it: ``What was found: [1] It is old.``
+    """
+    bracket = _NUMBER_AT_THE_END.search(around.text_before)
+    if bracket is not None and not numbers_of(around.lines_before):
+        line = label_line_of(bracket[0])
+        if line is not None:
+            return [line]
+    names_it = any(line.names or line.number for line in around.lines_before)
+    return list(around.lines_before if names_it else around.lines_behind)
+
+
+def _count_lines_below(around: _Surroundings) -> int | None:
+    """Count how many lines between two contexts label the context above them.
+
+    The first lines between two contexts belong to the context above, the other lines to
+    the context below. Two prompts with one line between IRON and STEEL:
+
+    - "[a] IRON [b] STEEL" gives 0: "[b]" belongs to STEEL below, as "[a]" to IRON.
+    - "IRON [a] STEEL [b]" gives 1: "[a]" belongs to IRON above, as "[b]" to STEEL.
+
+    Returns:
+        The count. None if no count or several counts fit, or if the lines between other
+        contexts have other shapes.
+    """
+    # "[a.txt]" and "[b.txt]" have the same shape
+    shapes = [line.shape for line in around.lines_between[0]]
+    for lines in around.lines_between:
+        if [line.shape for line in lines] != shapes:
+            return None
+    shapes_before = [line.shape for line in around.lines_before]
+    shapes_behind = [line.shape for line in around.lines_behind]
+    fitting_counts = []
+    for n_below in range(len(shapes) + 1):
+        # the lines that belong to the context above must also stand after the last
+        # context; the other lines must also stand before the first context
+        fits_behind = shapes_behind[:n_below] == shapes[:n_below]
+        fits_before = _ends_with(shapes_before, shapes[n_below:])
+        if fits_behind and fits_before:
+            fitting_counts.append(n_below)
+    return fitting_counts[0] if len(fitting_counts) == 1 else None
+
+
+def _ends_with(shapes: Sequence[str], last_shapes: Sequence[str]) -> bool:
+    """Whether a list of shapes ends with another list; an empty one ends any list."""
+    n_others = len(shapes) - len(last_shapes)
+    return n_others >= 0 and list(shapes[n_others:]) == list(last_shapes)
+
+
+def own_lines(text: str) -> list[LabelLine]:
+    """Return the lines at the beginning of a text that label it: ``Title: Bridges``.
+
+    A label may stand in the text's first line, before its words: "[S1]" of "[S1] It is
+    old." The last line is what a text says. Fields label no text that consists of such
+    lines only: these are what it says.
+    """
+    label, words = _label_and_words(text)
+    label_lines = _nearest_lines(f"{label}\n{words}", direction=1)
+    n_lines = len([raw for raw in _raw_lines(words) if not _NO_WORDS.fullmatch(raw)])
+    if len(label_lines) == n_lines + bool(label):
+        # of "Source 3:" and "It opens at 11:30." the first is no field
+        label_lines = list(
+            itertools.takewhile(lambda line: not line.is_field, label_lines[:-1])
+        )
+    return [_as_own_line(line) for line in label_lines]
+
+
+def _label_and_words(text: str) -> tuple[str, str]:
+    """Return the label before the first words of a text, and the rest of the text.
+
+    "[S1] It fell." gives "[S1]" and "It fell." The label is empty if no words follow it
+    in its line, or if it gives no name or number.
+    """
+    before = _LABEL_BEFORE_WORDS.match(text)
+    line = None if before is None else label_line_of(before["label"])
+    if before is None or line is None or line.is_field:
+        return "", text
+    names_it = bool(line.names or line.number)
+    return (before["label"], text[before.end() :]) if names_it else ("", text)
+
+
+def _as_own_line(line: LabelLine) -> LabelLine:
+    """Return a label at the beginning of a text, with its first number at most.
+
+    "Source 1: as document 2 says" is a label and then what the text says. A number
+    without word or sign, as in "12 eggs" or "1. Opening", is what the text says.
+    """
+    has_sign = line.shape.startswith("<") or line.shape.rstrip(" :.)") == "##"  # "#1:"
+    is_bare = not (line.numbers_by_kind or line.is_field or has_sign)
+    return replace(
+        line,
+        number=None if is_bare else line.number,
+        numbers_by_kind=line.numbers_by_kind[:1] if line.number is not None else (),
+    )
+
+
+def _nearest_lines(region: str, *, direction: int) -> list[LabelLine]:
+    """Return the label lines of a region that stand next to a context.
+
+    They end with the first line that labels nothing, and before a heading such as
+    ``Context:``. Blank lines and rules such as ``----`` are skipped. Example: of the
+    lines "Read this.", "[a]", "page: 4" before a context the last two are returned, in
+    the prompt's order.
+
+    Args:
+        region: What stands beside the context.
+        direction: 1 if it stands after the context, -1 if before it.
+    """
+    lines: list[LabelLine] = []
+    for distance, raw in enumerate(_raw_lines(region)[::direction]):
+        if _NO_WORDS.fullmatch(raw):
+            continue
+        line = label_line_of(raw)
+        if line is None:
+            break
+        # beside the context in its own line, a bare "Content:" is no heading
+        is_in_own_line = distance == 0
+        if line.is_heading and not is_in_own_line:
+            break
+        lines.append(line)
+    return lines[::direction]
+
+
+def _raw_lines(region: str) -> list[str]:
+    """Split a region into its lines, and a line of JSON into its fields.
+
+    ``{"id": 2, "text": "`` has the fields ``{"id": 2`` and ``"text": "``.
+    """
+    lines: list[str] = []
+    for line in region.split("\n"):
+        is_json = _KEY_OF_JSON.search(line) is not None
+        lines += _BETWEEN_FIELDS.split(line) if is_json else [line]
+    return lines
+
+
+def _all_lines(region: str) -> list[LabelLine]:
+    """Return all lines of a region except rules and blank ones.
+
+    A line that labels nothing has a shape of its own, and no names.
+    """
+    lines = []
+    for raw in _raw_lines(region):
+        if not _NO_WORDS.fullmatch(raw):
+            lines.append(label_line_of(raw) or LabelLine(_OTHER_TEXT, ()))
+    return lines
+
+
+def numbers_of(lines: Iterable[LabelLine]) -> set[str]:
+    """Return the numbers that lines give a text."""
+    return {line.number for line in lines if line.number is not None}
