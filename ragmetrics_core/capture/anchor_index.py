@@ -141,9 +141,6 @@ class AnchorIndex:
         for anchor, positions in list(self._all_positions_by_anchor.items()):
             if len(positions) <= MOST_TEXTS_OF_ANCHOR:
                 continue  # rare enough to find its texts by
-            text_indexes = {text_index_of(position) for position in positions}
-            if len(text_indexes) <= MOST_TEXTS_OF_ANCHOR:
-                continue  # the same, with two positions in some of them
             del self._all_positions_by_anchor[anchor]
             del self.first_position_by_anchor[anchor]
             for position in positions:

@@ -438,20 +438,15 @@ def _extent(text: Text, shown_in_prompts: tuple[ShownInPrompt, ...]) -> Extent:
 def _extent_of_pieces(pieces: Sequence[_Piece], *, n_letters: int) -> Extent:
     """Return which part of a text some pieces are that do not show it whole.
 
-    One piece may have both ends of the text, with letters left out between them. It
-    counts as ``parts``.
-
     Args:
         pieces: The pieces in the order of the text; they do not overlap.
         n_letters: The number of bytes of the text's letters.
     """
-    has_first_letter = pieces[0].start == 0
-    has_last_letter = pieces[-1].end == n_letters
-    if len(pieces) > 1 or (has_first_letter and has_last_letter):
+    if len(pieces) > 1:
         return "parts"
-    if has_first_letter:
+    if pieces[0].start == 0:
         return "beginning"
-    if has_last_letter:
+    if pieces[0].end == n_letters:
         return "end"
     return "middle"
 

@@ -200,8 +200,8 @@ class _Competition:
         - Too few of its bytes are free, as for the chunk: it gets none.
         - Several texts have these bytes, as two pages have one header: the bytes are
           taken, and which page they are of is decided later.
-        - It shows only what a longer part of the same text, which has its bytes, shows:
-          it waits until all others have theirs.
+        - It repeats a longer part of its text, which was accepted before: it waits until
+          all others have their bytes.
         - It is a second place of the question, which has its one place already: it gets
           none, because a document may quote the question there.
         - Else it gets its bytes.

@@ -77,8 +77,9 @@ def _before_tag(
 ) -> tuple[int, int]:
     """Find a tag of the prompt, after which the text goes on.
 
-    Example: the prompt "The <b>Brandt</b> lamp" and the text "The Brandt lamp" have
-    "theb" in common. The tag begins after "the".
+    Example: the prompt "The <b>Brandt</b> lamp" has the letters "thebbrandtblamp", and
+    the text "The Brandt lamp" has "thebrandtlamp". They begin alike up to "theb", by
+    chance: the tag "<b>" begins after "the".
 
     Args:
         prompt: The letters of the prompt.

@@ -366,7 +366,8 @@ class PromptContents:
         calls_with_shown_replies = _calls_whose_replies_are_shown(
             replies, search.findings_of_replies, shown_in_turn
         )
-        # and the calls whose replies the prompt holds in other words, as a refine step
+        # and the calls whose replies the prompt may hold in other words, such as those that
+        # a refining step made before
         calls_read = self._calls_read(call, calls_with_shown_replies)
         return _shown_in_own_prompt(search, shown_in_turn, calls_read)
 

@@ -215,7 +215,9 @@ class _ReplyBeingRead:
         return self.text_of_blocks or self.whole_text
 
     def read(self, place: Fields) -> None:
-        """Read the evidence in one mapping of a reply, in the form of any provider.
+        """Read what one mapping of a reply tells of searches, found texts and citations.
+
+        It may have the form of any provider.
 
         In ``{"content": [{"type": "web_search_call"}], "citations": ["https://a.test"]}``
         the search is a block, and the address stands beside the blocks.
