@@ -70,6 +70,56 @@ def test_an_evaluation_with_the_embedded_judge_loads_nothing_heavy() -> None:
     assert not found
 
 
+def rooms_loaded_after(code: str) -> set[str]:
+    """The modules of ragmetrics that a fresh interpreter has loaded after some code."""
+    names = fresh(f"import sys\n{code}\nprint(*sys.modules, sep='\\n')").splitlines()
+    return {name for name in names if name.startswith("ragmetrics_core.")}
+
+
+def test_an_evaluation_with_the_embedded_judge_loads_no_client_of_a_model() -> None:
+    code = (
+        "from ragmetrics_core import evaluate\n"
+        "evaluate([{'question': 'q', 'contexts': ['c'], 'answer': 'c'}],"
+        " judge='lexical')"
+    )
+    loaded = rooms_loaded_after(code)
+    assert "ragmetrics_core.lexical.lexical_judge" in loaded
+    assert not loaded & {
+        "ragmetrics_core.judging.llm",
+        "ragmetrics_core.models.session",
+        "ragmetrics_core.models.compatible_model",
+        "ragmetrics_core.models.litellm_model",
+    }
+
+
+def test_recording_loads_no_engine_and_no_judge() -> None:
+    code = "from ragmetrics_core.capture import FrontDoor, Listeners, Turns"
+    loaded = rooms_loaded_after(code)
+    assert "ragmetrics_core.capture.stages" in loaded
+    assert not {
+        name
+        for name in loaded
+        if name.startswith(("ragmetrics_core.engine", "ragmetrics_core.judging"))
+    }
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "adapter",
+    [
+        "llama_index.evaluation.ragmetrics",
+        "haystack_integrations.components.evaluators.ragmetrics",
+    ],
+)
+def test_an_adapter_loads_no_engine_before_something_is_scored(adapter: str) -> None:
+    loaded = rooms_loaded_after(f"from {adapter} import capture")
+    assert "ragmetrics_core.capture.front_door" in loaded
+    assert not loaded & {
+        "ragmetrics_core.engine.run",
+        "ragmetrics_core.models.framework_model",
+    }
+
+
 def test_the_assertions_are_loaded_at_their_first_use() -> None:
     code = (
         "import sys, ragmetrics_core.testing as t\nprint('pydantic' in sys.modules)\n"

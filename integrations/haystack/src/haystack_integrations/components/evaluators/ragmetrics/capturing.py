@@ -3,32 +3,34 @@
 A pipeline over many inputs.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from haystack import Pipeline
 from haystack.core.component import Component
 from haystack.core.errors import PipelineMaxComponentRuns, PipelineRuntimeError
-from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
 from haystack_integrations.tracing.ragmetrics.nodes import Run
 from haystack_integrations.tracing.ragmetrics.recorder import LISTENERS
 from haystack_integrations.tracing.ragmetrics.tree import as_run, trees
 from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type information
 
-from ragmetrics_core import Report, Sample, evaluate
-from ragmetrics_core.capture import (
-    CaptureNotes,
-    EvaluateSettings,
-    FrontDoor,
-    JudgeLike,
-    Metrics,
-    SettingError,
-    Source,
-)
+from ragmetrics_core import Sample
+from ragmetrics_core.capture import CaptureNotes, FrontDoor, SettingError
+
+if TYPE_CHECKING:
+    from ragmetrics_core import Report
+    from ragmetrics_core.capture import EvaluateSettings, JudgeLike, Metrics, Source
 
 
 def as_judge(judge: Any) -> JudgeLike:
     """A ChatGenerator of Haystack as a judge; anything else as it is."""
+    # The clients of models are behind it, which recording does not need.
+    from haystack_integrations.components.evaluators.ragmetrics.model import (
+        HaystackModel,
+    )
+
     # Of a component the run must take messages; what else cannot be taken resolve_judge
     # says.
     return HaystackModel(judge) if isinstance(judge, Component) else judge  # type: ignore[arg-type]  # see above
@@ -97,6 +99,8 @@ def evaluate_pipeline(
         SettingError: If there are not as many references as inputs.
         ValueError: If the pipeline does not take an input.
     """
+    from ragmetrics_core import evaluate  # recording does not need the engine
+
     reference_of_each = _one_for_each(references, len(inputs))
     hides_bar = None if progress is None else not progress  # None: on a terminal only
     samples: list[Sample] = []
