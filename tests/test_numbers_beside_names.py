@@ -447,3 +447,9 @@ def test_four_times_the_marks_take_four_times_the_steps(
         n_large = count_steps(lambda: samples_of(large), room)
         # every pair compared would be 16 times the steps, every triple 64 times
         assert 0 < n_large <= 5 * n_small
+
+
+def test_a_title_behind_an_equals_sign_counts_whatever_follows_it() -> None:
+    listed = "Sources used: 1 = The Bridge Book, 2 = Rivers and hills, 3 = Opening day"
+    prompt = prompt_of("[{n}] {name}\n{text}", TITLES, listed)
+    assert sample_of(prompt, "It is there [1].").citations is None

@@ -110,6 +110,11 @@ def test_texts_that_bring_their_own_labels() -> None:
     }
 
 
+@pytest.mark.parametrize("text", ["----", "[1]", "Source 1:", "id: 7", "|"])
+def test_a_text_without_words_has_no_label_inside(text: str) -> None:
+    assert labels_in([f"Cite.\n\n{text}\n\nWhen?"], [text]).indexes_by_label == {}
+
+
 def test_a_number_counts_only_where_every_text_has_one() -> None:
     texts = ["Source 4:\nIt is old and grey.", "It fell in the war."]
     labels = labels_in(["\n\n".join(texts)], texts)
@@ -236,6 +241,7 @@ LABELS_OF_TEXTS = (
     ('<source id="{}">', "{}"),
     ('<doc id="{}" file="f.pdf">\n', "{}"),
     ("citation_id: id-{}\n\n", "id-{}"),
+    ("file_name: f.pdf\npage_label: 7\n\nSource {}:\n", "{}"),
 )
 
 
@@ -262,7 +268,10 @@ def test_a_label_means_its_text_whether_prompt_or_text_carries_it(
 
 
 @pytest.mark.parametrize("words", BEGINNINGS)
-@pytest.mark.parametrize("label", ["[{}] ", "[S{}] ", "Source {}:\n", "doc{}: "])
+@pytest.mark.parametrize(
+    "label",
+    ["[{}] ", "[S{}] ", "Source {}:\n", "doc{}: ", "file: f.pdf\n\nSource {}:\n"],
+)
 def test_a_label_that_a_text_of_one_line_carries(label: str, words: str) -> None:
     texts = [label.format(number) + words for number in (1, 2)]
     labels = labels_in(["\n\n".join(["Cite.", *texts])], texts)

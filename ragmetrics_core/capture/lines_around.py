@@ -271,17 +271,17 @@ def own_lines(text: str) -> list[LabelLine]:
     """Return the lines at the beginning of a text that label it: ``Title: Bridges``.
 
     A label may stand in the text's first line, before its words: "[S1]" of "[S1] It is
-    old." The last line is what a text says. Fields label no text that consists of such
-    lines only: these are what it says.
+    old." A text of such lines only says its last line, and the fields above it: "Name:
+    Ann" and "Town: Velm" are no labels.
     """
     label, words = _label_and_words(text)
     label_lines = _nearest_lines(f"{label}\n{words}", direction=1)
     n_lines = len([raw for raw in _raw_lines(words) if not _NO_WORDS.fullmatch(raw)])
     if len(label_lines) == n_lines + bool(label):
-        # of "Source 3:" and "It opens at 11:30." the first is no field
-        label_lines = list(
-            itertools.takewhile(lambda line: not line.is_field, label_lines[:-1])
-        )
+        # below "Source 3:" a text says "It opens at 11:30.", which is like a field
+        label_lines = label_lines[:-1]
+        while label_lines and label_lines[-1].is_field:
+            label_lines.pop()
     return [_as_own_line(line) for line in label_lines]
 
 
