@@ -193,6 +193,17 @@ def test_documents_that_are_ranked_by_hand_belong_to_the_search_made_last() -> N
     assert [len(group.runs) for group in groups] == [1, 2]
 
 
+def test_documents_that_another_task_ranks_belong_to_the_search_that_found_them() -> (
+    None
+):
+    """As where ``asyncio.gather`` searches, and its caller ranks what was found."""
+    groups = waiting(QUESTION)
+    ranked = Node("reranker", "reranker", 90.0, 91.0, input_documents=DOCS[:1])
+    groups.add_retrieval(Tree(ranked, task_or_thread="main"), QUESTION, [])
+    (group,) = groups
+    assert len(group.runs) == 2
+
+
 def test_a_run_that_wrote_a_rerankers_query_stays_with_the_question_that_it_split() -> (
     None
 ):
