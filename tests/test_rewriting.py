@@ -52,7 +52,8 @@ from test_planted_losses_of_same_ids import PROMPT
 from typing_extensions import TypedDict
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
+from ragmetrics_core.capture import Document, Message, Node, Tree, rewriting, samples_of
+from ragmetrics_core.capture.rewriting import changes_of
 from ragmetrics_core.reporting.journey import Journey
 
 ANEW = {
@@ -842,3 +843,41 @@ def test_a_step_that_searches_and_keeps_a_models_notes_adds_only_what_it_found()
     root = Node("step", "chain", 0.0, 9.0, children=children)
     (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
     assert [document.text for document in sample.retrieved or ()] == [PAGES[0], WEB]
+
+
+def test_what_a_grader_picked_is_compared_once_for_all_of_its_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A graph calls the grader for each document: twice as many take twice the work."""
+    texts_read: list[str] = []
+    letters_of = rewriting.letters_of
+
+    def counted(text: str) -> bytes:
+        texts_read.append(text)
+        return letters_of(text)
+
+    monkeypatch.setattr(rewriting, "letters_of", counted)
+    counts = []
+    for n_documents in (20, 40):
+        documents = [
+            Document(f"Page {number} of the bridge.", f"d{number}")
+            for number in range(n_documents)
+        ]
+        grades = [
+            Node(
+                "step",
+                "grade",
+                number,
+                number + 0.5,
+                input_documents=(document,),
+                documents=(document,) if number % 2 else (),
+            )
+            for number, document in enumerate(documents)
+        ]
+        prompt = Node("step", "prompt", 90, 91, input_documents=tuple(documents[1::2]))
+        root = Node("step", "graph", 0, 99, [*grades, prompt])
+        texts_read.clear()
+        changes = changes_of(list(root.walk()))
+        assert [change.is_filter for change in changes] == [True] * n_documents
+        counts.append(len(texts_read))
+    assert 0 < counts[1] <= 2.2 * counts[0]
