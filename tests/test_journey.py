@@ -1218,9 +1218,19 @@ def test_a_search_whose_texts_were_not_recorded_is_no_missing_search() -> None:
     assert "a search was recorded" in in_vain.unknown["retrieved"]
 
 
-def test_a_caution_does_not_ask_for_facts_that_were_asked_about() -> None:
+def test_passages_name_no_stage_where_facts_are_unknown() -> None:
+    """What Compression dropped may hold the fact, or the search may have missed it."""
     notes = noted(PassageNote(context=0, share=1.0), dropped_inside={"Compression": 3})
     dropped = row(matrix([0.1]), retrieved=TEXTS[:1], contexts=TEXTS[:1], capture=notes)
-    caution = journey([dropped]).caution
-    assert "of some facts it is unknown" in caution
-    assert "let RetrievalAccuracy ask" not in caution
+    whole = journey([dropped])
+    assert whole.mend is None
+    assert "of 1 of 1 fact it is not known what became of them" in whole.sentence
+    assert "what searches inside Compression found" in whole.sentence
+
+
+def test_a_fact_known_to_be_shown_clears_no_unknown_one() -> None:
+    """9 facts were shown and 1 is unknown: passages of no use are not to blame for it."""
+    notes = noted(PassageNote(context=0, share=1.0), dropped_inside={"Compression": 3})
+    known = row(matrix([0.9]), retrieved=TEXTS[:1], contexts=TEXTS[:1])
+    unknown = row(matrix([0.1]), retrieved=TEXTS[:1], contexts=TEXTS[:1], capture=notes)
+    assert journey([*[known] * 9, unknown]).mend is None

@@ -37,10 +37,6 @@ _BY_PASSAGES = (
     "It is not known whether what was lost was needed: for that give references, or"
     " facts, and let RetrievalAccuracy ask."
 )
-_FACTS_ARE_UNKNOWN = (
-    "It is not known whether what was lost was needed: of some facts it is unknown what"
-    " became of them."
-)
 _NO_STAGE_BY_FACTS = (
     "No stage is named to mend first: of {:,} of {} it is not known what became of them"
     "{}."
@@ -205,9 +201,7 @@ class Journey:
             return ""
         if self.mend == "not_cited":
             return _NOT_ALL_NEED_CITATIONS
-        if self._knows_every_fact:
-            return ""
-        return _FACTS_ARE_UNKNOWN if self.facts else _BY_PASSAGES
+        return "" if self._knows_every_fact else _BY_PASSAGES
 
     @property
     def _knows_every_fact(self) -> bool:
@@ -432,7 +426,8 @@ class _StageToMend:
         The stage that lost most facts; if none lost a fact, the stage that lost the
         largest share of passages, where that did harm. Of equal stages the earlier one.
         Example: 5 facts not retrieved and 2 cut: "not_retrieved". If of more than 5
-        facts nothing is known, another stage may have lost them: None.
+        facts nothing is known, another stage may have lost them: None. So it is if no
+        fact is known to be lost, and nothing is known of one.
         """
         # 5 facts were lost in the search, 2 were cut: the search comes first.
         if self._stages.n_facts_lost > 0:
@@ -441,6 +436,9 @@ class _StageToMend:
             }
             most = max(n_by_loss, key=lambda loss: n_by_loss[loss])
             return most if n_by_loss[most] >= self._n_facts_unknown else None
+        # Facts of which nothing is known may have been lost at any stage.
+        if self._n_facts_unknown:
+            return None
         # No fact was lost. Of the passages that each stage got (``n_held``), the share
         # that it lost counts, unless all facts reached the model all the same.
         share_by_loss = {
