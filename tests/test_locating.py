@@ -1452,6 +1452,7 @@ def test_another_word_between_tags_is_a_difference() -> None:
         ("12.400 crowns", "124.00 crowns", False),
         ("12 400 crowns", "124,00 crowns", False),
         ("12 400 crowns", "12.400 crowns", True),
+        ("1874 315 lamps", "**1874** 315 lamps", True),  # a year, and no thousands
         ("12\xa0400,50 crowns", "12400.50 crowns", True),
         ("1.250 tons", "12.50 tons", False),
         ("1,250.5 tons", "1.250,5 tons", True),
