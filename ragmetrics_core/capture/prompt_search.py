@@ -213,7 +213,7 @@ class LocatedSearch:
 
 
 def search_prompt(
-    prompt: PromptToSearch, documents: Sequence[Document], reply_texts: Iterable[str]
+    prompt: PromptToSearch, documents: Sequence[Document], reply_texts: Sequence[str]
 ) -> LocatedSearch:
     """Search a prompt for documents and earlier replies.
 
@@ -223,10 +223,46 @@ def search_prompt(
         reply_texts: What earlier calls of models wrote.
     """
     candidates = _candidates(documents, prompt.message_texts)
+    search = _search_for(candidates, prompt, reply_texts)
+    longer_forms = _longer_forms_of_unknown(search)
+    if not longer_forms:
+        return search
+    candidates = [each for each in candidates if each not in longer_forms]
+    return _search_for(candidates, prompt, reply_texts)
+
+
+def _search_for(
+    candidates: Sequence[Candidate], prompt: PromptToSearch, reply_texts: Sequence[str]
+) -> LocatedSearch:
+    """Search a prompt for candidates and earlier replies."""
     texts = [candidate.text for candidate in candidates]
     texts += reply_texts
     located = locate(texts, prompt.message_texts, known=prompt.known_texts)
     return LocatedSearch(candidates, located)
+
+
+def _longer_forms_of_unknown(search: LocatedSearch) -> list[Candidate]:
+    """Find longer texts of a document that keep a shorter one from being found.
+
+    A document may have the texts "The tower is of stone …" and "file: tower.md, The
+    tower is of stone …". A prompt that shows the first half of "The tower …" fits both,
+    so that both are unknown. It is the same document: the shorter text is enough.
+    """
+    unknown_by_document: dict[DocumentKey, list[Candidate]] = {}
+    for candidate, finding in search.findings_of_candidates:
+        if finding.outcome == "unknown" and finding.has_some_words:
+            key = candidate.document.key
+            unknown_by_document.setdefault(key, []).append(candidate)
+    longer_forms = []
+    for candidates in unknown_by_document.values():
+        for candidate in candidates:
+            holds_a_shorter_one = any(
+                other.text != candidate.text and other.text in candidate.text
+                for other in candidates
+            )
+            if holds_a_shorter_one:
+                longer_forms.append(candidate)
+    return longer_forms
 
 
 def search_prompt_for_pieces(

@@ -1,0 +1,63 @@
+"""A node may be shown with its metadata or without; how much of it is shown is told alike."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from lanes import examples
+from llama_index.core.llms import MockLLM
+from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
+from llama_index.evaluation.ragmetrics import capture
+
+from ragmetrics_core.data.sample import Sample
+
+QUESTION = "What does my dog cost?"
+TEXT = (
+    "Dogs and cats travel in the pet lounge on deck 5. Owners must show a valid"
+    " vaccination card at check-in, and animals stay on a leash until the ramp is"
+    " closed. Since March 2021 a fee of 15 euros applies for each animal."
+)
+METADATA = {"file_name": "pets.md"}
+
+
+def sample_of_prompt(kit: ModuleType, node: TextNode, shown: str) -> Sample:
+    """A run that retrieves a node, and shows a text of its own making to the model."""
+    retriever = kit.FixedRetriever(lambda query: [NodeWithScore(node=node)])
+    with capture() as captured:
+        retriever.retrieve(QUESTION)
+        MockLLM().complete(f"Context:\n{shown}\nQuestion: {QUESTION}")
+    (sample,) = captured.samples
+    return sample
+
+
+def shares(sample: Sample) -> list[float | None]:
+    assert sample.capture is not None
+    return [passage.share for passage in sample.capture.passages]
+
+
+@settings(max_examples=examples(10), deadline=None)
+@example(start=0, length=110)
+@example(start=0, length=200)
+@given(
+    start=st.integers(0, len(TEXT) // 2),
+    length=st.integers(60, len(TEXT)),
+)
+def test_a_part_of_a_node_is_the_same_share_with_metadata_and_without(
+    kit: ModuleType, start: int, length: int
+) -> None:
+    part = TEXT[start : start + length]
+    plain = sample_of_prompt(kit, TextNode(text=TEXT), part)
+    described = sample_of_prompt(kit, TextNode(text=TEXT, metadata=METADATA), part)
+    assert shares(described) == shares(plain)
+    if start == 0:
+        assert shares(plain) != [None]
+
+
+def test_a_node_that_is_cut_behind_its_metadata_is_cut(kit: ModuleType) -> None:
+    node = TextNode(text=TEXT, metadata=METADATA)
+    shown = node.get_content(MetadataMode.LLM)[:130]
+    (share,) = shares(sample_of_prompt(kit, node, shown))
+    assert share is not None
+    assert 0.4 < share < 0.6
