@@ -141,7 +141,9 @@ class RunGroup:
         """The calls of models that look most like answering, run by run."""
         answering_calls: list[Node] = []
         for run in self.runs:
-            answering_calls += Calls(run, ()).likely_answer_calls
+            # a retriever may ask a model for its documents: that answers no question
+            if not run.gives_only_documents:
+                answering_calls += Calls(run, ()).likely_answer_calls
         return answering_calls
 
     def was_split_from(self, question: str | None) -> bool:
