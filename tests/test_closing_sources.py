@@ -127,6 +127,17 @@ def test_numbers_below_a_heading_of_any_language_are_never_said_to_cite_nothing(
         assert cited(sample) == [(place,) for place in range(n)]
 
 
+@pytest.mark.parametrize("word", ["Документ", "Kilde", "文書"])
+def test_marks_of_a_last_line_mean_the_numbers_that_a_word_of_any_language_counts(
+    word: str,
+) -> None:
+    prompt = prompt_of(f"{word} {{n}}: {{text}}")
+    sample = sample_of(prompt, f"{SAID}\n\nИсточники: [1], [3]")
+    assert cited(sample) == [(0,), (2,)]
+    in_words = sample_of(prompt, "Faro is old (источник 1).")
+    assert in_words.citations_unknown == UNREAD_FORM
+
+
 @pytest.mark.parametrize(
     "answer",
     [

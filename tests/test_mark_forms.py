@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from lanes import examples
 
 from ragmetrics_core import CitationQuality, Sample
-from ragmetrics_core.data.citations import may_cite_more
-from ragmetrics_core.data.marks import marks_in, may_cite
+from ragmetrics_core.data.citations import may_cite_more, read_citations
+from ragmetrics_core.data.marks import marks_in, may_cite, shape_of_label
 from ragmetrics_core.data.source_lists import source_lists_in
 
 FEW_EXAMPLES = settings(max_examples=examples(60), deadline=None)
@@ -69,6 +69,10 @@ READ = [
     "[^1]",
     "[ID:1]",
     "[ID: 1]",
+    "[1 und 1]",
+    "[1, and 1]",
+    "[Sources 1 et 1]",
+    "[Source 1-Source 1]",
 ]
 # Forms that are not read, and that are known to cite.
 NOT_READ = [
@@ -91,7 +95,6 @@ NOT_READ = [
     "(Smith & Wu 2020; Ek 2019)",
     "(ibid.)",
     "\\[1\\]",
-    "[1 und 2]",
     "[1—2]",
     "[1 to 2]",
     "[1, p. 3, 4]",
@@ -608,7 +611,96 @@ CODE = "```python\nimport sys\nrows = read()\nprint(sys.argv[1])\n```"
 def test_an_index_of_a_name_that_the_code_uses_is_no_mark(words: str) -> None:
     assert [mark.labels for mark in marks_in(f"{CODE}\nSo {words} [2].")] == [("2",)]
     # without this code nobody knows the name, and words may touch their mark
-    assert len(marks_in(f"So {words} [2].")) == 2
+    n_marks = 1 if words == "it is sys.argv[1]" else 2
+    assert len(marks_in(f"So {words} [2].")) == n_marks
+
+
+@given(
+    code=st.sampled_from(
+        [
+            "sys.argv{}",
+            "df.iloc{}",
+            "a.b.c{}",
+            "print(rows{})",
+            "max(a[0], b{})",
+            "f({})",
+        ]
+    ),
+    number=st.integers(1, 3),
+    before=st.sampled_from(["Use ", "So it is "]),
+)
+def test_what_may_be_an_index_leaves_its_own_sentence_in_doubt(
+    code: str, number: int, before: str
+) -> None:
+    """Whether "sys.argv[1]" or "a.test[1]" cites, nobody knows; "[2]" is known."""
+    sentence = before + code.format(f"[{number}]") + "."
+    assert judged(sentence).reason == UNREAD
+    for answer in (f"{sentence} It says BB [2].", f"It says BB [2]. {sentence}"):
+        read = read_citations(answer, {"1": 0, "2": 1, "3": 2})
+        assert read.citations is not None, read.why_unknown
+        assert [one.contexts for one in read.citations] == [(1,)]
+        assert may_cite_more(answer, read.citations)
+        assert judged(answer).value == 1.0  # the other sentence claims nothing
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "3.5kg",
+        "Faro(s) ",
+        "Faro (of 1874",
+        "It is so. It fell",
+        "灯塔(建于1874年",
+        "n.n. ",
+    ],
+)
+def test_words_with_a_stop_or_a_round_bracket_before_a_mark_are_no_code(
+    words: str,
+) -> None:
+    assert [mark.labels for mark in marks_in(f"{words}[1].")] == [("1",)]
+
+
+@given(
+    letters=st.sampled_from(["S", "doc-", "kb_", "ID"]),
+    width=st.integers(1, 3),
+    first=st.integers(1, 12),
+    n_labels=st.integers(1, 5),
+    dash=st.sampled_from(["-", "–", " - ", "]-["]),
+    n_shown=st.integers(1, 20),
+)
+def test_a_range_of_labels_names_each_of_them(
+    letters: str, width: int, first: int, n_labels: int, dash: str, n_shown: int
+) -> None:
+    if dash == "]-[" and not letters.isalpha():
+        dash = "-"
+    numbering = {f"{letters}{n:0{width}}": n for n in range(1, n_shown + 1)}
+    wanted = [f"{letters}{n:0{width}}" for n in range(first, first + n_labels)]
+    answer = f"It fell [{wanted[0]}{dash}{wanted[-1]}]."
+    read = read_citations(answer, numbering)
+    if read.citations is None:  # no shown label has such a form: S10 beside S01
+        shapes = set(map(shape_of_label, numbering))
+        assert not shapes.issuperset(map(shape_of_label, wanted))
+        return
+    shown = tuple(numbering[label] for label in wanted if label in numbering)
+    dangling = tuple(label for label in wanted if label not in numbering)
+    assert [(c.contexts, c.dangling) for c in read.citations] == [(shown, dangling)]
+
+
+def test_a_range_of_named_sources_names_each() -> None:
+    (mark,) = marks_in("It fell [Source 1 - Source 3].")
+    assert mark.labels == ("1", "2", "3")
+    (mark,) = marks_in("It fell [doc-2-doc-3].", {"1": 0})
+    assert mark.labels == ("2", "3")
+
+
+@pytest.mark.parametrize(
+    "mark", ["[S3-S1]", "[S1-S300]", "[S1-3]", "[S01-S03]", "[S01]", "[S1-T3]"]
+)
+def test_of_a_range_without_sense_and_of_other_zeros_nobody_knows_the_labels(
+    mark: str,
+) -> None:
+    numbering = {"S1": 0, "S2": 1, "S3": 2}
+    assert read_citations(f"It fell {mark}.", numbering).citations is None
 
 
 def test_words_that_touch_their_marks_keep_them_beside_code() -> None:

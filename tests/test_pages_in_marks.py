@@ -106,3 +106,18 @@ def test_a_page_of_a_file_that_nobody_was_shown_dangles() -> None:
 def test_a_source_without_pages_keeps_its_number() -> None:
     prompt = prompt_of("[{n}] f{n}.txt\n{text}")
     assert cited(sample_of(prompt, "Faro is old [2, p. 8].")) == [(1,)]
+
+
+def test_a_page_behind_several_names_may_be_that_of_any() -> None:
+    """Page 99 is none of source 1, and may be one of source 9, which nobody was shown."""
+    label = "[{n}] f{n}.txt, page {n}0\n{text}"
+    sample = sample_of_pages("Faro is old [1, 9, p. 99].", 1, label)
+    assert sample.citations is not None, sample.citations_unknown
+    assert [(c.contexts, c.dangling) for c in sample.citations] == [((0,), ("9",))]
+
+
+def test_a_page_behind_two_names_of_one_source_is_a_page_of_it() -> None:
+    label = "[{n}] f{n}.txt, page {n}0\n{text}"
+    assert cited(sample_of_pages("Faro is old [1, f1.txt, p. 10].", 1, label)) == [(0,)]
+    other = sample_of_pages("Faro is old [1, f1.txt, p. 99].", 1, label)
+    assert "page 99" in other.citations_unknown

@@ -76,7 +76,11 @@ from ragmetrics_core.data import Context
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LOOKBACK, SOURCE_WORD, Span
 from ragmetrics_core.data.marks import Mark, marks_in, plain_label, shape_of_label
-from ragmetrics_core.data.source_lists import is_reference, source_lists_in
+from ragmetrics_core.data.source_lists import (
+    closing_marks_in,
+    is_reference,
+    source_lists_in,
+)
 
 _OPENING = 200  # signs of a text by which it is found in a prompt
 # Where the contexts come from one of these, nothing else was shown to the model.
@@ -270,6 +274,7 @@ class CitationSearch:
             earlier_texts,
             cites_by_numbers=bool(
                 marks_in(self.text)
+                or closing_marks_in(self.text)
                 or _WORD_AND_NUMBER.search(self.text)
                 or self.sources
             ),

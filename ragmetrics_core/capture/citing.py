@@ -39,9 +39,11 @@ _UNREAD_FIELDS = "the structured answer has lists that may name sources"
 _NUMBER_AT_AN_END = lazy_pattern(
     r"(?<![\d.,/\-])(?<!\d:)0*(?P<number>\d{1,4})[.,;。、]?[ \t]*(?:\Z|[\n<)\]}）】」』])"
 )
-# numbers behind a colon, which a heading of any language may end in: "Источники: 1, 2"
-_NUMBERS_AT_THE_END = lazy_pattern(
+# numbers behind words of any language, at the end or in brackets: "Источники: 1, 2",
+# "(источник 1)"
+_NUMBERS_BEHIND_WORDS = lazy_pattern(
     r"[:：][ \t]*\d{1,3}(?:[ \t]*[,;、，،][ \t]*\d{1,3})*[.。]?\s*\Z"
+    r"|[(（][^\W\d_]{2,24}[ \t]+\d{1,3}[)）]"
 )
 _PRIVATE_USE = lazy_pattern("[\ue000-\uf8ff]")  # "\ue200cite\ue202turn0search1\ue201"
 
@@ -134,8 +136,8 @@ def _without_marks(search: CitationSearch) -> CitationsFound:
         if found.citations == () and _may_name_a_number(search):
             return CitationsFound(None, UNREAD_FORM)
         return found
-    ends_in_numbers = _NUMBERS_AT_THE_END.search(search.text) is not None
-    return CitationsFound(None, UNREAD_FORM if ends_in_numbers else "")
+    may_name_numbers = _NUMBERS_BEHIND_WORDS.search(search.text) is not None
+    return CitationsFound(None, UNREAD_FORM if may_name_numbers else "")
 
 
 def _may_name_a_number(search: CitationSearch) -> bool:

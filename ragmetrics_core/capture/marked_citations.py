@@ -275,7 +275,8 @@ def _narrowed_to_page(
     if page is None:
         return citation
     if len(citation.contexts) <= len(mark.labels):
-        if len(mark.labels) == len(citation.contexts) == 1:
+        # the page of "[1, 9, p. 3]" may be one of 9, which nobody was shown
+        if len(citation.contexts) == 1 and not citation.dangling:
             refuse_other_page(citation.contexts[0], page[1], search)
         return citation
     indexes = indexes_of_page(citation.contexts, page[1], search)

@@ -22,7 +22,7 @@ SOURCE_WORD = (
 OPENING = r"\[［〔"
 CLOSING = r"\]］〕"
 MARK = lazy_pattern(
-    r"\[(?P<spread>\d{1,9}\][-–]\[\d{1,9})\]"
+    r"\[(?P<spread>(?P<letters>[A-Za-z]{0,3})\d{1,9}\][-–]\[(?P=letters)\d{1,9})\]"
     rf"|\[\[(?P<doubled>[^\[\]\n]{{1,{_LONGEST_MARK}}})\]\]"
     rf"|[{OPENING}]"
     rf"(?P<listed>[^{OPENING}{CLOSING}\n]{{1,{_LONGEST_MARK}}})[{CLOSING}]"
@@ -47,9 +47,9 @@ _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\w* "
 # Words in brackets that no author means as a source.
 _NO_SOURCE = r"(?:\s*|x|sic!?|\.{3}|…|citation needed|emphasis (?:added|mine))"
 # What joins the numbers in a bracket: [see 2], [1 to 3], [1, p. 3, 4], [^1].
-_JOINS = (
-    r"(?:[\s\d,;+&/\\^#–—-]|\b(?:see|cf|vgl|siehe|and|und|et|y|e|to|bis|or|pp?)\b\.?)"
-)
+AND_WORD = r"(?:and|und|et|y|e)"
+"""What languages put between two labels, as a regular expression."""
+_JOINS = rf"(?:[\s\d,;+&/\\^#–—-]|\b(?:see|cf|vgl|siehe|{AND_WORD}|to|bis|or|pp?)\b\.?)"
 UNREAD = lazy_pattern(
     rf"[{OPENING}【「『](?=[^{_OF_BRACKETS}]*\d){_JOINS}{{1,80}}[{CLOSING}】」』]"
     r"|\[[ \t]*\d{1,3}[)}]|[({][ \t]*\d{1,3}[ \t]*\]"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import (
+    AND_WORD,
     LOOKBACK,
     MARK,
     MAY_BE_A_MARK,
@@ -43,7 +44,15 @@ _PREFIX = lazy_pattern(
 _AROUND_LABEL = " \t\"'`*#^"
 _WITHOUT_BRACKETS = str.maketrans("", "", "[]")
 _RANGE = lazy_pattern(r"(\d{1,9})\s*[-–]\s*(\d{1,9})")
-_SEPARATOR = lazy_pattern(r"[,，、&]|\band\b")
+# "S1-S3", "Source 1 - Source 3"
+_RANGE_OF_LABELS = lazy_pattern(
+    r"(?P<letters>.{0,39}?\D)(?P<first>\d{1,9})"
+    r"\s*[-–]\s*(?P=letters)(?P<last>\d{1,9})",
+    re.IGNORECASE,
+)
+_SEPARATOR = lazy_pattern(
+    rf"[,，、&](?:\s*\b{AND_WORD}(?=\s))?|(?<=\s){AND_WORD}(?=\s)"
+)
 _NUMBER_AND_NAME = lazy_pattern(r"([0-9]{1,4})[ \t]*[:|(–-]")
 # Where in a source something stands: ", p. 3" of "[2, p. 3]", "#page=3" of "[a.pdf#page=3]".
 _LOCATOR = lazy_pattern(
@@ -74,6 +83,11 @@ _CODE = lazy_pattern(r"```.*?```|~~~.*?~~~|`[^`\n]*`", re.DOTALL)
 # "rows" of "rows = read()", "argv" of "sys.argv[1]"
 _NAME_OF_CODE = lazy_pattern(r"(?<!\w)([^\W\d]\w*+)[ \t]*+(?=[\[(=]|\.\w)")
 _NAME_BEFORE = lazy_pattern(r"(?<!\w)[^\W\d]\w*\Z")
+# What stands before an index, outside of code that is marked as such: "sys.argv" of
+# "sys.argv[1]", "len(rows" of "len(rows[1])". A domain or a file does so, too.
+_LIKE_CODE_BEFORE = lazy_pattern(
+    r"(?:(?<!\w)[^\W\d]\w*+\.[^\W\d]\w*|(?<!\w)[A-Za-z_]\w*+\([^()\n]*)\Z"
+)
 # A fence around a whole answer that calls the answer text: "```markdown".
 _OPENING_FENCE = lazy_pattern(
     r"\s*(?:```|~~~)(?:markdown|md|text|txt|plaintext)?[ \t]*\r?\n"
@@ -136,6 +150,8 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     marks: list[Mark] = []
     for match in MARK.finditer(text):
         if _is_content(match, text, known, names_of_code):  # "[2019]", "a[1] = 2"
+            continue
+        if _may_be_an_index(match, text):  # "sys.argv[1]"
             continue
         if _is_footnote_with_text(match[0], answer):
             continue
@@ -202,7 +218,12 @@ def has_unread_marks(answer: str, numbering: Numbering, read: Sequence[Span]) ->
             continue
         if marks_in(match["inner"]):
             return True
-    return UNREAD.search(_blank(_without_content(answer, numbering), read)) is not None
+    text = _without_content(answer, numbering)
+    # "sys.argv[1]" leaves its own sentence in doubt, and says nothing of the others
+    indexes = [
+        match.span() for match in MARK.finditer(text) if _may_be_an_index(match, text)
+    ]
+    return UNREAD.search(_blank(text, [*read, *indexes])) is not None
 
 
 def _has_column_of_numbers(answer: str) -> bool:
@@ -381,6 +402,17 @@ def _is_content(
     return False
 
 
+def _may_be_an_index(bracket: re.Match[str], text: str) -> bool:
+    """Tell whether a bracket may be an index: it stands behind ``sys.argv``, or in ``f(``.
+
+    Whether ``a.test[1]`` cites, nobody knows: it is read as no mark, and is doubtful.
+    """
+    if bracket["listed"] is None:
+        return False
+    start = max(0, bracket.start() - LOOKBACK)
+    return _LIKE_CODE_BEFORE.search(text, start, bracket.start()) is not None
+
+
 def _is_in_formula(bracket: re.Match[str], text: str) -> bool:
     """Tell whether an operator stands beside a bracket: ``x = a[1]`` or ``a[1] = 2``."""
     before = text[max(0, bracket.start() - LOOKBACK) : bracket.start()]
@@ -492,18 +524,19 @@ def _label_of_a_provider(label: str) -> tuple[str, ...]:
 def _labels_of_parts(inside: str, known: Mapping[str, object]) -> tuple[str, ...]:
     """Return the numbers and known labels that a bracket lists, each once.
 
-    "1, 3-5" lists 1, 3, 4 and 5. () for "1, red", unless "red" is a known label.
+    "1, 3-5" lists 1, 3, 4 and 5, and "S1-S3" three labels where such as "S2" are known.
+    () for "1, red", unless "red" is a known label.
     """
     labels: list[str] = []
     for part in _parts_without_locators(inside, known):
         label = plain_label(part)
-        numbers = _RANGE.fullmatch(label)
         if label in known or NUMBER.fullmatch(label):
             labels.append(label)
-        elif numbers is not None:
-            labels += _numbers_of_range(label, int(numbers[1]), int(numbers[2]))
-        else:
+            continue
+        labels_of_range = _labels_of_range(part.strip(_AROUND_LABEL), known)
+        if not labels_of_range:
             return ()
+        labels += labels_of_range
     return tuple(dict.fromkeys(labels))
 
 
@@ -589,7 +622,7 @@ def shape_of_label(label: str) -> str | None:
     """Describe the shape of a label, which labels of one kind share; None for words.
 
     So ``[S9]`` is a mark beside ``[S1]``, and ``[x.pdf]`` beside ``[a.pdf]``, although
-    no context has this label.
+    no context has this label. ``[S1]`` beside ``[S01]`` is none: it may mean S01.
     """
     if re.fullmatch(r"[A-Z]", label):
         return "a letter"
@@ -597,7 +630,7 @@ def shape_of_label(label: str) -> str | None:
         return _SHAPE_OF_FILES
     has_letter = re.search(r"[^\W\d_]", label) is not None
     if has_letter and re.search(r"[0-9]", label) and not re.search(r"\s", label):
-        return re.sub(r"[0-9]+", "#", label)
+        return re.sub(r"[0-9]+", "#", re.sub(r"(?<![0-9])0(?=[0-9])", "zero", label))
     return None
 
 
@@ -609,8 +642,35 @@ def _plain_number(label: str) -> str:
     return str(int(label)) if NUMBER.fullmatch(label) else label
 
 
-def _numbers_of_range(label: str, first: int, last: int) -> list[str]:
-    """List the numbers of a range. One too wide or backwards gives the label itself."""
-    if not first <= last < first + WIDEST_RANGE:
+def _labels_of_range(part: str, known: Iterable[str]) -> list[str]:
+    """List the labels of a range; [] for anything else.
+
+    "1-3" and "Source 1 - Source 3" give 1, 2 and 3. "S08-S10" gives S08, S09 and S10
+    where such labels are known.
+    """
+    numbers = _RANGE.fullmatch(plain_label(part))
+    if numbers is not None:
+        return _between(numbers[0], numbers[1], numbers[2])
+    ends = _RANGE_OF_LABELS.fullmatch(part)
+    if ends is None:
+        return []
+    first_label = ends["letters"] + ends["first"]
+    if shape_of_label(first_label) in _shapes_of_labels(known):
+        return _between(part, ends["first"], ends["last"], letters=ends["letters"])
+    if is_number(plain_label(first_label)):
+        return _between(f"{ends['first']}-{ends['last']}", ends["first"], ends["last"])
+    return []
+
+
+def _between(label: str, first: str, last: str, *, letters: str = "") -> list[str]:
+    """List the labels from a first to a last number, each behind the same letters.
+
+    A range that is too wide or runs backwards gives ``label``, its own text.
+    """
+    if not int(first) <= int(last) < int(first) + WIDEST_RANGE:
         return [label]
-    return [str(number) for number in range(first, last + 1)]
+    # zeros before a number belong to a label such as "S08", and not to a number alone
+    width = len(first) if letters else 1
+    return [
+        f"{letters}{number:0{width}}" for number in range(int(first), int(last) + 1)
+    ]
