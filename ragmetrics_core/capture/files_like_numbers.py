@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from ragmetrics_core.data.citations import places_of
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.data.marks import plain_label
+from ragmetrics_core.data.marks import places_of, plain_label
 
 _SIGNS_OF_MARKS = lazy_pattern(r"[\[\]()［］〔〕【】,;&]")
 # "doc1", "Source_2", "Document 3"

@@ -17,9 +17,8 @@ from ragmetrics_core.capture.unknown_meanings import (
     as_mark,
 )
 from ragmetrics_core.data import Citation
-from ragmetrics_core.data.citations import places_of
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.data.marks import Mark
+from ragmetrics_core.data.marks import Mark, places_of
 
 _TWO_NUMBERINGS = (
     "the prompt numbers its passages in two ways, and which of them {} means is not"

@@ -42,10 +42,10 @@ from ragmetrics_core.capture.unknown_meanings import (
 )
 from ragmetrics_core.data import Citation
 from ragmetrics_core.data.citations import (
+    OTHER_TARGET,
     UNREAD_FORM,
     cites_in_unread_form,
     marks_with_citations,
-    places_of,
 )
 from ragmetrics_core.data.mark_patterns import LOOKBACK
 from ragmetrics_core.data.marks import (
@@ -54,6 +54,8 @@ from ragmetrics_core.data.marks import (
     is_like_labels,
     marks_in,
     may_cite,
+    may_link_another_source,
+    places_of,
     plain_label,
 )
 
@@ -155,13 +157,17 @@ def _names_another_page(search: CitationSearch) -> bool:
 
 
 def _refuse_other_page(mark: Mark, citation: Citation, search: CitationSearch) -> None:
-    """Raise if a link names a context by its words, and another page by its address.
+    """Raise if a link names a context by its words, and another page by its target.
 
-    ``[lamp.org](https://lamp.org/history)`` does not cite the home page of lamp.org.
+    ``[lamp.org](https://lamp.org/history)`` does not cite the home page of lamp.org, and
+    nobody knows whether ``[1](#3)`` cites source 1 or source 3.
 
     Raises:
-        UnknownMeaning: If the contexts that its words name have other addresses.
+        UnknownMeaning: If the contexts that its words name have other addresses, or if
+            the model wrote a target that may be another source.
     """
+    if may_link_another_source(search.model_text, mark, search.numbering):
+        raise UnknownMeaning(OTHER_TARGET)
     address = address_behind(search.text, mark.end)
     is_numbered = any(map(is_mark_label, mark.labels))
     if address is None or is_numbered:

@@ -25,8 +25,7 @@ from ragmetrics_core.capture.unknown_meanings import (
     refuse_if_perhaps_shown,
 )
 from ragmetrics_core.data import Citation
-from ragmetrics_core.data.citations import places_of
-from ragmetrics_core.data.marks import plain_label
+from ragmetrics_core.data.marks import places_of, plain_label
 
 
 def by_a_structured_reply(search: CitationSearch) -> tuple[Citation, ...] | None:

@@ -29,6 +29,8 @@ from ragmetrics_core.data.marks import (
     marks_in,
     may_be_of_sentence_before,
     may_cite,
+    may_link_another_source,
+    places_of,
 )
 from ragmetrics_core.data.sentences import join_lines, whole_sentences
 from ragmetrics_core.data.source_lists import (
@@ -49,6 +51,11 @@ Place = Annotated[int, Field(ge=0), BeforeValidator(_refuse_truth_value)]
 
 UNREAD_FORM = "the answer may cite in a form that is not read"
 """Why citations are unknown of an answer with marks in other forms than those read."""
+
+OTHER_TARGET = (
+    "the answer links a mark to a target that may be another source than the mark names"
+)
+"""Why the meaning of a mark such as ``[1](#3)`` is unknown."""
 
 _OTHER_NAMES = (
     "the answer names sources in another way than by the numbers of the contexts"
@@ -218,11 +225,12 @@ class CitationsRead:
 def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
     """Read the citations of an answer, or say why they are unknown.
 
-    They are unknown in three cases:
+    They are unknown in four cases:
 
     - The answer is a JSON object, in which ``[1]`` is a list.
     - A mark has a label of another kind than those of the numbering, such as ``[Smith]``
       beside ``{"1": 0}``. It may be another name of a context.
+    - The target of a link may be another source than its mark names: ``[1](#3)``.
     - The answer may cite in a form that is not read, such as ``[see 2]``.
 
     Args:
@@ -238,15 +246,18 @@ def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
     text = answer or ""
     if _is_json_object(text):
         return CitationsRead(None, _LISTS_OF_JSON)
-    citations = citations_of_marks(text, numbering)
-    for citation in citations:
+    citations: list[Citation] = []
+    for mark, citation in marks_with_citations(text, numbering):
+        if may_link_another_source(text, mark, numbering):
+            return CitationsRead(None, OTHER_TARGET)
         for label in citation.dangling:
             # "9" of contexts 1 to 3 is a wrong number; "Smith" may be another name
             if not is_like_labels(label, numbering):
                 return CitationsRead(None, _OTHER_NAMES)
+        citations.append(citation)
     if cites_in_unread_form(text, numbering):
         return CitationsRead(None, UNREAD_FORM)
-    return CitationsRead(citations)
+    return CitationsRead(tuple(citations))
 
 
 def _is_json_object(text: str) -> bool:
@@ -334,12 +345,6 @@ def _lists_other_sources(answer: str, marks: Sequence[Mark]) -> bool:
         if not labels_in_marks.issuperset(_LABEL_IN_BRACKETS.findall(line)):
             return True
     return False
-
-
-def places_of(label: str, numbering: Numbering) -> tuple[int, ...]:
-    """Return the indices of the contexts that a label names; () if it names none."""
-    places = numbering.get(label, ())
-    return (places,) if isinstance(places, int) else places
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,12 @@ _OPERATOR_BEFORE = lazy_pattern(
 _OPERATOR_BEHIND = lazy_pattern(r"\s*[=+]|\{")
 _NO_LINE_END = lazy_pattern(r"[^\n]")
 # The address of a link, which may be what the prompt names a source by.
-_LINK = lazy_pattern(r"\(([^()\s]{1,500})\)")
+_LINK = lazy_pattern(r"\(<?([^()<>\s]{1,500})>?(?:[ \t]+[\"'][^\"'\n]{0,200}[\"'])?\)")
+# The target of a link that names no source: "#", "#sources", "#references".
+_TARGET_OF_NO_SOURCE = lazy_pattern(
+    rf"#(?:{SOURCES_HEADING}|{SOURCE_WORD}|notes?)?", re.IGNORECASE
+)
+_ENDING_OF_FILE = lazy_pattern(r"\.[a-z][a-z0-9]{1,4}\Z")
 _WEB_ADDRESS = lazy_pattern(r"https?://|www\.", re.IGNORECASE)
 _SHAPE_OF_FILES = "a file"
 # Brackets in code are indices.
@@ -482,6 +487,52 @@ def address_behind(answer: str, bracket_end: int) -> str | None:
     if link is None or _WEB_ADDRESS.match(link[1]) is None:
         return None
     return link[1]
+
+
+def may_link_another_source(answer: str, mark: Mark, numbering: Numbering) -> bool:
+    """Tell whether a mark is a link whose target may be another source than the mark names.
+
+    "[1](#3)", "[1](id=3)" and "[1](/docs/travel)" may be. "[1](#source-1)" names the
+    same source, and "[1](#sources)" none. A web address is left to ``address_behind``.
+
+    Args:
+        answer: The answer.
+        mark: A mark in it.
+        numbering: The labels of the contexts.
+    """
+    link = _LINK.match(answer, mark.end)
+    if link is None or _WEB_ADDRESS.match(link[1]) is not None:
+        return False
+    target = link[1]
+    if _TARGET_OF_NO_SOURCE.fullmatch(target):
+        return False
+    places: set[int] = set()
+    for label in mark.labels:
+        places.update(places_of(label, numbering))
+    names = set(mark.labels)
+    for label in numbering:
+        if places.issuperset(places_of(label, numbering)):
+            names.add(label)
+    if _name_in_a_target(target) in map(_name_in_a_target, names):
+        return False
+    numbers = {_plain_number(number) for number in re.findall(r"\d{1,9}", target)}
+    is_path = "/" in target or "." in target
+    return is_path or not numbers or not numbers.issubset(mark.labels)
+
+
+def places_of(label: str, numbering: Numbering) -> tuple[int, ...]:
+    """Return the indices of the contexts that a label names; () if it names none."""
+    places = numbering.get(label, ())
+    return (places,) if isinstance(places, int) else places
+
+
+def _name_in_a_target(text: str) -> str:
+    """Return the name in a label or a link's target, in the letters that both share.
+
+    "/docs/travel-rules.pdf", "#travel-rules" and "Travel Rules" give "travelrules".
+    """
+    last_part = text.rstrip("/").rpartition("/")[2].lower()
+    return re.sub(r"[\W_]", "", _ENDING_OF_FILE.sub("", last_part))
 
 
 def _labels(
