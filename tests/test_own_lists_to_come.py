@@ -54,6 +54,7 @@ def test_a_number_of_the_list_to_come_is_unknown_until_the_list_says_what_it_mea
         (LABELS[1], "[1] https://x.org/1\n[2] https://x.org/2"),  # they agree
         (LABELS[1], "Write\n[1] for source 1\n[2] for source 2"),
         ("Source {n}:\n[{n}] {text}", "Cite the sources."),
+        (LABELS[1], "[1] Use the passages.\n[2] The answer is short, and it is kind."),
     ],
 )
 def test_numbers_that_only_the_passages_have_are_known(label: str, rules: str) -> None:
