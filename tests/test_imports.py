@@ -107,6 +107,7 @@ def test_recording_loads_no_engine_and_no_judge() -> None:
 @pytest.mark.parametrize(
     "adapter",
     [
+        "langchain_ragmetrics",
         "llama_index.evaluation.ragmetrics",
         "haystack_integrations.components.evaluators.ragmetrics",
     ],

@@ -1,4 +1,4 @@
-from langchain_ragmetrics.capturing import RagMetricsCallback as RagMetricsCallback
+from langchain_ragmetrics.callback import RagMetricsCallback as RagMetricsCallback
 from langchain_ragmetrics.capturing import capture as capture
 from langchain_ragmetrics.capturing import samples_from as samples_from
 from langchain_ragmetrics.capturing import watch as watch

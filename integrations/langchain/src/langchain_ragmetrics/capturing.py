@@ -1,37 +1,25 @@
 """`capture`, `watch` and `samples_from`, with nothing passed to any chain.
 
-And a callback that is passed to them.
-
 Keys and paths lead into the inputs or outputs of the root; ``metadata={"ragmetrics":
 {"reference": …}}`` in the config of a call says the same things for that call.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from __future__ import annotations
+
 from contextvars import ContextVar
 from functools import cache
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.tracers.context import register_configure_hook
 
-from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.recording.recorder import Recorder
 from langchain_ragmetrics.recording.stores import StoreSearches
 from langchain_ragmetrics.recording.tree import AnyRun, Finding, as_run, trees
-from ragmetrics_core import Limits, Sample
-from ragmetrics_core.capture import (
-    BackgroundEvaluator,
-    FrontDoor,
-    Listener,
-    Listeners,
-    Metrics,
-    Problems,
-    Redact,
-    SampleResult,
-    Sink,
-    Source,
-    WatchSettings,
-)
+from ragmetrics_core.capture import FrontDoor, Listener, Listeners
+
+if TYPE_CHECKING:
+    from ragmetrics_core.capture import JudgeLike
 
 
 @cache
@@ -66,6 +54,13 @@ def _searched(name: str, query: str, result: object) -> None:
         RECORDER.searched_by_hand(name, query, result)
 
 
+def _as_judge(judge: Any) -> JudgeLike:
+    # The clients of models are behind it, which recording does not need.
+    from langchain_ragmetrics.model import as_judge
+
+    return as_judge(judge)
+
+
 LISTENERS = Listeners(_opened, _closed)
 RECORDER = Recorder(
     LISTENERS.problems, lambda: tuple(listener.record for listener in LISTENERS.begin())
@@ -73,10 +68,10 @@ RECORDER = Recorder(
 _SEARCHES = StoreSearches(_searched)
 
 # makes this adapter's three functions
-_ADAPTER = FrontDoor[AnyRun](
+ADAPTER = FrontDoor[AnyRun](
     LISTENERS,
     trees,
-    as_judge,
+    _as_judge,
     as_run=as_run,
     make_overrides=Finding,
     unseen=(
@@ -90,117 +85,6 @@ _ADAPTER = FrontDoor[AnyRun](
         " by contexts_from="
     ),
 )
-capture = _ADAPTER.capture
-watch = _ADAPTER.watch
-samples_from = _ADAPTER.samples_from
-
-
-class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
-    """Evaluates every chain, agent or graph that it is passed to.
-
-    The application never waits for it.
-
-    Args:
-        metrics: Metrics or their names; None for all, ``[]`` to capture only.
-        judge: A judge, a chat model or runnable of LangChain, or a model's name; see
-            ``ragmetrics_core.evaluate``.
-        keep: Keep every result for ``report()``; otherwise only running ``aggregates``,
-            in constant memory.
-        max_queue: Most runs waiting; later ones are dropped and counted. None never
-            drops.
-        sample_rate: Share of the samples that are judged, as for ``watch``; so are the
-            arguments that follow.
-        on_result: Called with each result.
-        sinks: Where results go.
-        concurrency: Most model calls in flight.
-        limits: What judging may spend.
-        redact: A function through which each sample goes as it is made.
-        question_from: Where the question is.
-        contexts_from: Where the contexts are.
-        answer_from: Where the answer is.
-        context_tools: Names of the tools whose text is a context.
-        build: A callable from the run to its samples, instead of all rules.
-        every_turn: Whether a run that called a model is a sample even where nothing was
-            retrieved.
-
-    Raises:
-        SettingError: If a setting is invalid.
-
-    Attributes:
-        problems: Internal errors and what the user should know; an application's own
-            error is ``Sample.error``.
-        dropped: Runs not evaluated because of ``max_queue``.
-
-    Examples:
-        >>> from langchain_core.documents import Document
-        >>> from langchain_core.runnables import RunnableLambda
-        >>> find = RunnableLambda(lambda question: [Document("Paris is the capital of France.")])
-        >>> evaluator = RagMetricsCallback(metrics=["context_utilization"], judge="lexical")
-        >>> chain = find | (lambda documents: "Paris is the capital of France.")
-        >>> _ = chain.invoke("Capital of France?", config={"callbacks": [evaluator]})
-        >>> evaluator.report().scores("context_utilization")
-        [1.0]
-    """
-
-    def __init__(
-        self,
-        metrics: Metrics = None,
-        judge: LangChainJudge = None,
-        *,
-        keep: bool = True,
-        max_queue: int | None = None,
-        sample_rate: float = 1.0,
-        on_result: Callable[[SampleResult], None] | None = None,
-        sinks: Iterable[Sink] = (),
-        concurrency: int = 8,
-        limits: Limits | None = None,
-        redact: Redact | None = None,
-        question_from: Source | None = None,
-        contexts_from: Source | None = None,
-        answer_from: Source | None = None,
-        context_tools: Collection[str] | None = None,
-        build: Callable[[Any], Iterable[Sample]] | None = None,
-        every_turn: bool = False,
-    ) -> None:
-        """Set up the recorder of LangChain's runs, and what judges them.
-
-        Example: ``RagMetricsCallback(judge="lexical")``; the class says the arguments.
-        """
-        sources = Finding(
-            question_from,
-            contexts_from,
-            answer_from,
-            context_tools,
-            build,
-            every_turn=every_turn,
-        )
-        # Gets each finished run, and makes samples of it. It knows the earlier turns of
-        # each conversation, which become the history of a sample.
-        sample_maker = _ADAPTER.turns(sources, Problems())
-        # A conversation that began in a ``capture()`` block may go on here, if the block
-        # hides texts by the same function.
-        sample_maker.share_with_conversation(redact=redact)
-        settings = WatchSettings(
-            sample_rate=sample_rate,
-            max_queue=max_queue,
-            keep=keep,
-            on_result=on_result,
-            sinks=sinks,
-            concurrency=concurrency,
-            limits=limits,
-            redact=redact,
-        )
-        BackgroundEvaluator.__init__(
-            self,
-            sample_maker.add,
-            metrics,
-            as_judge(judge),
-            settings,
-            make_waiting_samples=sample_maker.finish,
-            problems=sample_maker.problems,
-        )
-        # Each finished run is handed to the evaluator, which is this object. (A recorder
-        # asks at the start of a run who will get it, since ``capture()`` blocks change.)
-        Recorder.__init__(
-            self, sample_maker.problems, get_receivers=lambda: (self.record,)
-        )
+capture = ADAPTER.capture
+watch = ADAPTER.watch
+samples_from = ADAPTER.samples_from

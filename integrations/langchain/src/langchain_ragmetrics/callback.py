@@ -1,0 +1,134 @@
+"""A callback that is passed to chains, and evaluates their runs in the background.
+
+It stands apart from `capture`, which loads nothing that evaluates.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from langchain_ragmetrics.capturing import ADAPTER
+from langchain_ragmetrics.model import LangChainJudge, as_judge
+from langchain_ragmetrics.recording.recorder import Recorder
+from langchain_ragmetrics.recording.tree import AnyRun, Finding
+from ragmetrics_core import Limits, Sample
+from ragmetrics_core.capture import (
+    BackgroundEvaluator,
+    Metrics,
+    Problems,
+    Redact,
+    SampleResult,
+    Sink,
+    Source,
+    WatchSettings,
+)
+
+
+class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
+    """Evaluates every chain, agent or graph that it is passed to.
+
+    The application never waits for it.
+
+    Args:
+        metrics: Metrics or their names; None for all, ``[]`` to capture only.
+        judge: A judge, a chat model or runnable of LangChain, or a model's name; see
+            ``ragmetrics_core.evaluate``.
+        keep: Keep every result for ``report()``; otherwise only running ``aggregates``,
+            in constant memory.
+        max_queue: Most runs waiting; later ones are dropped and counted. None never
+            drops.
+        sample_rate: Share of the samples that are judged, as for ``watch``; so are the
+            arguments that follow.
+        on_result: Called with each result.
+        sinks: Where results go.
+        concurrency: Most model calls in flight.
+        limits: What judging may spend.
+        redact: A function through which each sample goes as it is made.
+        question_from: Where the question is.
+        contexts_from: Where the contexts are.
+        answer_from: Where the answer is.
+        context_tools: Names of the tools whose text is a context.
+        build: A callable from the run to its samples, instead of all rules.
+        every_turn: Whether a run that called a model is a sample even where nothing was
+            retrieved.
+
+    Raises:
+        SettingError: If a setting is invalid.
+
+    Attributes:
+        problems: Internal errors and what the user should know; an application's own
+            error is ``Sample.error``.
+        dropped: Runs not evaluated because of ``max_queue``.
+
+    Examples:
+        >>> from langchain_core.documents import Document
+        >>> from langchain_core.runnables import RunnableLambda
+        >>> find = RunnableLambda(lambda question: [Document("Paris is the capital of France.")])
+        >>> evaluator = RagMetricsCallback(metrics=["context_utilization"], judge="lexical")
+        >>> chain = find | (lambda documents: "Paris is the capital of France.")
+        >>> _ = chain.invoke("Capital of France?", config={"callbacks": [evaluator]})
+        >>> evaluator.report().scores("context_utilization")
+        [1.0]
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics = None,
+        judge: LangChainJudge = None,
+        *,
+        keep: bool = True,
+        max_queue: int | None = None,
+        sample_rate: float = 1.0,
+        on_result: Callable[[SampleResult], None] | None = None,
+        sinks: Iterable[Sink] = (),
+        concurrency: int = 8,
+        limits: Limits | None = None,
+        redact: Redact | None = None,
+        question_from: Source | None = None,
+        contexts_from: Source | None = None,
+        answer_from: Source | None = None,
+        context_tools: Collection[str] | None = None,
+        build: Callable[[Any], Iterable[Sample]] | None = None,
+        every_turn: bool = False,
+    ) -> None:
+        """Set up the recorder of LangChain's runs, and what judges them.
+
+        Example: ``RagMetricsCallback(judge="lexical")``; the class says the arguments.
+        """
+        sources = Finding(
+            question_from,
+            contexts_from,
+            answer_from,
+            context_tools,
+            build,
+            every_turn=every_turn,
+        )
+        # Gets each finished run, and makes samples of it. It knows the earlier turns of
+        # each conversation, which become the history of a sample.
+        sample_maker = ADAPTER.turns(sources, Problems())
+        # A conversation that began in a ``capture()`` block may go on here, if the block
+        # hides texts by the same function.
+        sample_maker.share_with_conversation(redact=redact)
+        settings = WatchSettings(
+            sample_rate=sample_rate,
+            max_queue=max_queue,
+            keep=keep,
+            on_result=on_result,
+            sinks=sinks,
+            concurrency=concurrency,
+            limits=limits,
+            redact=redact,
+        )
+        BackgroundEvaluator.__init__(
+            self,
+            sample_maker.add,
+            metrics,
+            as_judge(judge),
+            settings,
+            make_waiting_samples=sample_maker.finish,
+            problems=sample_maker.problems,
+        )
+        # Each finished run is handed to the evaluator, which is this object. (A recorder
+        # asks at the start of a run who will get it, since ``capture()`` blocks change.)
+        Recorder.__init__(
+            self, sample_maker.problems, get_receivers=lambda: (self.record,)
+        )
