@@ -379,11 +379,7 @@ SHOWN = [
 ]
 SOURCES: dict[str, tuple[CitedSource, tuple[int, ...], tuple[str, ...]]] = {
     "an id": (CitedSource("a"), (0,), ()),
-    "an id, and a quote of another": (
-        CitedSource("a", "the lifts were renewed in 1986"),
-        (0,),
-        (),
-    ),
+    "an id, and its quote": (CitedSource("a", "The tower was built in 1889"), (0,), ()),
     "an id that nobody was shown": (CitedSource("z"), (), ("z",)),
     "a number": (CitedSource(2), (1,), ()),
     "a number that nobody was shown": (CitedSource(9), (), ("9",)),

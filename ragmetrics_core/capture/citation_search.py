@@ -500,11 +500,12 @@ class CitationSearch:
         entries = entries_of_own_lists(self.model_text, self.lettered_labels)
         for source in self.sources or ():
             number = plain_label(str(source.id))
-            if number.isdigit():
-                quotes = () if source.quote is None else (source.quote,)
-                entries += [
-                    ListEntry(number, text) for text in (*source.names, *quotes)
-                ]
+            if not number.isdigit():
+                continue
+            entries += [ListEntry(number, name) for name in source.names]
+            # a quote gives no number of the prompt another meaning: it contradicts it
+            if source.quote is not None and number not in self.indexes_by_number:
+                entries.append(ListEntry(number, source.quote))
         return entries
 
     @cached_property

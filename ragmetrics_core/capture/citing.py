@@ -2,8 +2,9 @@
 
 Three things say so, and the first that says anything decides: the model's provider, the
 marks in the answer (without marks: the framework), and the sources that a structured
-reply names. A mark or a number means what the prompt showed
-under it. If that cannot be known, the citations are unknown, with a reason.
+reply names. Marks and sources of one structured reply must say the same. A mark or a
+number means what the prompt showed under it. If that cannot be known, the citations are
+unknown, with a reason.
 
 The prompt shows "[1] It is old. [2] It fell." The answer "It fell [2]." then cites the
 context with the index 1. "It fell [3]." **dangles**: it names a source that was shown
@@ -22,8 +23,14 @@ from ragmetrics_core.capture.model_words import has_lost_its_marks
 from ragmetrics_core.capture.names_in_words import names_a_source
 from ragmetrics_core.capture.provided_citations import by_the_provider
 from ragmetrics_core.capture.question import Turn
-from ragmetrics_core.capture.structured_citations import by_a_structured_reply
-from ragmetrics_core.capture.structured_sources import has_unread_lists
+from ragmetrics_core.capture.structured_citations import (
+    by_a_structured_reply,
+    by_marks_and_a_field,
+)
+from ragmetrics_core.capture.structured_sources import (
+    has_unread_lists,
+    may_be_a_source,
+)
 from ragmetrics_core.capture.unknown_meanings import (
     MARKS_CHANGED,
     SOURCE_IN_WORDS,
@@ -35,6 +42,7 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import marks_in, may_cite
 
 _UNREAD_FIELDS = "the structured answer has lists that may name sources"
+_MAY_BE_A_SOURCE = "the structured answer has fields such as a page or a file, which may name its source"
 # a number that no further words follow: "Source IDs: 1, 2", "(ID: 1)", "<i>1</i>"
 _NUMBER_AT_AN_END = lazy_pattern(
     r"(?<![\d.,/\-])(?<!\d:)0*(?P<number>\d{1,4})[.,;。、]?[ \t]*(?:\Z|[\n<)\]}）】」』])"
@@ -52,10 +60,17 @@ _PRIVATE_USE = lazy_pattern("[\ue000-\uf8ff]")  # "\ue200cite\ue202turn0search1\
 # - () where the answer says that it cites nothing, as by an empty list of sources,
 # - None where the rule does not apply.
 # It raises UnknownMeaning where the answer names something whose meaning is not known.
-_RULES = (by_the_provider, by_marks, by_a_structured_reply, by_a_closing_line)
-# Where this rule cannot tell, no other is asked: a source of the provider is none of
-# the prompt's, and no mark tells what it is.
-_LAST_WORD = by_the_provider
+_RULES = (
+    by_the_provider,
+    by_marks_and_a_field,
+    by_marks,
+    by_a_structured_reply,
+    by_a_closing_line,
+)
+# Where one of these rules cannot tell, no other is asked. A source of the provider is
+# none of the prompt's, and no mark tells what it is. Where an answer contradicts itself,
+# neither its marks nor its field alone say what it cites.
+_LAST_WORDS = (by_the_provider, by_marks_and_a_field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +119,7 @@ def cited_by(
         except UnknownMeaning as reason:
             # a later rule may still tell; if none does, the first reason is given
             why_unknown = why_unknown or str(reason)
-            if rule is _LAST_WORD:
+            if rule in _LAST_WORDS:
                 return CitationsFound(None, why_unknown)
             continue
         if citations:
@@ -131,6 +146,8 @@ def _without_marks(search: CitationSearch) -> CitationsFound:
         return CitationsFound(None, "" if marks_in(search.text) else UNREAD_FORM)
     if reply is not None and any(map(has_unread_lists, reply.values)):
         return CitationsFound(None, _UNREAD_FIELDS)
+    if reply is not None and any(map(may_be_a_source, reply.values)):
+        return CitationsFound(None, _MAY_BE_A_SOURCE)
     if search.is_numbered or search.are_labels_to_be_cited:
         found = _citing_nothing(search)
         if found.citations == () and _may_name_a_number(search):

@@ -1,8 +1,13 @@
-"""What a structured reply cites: the sources that it names by number, id or quote. Pure."""
+"""What a structured reply cites: the sources that it names by number, id or quote. Pure.
+
+Its answer may have marks of its own. ``{"answer": "It fell [2].", "sources": [1]}``
+contradicts itself: what it cites is unknown, whether it is handed on as text or parsed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ragmetrics_core.capture.calls import texts_not_of_models
 from ragmetrics_core.capture.citation_search import CitationSearch, kind_of_number
@@ -18,14 +23,136 @@ from ragmetrics_core.capture.label_meanings import (
     indexes_of_page,
     refuse_numbers_of_other_lists,
 )
+from ragmetrics_core.capture.marked_citations import by_marks
+from ragmetrics_core.capture.plain_values import answer_in, parse_json
 from ragmetrics_core.capture.prompt_labels import Labels
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.capture.unknown_meanings import (
     LONGEST_LABEL,
+    UnknownMeaning,
     refuse_if_perhaps_shown,
 )
 from ragmetrics_core.data import Citation
 from ragmetrics_core.data.marks import places_of, plain_label
+
+_MARKS_AND_FIELD_DIFFER = (
+    "the marks in the structured answer cite other sources than its own list of sources"
+)
+_QUOTE_AND_ID_DIFFER = (
+    "the structured answer quotes a passage under the number or id of another"
+)
+
+
+def by_marks_and_a_field(search: CitationSearch) -> tuple[Citation, ...] | None:
+    """Read a structured reply that cites twice: by marks, and in a field of its own.
+
+    ``{"answer": "It fell [2].", "sources": [2]}`` cites the context that the prompt shows
+    as "[2]". With ``"sources": [1]`` it contradicts itself.
+
+    Returns:
+        The citations of the marks; where the answer is the JSON itself, those of the
+        field, for the contexts that the marks cite. None unless both are there, and for
+        marks of unknown meaning: then the field alone decides.
+
+    Raises:
+        UnknownMeaning: If marks and field differ, or if it is not known what the field
+            names.
+    """
+    if search.annotator is not None or search.sources is None:
+        return None
+    value = parse_json(search.text)
+    if value is None and _is_plain_reply_with_tools(search):
+        return None
+    answer_search = search if value is None else _search_in_field(value, search)
+    if answer_search is None:
+        return None
+    of_marks = _citations_of_known_marks(answer_search)
+    if not of_marks:
+        return None
+    of_field = by_a_structured_reply(search) or ()
+    if not _cite_the_same(of_marks, of_field):
+        raise UnknownMeaning(_MARKS_AND_FIELD_DIFFER)
+    if value is None:
+        return of_marks
+    # a file of several contexts: the marks tell which of them is meant
+    cited = _contexts_of(of_marks)
+    return tuple(
+        citation.model_copy(
+            update={
+                "contexts": tuple(
+                    index for index in citation.contexts if index in cited
+                )
+            }
+        )
+        for citation in of_field
+    )
+
+
+def _is_plain_reply_with_tools(search: CitationSearch) -> bool:
+    """Whether the answer is the reply's text, and the reply also calls tools.
+
+    The arguments of these calls are no fields of the answer.
+    """
+    reply = search.reply
+    if reply is None or not reply.tool_calls:
+        return False
+    return reply.text.strip() == search.text.strip()
+
+
+def _search_in_field(value: object, search: CitationSearch) -> CitationSearch | None:
+    """Return the search in the field of a JSON answer that holds its text.
+
+    None if it has no such field.
+    """
+    if not isinstance(value, Mapping):
+        return None
+    text, _ = answer_in(value)
+    if text is None:
+        return None
+    found_answer = search.found_answer
+    answer = replace(found_answer.answer, text=text)
+    return replace(search, found_answer=replace(found_answer, answer=answer))
+
+
+def _citations_of_known_marks(search: CitationSearch) -> tuple[Citation, ...]:
+    """Return what the marks of an answer cite; () without marks of known meaning."""
+    try:
+        citations = by_marks(search) or ()
+    except UnknownMeaning:
+        return ()
+    return tuple(citation for citation in citations if citation.mark is not None)
+
+
+def _cite_the_same(of_marks: Sequence[Citation], of_field: Sequence[Citation]) -> bool:
+    """Whether the marks of an answer and its field cite the same.
+
+    A file that the field names is the same as any of its contexts: "a.pdf" of two
+    contexts, and the mark of one of them.
+    """
+    cited = _contexts_of(of_marks)
+    names_another = any(
+        citation.contexts and cited.isdisjoint(citation.contexts)
+        for citation in of_field
+    )
+    lists_all = cited <= _contexts_of(of_field)
+    same_dangle = _dangling_labels(of_marks) == _dangling_labels(of_field)
+    return lists_all and same_dangle and not names_another
+
+
+def _contexts_of(citations: Iterable[Citation]) -> set[int]:
+    """Return the indexes of the contexts that any of some citations cites."""
+    indexes: set[int] = set()
+    for citation in citations:
+        indexes.update(citation.contexts)
+    return indexes
+
+
+def _dangling_labels(citations: Iterable[Citation]) -> set[str]:
+    """Return what some citations name that nobody was shown: "7" for "[7]"."""
+    labels: set[str] = set()
+    for citation in citations:
+        labels.update(map(plain_label, citation.dangling))
+    return labels
 
 
 def by_a_structured_reply(search: CitationSearch) -> tuple[Citation, ...] | None:
@@ -98,10 +225,15 @@ def _indexes_of_source(
         quoted: The contexts that its quote comes from.
         search: What the rules look at.
         labels: The labels of the contexts in the prompts.
+
+    Raises:
+        UnknownMeaning: If its id has no clear meaning, or if its quote stands in another
+            context than the one that its id means.
     """
     if source.id is None:
         return quoted.cited
     indexes = _indexes_by_id(str(source.id), search, labels)
+    _refuse_quote_of_another(source, quoted, indexes, search)
     if not indexes:
         return quoted.cited
     if len(indexes) == 1:
@@ -113,6 +245,39 @@ def _indexes_of_source(
     if source.page is not None:
         return indexes_of_page(indexes, source.page, search)
     return indexes
+
+
+def _refuse_quote_of_another(
+    source: CitedSource,
+    quoted: QuotedContexts,
+    indexes: Sequence[int],
+    search: CitationSearch,
+) -> None:
+    """Raise if a source quotes another context than the one that its id means.
+
+    ``{"id": 1, "quote": "It fell."}``, and "It fell." stands under "[2]": the model may
+    have miscounted, or numbered anew. A quote that stands in no context contradicts
+    nothing.
+
+    Args:
+        source: The source.
+        quoted: The contexts that its quote comes from.
+        indexes: The contexts that its id means.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If it does.
+    """
+    # the id of a short bare text is that text itself, and is no quote
+    if source.quote is None or source.quote == source.id or not quoted.cited:
+        return
+    if not indexes or not set(indexes).isdisjoint(quoted.cited):
+        return
+    # of texts that are nearly alike, the quote may be found in one alone
+    contexts_meant = [search.contexts[index] for index in indexes]
+    (quoted_in_meant,) = contexts_of_quotes([source.quote], contexts_meant)
+    if not quoted_in_meant.cited:
+        raise UnknownMeaning(_QUOTE_AND_ID_DIFFER)
 
 
 def _indexes_by_id(

@@ -47,6 +47,8 @@ _KEY_OF_QUOTE = lazy_pattern(
 _KEY_OF_STATEMENT = lazy_pattern(
     r"statement|sentence|claim|text|answer|content|point", re.IGNORECASE
 )
+# Keys that are of a source only beside others: an answer has a title, too.
+_KEYS_OF_ANYTHING = ("title", "name", "path", "url", "uri", "link")
 _KEY_OF_PAGE = lazy_pattern(r"page(?:_?(?:number|no|label|num))?", re.IGNORECASE)
 # LangChain's recipe for models without structured output asks for these elements.
 _XML_CITATION = lazy_pattern(r"<citation>(.*?)</citation>", re.DOTALL | re.IGNORECASE)
@@ -121,6 +123,29 @@ def has_unread_lists(value: object) -> bool:
     return any(
         isinstance(element, (list, tuple, Mapping)) for element in value.values()
     )
+
+
+def may_be_a_source(value: object) -> bool:
+    """Whether a structured reply may itself be a source.
+
+    ``{"document_title": "Travel", "page_number": 3, "content": "…"}`` names a document
+    and its page, and no list. ``{"title": "Travel", "answer": "…"}`` need not.
+    """
+    if not isinstance(value, Mapping):
+        return False
+    return any(
+        _is_key_of_a_source(str(key))
+        for key, element in value.items()
+        if isinstance(element, (str, int)) and not _is_no_source(element)
+    )
+
+
+def _is_key_of_a_source(key: str) -> bool:
+    """Whether a key of a structured reply names a file, a document or a page."""
+    if _KEY_OF_PAGE.fullmatch(key):
+        return True
+    is_name_of_source = _KEYS_OF_ID[1].fullmatch(key) is not None
+    return is_name_of_source and key.lower() not in _KEYS_OF_ANYTHING
 
 
 def _sources_of_lists(listed: Iterable[object]) -> tuple[CitedSource, ...] | None:

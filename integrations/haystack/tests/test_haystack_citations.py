@@ -133,6 +133,17 @@ JSON_ANSWER = json.dumps(
         "citations": [{"source": "opening.pdf", "page": 6}],
     }
 )
+MARKS_AND_SOURCES = "[{{ loop.index }}] {{ doc.content }}"
+
+
+def parsed(reply: dict[str, Any]) -> Callable[[], Any]:
+    """The application takes the answer out of the reply, by a pattern of the builder."""
+    pattern = r'"answer": "([^"]*)"'
+    return run(
+        MARKS_AND_SOURCES, json.dumps(reply), builder=AnswerBuilder(pattern=pattern)
+    )
+
+
 IN_JSON = (
     "=== DOC {{ loop.index }} ===\n"
     "SOURCE: {{ doc.meta.source }} | PAGE: {{ doc.meta.page }}\n"
@@ -257,6 +268,22 @@ APPS: dict[str, App] = {
     ),
     "an object with files and pages": App(
         run(IN_JSON, JSON_ANSWER), [(None, (2,), ())]
+    ),
+    "marks and a list of the same, parsed": App(
+        parsed({"answer": "In 1874 [3].", "sources": [3]}),
+        [("In 1874 [3].", (2,), ())],
+    ),
+    "marks and a list of another, parsed": App(
+        parsed({"answer": "In 1874 [3].", "sources": [1]}),
+        "cite other sources than its own list",
+    ),
+    "marks and a list of the same, as text": App(
+        run(MARKS_AND_SOURCES, json.dumps({"answer": "In 1874 [3].", "sources": [3]})),
+        [(None, (2,), ())],
+    ),
+    "marks and a list of another, as text": App(
+        run(MARKS_AND_SOURCES, json.dumps({"answer": "In 1874 [3].", "sources": [1]})),
+        "cite other sources than its own list",
     ),
     "put at both ends": App(
         run(

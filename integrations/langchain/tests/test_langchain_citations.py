@@ -219,6 +219,9 @@ MARKS_FROM_ZERO: Expected = [
 ]
 
 
+ANSWERED = "It was opened in 1874 [3]."
+
+
 class CitedAnswer(BaseModel):
     answer: str
     citations: list[int]
@@ -713,6 +716,31 @@ APPS: dict[str, App] = {
     ),
     "a source cut off that nobody was shown": App(
         with_sources("SOURCES: lakes.pdf"), "a form that is not read"
+    ),
+    "marks and a list of the same": App(
+        json_chain({"answer": ANSWERED, "citations": [3]}, "[{n}] {text}"),
+        [(ANSWERED, (2,), ())],
+    ),
+    "marks and a list of another, parsed": App(
+        json_chain({"answer": ANSWERED, "citations": [1]}, "[{n}] {text}"),
+        "cite other sources than its own list",
+    ),
+    "marks and a list of another, as text": App(
+        chain("[{n}] {text}", json.dumps({"answer": ANSWERED, "citations": [1]})),
+        "cite other sources than its own list",
+    ),
+    "a quote under the number of another": App(
+        lambda: asked(
+            structured(
+                QuotedAnswer,
+                {
+                    "answer": WHOLE,
+                    "citations": [{"source_id": 1, "quote": "opened at last in 1874"}],
+                },
+            ),
+            SOURCE_ID,
+        ).invoke(QUESTION),
+        "quotes a passage under the number or id of another",
     ),
     "an empty list": App(
         lambda: asked(

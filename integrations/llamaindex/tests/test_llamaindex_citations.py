@@ -474,6 +474,28 @@ APPS: dict[str, App] = {
         ),
         [(None, (2,), ())],
     ),
+    "marks and a field of the same": App(
+        structured(
+            Chunks,
+            {"answer": "In 1874 [2].", "used_chunks": [2]},
+            "[{n}] {text}",
+        ),
+        [(None, (2,), ())],
+    ),
+    "marks and a field of another, parsed": App(
+        structured(
+            Chunks,
+            {"answer": "In 1874 [2].", "used_chunks": [1]},
+            "[{n}] {text}",
+        ),
+        "cite other sources than its own list",
+    ),
+    "marks and a field of another, as text": App(
+        by_hand(
+            "[{n}] {text}", json.dumps({"answer": "In 1874 [3].", "used_chunks": [1]})
+        ),
+        "cite other sources than its own list",
+    ),
     "statements": App(
         structured(
             Statements,
