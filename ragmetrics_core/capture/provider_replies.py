@@ -88,6 +88,8 @@ _UNNAMED = "provider's tool"
 # How Gemini says that it could not read a page.
 _PAGE_NOT_READ = lazy_pattern("ERROR|PAYWALL|UNSAFE")
 _CODE_OF_GEMINI = "code_execution"
+# Most characters that a framework puts between two blocks of a reply's text.
+_LONGEST_BLANK = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,13 +283,29 @@ class _ReplyBeingRead:
 
     def read_text(self, block: Fields) -> None:
         """Read a block of text with the sources that are named for it."""
-        start = len(self.text_of_blocks)
         text = block.get("text")
+        if isinstance(text, str):
+            self.text_of_blocks += self._blank_before(text)
+        start = len(self.text_of_blocks)
         if isinstance(text, str):
             self.text_of_blocks += text
         block_bounds = (start, len(self.text_of_blocks))
         for key in _CITATION_KEYS:
             self.read_citations(block.get(key), start, block_bounds)
+
+    def _blank_before(self, text: str) -> str:
+        """The blank that the whole text has before its next block; "" without one.
+
+        Haystack joins the blocks "The lamp" and "was lit." to "The lamp was lit.": the
+        second one begins at 9, not at 8.
+        """
+        start = len(self.text_of_blocks)
+        rest = self.whole_text[start : start + _LONGEST_BLANK]
+        n_blanks = len(rest) - len(rest.lstrip())
+        for n_before in range(n_blanks + 1):
+            if self.whole_text.startswith(text, start + n_before):
+                return rest[:n_before]
+        return ""
 
     def read_search(self, block: Fields) -> None:
         """Read a search in OpenAI's form: queries, results, addresses, whether it failed.

@@ -20,6 +20,9 @@ from haystack.components.joiners import DocumentJoiner
 from haystack.components.rankers import LostInTheMiddleRanker
 from haystack.dataclasses import ChatMessage
 from haystack_integrations.components.evaluators.ragmetrics import capture
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lanes import examples
 from velm import ANSWER, MARKS, QUESTION, TEXTS, Expected, check, check_contexts
 
 from ragmetrics_core import Sample
@@ -368,3 +371,44 @@ def test_numbers_that_an_earlier_answer_gave_texts_do_not_count() -> None:
     assert sample.citations is not None, sample.citations_unknown
     named = [(one.contexts, one.dangling) for one in sample.citations]
     assert named == [((0,), ()), ((), ("7",))]
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(
+    words=st.lists(
+        st.sampled_from(["The lamp", "was lit", " in 1882.", "Yes.", "It fell.\n"]),
+        min_size=1,
+        max_size=5,
+    ),
+    data=st.data(),
+)
+def test_a_citation_of_a_block_is_for_its_words_however_blocks_are_joined(
+    words: list[str], data: st.DataObject
+) -> None:
+    """Anthropic's reply is a list of blocks; Haystack joins their texts by a blank."""
+    cited_index = data.draw(st.integers(0, len(words) - 1))
+    cited = {
+        "type": "char_location",
+        "cited_text": TEXTS[0],
+        "document_index": 0,
+        "start_char_index": 0,
+        "end_char_index": len(TEXTS[0]),
+    }
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": text} for text in words]
+    blocks[cited_index]["citations"] = [cited]
+    joint = data.draw(st.sampled_from([" ", "", "\n\n"]))
+    meta = {"raw_content_for_server_tools": blocks}
+    reply = ChatMessage.from_assistant(joint.join(words), meta=meta)
+    with capture() as captured:
+        run("{{ doc.content }}", reply)()
+    (sample,) = captured.samples
+    (citation,) = sample.citations or ()
+    assert citation.contexts == (0,)
+    before = joint.join(words[:cited_index]) + (joint if cited_index else "")
+    assert sample.answer is not None
+    start = len(before)
+    end = start + len(words[cited_index])
+    assert sample.answer[citation.start : citation.end].strip() == (
+        joint.join(words)[start:end].strip()
+    )
+    assert abs(citation.start - start) <= 1

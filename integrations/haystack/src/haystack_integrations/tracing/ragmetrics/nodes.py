@@ -178,7 +178,8 @@ def _found_by_provider(message: ChatMessage) -> ProviderEvidence:
     """
     if message.role.value != "assistant":
         return ProviderEvidence()
-    return evidence_in_reply(message.meta, {"content": message.text})
+    # the text first: it tells how the blocks of the metadata are joined
+    return evidence_in_reply({"content": message.text}, message.meta)
 
 
 def _role(message: ChatMessage) -> str:
