@@ -363,6 +363,29 @@ class Calls:
             return []
         return [call for call, form in self.reply_forms.items() if form == best_form]
 
+    @cached_property
+    def answers_after_a_tool(self) -> bool:
+        """Whether a model may have answered the question after a tool had run.
+
+        Example: the first node of a graph calls ``calculate.invoke("6 * 7")``, and a
+        model in the second node writes "It is 42.". A verdict such as "yes" is no
+        answer, and a model inside a tool answers to this tool. Tools that returned no
+        text, or only steer the run, do not count.
+        """
+        if self.tree.question is None:
+            return False
+        ends_of_tools = [end_of(node) for node in self.nodes if _brings_text(node)]
+        first_end = min(ends_of_tools, default=float("inf"))
+        return any(
+            call.began >= first_end and self._may_answer(call) for call in self.models
+        )
+
+    def _may_answer(self, call: Node) -> bool:
+        """Whether a call runs in no tool, and replied something else than a verdict."""
+        is_in_tool = any(caller.kind == "tool" for caller in self.paths[call])
+        is_answer_like = self.reply_forms[call] != NO_ANSWER
+        return is_answer_like and not is_in_tool and not self.replies[call].is_verdict
+
     def looks_like_answer(self, call: Node) -> bool:
         """Whether a call's reply is a text or has a field for the answer."""
         return self.reply_forms[call] >= STRUCTURED
@@ -797,6 +820,12 @@ def form_of_structure(value: Mapping[str, Any]) -> int:
     # such as {"binary_score": "yes"} or {"route": "search"}
     is_verdict_or_route = not _STEERING.isdisjoint(value)
     return NO_ANSWER if is_verdict_or_route else LABEL
+
+
+def _brings_text(node: Node) -> bool:
+    """Whether a call is a tool of the application that returned a text as evidence."""
+    is_tool_of_application = node.kind == "tool" and not node.by_provider
+    return is_tool_of_application and not node.is_control and bool(node.text)
 
 
 def _documents_not_found_inside(tool: Node) -> tuple[Document, ...]:

@@ -166,9 +166,9 @@ def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
 def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
     """Return whether a run gives a sample at all.
 
-    It does if the framework calls it a query, if it searched, or if the user names its
-    contexts. It also does if it was given documents and a question, and then answered
-    or failed.
+    It does if the framework calls it a query, if it searched, if it called a tool and
+    answered, or if the user names its contexts. It also does if it was given documents
+    and a question, and then answered or failed.
     """
     tree = calls.tree
     if tree.root.kind == "ignored":
@@ -176,6 +176,7 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
     if (
         tree.is_always_a_sample
         or calls.has_search
+        or calls.answers_after_a_tool
         or overrides.contexts_from is not None
     ):
         return True

@@ -377,12 +377,17 @@ class Turns(Generic[Run]):
     def _note_texts_of_tools(self, samples: Iterable[Sample]) -> None:
         """Note a problem for each sample whose evidence is the text of tools alone.
 
-        It names the tools, and the setting that makes contexts of their texts.
+        It names the tools, and the setting that makes contexts of their texts. Where the
+        user said that these tools do not search, the sample has no such warning, and
+        there is no problem.
         """
         for sample in samples:
             names = tools_with_undivided_text(sample)
-            if names:
-                self.problems.note(how_to_name_tools(names))
+            if not names or sample.capture is None:
+                continue
+            how_to_name = how_to_name_tools(names)
+            if any(how_to_name in warning for warning in sample.capture.warnings):
+                self.problems.note(how_to_name)
 
     def _note_unsampled_question(
         self, joined_tree: Tree, runs_of_turn: Sequence[Tree]
@@ -582,7 +587,7 @@ class Turns(Generic[Run]):
             self._earlier_answers.doubt_answers_shown_to(tree, calls, queries)
             return True
         self._earlier_answers.doubt_answers_shown_to(tree, calls)
-        if calls.has_search or self._is_a_sample_by_itself(tree):
+        if calls.has_search or self._is_a_sample_by_itself(calls):
             return False
         self._keep_auxiliary_run(tree)
         return True
@@ -602,15 +607,21 @@ class Turns(Generic[Run]):
             turn = self._place_in_conversation(as_sample)
             self._remember(turn, samples_of(turn, self._overrides))
 
-    def _is_a_sample_by_itself(self, tree: Tree) -> bool:
+    def _is_a_sample_by_itself(self, calls: Calls) -> bool:
         """Return whether a run that searched for nothing is a sample all the same.
 
-        It is if the framework calls it a query, if it was given documents, or if the
-        user names the place of its contexts.
+        It is if the framework calls it a query, if it called a tool and answered, if it
+        was given documents, or if the user names the place of its contexts.
         """
+        tree = calls.tree
         user_names_contexts = self._overrides.contexts_from is not None
         has_input_documents = bool(tree.root.input_documents)
-        return tree.is_always_a_sample or has_input_documents or user_names_contexts
+        return (
+            tree.is_always_a_sample
+            or calls.answers_after_a_tool
+            or has_input_documents
+            or user_names_contexts
+        )
 
     # Turns of a conversation
 

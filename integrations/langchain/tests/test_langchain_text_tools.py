@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
 from lighthouse import ANSWER, FACT, QUESTION, ROOMS
 from tool_texts import SHAPES, check
 
@@ -215,3 +216,73 @@ def test_a_number_of_an_earlier_turn_is_unknown_and_the_reason_says_so() -> None
     assert [call.shown for call in second.ledger.calls] == [(0, 1)]
     assert (second.contexts, second.citations) == ((), None)
     assert "a text of an earlier turn" in second.citations_unknown
+
+
+class State(TypedDict, total=False):
+    """Of a graph without messages; "report" is no usual name for an answer."""
+
+    question: str
+    notes: str
+    report: str
+
+
+def report_from_notes(reply: str, *, searches_first: bool = True) -> None:
+    """Runs a graph with a node that calls a tool by itself, and one that asks a model."""
+    writer = GenericFakeChatModel(messages=iter([AIMessage(reply)]))
+
+    def search(state: State) -> State:
+        return {"notes": search_knowledge.invoke({"query": "lamp"})}
+
+    def write(state: State) -> State:
+        prompt = f"Report on {state['question']} from {state.get('notes')}"
+        return {"report": str(writer.invoke(prompt).content)}
+
+    graph = StateGraph(State)
+    graph.add_node("search", search)
+    graph.add_node("write", write)
+    first, second = ("search", "write") if searches_first else ("write", "search")
+    graph.add_edge(START, first)
+    graph.add_edge(first, second)
+    graph.compile().invoke({"question": QUESTION})
+
+
+@pytest.mark.parametrize(
+    ("context_tools", "kind", "contexts", "grade", "n_problems"),
+    [
+        (None, "tool", [], "inferred", 1),
+        (set(), "tool", [], "exact", 0),
+        ({"search_knowledge"}, "retrieval", [FACT], "exact", 0),
+    ],
+    ids=["nothing said", "no tool searches", "the one that searches"],
+)
+def test_a_node_that_calls_a_tool_by_itself_makes_a_sample(
+    context_tools: set[str] | None,
+    kind: str,
+    contexts: list[str],
+    grade: str,
+    n_problems: int,
+) -> None:
+    with capture(context_tools=context_tools) as captured:
+        report_from_notes(ANSWER)
+    (sample,) = captured.samples
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert [context.text for context in sample.contexts] == contexts
+    assert sample.ledger is not None
+    (call,) = sample.ledger.calls
+    assert (call.kind, call.name, call.shown) == (kind, "search_knowledge", (0,))
+    assert sample.capture is not None
+    assert sample.capture.grade == grade
+    assert len(captured.problems.counts) == n_problems
+
+
+@pytest.mark.parametrize("reply", ["yes", '{"route": "search"}'])
+def test_a_verdict_on_what_a_tool_returned_is_no_sample(reply: str) -> None:
+    with capture() as captured:
+        report_from_notes(reply)
+    assert not captured.samples
+
+
+def test_a_tool_that_is_called_with_the_answer_makes_no_sample() -> None:
+    with capture() as captured:
+        report_from_notes(ANSWER, searches_first=False)
+    assert not captured.samples
