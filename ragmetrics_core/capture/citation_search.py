@@ -347,6 +347,21 @@ class CitationSearch:
         }
 
     @cached_property
+    def signs_behind_words(self) -> dict[str, set[str]]:
+        """By what the answer's marks have before a known label: the signs of these labels.
+
+        {"citation:": {"a", "0"}} for "[citation:e1b6]", see ``kinds_of_signs``.
+        """
+        signs_behind_words: dict[str, set[str]] = {}
+        for mark in marks_in(self.text, self.numbering):
+            for label in mark.labels:
+                word = word_before_label(label, self.text[mark.start : mark.end])
+                if word and self.numbering.get(label):
+                    signs = signs_behind_words.setdefault(word, set())
+                    signs |= kinds_of_signs(label)
+        return signs_behind_words
+
+    @cached_property
     def indexes_by_number(self) -> dict[str, frozenset[int]]:
         """All contexts that each number may mean in the prompt.
 
@@ -569,6 +584,18 @@ def brackets_after_words(text: str) -> dict[int, tuple[str, str]]:
         found.end(): (found["word"].lower(), found["inside"])
         for found in _WORD_AND_BRACKET.finditer(text)
     }
+
+
+def word_before_label(label: str, mark: str) -> str:
+    """Return what a mark has before its label: "citation:" of "[citation:e1b6]"."""
+    before, found, _ = mark[1:].partition(label)
+    return before.strip().lower() if found else ""
+
+
+def kinds_of_signs(label: str) -> set[str]:
+    """Return the signs of a label, with "0" for any digit and "a" for any letter."""
+    digits_as_zero = re.sub(r"\d", "0", label)
+    return set(re.sub(r"[^\W\d_]", "a", digits_as_zero))
 
 
 def kind_of_number(name: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
 
 from ragmetrics_core.capture.citation_search import (
     CitationSearch,
@@ -14,6 +15,11 @@ from ragmetrics_core.capture.closing_sources import (
     names_in_closing,
 )
 from ragmetrics_core.capture.files_like_numbers import files_that_a_mark_may_name
+from ragmetrics_core.capture.invented_sources import (
+    invented_addresses,
+    is_written_like_known,
+    refuse_addresses_in_words,
+)
 from ragmetrics_core.capture.label_meanings import (
     PAGE,
     by_kinds_of_numbers,
@@ -50,6 +56,7 @@ from ragmetrics_core.data.citations import (
 from ragmetrics_core.data.mark_patterns import LOOKBACK
 from ragmetrics_core.data.marks import (
     Mark,
+    Numbering,
     address_behind,
     is_like_labels,
     marks_in,
@@ -103,13 +110,22 @@ def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     spans_of_model = search.spans_of_the_model
     if spans_of_model is None:  # the application edited these words
         raise UnknownMeaning(MARKS_CHANGED)
+    invented = invented_addresses([mark for mark, _ in marks_and_citations], search)
+    if invented:  # links to them are marks as well
+        addresses_of_no_context: Numbering = dict.fromkeys(invented, ())
+        marks_and_citations = marks_with_citations(
+            text, {**numbering, **addresses_of_no_context}
+        )
+        refuse_addresses_in_words(
+            invented, [mark for mark, _ in marks_and_citations], search
+        )
     citations = []
     for mark, citation in marks_and_citations:
         # marks in "Sources: [1] a.pdf [2] b.pdf", a list that the application or the
         # model added, cite nothing
         is_of_model = any(start <= mark.start < end for start, end in spans_of_model)
         if is_of_model and not search.is_in_own_list(mark.start):
-            citations.append(_citation_of_mark(mark, citation, search))
+            citations.append(_citation_beside(mark, citation, invented, search))
     if not citations:
         return None
     _refuse_sources_beside_marks(citations, search)
@@ -179,6 +195,27 @@ def _refuse_other_page(mark: Mark, citation: Citation, search: CitationSearch) -
         raise UnknownMeaning(_OTHER_PAGE)
 
 
+def _citation_beside(
+    mark: Mark, citation: Citation, invented: Container[str], search: CitationSearch
+) -> Citation:
+    """Return what a mark cites, with the addresses in it that nobody was shown dangling.
+
+    Args:
+        mark: The mark.
+        citation: The mark's citation by the first number of each line of the prompt.
+        invented: The addresses in the answer that nobody was shown.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If another label of it may mean something else that was shown.
+    """
+    dangling = tuple(label for label in mark.labels if label in invented)
+    others = tuple(label for label in mark.labels if label not in invented)
+    if others:
+        citation = _citation_of_mark(replace(mark, labels=others), citation, search)
+    return citation.model_copy(update={"dangling": citation.dangling + dangling})
+
+
 def _citation_of_mark(
     mark: Mark, citation: Citation, search: CitationSearch
 ) -> Citation:
@@ -225,7 +262,10 @@ def _refuse_unknown_labels(mark: Mark, search: CitationSearch) -> None:
         if indexes_of_number(label, kind, search.labels):
             continue
         refuse_if_perhaps_shown(label, search, search.labels, search.prompts)
-        if not is_like_labels(label, numbering):
+        if not (
+            is_like_labels(label, numbering)
+            or is_written_like_known(mark, label, search)
+        ):
             raise UnknownMeaning(NO_MEANING.format("a source that it names"))
 
 

@@ -344,6 +344,11 @@ def _without_content(answer: str, numbering: Numbering) -> str:
     return _blank(text, spans)
 
 
+def without_code(answer: str) -> str:
+    """Return an answer with blanks in place of its code; each character keeps its place."""
+    return _blank(answer, _spans_of_code(answer))
+
+
 def _spans_of_code(answer: str) -> list[Span]:
     """Return the spans of code in an answer. A fence around text is no code."""
     without_text_fences = answer

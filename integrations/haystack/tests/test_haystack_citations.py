@@ -259,8 +259,15 @@ APPS: dict[str, App] = {
             "<content>\n{{ doc.content }}\n</content>\n</document>",
             "In 1874 ([opening](https://velm.test/opening.pdf)). [Old](https://x.test).",
         ),
-        # the link beside it names none of the contexts
-        [("In 1874 ([opening](https://velm.test/opening.pdf)).", (2,), ())],
+        # nobody was shown the address of the second link
+        [
+            (
+                "In 1874 ([opening](https://velm.test/opening.pdf)). [Old](https://x.test).",
+                contexts,
+                dangling,
+            )
+            for contexts, dangling in (((2,), ()), ((), ("https://x.test",)))
+        ],
     ),
     "markers of the documents": App(
         run(
