@@ -311,7 +311,7 @@ ORDINARY = [
     "The main file [2] is f1.txt.",
     "The setting in [2] is f1.txt.",
     "These files are needed [2]: f1.txt, f3.txt.",
-    "Needed:\n- f1.txt [2]\n- f3.txt [2]",
+    "Needed:\n- the file f1.txt of the port [2]\n- old f3.txt [2]",
     "1. Open f1.txt.\n2. Read the line [2].",
     "Best:\n1. f2.txt\n2. f1.txt\n\nIt is old [2].",
     "| Rank | File | Why |\n|---|---|---|\n| 1 | f3.txt | old [2] |",
@@ -323,6 +323,85 @@ ORDINARY = [
     "It is old [2].\n\nReferences:\n[2] f2.txt (see also f1.txt)",
     "It is old [2].\n\nReferences:\n[2] docs/f2.txt",
 ]
+
+
+CHINESE = ("员工手册.pdf", "远程办公制度.pdf", "差旅规定.pdf")
+# A name that no sentence leads to, directly before a number: {0} is the name, {1} the mark.
+SET_OFF = (
+    "- **{0}** {1}: it is so",
+    "* `{0}` {1} – it is so",
+    "### {0} {1}\nIt is so.",
+    "## 📄 {0} {1}\nIt is so.",
+    "**{0} {1}**: it is so",
+    "It is so ({0} {1}).",
+    "It is so (**{0}**, {1}).",
+    "It is so（{0}{1}）。",
+    "| {0} | {1} |",
+    '"{0}" {1} says that it is so.',
+)
+# A title in these places may be what the answer speaks of; a file is a source.
+FILE_SET_OFF = (
+    "- {0} {1}",
+    "1. {0} {1}: it is so",
+    "{0}: {1}\nIt is so.",
+    "File: {0} {1}\nIt is so.",
+    "It is so. From docs/{0} {1}.",
+    "It is so, see {0} {1}.",
+    "{0}, p. 3 {1}: it is so",
+    "| File | Rule | Ref |\n|---|---|---|\n| {0} | it is so | {1} |",
+    "| Ref | Rule | File |\n|---|---|---|\n| {1} | it is so | `{0}` |",
+)
+
+
+@given(
+    label=st.sampled_from(LABELS),
+    names=st.sampled_from([FILES, TITLES, CHINESE]),
+    form=st.sampled_from([*SET_OFF, *FILE_SET_OFF]),
+    index=st.integers(0, 2),
+    number=st.integers(1, 3),
+)
+def test_a_number_beside_a_name_that_no_sentence_leads_to_is_that_of_the_name_or_unknown(
+    label: str, names: tuple[str, ...], form: str, index: int, number: int
+) -> None:
+    answer = form.format(names[index], f"[{number}]")
+    sample = sample_of(prompt_of(label, names), answer)
+    if index == number - 1:
+        assert sample.citations is not None, sample.citations_unknown
+        assert {c.contexts for c in sample.citations} == {(index,)}
+    elif form in SET_OFF or names is not TITLES:
+        assert sample.citations is None
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Go to the Opening day {}.",
+        "Opening day {} was in May.",
+        "- Opening day {}: in May.",
+        "(The Opening day was in May {}.)",
+        "The **Opening day** {} was in May.",
+        "| Opening day | May | {} |",
+        "| Opening day | in May {} |",
+        "Edit rivers.md, as **rivers.md** {} is old.",
+        "- **opening** {}: in May.",
+    ],
+)
+def test_a_name_that_is_a_word_of_the_sentence_leaves_its_mark_known(
+    answer: str, number: int
+) -> None:
+    for names in (TITLES, ("rivers.md", "Opening", "book.md")):
+        prompt = prompt_of("[{n}] {name}\n{text}", names)
+        sample = sample_of(prompt, answer.format(f"[{number}]"))
+        assert sample.citations is not None, sample.citations_unknown
+        assert [c.contexts for c in sample.citations] == [(number - 1,)]
+
+
+def test_a_file_in_several_passages_has_the_number_of_each_of_them() -> None:
+    prompt = prompt_of("[{n}] {name}\n{text}", ("f1.txt", "f1.txt", "f2.txt"))
+    for number, is_known in ((1, True), (2, True), (3, False)):
+        sample = sample_of(prompt, f"### f1.txt [{number}]\nIt is so.")
+        assert (sample.citations is not None) is is_known
 
 
 @pytest.mark.parametrize("answer", ORDINARY)

@@ -43,6 +43,28 @@ def test_a_source_that_is_cited_in_words_alone_is_never_known_as_not_cited(
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        "根据{}，它倒塌了[{}]。",
+        "根据《{}》，它倒塌了[{}]。",
+        "它很老。参见{} [{}]。",
+        "{}によると、倒れた[{}]。",
+        "{}에 따르면 무너졌다 [{}].",
+    ],
+)
+@pytest.mark.parametrize("name", ["员工手册.pdf", "员工手册"])
+def test_a_source_is_cited_in_words_that_no_spaces_divide(
+    answer: str, name: str
+) -> None:
+    files = ("员工手册.pdf", "差旅规定.pdf", "远程办公制度.pdf")
+    prompt = prompt_of("[{n}] {name}\n{text}", files)
+    assert sample_of(prompt, answer.format(name, 2)).citations is None
+    own = sample_of(prompt, answer.format(name, 1))
+    assert own.citations is not None, own.citations_unknown
+    assert [c.contexts for c in own.citations] == [(0,)]
+
+
+@pytest.mark.parametrize(
     "words",
     [
         "f2.txt says nothing about it.",

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from ragmetrics_core.capture.source_names import (
     PART_OF_NAME,
+    SAYS,
     add_indexes,
     is_distinctive,
     is_file,
@@ -20,17 +21,17 @@ from ragmetrics_core.capture.source_names import (
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _SENTENCE_ENDS = r"(?=[\"'”*`]{0,2}\s*(?:[.,;:!?)]|$))"
-_QUOTE_SIGNS = r"[\"'“”„‘’*_`]{0,3}"
+_QUOTE_SIGNS = r"[\"'“”„‘’*_`《》「」『』]{0,3}"
 _WORDS_BEFORE = (
     # "according to", "Source:"
     r"(?:\b(?:according to|as per|per|quoted from|sources?:|reference:|laut|gemäß)"
     # ", see", "(see", "(title:"
-    r"|[,;(（]\s*(?:see|cf\.?|title:|source:|from))\s*(?:the\s+)?"
+    r"|[,;(（]\s*(?:see|cf\.?|title:|source:|from)"
+    # "according to", "see", "source:" in Chinese and Japanese
+    r"|根据|根據|依据|依據|据|按照|参见|參見|参照|来源[:：]|來源[:：]|出典[:：])\s*(?:the\s+)?"
 )
-_SAYS = (
-    r"(?:says?|states?|notes?|reports?|gives?|writes?|shows?|tells?|mentions?"
-    r"|describes?|explains?|puts it)\b(?!\s+(?:nothing|little|no)\b)"
-)
+# "according to" in Japanese and Korean
+_WORDS_BEHIND = r"\s*(?:によると|によれば|に基づ|에 따르면|에 의하면)"
 # What stands in round brackets; the address of a link, "[words](address)", does not count.
 _IN_ROUND_BRACKETS = lazy_pattern(r"(?<!\])\((?P<inside>[^()\n]{3,200})\)")
 _BEFORE_A_NAME = lazy_pattern(
@@ -162,15 +163,19 @@ def _names_in(
 
 def _stands_after_citing_words(name: str, answer: str) -> bool:
     """Whether an answer says "according to NAME", "(see NAME)" or the like."""
-    place = rf"(?i:{_WORDS_BEFORE}){_QUOTE_SIGNS}{pattern_of_name(name)}"
-    return re.search(place, answer) is not None
+    pattern = pattern_of_name(name)
+    places = (
+        rf"(?i:{_WORDS_BEFORE}){_QUOTE_SIGNS}{pattern}",
+        rf"{pattern}{_QUOTE_SIGNS}{_WORDS_BEHIND}",
+    )
+    return any(re.search(place, answer) for place in places)
 
 
 def _stands_like_a_source(name: str, answer: str) -> bool:
     """Whether an answer says "NAME says", "(NAME)", "… — NAME." or "… NAME, p. 3"."""
     quoted_name = rf"{_QUOTE_SIGNS}{pattern_of_name(name)}{_QUOTE_SIGNS}"
     places = (
-        rf"{quoted_name}\s+(?:also\s+)?{_SAYS}",
+        rf"{quoted_name}\s+(?:also\s+)?{SAYS}",
         rf"[(（]{quoted_name}(?:,[^()\n]*)?[)）]",
         rf"\S[ \t]+[-–—]{{1,2}}\s*{quoted_name}\.?\s*$",
         rf"{quoted_name},\s*(?:pp?\.|page)\s*\d",

@@ -15,6 +15,7 @@ from ragmetrics_core.capture.prompt_numbers import CHUNK, numbers_by_kind_in
 from ragmetrics_core.capture.source_names import (
     LABEL_IN_BRACKETS,
     LETTERED_NUMBER,
+    SAYS,
     NameFound,
     SourceNames,
     is_distinctive,
@@ -59,11 +60,13 @@ _EQUALS = lazy_pattern(
 # "[1]: a.pdf", "| [1] | a.pdf |", "[1] – *a.pdf*"
 _BEHIND_SIGNS = lazy_pattern(r"[ \t*_`\"'“”„«»‘’\[<:|(>–—-]{0,20}+")
 # "[1] – File: a.pdf", "[1] The source is a.pdf", "[1] see a.pdf", "number 1 for a.pdf"
-_LINKING_WORD = lazy_pattern(
+_LINKING_WORDS = (
     r"(?:see|from|in|the|is|was|means|denotes|refers to|stands for|for|to|file|document"
     r"|source|title|datei|quelle|titel|siehe|aus|die|ist|meint|bezeichnet|steht für|für"
-    rf"|désigne|est|es|significa|è|indica|é)(?!\w)[ \t]*[:=]?[ \t]*{_QUOTES_AND_STARS}{{0,4}}+",
-    re.IGNORECASE,
+    r"|désigne|est|es|significa|è|indica|é)(?!\w)"
+)
+_LINKING_WORD = lazy_pattern(
+    rf"{_LINKING_WORDS}[ \t]*[:=]?[ \t]*{_QUOTES_AND_STARS}{{0,4}}+", re.IGNORECASE
 )
 _MOST_LINKING_WORDS = 4
 # what stands before a number that a clause explains: "…, where [1] is report.pdf"
@@ -79,6 +82,26 @@ _NAME_IS_NUMBER = lazy_pattern(
     r"[*_`\"'”»)]*[ \t]*(?:[=|→]|->|\b(?:is|as|ist|als))[ \t*_`(]*\Z"
 )
 _NUMBER_ENDS = lazy_pattern(r"[*_`)\]]*[ \t]*(?:\Z|[.,;|)]|(?:and|und)\b)")
+# "### a.pdf [1]", "- **a.pdf** [1]: …", "It fell (a.pdf, p. 3 [1]).", "- from docs/a.pdf [1]":
+# what stands before a name that no sentence leads to
+_SETS_A_NAME_OFF = lazy_pattern(
+    r"(?:\A[^\w\n]*+(?:\d{1,3}[.)][^\w\n]*+)?"
+    r"|[.;:!?|(。：；！？（—–]|[ \t]-[ \t]|,(?=[ \t]*" + _LINKING_WORDS + r"))"
+    r"[ \t*_`\"'“”„«»‘’《「(<\[]*+"
+    rf"(?:{_LINKING_WORDS}[ \t]*[:=]?[ \t*_`\"'“”„«»‘’《「(<\[]*+){{0,4}}"
+    r"(?:(?:https?://)?(?:[\w.~-]{1,60}[/\\]){1,12})?\Z",
+    re.IGNORECASE,
+)
+# A title may be what the answer speaks of, unless signs mark it as a name.
+_MARKS_A_TITLE = lazy_pattern(r"\A[ \t]*\#+[ \t][^\w\n]*\Z|[*_`\"'“„«‘《「(（\[]\Z")
+_PAGE_AT_THE_END = lazy_pattern(
+    r"(?<!\w)(?:pp?\.?|pages?|seiten?|s\.)[ \t]*\d{1,4}\Z", re.IGNORECASE
+)
+_BETWEEN_NAME_AND_NUMBER = " \t*_`\"'“”«»‘’》」(（|:：,，–—-"
+_BEHIND_ITS_NUMBER = lazy_pattern(
+    rf"[*_`)\]）]*[ \t]*(?:\Z|[.,;:|)。，；：）–—-]|(?:and|und)\b|(?:also[ \t]+)?{SAYS})",
+    re.IGNORECASE,
+)
 # After the name of an entry no sentence goes on: "[1] Opening day was" is no entry.
 _TITLE_ENDS = lazy_pattern(
     r"\]\(|[*_`\"'“”»)\]} \t]{0,8}+"
@@ -113,7 +136,8 @@ def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]
     """Yield each number of a text that the name of a source explains.
 
     "[1] a.pdf", "where [1] is a.pdf", "| [1] | a.pdf |", and "[1]" above a line "a.pdf"
-    do. "Edit a.pdf [1]." does not: there the mark cites a source of the sentence.
+    do. So does "- **a.pdf** [1]: …", where no sentence leads to the name. "Edit a.pdf
+    [1]." does not: there the mark cites a source of the sentence.
 
     Args:
         text: An answer, or a prompt without its contexts.
@@ -136,8 +160,8 @@ def _numbers_in_line(
     """Yield the numbers of a line that a source's name explains.
 
     "[1] a.pdf" and "Source 1: a.pdf" do, where the name follows the number; also "[1]
-    is a.pdf" and "a.pdf = [1]". None of "a.pdf [1], b.pdf [2]", where each mark only
-    cites the name before it.
+    is a.pdf", "a.pdf = [1]" and "### a.pdf [1]". The [1] of "a.pdf [1], b.pdf [2]" is
+    the number of a.pdf, and not that of the name that follows it.
 
     Args:
         words: The line.
@@ -156,6 +180,11 @@ def _numbers_in_line(
         indexes_before = _named_before_a_link(number, words, names)
         if indexes_before:
             yield NamedNumber(_label(number), indexes_before, start)
+        else:  # "### a.pdf [1]"
+            indexes = _named_by_a_name_set_off(number, words, names)
+            if indexes:
+                kind = _kind_of(number)
+                yield NamedNumber(_label(number), indexes, start, kind=kind)
         equal = _name_behind(_EQUALS, words, number.end(), names, must_end=False)
         if equal is not None:  # "Source 1 = a.pdf" explains any 1, so it has no kind
             yield NamedNumber(_label(number), equal.indexes, start)
@@ -187,7 +216,7 @@ def _stands_behind_a_name(
     """Whether the name of a source stands directly before a number of a line."""
     nearest = max(0, number.start() - names.longest - LOOKBACK)
     before = words[nearest : number.start()].rstrip(_AROUND_NAME)
-    return bool(names.longest_before(before, len(before)))
+    return names.longest_before(before, len(before)) is not None
 
 
 def _begins_a_clause(number: re.Match[str], words: str) -> bool:
@@ -204,7 +233,61 @@ def _named_before_a_link(
     link = _NAME_IS_NUMBER.search(words[nearest : number.start()])
     if link is None or _NUMBER_ENDS.match(words, number.end()) is None:
         return frozenset()
-    return names.longest_before(words[nearest:], link.start())
+    found = names.longest_before(words[nearest:], link.start())
+    return frozenset() if found is None else found.indexes
+
+
+def _named_by_a_name_set_off(
+    number: re.Match[str], words: str, names: SourceNames
+) -> frozenset[int]:
+    """Return the contexts named before a number in "- **a.pdf** [1]: …" or "(a.pdf [1])".
+
+    No sentence leads to such a name: it begins a line, a clause or what stands in
+    brackets. Empty for "Edit a.pdf [1].", for a title without such signs, as in "Opening
+    day [1]: in May.", and where a sentence goes on behind the number.
+    """
+    if number["in_brackets"] is None and number["behind_word"] is None:
+        return frozenset()
+    if _BEHIND_ITS_NUMBER.match(words, number.end()) is None:
+        return frozenset()
+    if words.lstrip().startswith("|") and _is_alone_in_its_cell(number, words):
+        return _file_that_a_row_is_about(words, names)
+    nearest = max(0, number.start() - names.longest - 2 * LOOKBACK)
+    region = words[nearest : number.start()].rstrip(_BETWEEN_NAME_AND_NUMBER)
+    region = _PAGE_AT_THE_END.sub("", region).rstrip(_BETWEEN_NAME_AND_NUMBER)
+    found = names.longest_before(region, len(region))
+    if found is None or not is_distinctive(found.name):
+        return frozenset()
+    name_start = nearest + found.end - len(found.name)
+    before = words[max(0, name_start - LOOKBACK) : name_start]
+    is_set_off = _SETS_A_NAME_OFF.search(before) is not None
+    is_title = any(map(str.isspace, found.name))
+    if not is_set_off or (is_title and _MARKS_A_TITLE.search(before) is None):
+        return frozenset()
+    return found.indexes
+
+
+def _is_alone_in_its_cell(number: re.Match[str], row: str) -> bool:
+    """Whether a number stands alone in a cell of a table, as in "| a.pdf | old | [1] |"."""
+    before = row[: number.start()].rstrip(" \t*_`")
+    behind = row[number.end() :].lstrip(" \t*_`")
+    return before.endswith("|") and behind[:1] in ("", "|")
+
+
+def _file_that_a_row_is_about(row: str, names: SourceNames) -> frozenset[int]:
+    """Return the contexts of the one name that stands alone in a cell of a row.
+
+    Empty if there are several such names, and for a title: it may be the row's subject.
+    """
+    cells = (cell.strip(" \t*_`") for cell in row.split("|"))
+    meanings = {
+        names.indexes_by_name[cell.lower()]
+        for cell in cells
+        if cell.lower() in names.indexes_by_name
+        and is_distinctive(cell)
+        and not any(map(str.isspace, cell))
+    }
+    return meanings.pop() if len(meanings) == 1 else frozenset()
 
 
 def _name_directly_after(

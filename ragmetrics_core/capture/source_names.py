@@ -25,6 +25,12 @@ LABEL_IN_BRACKETS = (
 """What stands in the brackets of a mark: "1", "Source 1", "ref:1", "S1"."""
 
 _IS_LETTERED_NUMBER = lazy_pattern(LETTERED_NUMBER)
+SAYS = (
+    r"(?:says?|states?|notes?|reports?|gives?|writes?|shows?|tells?|mentions?"
+    r"|describes?|explains?|puts it)\b(?!\s+(?:nothing|little|no)\b)"
+)
+"""What a source does, behind its name: "a.pdf says that it fell"."""
+
 FILE_OR_ADDRESS = lazy_pattern(
     r"https?://[^\s<>()\[\]]+"
     r"|[^\s<>()\[\]/]{1,200}\.[A-Za-z][A-Za-z0-9]{1,4}(?!\w)"
@@ -57,6 +63,8 @@ _TWO_LETTERS = lazy_pattern(r"[^\W\d_]{2}")
 _NAME_MAY_BEGIN = lazy_pattern(r"(?<!\w)\S")
 _WORD_ENDS = lazy_pattern(r"(?<=\w)(?!\w)|(?<=[^\w\s])")
 _LONGEST_NAME = 160
+# a sign of a word, in a script that divides words by spaces
+_JOINED_WORD_SIGN = r"[^\W\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 # a name ends before "." only if no word follows: "f1.txt" in "f1.txt.bak" is another name
 _GOES_ON = lazy_pattern(r"[\w-]|\.\w")
 
@@ -136,14 +144,15 @@ class SourceNames:
                 end_of_last = found.end
                 yield place.start(), found
 
-    def longest_before(self, text: str, end: int) -> frozenset[int]:
-        """Return the contexts of the longest name that ends at a place; empty without."""
+    def longest_before(self, text: str, end: int) -> NameFound | None:
+        """Find the longest name that ends at a place of a text; None without."""
         region = text[max(0, end - self.longest) : end]
         for word in _NAME_MAY_BEGIN.finditer(region):
-            indexes = self.indexes_by_name.get(region[word.start() :].lower())
+            name = region[word.start() :]
+            indexes = self.indexes_by_name.get(name.lower())
             if indexes is not None:
-                return indexes
-        return frozenset()
+                return NameFound(name, indexes, end)
+        return None
 
 
 def add_indexes(
@@ -185,8 +194,12 @@ def is_file(name: str) -> bool:
 
 
 def pattern_of_name(name: str) -> str:
-    """Return a pattern that finds a name as whole words."""
-    return rf"(?<!\w){re.escape(name)}(?!\w)"
+    """Return a pattern that finds a name as whole words.
+
+    Beside letters of a script without spaces, such as Chinese, a name may begin and end
+    anywhere: "员工手册.pdf" in "根据员工手册.pdf和".
+    """
+    return rf"(?<!{_JOINED_WORD_SIGN}){re.escape(name)}(?!{_JOINED_WORD_SIGN})"
 
 
 def stem_of(name: str) -> str:

@@ -215,6 +215,20 @@ APPS: dict[str, App] = {
         ),
         [("In 1874 [3].", (2,), ()), ("Old [bridges.pdf].", (1,), ())],
     ),
+    "a heading that names another file than its number": App(
+        run(
+            "[{{ loop.index }}] {{ doc.meta.source }}\n{{ doc.content }}",
+            "### opening.pdf [1]\nIn 1874.",
+        ),
+        "another meaning",
+    ),
+    "an item that names the file of its number": App(
+        run(
+            "[{{ loop.index }}] {{ doc.meta.source }}\n{{ doc.content }}",
+            "- **opening.pdf** [3]: in 1874",
+        ),
+        [("- **opening.pdf** [3]: in 1874", (2,), ())],
+    ),
     "German documents": App(
         run(
             "[Dokument {{ loop.index }}] {{ doc.meta.doctype }} | {{ doc.meta.source }}\n{{ doc.content[:1200] }}",

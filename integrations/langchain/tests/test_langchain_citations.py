@@ -567,6 +567,14 @@ APPS: dict[str, App] = {
             ("It is old [Source: rivers.pdf].", (0, 2), ()),
         ],
     ),
+    "an item that names another file than its number": App(
+        chain("[{n}] {source}\n{text}", "- **bridges.pdf** [1]: of iron"),
+        "another meaning",
+    ),
+    "an item that names the file of its number": App(
+        chain("[{n}] {source}\n{text}", "- **rivers.pdf** [3]: in 1874"),
+        [("- **rivers.pdf** [3]: in 1874", (2,), ())],
+    ),
     "an agent's tool": App(agent("[{n}] {text}", ANSWER), MARKS),
     "labels behind the texts": App(
         documents_chain(

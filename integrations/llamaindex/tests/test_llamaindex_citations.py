@@ -463,6 +463,13 @@ APPS: dict[str, App] = {
         by_hand("[Source: {file}]\n{text}", "In 1874 [Source: opening.pdf]."),
         [("In 1874 [Source: opening.pdf].", (2,), ())],
     ),
+    "brackets that name another file than their number": App(
+        by_hand("[{n}] {file}\n{text}", "In 1874 (opening.pdf [1])."), "another meaning"
+    ),
+    "brackets that name the file of their number": App(
+        by_hand("[{n}] {file}\n{text}", "In 1874 (opening.pdf [3])."),
+        [("In 1874 (opening.pdf [3]).", (2,), ())],
+    ),
     "sections beside numbers": App(
         by_hand("[{n}] ({file}) {text}", "In 1874 [3]."), [("In 1874 [3].", (2,), ())]
     ),
