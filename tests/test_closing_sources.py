@@ -13,6 +13,7 @@ from ragmetrics_core.data.citations import (
     UNREAD_FORM,
     cited_statements,
     may_cite_more,
+    may_name_more,
 )
 
 SAID = "Faro is there. It is old."
@@ -53,6 +54,8 @@ def test_a_closing_line_cites_for_the_whole_answer(
         assert sample.citations is None
         return
     assert cited(sample) == expected
+    # the line is read: it is no doubtful form beside its own citations
+    assert not may_name_more(sample.answer, sample.citations or ())
     for citation in sample.citations or ():
         assert (sample.answer or "")[citation.start : citation.end] == SAID
 

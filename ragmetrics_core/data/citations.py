@@ -336,7 +336,12 @@ def _lists_other_sources(answer: str, marks: Sequence[Mark]) -> bool:
 
     Sentences without a mark may rest on that source.
     """
-    labels_in_marks = {answer[mark.start : mark.end] for mark in marks}
+    labels_in_marks: set[str] = set()
+    for mark in marks:
+        text = answer[mark.start : mark.end]
+        labels_in_marks.add(text)
+        # a closing line that was read, "Sources: [1], [2]", is the mark of each of them
+        labels_in_marks.update(_LABEL_IN_BRACKETS.findall(text))
     for start, end in definitions_in(answer):
         line = answer[start:end].strip()
         defines_a_mark = line.startswith("[")  # "[2]: https://example.org"
