@@ -49,8 +49,8 @@ ANY_PROVIDER = (
 
 _HANDS_ON_NOTHING = "the framework hands on nothing of what it found"
 _HANDED_ON_NOTHING = (
-    f"the model could search by {{}}, and {_HANDS_ON_NOTHING};"
-    " let a tool of the application search, or say where the contexts are by"
+    f"the model could use {{}} of its provider, and {_HANDS_ON_NOTHING};"
+    " let a tool of the application do it, or say where the contexts are by"
     " contexts_from"
 )
 _SEARCHES_BY_ITSELF = (
@@ -61,7 +61,7 @@ _SEARCHES_BY_ITSELF = (
 
 
 def handed_on_nothing(tools: str) -> str:
-    """Say that a search may have been made, though the reply says nothing of it."""
+    """Say that tools may have been run, though the reply says nothing of it."""
     return _HANDED_ON_NOTHING.format(tools)
 
 

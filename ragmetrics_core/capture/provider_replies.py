@@ -73,8 +73,14 @@ _SOURCES_OF_CHUNKS = ("retrieved_context", "web", "maps", "image")
 # Beginnings of names of blocks and tools that search for tools or list them: what they
 # return are tools that the model may call, and no evidence.
 _SEARCHES_FOR_TOOLS = ("tool_search", "mcp_list_tools")
-# Tools of OpenAI that search, as a response lists them.
-_SEARCHING_TOOLS = ("file_search", "web_search")
+# Tools of a response of OpenAI after which the model saw nothing that the provider keeps:
+# the application runs them, or they return an image or tools. Any other tool may have
+# shown the model a text, be its type unknown here.
+_TOOLS_WITHOUT_HIDDEN_TEXTS = (
+    *("function", "custom", "namespace"),
+    *("computer", "computer_use_preview", "local_shell", "apply_patch"),
+    *("image_generation", "tool_search"),
+)
 # Blocks that hold other blocks: a message of OpenAI, and what LangChain knows no
 # standard form of.
 _KINDS_OF_HOLDERS = ("message", "non_standard")
@@ -594,20 +600,16 @@ class _ReplyBeingRead:
             call.add_output(output)
 
     def read_tools_of_response(self, place: Fields) -> None:
-        """Note a search that may have been made, where a framework dropped the output.
+        """Note tools that the provider may have run, where a framework dropped the output.
 
         Haystack hands on OpenAI's response without it; its list of tools is left.
         """
         if place.get("object") != "response" or "output" in place:
             return
-        kinds = [tool.get("type") for tool in objects_in(place.get("tools"))]
-        names = [
-            kind
-            for kind in kinds
-            if isinstance(kind, str) and kind.startswith(_SEARCHING_TOOLS)
-        ]
-        if names:
-            self.doubts.append(remedies.handed_on_nothing(" and ".join(names)))
+        names = filter(None, map(_name_of_hidden_tool, objects_in(place.get("tools"))))
+        distinct_names = list(dict.fromkeys(names))
+        if distinct_names:
+            self.doubts.append(remedies.handed_on_nothing(" and ".join(distinct_names)))
 
     # Sources that are named for places of the reply
 
@@ -698,6 +700,22 @@ def _reader_by_ending(kind: str) -> Callable[[_ReplyBeingRead, Fields], None] | 
     if kind.endswith(("_search_call", "_search_call.completed")):
         return _ReplyBeingRead.read_search
     return None
+
+
+def _name_of_hidden_tool(tool: Fields) -> str | None:
+    """Name a tool of OpenAI's list whose result only the provider knows; else None.
+
+    Example: ``{"type": "mcp", "server_label": "docs"}`` is "mcp (docs)", and a function
+    of the application is None.
+    """
+    kind = tool.get("type")
+    if not isinstance(kind, str) or not kind or kind in _TOOLS_WITHOUT_HIDDEN_TEXTS:
+        return None
+    # a shell runs in the provider's container or on the application's machine
+    if kind == "shell" and inner_object(tool, "environment").get("type") == "local":
+        return None
+    label = tool.get("server_label")
+    return f"{kind} ({label})" if isinstance(label, str) and label else kind
 
 
 def _chunks_of(grounding: Fields) -> list[Fields]:

@@ -258,6 +258,46 @@ def test_a_page_that_a_hidden_search_may_have_shown_never_dangles(
     assert CitationQuality().score(sample, judge="lexical").status == "undefined"
 
 
+@pytest.mark.parametrize(
+    ("tool", "told"),
+    [
+        ({"type": "web_search"}, "web_search"),
+        ({"type": "web_search_preview_2025_03_11"}, "web_search_preview_2025_03_11"),
+        ({"type": "mcp", "server_label": "docs"}, "mcp (docs)"),
+        ({"type": "mcp", "server_label": 3}, "mcp"),
+        (
+            {"type": "code_interpreter", "container": {"type": "auto"}},
+            "code_interpreter",
+        ),
+        ({"type": "shell", "environment": {"type": "container_auto"}}, "shell"),
+        ({"type": "a_tool_of_tomorrow"}, "a_tool_of_tomorrow"),
+        ({"type": "shell", "environment": {"type": "local"}}, None),
+        ({"type": "function", "name": "look_up"}, None),
+        ({"type": "custom", "name": "look_up"}, None),
+        ({"type": "namespace", "name": "of_functions"}, None),
+        ({"type": "local_shell"}, None),
+        ({"type": "image_generation"}, None),
+        ({"type": "tool_search"}, None),
+    ],
+)
+def test_a_tool_of_the_provider_whose_result_was_dropped_is_a_doubt(
+    tool: dict[str, Any], told: str | None
+) -> None:
+    """OpenAIResponsesChatGenerator drops the output, and with it what a tool returned.
+
+    Only tools that the application runs, or that show the model no text, leave no doubt.
+    """
+    function = {"type": "function", "name": "of_the_application"}
+    sample, _ = sample_of({"object": "response", "tools": [function, tool, tool]})
+    assert sample.capture is not None
+    said = [text for text in sample.capture.warnings if "could use" in text]
+    if told is None:
+        assert (sample.capture.grade, said) == ("exact", [])
+    else:
+        assert sample.capture.grade == "inferred"
+        assert [f"could use {told} of its provider" in text for text in said] == [True]
+
+
 # Law: whatever stands in these places, the run is recorded as without it or hedged
 
 PLACES: dict[str, Callable[[Any], dict[str, Any]]] = {
