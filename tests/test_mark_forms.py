@@ -624,6 +624,11 @@ def test_an_index_of_a_name_that_the_code_uses_is_no_mark(words: str) -> None:
             "print(rows{})",
             "max(a[0], b{})",
             "f({})",
+            '"sizes": {}',
+            "'max_sizes' : {}",
+            '{{"a": {{"sizes":{}}}}}',
+            '"sizes": [[1, 2], {}]',
+            '"sizes": [{}]',
         ]
     ),
     number=st.integers(1, 3),
@@ -641,6 +646,25 @@ def test_what_may_be_an_index_leaves_its_own_sentence_in_doubt(
         assert [one.contexts for one in read.citations] == [(1,)]
         assert may_cite_more(answer, read.citations)
         assert judged(answer).value == 1.0  # the other sentence claims nothing
+
+
+def test_an_array_behind_a_key_is_no_mark() -> None:
+    numbering = {"1": 0, "2": 1}
+    read = read_citations('Set "sizes": [1, 2] in the file [2].', numbering)
+    assert [one.contexts for one in read.citations or ()] == [(1,)]
+    # a quote or a word alone before a mark is no key
+    for before in ('It says "AA" ', "It says AA: ", 'It says: "AA." '):
+        assert [mark.labels for mark in marks_in(f"{before}[1].")] == [("1",)]
+
+
+@pytest.mark.parametrize("key", ["sources", "used_chunks", "source_ids", "Citations"])
+def test_an_array_that_may_list_the_sources_leaves_all_sentences_open(
+    key: str,
+) -> None:
+    """What stands behind such a key in an answer that is no JSON may be of any sentence."""
+    read = read_citations(f'It says AA [1]. It says BB. "{key}": [2]', {"1": 0, "2": 1})
+    assert read.citations is None
+    assert "may cite" in read.why_unknown or "not read" in read.why_unknown
 
 
 @pytest.mark.parametrize(

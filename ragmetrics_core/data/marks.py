@@ -93,6 +93,16 @@ _NAME_BEFORE = lazy_pattern(r"(?<!\w)[^\W\d]\w*\Z")
 _LIKE_CODE_BEFORE = lazy_pattern(
     r"(?:(?<!\w)[^\W\d]\w*+\.[^\W\d]\w*|(?<!\w)[A-Za-z_]\w*+\([^()\n]*)\Z"
 )
+# What stands before an array of JSON: '"sizes": ' of '"sizes": [1, 2]', and
+# '"sizes": [[1, 2], ' before the next row.
+_KEY_BEFORE = lazy_pattern(
+    r"(?P<quote>[\"'])(?P<key>[^\W\d][\w.-]*+)(?P=quote)[ \t]*:[ \t]*"
+    r"(?:\[(?:[ \t]*\[[^\[\]\n]*\][ \t]*,)*[ \t]*)?\Z"
+)
+# A key whose array may well cite: "sources", "used_chunks", "source_ids".
+_KEY_OF_SOURCES = lazy_pattern(
+    rf"(?:[\w.-]*[_.-])?{SOURCE_WORD}(?:[_.-]?(?:used|ids?|numbers?))?", re.IGNORECASE
+)
 # A fence around a whole answer that calls the answer text: "```markdown".
 _OPENING_FENCE = lazy_pattern(
     r"\s*(?:```|~~~)(?:markdown|md|text|txt|plaintext)?[ \t]*\r?\n"
@@ -156,7 +166,7 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     for match in MARK.finditer(text):
         if _is_content(match, text, known, names_of_code):  # "[2019]", "a[1] = 2"
             continue
-        if _may_be_an_index(match, text):  # "sys.argv[1]"
+        if _may_be_of_code(match, text):  # "sys.argv[1]"
             continue
         if _is_footnote_with_text(match[0], answer):
             continue
@@ -224,11 +234,15 @@ def has_unread_marks(answer: str, numbering: Numbering, read: Sequence[Span]) ->
         if marks_in(match["inner"]):
             return True
     text = _without_content(answer, numbering)
-    # "sys.argv[1]" leaves its own sentence in doubt, and says nothing of the others
-    indexes = [
-        match.span() for match in MARK.finditer(text) if _may_be_an_index(match, text)
+    # "sys.argv[1]" leaves its own sentence in doubt, and says nothing of the others;
+    # '"sources": [1]' may be said of all of them
+    of_code = [
+        match.span()
+        for match in MARK.finditer(text)
+        if _may_be_of_code(match, text)
+        and not _KEY_OF_SOURCES.fullmatch(_key_before(match, text) or "")
     ]
-    return UNREAD.search(_blank(text, [*read, *indexes])) is not None
+    return UNREAD.search(_blank(text, [*read, *of_code])) is not None
 
 
 def _has_column_of_numbers(answer: str) -> bool:
@@ -412,15 +426,25 @@ def _is_content(
     return False
 
 
-def _may_be_an_index(bracket: re.Match[str], text: str) -> bool:
-    """Tell whether a bracket may be an index: it stands behind ``sys.argv``, or in ``f(``.
+def _may_be_of_code(bracket: re.Match[str], text: str) -> bool:
+    """Tell whether a bracket may be an index or an array of code.
 
+    An index stands behind ``sys.argv``, or in ``f(``; an array behind ``"sizes":``.
     Whether ``a.test[1]`` cites, nobody knows: it is read as no mark, and is doubtful.
     """
+    if _key_before(bracket, text) is not None:
+        return True
     if bracket["listed"] is None:
         return False
     start = max(0, bracket.start() - LOOKBACK)
     return _LIKE_CODE_BEFORE.search(text, start, bracket.start()) is not None
+
+
+def _key_before(bracket: re.Match[str], text: str) -> str | None:
+    """Return the key of the array that a bracket is: "sizes" of ``"sizes": [1, 2]``."""
+    start = max(0, bracket.start() - LOOKBACK)
+    key = _KEY_BEFORE.search(text, start, bracket.start())
+    return None if key is None else key["key"]
 
 
 def _is_in_formula(bracket: re.Match[str], text: str) -> bool:
