@@ -67,9 +67,9 @@ def _expected(dropped: Expected) -> dict[str, Expected]:
 
 # inside a retriever nobody tells which of its passages held the fact
 _INSIDE = Expected(
-    "not_kept", "not_kept", by="ContextualCompressionRetriever", unknown="facts"
+    None, "not_kept", by="ContextualCompressionRetriever", unknown="facts"
 )
-_BY_ID = Expected("not_kept", "not_kept", by="QueryFusionRetriever", unknown="facts")
+_BY_ID = Expected(None, "not_kept", by="QueryFusionRetriever", unknown="facts")
 _BY_JOINER = Expected("not_kept", "not_kept", by="joiner")
 _BY_RANKER = Expected("not_kept", "not_kept", by="ranker")
 

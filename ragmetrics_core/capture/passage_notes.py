@@ -553,7 +553,8 @@ def _is_worked_on(step: StepEffect, steps: Sequence[StepEffect]) -> bool:
 
     Example: a filter took A and B and returned A; a reranker then took A: True. If the
     reranker took A and B, it worked beside the filter, on what the search had found:
-    False.
+    False. A node of a graph takes whatever the state keeps: it worked on the filter's
+    documents if it returned none but these.
     """
     indexes_dropped = step.indexes_taken.difference(step.indexes_returned)
     for later in steps:
@@ -561,6 +562,10 @@ def _is_worked_on(step: StepEffect, steps: Sequence[StepEffect]) -> bool:
             continue
         took_its_documents = not later.indexes_taken.isdisjoint(step.indexes_returned)
         took_dropped_ones = not later.indexes_taken.isdisjoint(indexes_dropped)
-        if took_its_documents and not took_dropped_ones:
+        takes_whole_state = not later.node.input_documents
+        returned_only_its = set(later.indexes_returned) <= set(step.indexes_returned)
+        if took_its_documents and (
+            not took_dropped_ones or (takes_whole_state and returned_only_its)
+        ):
             return True
     return False

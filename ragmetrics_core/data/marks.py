@@ -89,9 +89,12 @@ _CODE = lazy_pattern(r"```.*?```|~~~.*?~~~|`[^`\n]*`", re.DOTALL)
 _NAME_OF_CODE = lazy_pattern(r"(?<!\w)([^\W\d]\w*+)[ \t]*+(?=[\[(=]|\.\w)")
 _NAME_BEFORE = lazy_pattern(r"(?<!\w)[^\W\d]\w*\Z")
 # What stands before an index, outside of code that is marked as such: "sys.argv" of
-# "sys.argv[1]", "len(rows" of "len(rows[1])". A domain or a file does so, too.
+# "sys.argv[1]", "len(rows" of "len(rows[1])". A domain does so, too; the file of
+# "report.pdf[1]" is told by its ending.
+_ENDINGS_OF_TEXTS = "pdf|txt|md|rst|docx?|pptx?|xlsx?|odt|epub|html?|xml|csv|jsonl?"
 _LIKE_CODE_BEFORE = lazy_pattern(
-    r"(?:(?<!\w)[^\W\d]\w*+\.[^\W\d]\w*|(?<!\w)[A-Za-z_]\w*+\([^()\n]*)\Z"
+    rf"(?:(?<!\w)[^\W\d]\w*+\.(?!(?:{_ENDINGS_OF_TEXTS})\Z)[^\W\d]\w*"
+    r"|(?<!\w)[A-Za-z_]\w*+\([^()\n]*)\Z"
 )
 # What stands before an array of JSON: '"sizes": ' of '"sizes": [1, 2]', and
 # '"sizes": [[1, 2], ' before the next row.
