@@ -174,7 +174,11 @@ def test_a_list_of_the_prompts_own_numbers_changes_nothing(
     answer = f"{SAID.replace('1]', '3]')}\n\n{FORMS[form](3, text)}"
     sample = asked(label, answer)
     is_number_last = form == "number last" and ":" in text
-    if label == FILES_ALONE and ("{own}" not in name or is_number_last):
+    # the prompt shows another title under this number
+    is_other_title = label == NUMBERED_TITLES and "annals" in name and "{" not in name
+    if is_other_title or (
+        label == FILES_ALONE and ("{own}" not in name or is_number_last)
+    ):
         assert sample.citations is None
     else:
         assert cited(sample) == [(2,)]
@@ -241,6 +245,51 @@ def test_a_new_number_for_a_file_of_several_passages_is_unknown() -> None:
 def test_a_file_may_be_the_name_of_a_passage_shown_by_its_title() -> None:
     answer = f"{SAID}\n\nReferences:\n[1] f9.txt"
     assert cited(asked(NUMBERED_TITLES, answer)) == [(0,)]
+
+
+ADDRESSES = "[{n}] {title} (https://in.test/docs/{n})\n{text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        ("https://in.test/docs/1", 0),
+        ("in.test/docs/1", 0),
+        ("Rivers and hills, in.test/docs/1", 0),
+        ("The rivers of the north", 0),
+        ("in.test/docs/3", 2),
+        ("Opening day (https://in.test/docs/3)", 2),
+        ("https://z.test/prices", None),
+        ("z.test/prices", None),
+        ("Price list 2024", None),
+        ("Rivers and hills (https://in.test/docs/3)", None),
+    ],
+)
+def test_an_entry_with_another_address_or_title_does_not_keep_the_prompts_meaning(
+    text: str, index: int | None
+) -> None:
+    sample = asked(ADDRESSES, f"{SAID}\n\nReferences:\n[1] {text}")
+    if index is None:
+        assert sample.citations is None
+    else:
+        assert cited(sample) == [(index,)]
+
+
+PAGES = "[{n}]\nTitle: {title}\nPage: 1{n}\n{text}"
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("page", [1, 10, 11, 12, 13, 111])
+@pytest.mark.parametrize("form", ["references", "one line", "number last"])
+def test_an_entry_with_another_page_makes_its_number_unknown(
+    form: str, page: int, number: int
+) -> None:
+    entry = FORMS[form](number, f"{TITLES[number - 1]}, p. {page}")
+    sample = asked(PAGES, f"It is so [{number}].\n\n{entry}")
+    if page == 10 + number:
+        assert cited(sample) == [(number - 1,)]
+    else:
+        assert sample.citations is None
 
 
 def test_long_lines_of_a_list_are_read_before_the_timeout() -> None:

@@ -103,6 +103,29 @@ def test_a_page_of_a_file_that_nobody_was_shown_dangles() -> None:
     assert [c.dangling for c in sample.citations] == [(), ("g.pdf",)]
 
 
+AUTHORS = "[{n}]\nTitle: Town book {n}\nAuthors: <{n}>\nPage: {n}0\n{text}"
+
+
+@given(
+    title=st.integers(1, 3),
+    author=st.integers(1, 3),
+    page=st.sampled_from([3, 10, 20, 30, 100]),
+)
+def test_title_author_and_page_of_a_mark_are_of_one_source_or_it_is_unknown(
+    title: int, author: int, page: int
+) -> None:
+    names = ("Meyer", "Okafor", "Chen")
+    prompt = prompt_of(AUTHORS)
+    for number, name in enumerate(names, start=1):
+        prompt = prompt.replace(f"<{number}>", name)
+    mark = f"[Town book {title}, {names[author - 1]}, p. {page}]"
+    sample = sample_of(prompt, f"Faro is old {mark}.")
+    if title == author and page == title * 10:
+        assert cited(sample) == [(title - 1,)]
+    else:
+        assert sample.citations is None
+
+
 def test_a_source_without_pages_keeps_its_number() -> None:
     prompt = prompt_of("[{n}] f{n}.txt\n{text}")
     assert cited(sample_of(prompt, "Faro is old [2, p. 8].")) == [(1,)]

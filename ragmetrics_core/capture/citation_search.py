@@ -48,6 +48,7 @@ from ragmetrics_core.capture.own_numbers import (
     numbers_named_in_sentences,
     own_numbers,
 )
+from ragmetrics_core.capture.page_numbers import page_numbers_by_index
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_labels import Labels
 from ragmetrics_core.capture.prompt_numbering import (
@@ -69,6 +70,7 @@ from ragmetrics_core.capture.source_names import (
     is_distinctive,
     is_mark_label,
     page_of,
+    with_addresses,
 )
 from ragmetrics_core.capture.structured_sources import sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
@@ -319,13 +321,20 @@ class CitationSearch:
     @cached_property
     def pages_by_index(self) -> dict[int, set[str]]:
         """The web addresses of each context: from its metadata, and its labels."""
-        indexes_by_name = {**self._indexes_by_document_name, **self.numbering}
+        indexes_by_name = with_addresses(
+            {**self._indexes_by_document_name, **self.numbering}
+        )
         pages_by_index: dict[int, set[str]] = {}
         for name, indexes in indexes_by_name.items():
             if WEB_ADDRESS.fullmatch(name):
                 for index in indexes:
                     pages_by_index.setdefault(index, set()).add(page_of(name))
         return pages_by_index
+
+    @cached_property
+    def page_numbers_by_index(self) -> dict[int, frozenset[str]]:
+        """The pages of a document that each context may be of; none if nobody tells."""
+        return page_numbers_by_index(self.contexts, self.labels)
 
     @cached_property
     def lettered_labels(self) -> set[str]:
@@ -548,7 +557,12 @@ class CitationSearch:
         The prompt shows "[1] a.pdf [2] b.pdf", and the answer ends in "Sources: [1]
         b.pdf": its number 1 means b.pdf, another context than in the prompt.
         """
-        shown = Shown(self.contexts, self.indexes_by_name, self.indexes_by_number)
+        shown = Shown(
+            self.contexts,
+            with_addresses(self.indexes_by_name),
+            self.indexes_by_number,
+            self.page_numbers_by_index,
+        )
         marks = [
             mark
             for mark in marks_in(with_plain_lists(self.model_text), self.numbering)

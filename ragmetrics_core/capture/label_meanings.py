@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from ragmetrics_core.capture.citation_search import CitationSearch
 from ragmetrics_core.capture.label_lines import IN_BRACKETS
+from ragmetrics_core.capture.page_numbers import pages_in_metadata
 from ragmetrics_core.capture.prompt_labels import Labels
 from ragmetrics_core.capture.source_names import file_name_of, is_mark_label
 from ragmetrics_core.capture.unknown_meanings import (
@@ -17,7 +17,6 @@ from ragmetrics_core.capture.unknown_meanings import (
     as_mark,
 )
 from ragmetrics_core.data import Citation
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import Mark, places_of
 
 _TWO_NUMBERINGS = (
@@ -28,12 +27,6 @@ _NUMBERED_ANEW = (
     "the answer itself, as in its own list of sources, gives {} another meaning than the"
     " prompt, and which context it means is not known"
 )
-
-
-PAGE = lazy_pattern(
-    r"\b(?:pp?\.?|pages?|s\.|seite)\s*[:=]?\s*([0-9]{1,5})\b", re.IGNORECASE
-)
-"""The page that a mark or a label names beside the source: "p. 3", "#page=3"."""
 
 
 def by_kinds_of_numbers(
@@ -219,7 +212,7 @@ def indexes_of_page(
     """
     indexes_by_field: dict[str, list[int]] = {}
     for index in indexes:
-        for field, value in _pages_of_context(index, search).items():
+        for field, value in pages_in_metadata(search.contexts[index]).items():
             if value == page:
                 indexes_by_field.setdefault(field, []).append(index)
     choices = {tuple(chosen) for chosen in indexes_by_field.values()}
@@ -231,36 +224,9 @@ def indexes_of_page(
 def refuse_other_page(index: int, page: str, search: CitationSearch) -> None:
     """Raise if a context is known to be of another page than the answer names.
 
-    A context that the prompt labels with "page 3" is of page 3. Without such a label, a
-    context with ``{"page": 2}`` may be of page 2, or of page 3 where a loader counts
-    pages from 0.
-
     Raises:
         UnknownMeaning: If it has pages, and none of them may be the page.
     """
-    pages = {
-        found[1]
-        for label, indexes in search.labels.indexes_by_label.items()
-        if index in indexes and (found := PAGE.search(label))
-    }
-    if not pages:
-        for number in _pages_of_context(index, search).values():
-            pages |= {number, str(int(number) + 1)}
+    pages = search.page_numbers_by_index[index]
     if pages and page not in pages:
         raise UnknownMeaning(NO_MEANING.format(f"page {page}"))
-
-
-def _pages_of_context(index: int, search: CitationSearch) -> dict[str, str]:
-    """The page of a context by the fields of its metadata that name it, as written.
-
-    {"page": 2, "page_label": "3", "total_pages": 12} gives page and page_label: how
-    many pages a file has is no page.
-    """
-    metadata = search.contexts[index].metadata
-    pages: dict[str, str] = {}
-    for key, value in metadata.items():
-        field = str(key).lower()
-        is_count = "pages" in field or "count" in field or "total" in field
-        if "page" in field and not is_count and str(value).isdecimal():
-            pages[str(key)] = str(value)
-    return pages

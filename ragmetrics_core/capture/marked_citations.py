@@ -21,7 +21,6 @@ from ragmetrics_core.capture.invented_sources import (
     refuse_addresses_in_words,
 )
 from ragmetrics_core.capture.label_meanings import (
-    PAGE,
     by_kinds_of_numbers,
     indexes_by_own_list,
     indexes_of_number,
@@ -35,8 +34,14 @@ from ragmetrics_core.capture.names_in_words import (
     names_unknown_file,
 )
 from ragmetrics_core.capture.own_numbers import lists_other_sources
+from ragmetrics_core.capture.page_numbers import PAGE
 from ragmetrics_core.capture.plain_values import parse_json
-from ragmetrics_core.capture.source_names import WEB_ADDRESS, is_mark_label, page_of
+from ragmetrics_core.capture.source_names import (
+    WEB_ADDRESS,
+    is_file,
+    is_mark_label,
+    page_of,
+)
 from ragmetrics_core.capture.unknown_meanings import (
     MARKS_CHANGED,
     NO_MEANING,
@@ -304,6 +309,15 @@ def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) 
             raise UnknownMeaning(_FILE_OR_NUMBER.format(as_mark(name)))
 
 
+def _is_listed_alone(label: str) -> bool:
+    """Whether a label names one source of several, as a number or a file does.
+
+    "[1, 2, p. 7]" names two sources. "[HR Handbook, Okafor, p. 7]" names one, by its
+    title and its author.
+    """
+    return is_mark_label(label) or is_file(label)
+
+
 def _narrowed_to_page(
     mark: Mark, citation: Citation, search: CitationSearch
 ) -> Citation:
@@ -315,7 +329,8 @@ def _narrowed_to_page(
 
     Raises:
         UnknownMeaning: If none of these contexts is known to be of the page, or if the
-            only one is known to be of another.
+            only one is known to be of another. Also if words beside the page, such as
+            title and author, name different contexts.
     """
     page = PAGE.search(search.text[mark.start : mark.end])
     if page is None:
@@ -324,6 +339,8 @@ def _narrowed_to_page(
         # the page of "[1, 9, p. 3]" may be one of 9, which nobody was shown
         if len(citation.contexts) == 1 and not citation.dangling:
             refuse_other_page(citation.contexts[0], page[1], search)
+        if len(citation.contexts) > 1 and not any(map(_is_listed_alone, mark.labels)):
+            raise UnknownMeaning(NO_MEANING.format("a source that it names"))
         return citation
     indexes = indexes_of_page(citation.contexts, page[1], search)
     return citation.model_copy(update={"contexts": indexes})

@@ -26,6 +26,7 @@ from ragmetrics_core.capture.own_lists import (
     ListEntry,
     with_plain_lists,
 )
+from ragmetrics_core.capture.page_numbers import PAGE
 from ragmetrics_core.capture.source_names import (
     FILE_OR_ADDRESS,
     PART_OF_NAME,
@@ -47,6 +48,10 @@ _BEFORE_NAME = lazy_pattern(
 _NUMBERED_SOURCE = lazy_pattern(
     rf"{SOURCE_WORD}[ \t#:]*(?P<number>\d{{1,4}})", re.IGNORECASE
 )
+_ADDRESS_WITHOUT_SCHEME = lazy_pattern(
+    r"(?<![\w./:@\\-])(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,12}/(?=\S)"
+)
+_WORD_OF_TITLE = lazy_pattern(r"[^\W\d_]{4,}|(?<!\w)[A-Z]{2,3}(?!\w)")
 _FENCED = lazy_pattern(r"```.*?```|~~~.*?~~~", re.DOTALL)
 
 
@@ -58,11 +63,14 @@ class Shown:
         contexts: The contexts.
         indexes_by_name: By each name of a context its indexes.
         indexes_by_number: All that each number of the prompt may mean.
+        pages_by_index: By each context the pages of a document that it may be of; none
+            if nobody tells.
     """
 
     contexts: Sequence[Context]
     indexes_by_name: Mapping[str, tuple[int, ...]]
     indexes_by_number: Mapping[str, frozenset[int]]
+    pages_by_index: Mapping[int, frozenset[str]]
 
     @cached_property
     def names(self) -> SourceNames:
@@ -137,8 +145,12 @@ def own_numbers(
     as_in_prompt: set[str] = set()
     index_by_number: dict[str, int] = {}
     unclear: set[str] = set()
-    for entry in entries:
+    for written_entry in entries:
+        entry = replace(written_entry, text=_with_schemes(written_entry.text))
         number = entry.number
+        if _names_another_page(entry, shown):
+            unclear.add(number)
+            continue
         if _agrees_with_prompt(entry, shown):
             as_in_prompt.add(number)
             continue
@@ -197,7 +209,55 @@ def _agrees_with_prompt(entry: ListEntry, shown: Shown) -> bool:
         *_meanings_of_text(entry.text, shown),
         *_meanings_of_like_files(entry.text, shown),
     ]
+    if not meanings and _has_another_title(entry.text, in_prompt, shown):
+        return False
     return all(in_prompt & indexes for indexes in meanings)
+
+
+def _with_schemes(text: str) -> str:
+    """Return a text with each address as "https://a.test/b", also one without scheme."""
+    return _ADDRESS_WITHOUT_SCHEME.sub(r"https://\g<0>", text)
+
+
+def _names_another_page(entry: ListEntry, shown: Shown) -> bool:
+    """Whether an entry names a page that what it means is known not to be of.
+
+    "[1] report.pdf, p. 33" does if the prompt shows page 3 of "report.pdf".
+    """
+    page = PAGE.search(entry.text)
+    if page is None:
+        return False
+    indexes = _only_contexts_named(entry.text, shown)
+    indexes = indexes or shown.indexes_by_number.get(entry.number, frozenset())
+    pages = [shown.pages_by_index.get(index, frozenset()) for index in indexes]
+    are_known = bool(pages) and all(pages)
+    return are_known and not any(page[1] in pages_of for pages_of in pages)
+
+
+def _has_another_title(text: str, in_prompt: frozenset[int], shown: Shown) -> bool:
+    """Whether an entry is a title that has nothing in common with those of its number.
+
+    "[1] Bus prices" has another title where the prompt shows "[1] HR Handbook". "[1] The
+    handbook" shares a word with it, and words of the passage itself may describe it.
+    """
+    words_of_titles: set[str] = set()
+    words_of_passages: set[str] = set()
+    for index in in_prompt:
+        for name in shown.names_by_index.get(index, ()):
+            if not is_file(name):
+                words_of_titles |= _words_of_title(name)
+        context = shown.contexts[index]
+        words_of_passages |= _words_of_title(context.text)
+        words_of_passages |= _words_of_title(str(context.metadata))
+    words = _words_of_title(text)
+    if not words or not words_of_titles or words & words_of_titles:
+        return False
+    return not words <= words_of_passages
+
+
+def _words_of_title(text: str) -> set[str]:
+    """Return the words of a text that tell a title: long ones, and names such as "HR"."""
+    return {word.lower() for word in _WORD_OF_TITLE.findall(text)}
 
 
 def _only_context_named(entry: ListEntry, shown: Shown) -> int | None:
@@ -205,16 +265,19 @@ def _only_context_named(entry: ListEntry, shown: Shown) -> int | None:
 
     None if it names no context or several, or a file like another context's file.
     """
-    meanings = _meanings_of_text(entry.text, shown)
-    if not meanings:
-        return None
-    named_by_all = frozenset.intersection(*meanings)
+    named_by_all = _only_contexts_named(entry.text, shown)
     if len(named_by_all) != 1:
         return None
     for indexes in _meanings_of_like_files(entry.text, shown):
         if named_by_all.isdisjoint(indexes):
             return None
     return min(named_by_all)
+
+
+def _only_contexts_named(text: str, shown: Shown) -> frozenset[int]:
+    """Return the contexts that each name, number and quote in an entry may mean."""
+    meanings = _meanings_of_text(text, shown)
+    return frozenset.intersection(*meanings) if meanings else frozenset()
 
 
 def _meanings_of_text(text: str, shown: Shown) -> list[frozenset[int]]:

@@ -13,6 +13,8 @@ from ragmetrics_core.capture.label_lines import (
 from ragmetrics_core.capture.lines_around import lines_of_blocks, numbers_of, own_lines
 from ragmetrics_core.capture.prompt_numbers import CHUNK
 
+_PAGE_KEYS = ("page", "page number", "page no", "page_number", "page_label", "seite")
+
 
 @dataclass(frozen=True, slots=True)
 class Labels:
@@ -27,6 +29,8 @@ class Labels:
             of the contexts by the numbers of this kind. The kind of a number in
             brackets is ``IN_BRACKETS``. Empty where there is one numbering.
         kinds: The kinds of the numbers that each context has, such as ``source``.
+        pages_by_index: By the index of a context the pages that its lines name, as 3
+            of "Page: 3".
     """
 
     indexes_by_label: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -35,6 +39,7 @@ class Labels:
         default_factory=dict
     )
     kinds: frozenset[str] = frozenset()
+    pages_by_index: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -70,10 +75,14 @@ class Labels:
             kind: _with_indexes(indexes_by_number, new_indexes)
             for kind, indexes_by_number in self.indexes_by_kind.items()
         }
+        pages_by_index = {
+            new_indexes[index]: pages for index, pages in self.pages_by_index.items()
+        }
         return replace(
             self,
             indexes_by_label=_with_indexes(self.indexes_by_label, new_indexes),
             indexes_by_kind=indexes_by_kind,
+            pages_by_index=pages_by_index,
         )
 
     def indexes_of_number(self, number: str, kind: str) -> tuple[int, ...] | None:
@@ -165,7 +174,11 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         indexes_by_number = _indexes_by_number(numbers_by_context, names_by_context)
     if indexes_by_number is None:
         all_numbers = frozenset(itertools.chain(*numbers_by_context.values()))
-        return Labels(indexes_by_name, ambiguous_numbers=all_numbers)
+        return Labels(
+            indexes_by_name,
+            ambiguous_numbers=all_numbers,
+            pages_by_index=_pages_by_index(lines_by_context),
+        )
     indexes_by_kind = _indexes_by_kind(lines_by_context, indexes_by_number)
     # "[1] Source 7:", but not "[1] Source 1:"
     has_second_numbering = any(
@@ -180,8 +193,21 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         {**indexes_by_name, **indexes_by_number},
         indexes_by_kind=indexes_by_kind if has_second_numbering else {},
         kinds=frozenset(indexes_by_kind),
+        pages_by_index=_pages_by_index(lines_by_context),
     )
     return labels.with_ambiguous(numbers_of_fields)
+
+
+def _pages_by_index(
+    lines_by_context: Mapping[int, Iterable[LabelLine]],
+) -> dict[int, frozenset[str]]:
+    """Return the pages that the lines of each context name: 3 of "Page: 3" or "p. 3"."""
+    return {
+        index: frozenset(
+            number for line in lines for key, number in line.fields if key in _PAGE_KEYS
+        )
+        for index, lines in lines_by_context.items()
+    }
 
 
 def without_texts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
 from ragmetrics_core.capture.prompt_numbers import counted_in
@@ -50,7 +51,9 @@ def _labels_of_contexts(
         return labels
     index_by_number = counted_in(prompts, context_texts) or {}
     indexes_by_number = {number: (index,) for number, index in index_by_number.items()}
-    return Labels({**labels.indexes_by_label, **indexes_by_number})
+    return replace(
+        labels, indexes_by_label={**labels.indexes_by_label, **indexes_by_number}
+    )
 
 
 def indexes_by_document_name(contexts: Sequence[Context]) -> dict[str, tuple[int, ...]]:

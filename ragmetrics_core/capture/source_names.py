@@ -162,6 +162,22 @@ def add_indexes(
     indexes_by_name[name] = indexes_by_name.get(name, frozenset()).union(indexes)
 
 
+def with_addresses(
+    indexes_by_name: Mapping[str, tuple[int, ...]],
+) -> dict[str, tuple[int, ...]]:
+    """Add the web addresses that stand inside of names.
+
+    The name "HR Handbook (https://a.test/hr" adds "https://a.test/hr".
+    """
+    names_and_addresses = dict(indexes_by_name)
+    for name, indexes in indexes_by_name.items():
+        for address in WEB_ADDRESS.findall(name):
+            earlier = names_and_addresses.get(address, ())
+            both = dict.fromkeys([*earlier, *indexes])
+            names_and_addresses[address] = tuple(both)
+    return names_and_addresses
+
+
 def is_mark_label(label: str) -> bool:
     """Whether a label is a number, or one with letters: "2", "S2", "doc_2", "B"."""
     return label.isdigit() or _IS_LETTERED_NUMBER.fullmatch(label) is not None
