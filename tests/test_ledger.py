@@ -742,7 +742,6 @@ def test_what_a_turn_without_a_sample_found_comes_with_the_next() -> None:
         clock,
         model(clock, QUESTION, ONE),
         tool(clock, ROWS_OF_SQL, name="sql", query="SELECT", tool_call_id="1"),
-        model(clock, results(ROWS_OF_SQL)),
         answers=SAYS,
         conversation_id="a",
     )
