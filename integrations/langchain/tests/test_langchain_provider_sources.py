@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -274,6 +275,10 @@ def test_a_point_of_the_reply_cites_a_file_for_the_sentence_that_ends_there(
     assert {one.contexts for one in sample.citations} == {(1,)}
 
 
+@pytest.mark.skipif(
+    version("langchain-core").startswith("1.0."),
+    reason="its parser returns blocks in another form: the citations are unknown there",
+)
 def test_a_point_counts_in_its_own_block_and_in_what_the_application_returns() -> None:
     """The answer is the reply with words before it."""
     note = {"type": "file_citation", "file_id": "f", "filename": "fog.txt", "index": 23}
