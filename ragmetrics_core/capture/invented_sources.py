@@ -48,8 +48,9 @@ def invented_addresses(marks: Sequence[Mark], search: CitationSearch) -> set[str
         UnknownMeaning: If an address may be another form of one that was shown.
     """
     pages_of_contexts: set[str] = set().union(*search.pages_by_index.values())
-    addresses_of_marks = [_addresses_of(mark, search) for mark in marks]
-    cited_pages = {page_of(one) for found in addresses_of_marks for one in found}
+    cited_pages = {
+        page_of(address) for mark in marks for address in _addresses_of(mark, search)
+    }
     if pages_of_contexts.isdisjoint(cited_pages):
         return set()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.cited_sources import contexts_of_quotes
@@ -142,42 +142,73 @@ def own_numbers(
     Returns:
         The numbers by what they mean. ``index_by_number`` may hold unclear numbers, too.
     """
-    as_in_prompt: set[str] = set()
-    index_by_number: dict[str, int] = {}
-    unclear: set[str] = set()
-    for written_entry in entries:
-        entry = replace(written_entry, text=_with_schemes(written_entry.text))
+    numbers = _NumbersBeingRead(shown)
+    for entry in entries:
+        numbers.add_entry(replace(entry, text=_with_schemes(entry.text)))
+    for named in named_numbers:
+        numbers.add_named(named)
+    return numbers.result()
+
+
+@dataclass(slots=True)
+class _NumbersBeingRead:
+    """What the numbers of an answer mean, as far as its lists were read.
+
+    A number may stand in several of these: entries may contradict each other.
+
+    Attributes:
+        shown: What the prompt showed.
+        as_in_prompt: The numbers that an entry or a name gives the prompt's meaning.
+        index_by_number: For each number with a new meaning: the index of its context.
+        unclear: The numbers whose meaning is unknown.
+    """
+
+    shown: Shown
+    as_in_prompt: set[str] = field(default_factory=set)
+    index_by_number: dict[str, int] = field(default_factory=dict)
+    unclear: set[str] = field(default_factory=set)
+
+    def add_entry(self, entry: ListEntry) -> None:
+        """Read what an entry of a list says of its number."""
         number = entry.number
-        if _names_another_page(entry, shown):
-            unclear.add(number)
-            continue
-        if _agrees_with_prompt(entry, shown):
-            as_in_prompt.add(number)
-            continue
-        context_index = _only_context_named(entry, shown)
+        if _names_another_page(entry, self.shown):
+            self.unclear.add(number)
+            return
+        if _agrees_with_prompt(entry, self.shown):
+            self.as_in_prompt.add(number)
+            return
+        context_index = _only_context_named(entry, self.shown)
         # "1. b.txt", and the prompt shows another text under its 1
-        may_count = entry.may_count and number in shown.indexes_by_number
+        may_count = entry.may_count and number in self.shown.indexes_by_number
         # None: "[1] z.txt" names no context, or more than one.
         # "[2] Bridges" may be a shorter form of the prompt's "[2] Bridges of Norwick"
-        if context_index is None or may_count or _may_be_shortened(entry, shown):
-            unclear.add(number)
-            continue
-        earlier_index = index_by_number.setdefault(number, context_index)
+        if context_index is None or may_count or _may_be_shortened(entry, self.shown):
+            self.unclear.add(number)
+            return
+        earlier_index = self.index_by_number.setdefault(number, context_index)
         if earlier_index != context_index:
-            unclear.add(number)
-    for named in named_numbers:
-        in_prompt = shown.indexes_by_number.get(named.number, frozenset())
+            self.unclear.add(number)
+
+    def add_named(self, named: NamedNumber) -> None:
+        """Read what a name beside a number says of it; the lists were read before."""
+        in_prompt = self.shown.indexes_by_number.get(named.number, frozenset())
         agrees_with_prompt = not named.indexes.isdisjoint(in_prompt)
-        agrees_with_list = index_by_number.get(named.number) in named.indexes
+        agrees_with_list = self.index_by_number.get(named.number) in named.indexes
         if agrees_with_prompt:
-            as_in_prompt.add(named.number)
+            self.as_in_prompt.add(named.number)
         elif not agrees_with_list:  # "[1] is b.txt", and no list says so
-            unclear.add(named.number)
-    # one entry keeps the prompt's meaning of a number, another entry gives a new one
-    unclear |= as_in_prompt & index_by_number.keys()
-    return OwnNumbers(
-        frozenset(as_in_prompt - unclear), index_by_number, frozenset(unclear)
-    )
+            self.unclear.add(named.number)
+
+    def result(self) -> OwnNumbers:
+        """Sum up what the numbers mean."""
+        # one entry keeps the prompt's meaning of a number, another entry gives a new one
+        contradicted = self.as_in_prompt & self.index_by_number.keys()
+        unclear = self.unclear | contradicted
+        return OwnNumbers(
+            frozenset(self.as_in_prompt - unclear),
+            self.index_by_number,
+            frozenset(unclear),
+        )
 
 
 def _may_be_shortened(entry: ListEntry, shown: Shown) -> bool:

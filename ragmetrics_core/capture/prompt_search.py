@@ -227,7 +227,11 @@ def search_prompt(
     longer_forms = _longer_forms_of_unknown(search)
     if not longer_forms:
         return search
-    candidates = [each for each in candidates if each not in longer_forms]
+    candidates = [
+        candidate
+        for candidate in candidates
+        if (candidate.document.key, candidate.text) not in longer_forms
+    ]
     return _search_for(candidates, prompt, reply_texts)
 
 
@@ -241,27 +245,29 @@ def _search_for(
     return LocatedSearch(candidates, located)
 
 
-def _longer_forms_of_unknown(search: LocatedSearch) -> list[Candidate]:
+def _longer_forms_of_unknown(search: LocatedSearch) -> set[tuple[DocumentKey, str]]:
     """Find longer texts of a document that keep a shorter one from being found.
 
     A document may have the texts "The tower is of stone …" and "file: tower.md, The
     tower is of stone …". A prompt that shows the first half of "The tower …" fits both,
     so that both are unknown. It is the same document: the shorter text is enough.
+
+    Returns:
+        The longer texts, each with the key of its document.
     """
-    unknown_by_document: dict[DocumentKey, list[Candidate]] = {}
+    unknown_texts_by_key: dict[DocumentKey, list[str]] = {}
     for candidate, finding in search.findings_of_candidates:
         if finding.outcome == "unknown" and finding.has_some_words:
             key = candidate.document.key
-            unknown_by_document.setdefault(key, []).append(candidate)
-    longer_forms = []
-    for candidates in unknown_by_document.values():
-        for candidate in candidates:
+            unknown_texts_by_key.setdefault(key, []).append(candidate.text)
+    longer_forms = set()
+    for key, texts in unknown_texts_by_key.items():
+        for text in texts:
             holds_a_shorter_one = any(
-                other.text != candidate.text and other.text in candidate.text
-                for other in candidates
+                other != text and other in text for other in texts
             )
             if holds_a_shorter_one:
-                longer_forms.append(candidate)
+                longer_forms.add((key, text))
     return longer_forms
 
 
