@@ -47,6 +47,11 @@ ASKED_OF_EACH = "{text}\nQuestion: {question}\nAnswer, then | and how sure you a
 Pick = Callable[[Sequence[str]], str]
 
 
+def replies_to(prompts: Sequence[str], model: FakeListChatModel) -> list[str]:
+    """The model's replies, one call a prompt."""
+    return [str(model.invoke(prompt).content) for prompt in prompts]
+
+
 def verbatim(replies: Sequence[str]) -> str:
     """The reply of the highest number."""
     return max(replies, key=lambda reply: int(reply.split("|")[1]))
@@ -78,16 +83,16 @@ def langchain_sample(
     def answer(question: str) -> str:
         model = FakeListChatModel(responses=list(REPLIES))
         documents = Finds(titles=titles).invoke(question)[: len(TEXTS)]
-        replies = []
-        for number, document in enumerate(documents, start=1):
-            prompt = template.format(
+        prompts = [
+            template.format(
                 text=document.page_content,
                 question=question,
                 number=number,
                 title=document.metadata.get("title", ""),
             )
-            replies.append(str(model.invoke(prompt).content))
-        return pick(replies)
+            for number, document in enumerate(documents, start=1)
+        ]
+        return pick(replies_to(prompts, model))
 
     with capture() as captured:
         RunnableLambda(answer).invoke(QUESTION)
@@ -309,7 +314,7 @@ def test_a_passage_that_only_another_call_was_shown_is_not_said_to_be_uncited() 
             template.format(text=document.page_content, question=question)
             for document in found
         ]
-        return verbatim([str(model.invoke(prompt).content) for prompt in prompts])
+        return verbatim(replies_to(prompts, model))
 
     with capture() as captured:
         RunnableLambda(answer).invoke(QUESTION)
@@ -387,7 +392,7 @@ def test_a_fact_that_a_call_beside_saw_in_part_may_have_been_in_that_part() -> N
         found = Finds().invoke(question)
         parts = [found[0].page_content, found[1].page_content[:45]]
         prompts = [ASKED_OF_EACH.format(text=part, question=question) for part in parts]
-        return verbatim([str(model.invoke(prompt).content) for prompt in prompts])
+        return verbatim(replies_to(prompts, model))
 
     with capture() as captured:
         RunnableLambda(answer).invoke(QUESTION)

@@ -126,6 +126,11 @@ class Redaction:
         return sample_with(redacted, {"ledger": ledger_without_calls})
 
 
+# the number of a block, and what makes its samples
+_EndedBlock = tuple[int, weakref.WeakMethod[Callable[[], None]]]
+_MOST_ENDED_BLOCKS = 1_000
+
+
 class _EndedBlocks:
     """The blocks that ended and were perhaps not read, in the order of their ends.
 
@@ -135,9 +140,7 @@ class _EndedBlocks:
     """
 
     def __init__(self) -> None:
-        # for each block its number, and what makes its samples
-        self._blocks: deque[tuple[int, weakref.WeakMethod[Callable[[], None]]]]
-        self._blocks = deque(maxlen=1000)
+        self._blocks: deque[_EndedBlock] = deque(maxlen=_MOST_ENDED_BLOCKS)
         self._numbers = itertools.count()
         self._lock = Lock()
 

@@ -302,6 +302,11 @@ class CitationSearch:
         return indexes_by_document_name(self.contexts)
 
     @cached_property
+    def _indexes_by_any_name(self) -> dict[str, tuple[int, ...]]:
+        """The telling names in the contexts' metadata, and the labels of marks."""
+        return {**self._indexes_by_document_name, **self.numbering}
+
+    @cached_property
     def framework_numbering(self) -> dict[str, tuple[int, ...]]:
         """The framework's numbers; empty if the prompt itself gives numbers."""
         if self.labels.numbers or self.labels.ambiguous_numbers:
@@ -321,9 +326,7 @@ class CitationSearch:
     @cached_property
     def pages_by_index(self) -> dict[int, set[str]]:
         """The web addresses of each context: from its metadata, and its labels."""
-        indexes_by_name = with_addresses(
-            {**self._indexes_by_document_name, **self.numbering}
-        )
+        indexes_by_name = with_addresses(self._indexes_by_any_name)
         pages_by_index: dict[int, set[str]] = {}
         for name, indexes in indexes_by_name.items():
             if WEB_ADDRESS.fullmatch(name):
@@ -459,10 +462,9 @@ class CitationSearch:
         if IN_BRACKETS in self.labels.kinds or not lines:
             return False
         labelled = self.indexes_by_number.get(number, frozenset())
-        all_names = {**self._indexes_by_document_name, **self.numbering}
         names = [
             name
-            for name, indexes in all_names.items()
+            for name, indexes in self._indexes_by_any_name.items()
             if not name.isdigit() and not labelled.isdisjoint(indexes)
         ]
         return any(

@@ -564,8 +564,7 @@ def _is_worked_on(step: StepEffect, steps: Sequence[StepEffect]) -> bool:
         took_dropped_ones = not later.indexes_taken.isdisjoint(indexes_dropped)
         takes_whole_state = not later.node.input_documents
         returned_only_its = set(later.indexes_returned) <= set(step.indexes_returned)
-        if took_its_documents and (
-            not took_dropped_ones or (takes_whole_state and returned_only_its)
-        ):
+        worked_on_its_choice = takes_whole_state and returned_only_its
+        if took_its_documents and (not took_dropped_ones or worked_on_its_choice):
             return True
     return False

@@ -289,12 +289,11 @@ class _ReplyBeingRead:
 
     def read_text(self, block: Fields) -> None:
         """Read a block of text with the sources that are named for it."""
-        text = block.get("text")
-        if isinstance(text, str):
-            self.text_of_blocks += self._blank_before(text)
+        value = block.get("text")
+        text = value if isinstance(value, str) else ""
+        self.text_of_blocks += self._blank_before(text)
         start = len(self.text_of_blocks)
-        if isinstance(text, str):
-            self.text_of_blocks += text
+        self.text_of_blocks += text
         block_bounds = (start, len(self.text_of_blocks))
         for key in _CITATION_KEYS:
             self.read_citations(block.get(key), start, block_bounds)
