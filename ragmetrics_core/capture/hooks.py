@@ -311,11 +311,14 @@ class Listeners:
         Example: inside ``with capture():`` while a watch is on, both get the run. Work
         of a judge reaches nobody.
         """
-        if not self.open or is_judge_work():
+        listeners = self.open  # another thread may open and close some meanwhile
+        if not listeners or is_judge_work():
             return ()
+        watches = [listener for listener in listeners if listener.everywhere]
+        if len(watches) == len(listeners):
+            return listeners
+        blocks = [listener for listener in listeners if not listener.everywhere]
         listeners_around = _listeners_around.get()
-        watches = [listener for listener in self.open if listener.everywhere]
-        blocks = [listener for listener in self.open if not listener.everywhere]
         blocks_around = [block for block in blocks if block in listeners_around]
         if blocks_around:
             return (*watches, *blocks_around)

@@ -56,17 +56,19 @@ _GROUNDING_KEYS = ("grounding_metadata", "groundingMetadata")
 _PAGE_KEYS = ("url_context_metadata", "urlContextMetadata")
 _CITATION_KEYS = ("annotations", "citations")
 # Keys beside ``content`` under which a reply may tell what was found.
-_TELLING_KEYS = (
-    *_BLOCK_KEYS[1:],
-    *_GROUNDING_KEYS,
-    *_PAGE_KEYS,
-    *_CITATION_KEYS,
-    "choices",
-    "usage",
-    "documents",
-    "search_results",
-    "executed_tools",
-    "tools",
+_TELLING_KEYS = frozenset(
+    (
+        *_BLOCK_KEYS[1:],
+        *_GROUNDING_KEYS,
+        *_PAGE_KEYS,
+        *_CITATION_KEYS,
+        "choices",
+        "usage",
+        "documents",
+        "search_results",
+        "executed_tools",
+        "tools",
+    )
 )
 # Where a chunk of Gemini's grounding metadata holds its source.
 _SOURCES_OF_CHUNKS = ("retrieved_context", "web", "maps", "image")
@@ -184,7 +186,7 @@ def may_tell_evidence(place: object) -> bool:
     """
     if not isinstance(place, Mapping):
         return False
-    if any(key in place for key in _TELLING_KEYS):
+    if not _TELLING_KEYS.isdisjoint(place):
         return True
     content = place.get("content")
     return is_list(content) or isinstance(content, Mapping)
