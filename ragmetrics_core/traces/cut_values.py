@@ -5,7 +5,7 @@ count of that.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from ragmetrics_core.data import PassageNote, Sample, json_value
@@ -35,10 +35,8 @@ _CONTEXT_CUT = lazy_pattern(r"context \d+ was cut to .*")
 def cut_spans_of(spans: Sequence[Span]) -> set[str]:
     """Find the spans of a trace whose values were cut at a limit of their length.
 
-    At a limit several values have the same length, and one of these values is JSON that
-    breaks off. Example: three values have 4096 characters, and one of the three ends
-    with ``{"text": "Ro``. A trace may have two limits, such as 4096 for a prompt and
-    1000 for a tool's result: then the values of 1000 characters are cut as well.
+    Example: three values of a trace have 4096 characters, and one of the three is JSON
+    that ends with ``{"text": "Ro``: the spans of all three were cut.
 
     Args:
         spans: The spans of one trace.
@@ -46,40 +44,55 @@ def cut_spans_of(spans: Sequence[Span]) -> set[str]:
     Returns:
         The ids of the spans; empty if nothing was cut.
     """
-    texts_by_length: dict[int, set[str]] = {}
-    for text in _texts_of(spans):
-        if len(text) >= _SHORTEST_LIMIT:
-            texts_by_length.setdefault(len(text), set()).add(text)
-    greatest_length = max(texts_by_length, default=0)
-    cut_texts: set[str] = set()
-    for length, texts in texts_by_length.items():
-        # below the greatest length, texts have one length by chance: more is needed
-        are_longest = length == greatest_length
-        if _are_cut(texts, are_longest=are_longest):
-            cut_texts |= texts
-    if not cut_texts:
-        return set()
+    limits = _limits_of_length(_texts_of(spans))
     ids = set()
     for span in spans:
-        if not cut_texts.isdisjoint(_texts_of([span])):
+        lengths = {len(text) for text in _texts_of([span])}
+        if not limits.isdisjoint(lengths):
             ids.add(span.id)
     return ids
 
 
-def _are_cut(texts: Collection[str], *, are_longest: bool) -> bool:
-    """Whether a limit of length cut texts of one length.
+def _limits_of_length(texts: Iterable[str]) -> set[int]:
+    """Find the lengths at which texts of a trace were cut, by JSON that breaks off.
 
-    Plain texts alone are no sign: a splitter makes chunks of one length. Shorter texts
-    than the longest of a trace need JSON up to its very end, as they have one length by
-    chance. Example: "Rome is old. It f" and ``{"text": "Rome is``, both of 17
-    characters, were cut. With ``{"text": "Rome."}`` beside them, nothing was: whole JSON
-    of just that length shows that there is no limit.
+    There may be several: 4096 for a prompt, and 1000 for a tool's result. Plain texts
+    of one length are no sign: a splitter makes chunks of one length.
     """
-    if len(texts) < _FEWEST_CUT:
-        return False
-    if are_longest:
-        has_json = any(map(_SURE_JSON_BEGINS.match, texts))
-        return has_json and not any(map(_is_whole_json, texts))
+    texts_by_length: dict[int, set[str]] = {}
+    for text in texts:
+        if len(text) >= _SHORTEST_LIMIT:
+            texts_by_length.setdefault(len(text), set()).add(text)
+    greatest_length = max(texts_by_length, default=0)
+    limits = set()
+    for length, texts_of_length in texts_by_length.items():
+        if len(texts_of_length) < _FEWEST_CUT:
+            continue
+        # Longer texts are there, so this length may be chance: a surer sign is needed.
+        if length < greatest_length:
+            is_limit = _hold_json_cut_at_its_end(texts_of_length)
+        else:
+            is_limit = _hold_broken_json(texts_of_length)
+        if is_limit:
+            limits.add(length)
+    return limits
+
+
+def _hold_broken_json(texts: Collection[str]) -> bool:
+    """Whether some texts begin as JSON, and none is whole JSON.
+
+    Example: "Rome is old. It f" and ``{"text": "Rome is``. Whole JSON of the same length,
+    ``{"text": "Rome."}``, would show that there is no limit.
+    """
+    has_json = any(map(_SURE_JSON_BEGINS.match, texts))
+    return has_json and not any(map(_is_whole_json, texts))
+
+
+def _hold_json_cut_at_its_end(texts: Collection[str]) -> bool:
+    """Whether a text is JSON up to its very end, and none ends with a closing bracket.
+
+    Text that only begins as JSON is no such sign, as "[{'a': 1}] is a list" in Python.
+    """
     has_whole_json = any(
         text.startswith(_JSON_BEGINS) and text.endswith(_JSON_ENDS) for text in texts
     )

@@ -92,7 +92,7 @@ class _Trace:
             sources: The nodes that the innermost engine around it named as its sources.
         """
         reading = call.reading
-        if reading is not None and self._records.hold(call):
+        if reading is not None:
             kind = self._kind(call, reading, around)
             source_nodes = mapping(self._records.outputs[call]).get("source_nodes")
             sources = self._nodes.nodes_in(source_nodes) or sources
@@ -125,50 +125,67 @@ class _Trace:
             self._read_tool(call, reading)
         elif kind in ("retriever", "reranker"):
             self._read_retriever(call, reading)
-        elif kind in ("agent", "step"):
-            self._read_engine(call, reading, sources)
+        elif kind == "step":
+            self._read_synthesizer(call, reading, sources)
+        elif kind == "agent" and self._records.methods[call] == "run":
+            self._read_workflow(call, reading)
+        elif kind == "agent":
+            self._read_engine(call, reading)
 
     def _kind(
         self, call: Call, reading: Reading, around: tuple[Call, ...]
     ) -> Kind | None:
         """Tell what a call does, e.g. "retriever" for the method ``retrieve``.
 
-        Returns None for a call that is not read: a step of a workflow, or a call whose
-        result the call around it returns as well. Returns "ignored" for work that
-        answers no user, such as the building of an index.
-
         Args:
             call: The call.
             reading: What its span says.
             around: The calls around it, the outermost first.
+
+        Returns:
+            "ignored" for work that answers no user. None for a call that is looked
+            through: only the calls inside it are read.
         """
         method = self._records.methods[call]
-        inputs = self._records.inputs[call]
-        is_step_of_workflow = has_any(inputs, "ev")  # steps are given events
-        if is_step_of_workflow or self._is_part_of_synthesizer(method, around):
+        if self._is_inner_step(call, around):
             return None
-        # ``pipeline.run(documents=[…])`` fills an index; a workflow's ``run()`` answers
-        builds_index = method == "run" and has_any(inputs, "documents")
-        if reading.kind == "ignored" or builds_index:
+        if reading.kind == "ignored" or self._answers_no_user(call, around):
             return "ignored"
         if method == "predict_and_call" and around:
             # the model picks a tool and runs it; the call around returns the result
             return None
-        is_chat = method in ("chat", "stream_chat")
-        if is_chat and not has_any(inputs, "message"):
-            return "model"  # a chat engine would be given a message
-        if method == "query" and _is_inside_retry(call, around):
-            # ``RetryQueryEngine`` has an evaluator judge each answer, and the evaluator
-            # makes a query of its own
-            return "ignored"
-        if not method and reading.kind == "model":
-            # its arguments, which tell the method, could not be recorded
+        if self._is_model_by_input(call, reading):
             return "model"
-        kind = KINDS.get(method)
-        if kind == "tool":
+        if KINDS.get(method) == "tool":
             # ``tool.call()`` has the method of many objects: it may be no tool
             return self._kind_of_called_object(call, reading, around)
-        return kind
+        return KINDS.get(method)
+
+    def _is_inner_step(self, call: Call, around: tuple[Call, ...]) -> bool:
+        """Whether a call is a step of a workflow, or an inner method of a synthesizer."""
+        is_step_of_workflow = has_any(self._records.inputs[call], "ev")  # an event
+        method = self._records.methods[call]
+        return is_step_of_workflow or self._is_part_of_synthesizer(method, around)
+
+    def _answers_no_user(self, call: Call, around: tuple[Call, ...]) -> bool:
+        """Whether a call fills an index, or is the query of an evaluator."""
+        method = self._records.methods[call]
+        if method == "query":
+            # ``RetryQueryEngine`` has an evaluator judge each answer, and the evaluator
+            # makes a query of its own
+            return _is_inside_retry(call, around)
+        # ``pipeline.run(documents=[…])`` fills an index; a workflow's ``run()`` answers
+        return method == "run" and has_any(self._records.inputs[call], "documents")
+
+    def _is_model_by_input(self, call: Call, reading: Reading) -> bool:
+        """Whether a call is a model's, by its input, where its method leaves that open."""
+        method = self._records.methods[call]
+        if not method:
+            # its arguments, which tell the method, could not be recorded
+            return reading.kind == "model"
+        is_chat = method in ("chat", "stream_chat")
+        # a chat engine would be given a message
+        return is_chat and not has_any(self._records.inputs[call], "message")
 
     def _is_part_of_synthesizer(self, method: str, around: tuple[Call, ...]) -> bool:
         """Whether a method is an inner one of a synthesizer, which returns its answer."""
@@ -261,27 +278,31 @@ class _Trace:
             self._records.outputs[model] = None
 
     def _model_of_step(self, step: Call) -> Call | None:
-        """Find the last outermost call of a model in an agent's step.
+        """Return the last call of a model in an agent's step; None if there is none.
 
-        If the step recorded none, its last call that prepared a prompt
-        (``_prepare_chat_with_tools``) is made a model's call, and returned. None if it
-        recorded neither. Example: a step with the calls ``chat`` and, inside it,
-        another ``chat`` gives the outer one.
+        Example: a step with the calls ``chat`` and, inside it, another ``chat`` gives
+        the outer one. If the step recorded no model, its last call that prepared a
+        prompt (``_prepare_chat_with_tools``) is made a model's call.
         """
-        # of a span that says nothing neither method nor input is known
-        calls = [call for call in step.walk() if self._records.hold(call)]
-        models = [call for call in calls if self._is_model(call)]
+        models = self._outermost_models(step)
         if models:
-            nested = list(chain.from_iterable(model.inside for model in models))
-            outermost = [model for model in models if model not in nested]
-            return outermost[-1]
+            return models[-1]
         preparing_calls = [
-            call for call in calls if self._records.methods[call] == _PREPARED
+            call for call in step.walk() if self._records.methods.get(call) == _PREPARED
         ]
         if not preparing_calls:
             return None
         self._make_model_of(preparing_calls[-1])
         return preparing_calls[-1]
+
+    def _outermost_models(self, call: Call) -> list[Call]:
+        """The calls of models at or below a call, without those inside other models."""
+        if self._is_model(call):
+            return [call]
+        models = []
+        for inner in call.inside:
+            models += self._outermost_models(inner)
+        return models
 
     def _make_model_of(self, preparing_call: Call) -> None:
         """Make a model's call of the call that returned the prompt of the model."""
@@ -337,35 +358,43 @@ class _Trace:
         if documents and all(map(_describes_tool, documents)):
             reading.kind = "ignored"
 
-    def _read_engine(
-        self, call: Call, reading: Reading, sources: tuple[Document, ...]
-    ) -> None:
-        """Write into a reading what an engine was asked and answered.
+    def _read_engine(self, call: Call, reading: Reading) -> None:
+        """Write into the reading of an engine what it was asked and answered.
 
-        A workflow and a synthesizer, which answers from nodes, are read as well.
         Example: ``engine.query("Who?")`` answered "Anna": the query "Who?", the output
         "Anna".
+        """
+        inputs = self._records.inputs[call]
+        reading.query = query_in(inputs)
+        reading.output = answer_of(self._records.outputs[call])
+        chat_history = mapping(inputs).get("chat_history")
+        reading.input = {"question": reading.query, "chat_history": chat_history}
+
+    def _read_synthesizer(
+        self, call: Call, reading: Reading, sources: tuple[Document, ...]
+    ) -> None:
+        """Read a call that answers from documents, like an engine, and its documents.
 
         Args:
             call: The call.
             reading: Its reading, which is changed.
             sources: The nodes that an engine around it returned as its sources.
         """
-        inputs = self._records.inputs[call]
-        reading.query = query_in(inputs)
-        reading.output = answer_of(self._records.outputs[call])
-        # engines and workflows have the kind "agent" here; "step" is a synthesizer
-        is_synthesizer = reading.kind == "step"
-        if is_synthesizer:
-            reading.input_documents = self._nodes.nodes_given_to(call, sources)
-        chat_history = mapping(inputs).get("chat_history")
-        is_workflow = self._records.methods[call] == "run"
-        if is_workflow:
-            # the calls inside a workflow hold its question, and often its answer
-            inner_calls = [inner for inner in call.inside if self._records.hold(inner)]
-            reading.query = question_of_workflow(self._records, call, inner_calls)
-            reading.output = reading.output or last_answer(self._records, inner_calls)
-            chat_history = chat_history or history_in_memory(self._records, inner_calls)
+        self._read_engine(call, reading)
+        reading.input_documents = self._nodes.nodes_given_to(call, sources)
+
+    def _read_workflow(self, call: Call, reading: Reading) -> None:
+        """Read a workflow like an engine, with what only its steps tell.
+
+        Example: ``agent.run("Who?")``: the first step was given the question and the
+        chat's history, and the last one returned "Anna".
+        """
+        self._read_engine(call, reading)
+        reading.query = question_of_workflow(self._records, call)
+        reading.output = reading.output or last_answer(self._records, call)
+        chat_history = reading.input["chat_history"]
+        if not chat_history:
+            chat_history = history_in_memory(self._records, call)
         reading.input = {"question": reading.query, "chat_history": chat_history}
 
 

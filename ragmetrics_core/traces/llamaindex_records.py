@@ -35,10 +35,6 @@ class Records:
         for call, inputs in self.inputs.items():
             self.methods[call] = method_of(call, inputs, self.outputs[call])
 
-    def hold(self, call: Call) -> bool:
-        """Whether a call has an entry: its span said something when all were parsed."""
-        return call in self.inputs
-
     def _parse_inputs_and_outputs(self, calls: Sequence[Call]) -> None:
         """Parse what went into each call and came out, into ``inputs`` and ``outputs``."""
         for call in calls:

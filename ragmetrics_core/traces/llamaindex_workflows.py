@@ -1,6 +1,6 @@
 """What a workflow or an agent of LlamaIndex was asked, remembers and answered."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ragmetrics_core.capture import Message, question_in
 from ragmetrics_core.traces.llamaindex_records import Records
@@ -15,31 +15,28 @@ from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.values import mapping, messages_in
 
 
-def question_of_workflow(
-    records: Records, call: Call, steps: Sequence[Call]
-) -> str | None:
+def question_of_workflow(records: Records, workflow: Call) -> str | None:
     """Tell what a workflow was asked; None if nothing tells it.
 
     Args:
         records: What the calls of the trace were given and returned.
-        call: The workflow.
-        steps: Its steps, in their order.
+        workflow: The call of the workflow.
     """
-    texts = _texts_of_start(records, call, steps)
+    texts = _texts_of_start(records, workflow)
     question = texts.get("user_msg") or last_text_of_user(
-        _messages_to_agent(records, steps)
+        _messages_to_agent(records, workflow)
     )
-    return question or _likely_question(texts, _first_inner_query(records, call))
+    return question or _likely_question(texts, _first_inner_query(records, workflow))
 
 
-def history_in_memory(records: Records, steps: Sequence[Call]) -> tuple[Message, ...]:
+def history_in_memory(records: Records, workflow: Call) -> tuple[Message, ...]:
     """The messages before the user's last one in an agent's memory.
 
     None of them is an example of a template, since a template adds its messages
     only where the prompt is made. The texts of a ReAct agent, which hold its
     thoughts beside the answer, tell no history.
     """
-    messages = _messages_to_agent(records, steps)
+    messages = _messages_to_agent(records, workflow)
     if any(is_reasoning(message) for message in messages):
         return ()
     for n_earlier in reversed(range(len(messages))):
@@ -48,9 +45,9 @@ def history_in_memory(records: Records, steps: Sequence[Call]) -> tuple[Message,
     return ()
 
 
-def last_answer(records: Records, steps: Sequence[Call]) -> str | None:
+def last_answer(records: Records, workflow: Call) -> str | None:
     """The answer of the last step that ended a workflow, or a turn of an agent."""
-    for step in reversed(steps):
+    for step in reversed(_steps_of(workflow)):
         output = records.outputs[step]
         if records.methods[step] == "run_agent_step" or has_any(output, "result"):
             answer = answer_of(output)
@@ -59,14 +56,18 @@ def last_answer(records: Records, steps: Sequence[Call]) -> str | None:
     return None
 
 
-def _texts_of_start(
-    records: Records, call: Call, steps: Sequence[Call]
-) -> dict[str, str]:
+def _steps_of(workflow: Call) -> list[Call]:
+    """The steps of a workflow, in their order, without spans that say nothing."""
+    return [step for step in workflow.inside if step.reading is not None]
+
+
+def _texts_of_start(records: Records, workflow: Call) -> dict[str, str]:
     """The texts that a workflow was started with.
 
     Some workflows tell these only to their first step.
     """
-    start = mapping(records.inputs[call])
+    start = mapping(records.inputs[workflow])
+    steps = _steps_of(workflow)
     if "init_state" in start and steps:
         start = records.event_sent_to(steps[0])
     texts = {}
@@ -76,12 +77,12 @@ def _texts_of_start(
     return texts
 
 
-def _messages_to_agent(records: Records, steps: Sequence[Call]) -> tuple[Message, ...]:
+def _messages_to_agent(records: Records, workflow: Call) -> tuple[Message, ...]:
     """The messages that the first step of an agent was given: its memory.
 
     The memory holds the earlier turns, and the user's message.
     """
-    for step in steps:
+    for step in _steps_of(workflow):
         for record in (mapping(records.outputs[step]), records.event_sent_to(step)):
             inputs = record.get("input")
             messages = messages_in(inputs) if isinstance(inputs, tuple) else ()

@@ -15,7 +15,7 @@ from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _FEWEST_LETTERS = 24  # a shorter text stands in a prompt by chance
-_LONGEST_TAIL = 12  # words at the end of a document; a prompt is searched for them
+_N_WORDS_SEARCHED = 12  # a document is searched for by its first or last words
 _DOTS = r"[\[(]?(?:\.{2,}|…)[\])]?"
 _NOTE = r"[\[(<][^\[\]()<>\n]{1,40}[\])>]"  # "[truncated]", "(97 more chars)", "<snip>"
 # what says that a text was cut: "...", "…", "[...]", "... [truncated]"
@@ -37,36 +37,39 @@ _GOES_ON = lazy_pattern(r"[,;:]?[ \t]?\w")
 
 
 def count_previews(root: Node) -> int:
-    """Count the documents of a run whose recorded text was cut: its prompts show more.
+    """Count the documents of a run that were recorded in part: its prompts show more.
 
     Example: a span holds "Rome has been the capital of It", and a prompt shows "Rome
-    has been the capital of Italy": one. A document that ends in "...", or within a word
-    or sentence, counts by itself. Behind any other end the prompt may show words of its
-    template, such as "Question:". So these documents count only if unlike words stand
-    behind several of them, or if one goes on in its labelled block and others do not.
+    has been the capital of Italy": 1.
     """
     documents = _documents_of(root)
     shown_texts = _shown_texts(root)
     known_texts = _KnownTexts(root, documents)
     n_cut = 0
-    # of documents with any other end: the first word that a prompt shows behind each
-    words_behind = []
+    # behind documents that do not look cut: their rests, or words of the template
+    unclear_rests = []
     for document in documents:
-        if _is_cut_before(document.text, shown_texts):
-            n_cut += 1
-            continue
         rest = _rest_behind(document.text, shown_texts)
-        if not rest or known_texts.explain(rest):
-            continue
-        if _is_cut_at(document.text, rest):
+        if known_texts.explain(rest):
+            rest = ""  # it is not of this document: the next one stands there, say
+        lacks_beginning = _lacks_beginning(document.text, shown_texts)
+        if lacks_beginning or _lacks_end(document.text, rest):
             n_cut += 1
-        elif _is_rest_of_passage(rest):
-            words_behind.append(_WORD.findall(rest)[0])
-    # a template would have the same word behind each, such as "Question"
-    are_unlike = len(set(words_behind)) > 1
-    if are_unlike:
-        n_cut += len(words_behind)
-    return n_cut or _count_going_on_in_blocks(documents, shown_texts, known_texts)
+        else:
+            unclear_rests.append(rest)
+    n_cut += _n_begun_unlike(unclear_rests)
+    return n_cut or _n_cut_in_blocks(documents, shown_texts, known_texts)
+
+
+def _n_begun_unlike(rests: Sequence[str]) -> int:
+    """Count the rests of sentences among texts, if they begin with different words.
+
+    A template has the same word behind each document, such as "Question": then all
+    texts may be the template's, and 0 is returned.
+    """
+    first_words = [_first_word(rest) for rest in rests if _is_rest_of_passage(rest)]
+    are_unlike = len(set(first_words)) > 1
+    return len(first_words) if are_unlike else 0
 
 
 def _documents_of(root: Node) -> list[Document]:
@@ -137,6 +140,17 @@ def _first_words(text: str, n_words: int = _N_FIRST_WORDS) -> bytes:
     return letters_of(" ".join(_WORD.findall(text)[:n_words]))
 
 
+def _first_word(text: str) -> str:
+    """The first word of a text; "" if it has none."""
+    word = _WORD.search(text)
+    return "" if word is None else word[0]
+
+
+def _pattern_of(words: Sequence[str]) -> re.Pattern[str]:
+    """Return what finds words that follow each other, with any white space between."""
+    return re.compile(r"\s+".join(map(re.escape, words)))
+
+
 def _rest_behind(text: str, shown_texts: Sequence[str]) -> str:
     """Return what stands behind a document in its line of a prompt.
 
@@ -148,11 +162,10 @@ def _rest_behind(text: str, shown_texts: Sequence[str]) -> str:
     stem = _CUT_MARK.sub("", text).rstrip()
     if len(stem) < _FEWEST_LETTERS:
         return ""
-    tail = stem.split()[-_LONGEST_TAIL:]
-    pattern = re.compile(r"\s+".join(map(re.escape, tail)))
+    last_words = _pattern_of(stem.split()[-_N_WORDS_SEARCHED:])
     rests = []
     for shown_text in shown_texts:
-        for match in pattern.finditer(shown_text):
+        for match in last_words.finditer(shown_text):
             line, _, _ = shown_text[match.end() :].partition("\n")
             rests.append(line)
     is_shown_as_recorded = any(not _WORD.search(rest) for rest in rests)
@@ -161,73 +174,66 @@ def _rest_behind(text: str, shown_texts: Sequence[str]) -> str:
     return rests[0]
 
 
-def _count_going_on_in_blocks(
+def _n_cut_in_blocks(
     documents: Sequence[Document], shown_texts: Sequence[str], known_texts: _KnownTexts
 ) -> int:
-    """Count the documents that go on, beyond their text, in a prompt's labelled block.
+    """Count the documents that go on with further sentences in a prompt's labelled block.
 
     Example: the spans hold "The town is old." and "The mill is new."; a prompt shows
-    "[1] The town is old. It has a gate." and "[2] The mill is new.": the first document
-    goes on, so 1 is returned.
+    "[1] The town is old. It has a gate." and "[2] The mill is new.": 1, the town's.
 
-    A first word behind two documents is the template's, as "Source" in "Source: a.txt":
-    such documents do not count. The document of a list's last block does not count
-    either: the template may go on there. Only its first word behind is compared.
+    A word that begins the rests of two documents is the template's, as "Source" in
+    "Source: a.txt".
     """
     blocks = [block for text in shown_texts for block in _labelled_blocks(text)]
-    beginnings: list[str] = []  # the first word behind each document; "" for none
-    n_going_on_by_beginning: Counter[str] = Counter()
+    rests: list[_Block] = []  # what stands behind each document in its block
     for document in documents:
-        block_and_rest = _rest_in_block(document.text, blocks)
-        if block_and_rest is None:
+        rest = _rest_of_block(document.text, blocks)
+        if rest is None:
             continue
-        block, rest = block_and_rest
-        words = _WORD.findall(rest)
-        # nothing stands behind the document, or the words of another document, of a
-        # query or of a reply: this document was not cut
-        if not words or known_texts.explain(rest, _N_WORDS_OF_SENTENCE):
-            beginnings.append("")
-            continue
-        beginnings.append(words[0])
-        if not block.is_last and _is_prose(rest, words):
-            n_going_on_by_beginning[words[0]] += 1
-    if len(beginnings) < 2:  # one document alone tells nothing of the template
-        return 0
-    # only first words that stand behind one document: "It", and not "Source"
-    return sum(
-        n_going_on
-        for beginning, n_going_on in n_going_on_by_beginning.items()
-        if beginnings.count(beginning) == 1
-    )
+        if known_texts.explain(rest.text, _N_WORDS_OF_SENTENCE):
+            rest = rest._replace(text="")  # it is not of this document
+        rests.append(rest)
+    if len(rests) < 2:
+        return 0  # one document alone tells nothing of the template
+    n_by_first_word = Counter(_first_word(rest.text) for rest in rests)
+    n_cut = 0
+    for rest in rests:
+        is_of_template = n_by_first_word[_first_word(rest.text)] > 1
+        # before the next label only the passage stands, and perhaps its metadata
+        if rest.ends_at_label and _is_prose(rest.text) and not is_of_template:
+            n_cut += 1
+    return n_cut
 
 
 class _Block(NamedTuple):
     """A part of a prompt behind a label, such as "[1]" or "Source 2:".
 
     Attributes:
-        text: The text up to the next label, or up to a blank line.
-        is_last: Whether no label of the same form stands behind it.
+        text: What stands behind the label, or the end of that.
+        ends_at_label: Whether it ends at the next label, as that of "[1]" at "[2]". Else
+            words of the template may stand in it.
     """
 
     text: str
-    is_last: bool
+    ends_at_label: bool
 
 
 def _labelled_blocks(text: str) -> Iterator[_Block]:
-    r"""Yield the blocks of a prompt, each behind a label at the beginning of a line.
+    r"""Yield the parts of a prompt behind its labels, as "[1]" at the start of a line.
 
     Example: "[1] It is old.\n[2] It fell.\n\nQuestion: Who?" has the blocks " It is
-    old.\n" and " It fell.". A block ends at the next label of the same form: "[2]"
-    after "[1]", but not "2." after "[1]". Without such a label it is the last block of
-    its list, and ends at a blank line.
+    old.\n", which ends at the label "[2]", and " It fell.", which ends at a blank line.
     """
     labels = list(_LABEL.finditer(text))
     for label, next_label in zip_longest(labels, labels[1:]):
+        # a label of another form, as "2." after "[1]", may belong to the passage
         if next_label is not None and _form(next_label) == _form(label):
-            yield _Block(text[label.end() : next_label.start()], is_last=False)
+            block = text[label.end() : next_label.start()]
+            yield _Block(block, ends_at_label=True)
         else:
-            last_part, _, _ = text[label.end() :].partition("\n\n")
-            yield _Block(last_part, is_last=True)
+            block, _, _ = text[label.end() :].partition("\n\n")
+            yield _Block(block, ends_at_label=False)
 
 
 def _form(label: re.Match[str]) -> str:
@@ -235,66 +241,72 @@ def _form(label: re.Match[str]) -> str:
     return _DIGITS.sub("0", label[0])
 
 
-def _rest_in_block(text: str, blocks: Sequence[_Block]) -> tuple[_Block, str] | None:
-    """Return the block in which a document stands, and what stands behind it there.
+def _rest_of_block(text: str, blocks: Sequence[_Block]) -> _Block | None:
+    """Return the part of a block behind a document, with "" if no word stands there.
 
     Example: "Rome has been the capital of It" was recorded. The prompt has the block
     "Rome has been the capital of Italy since 1871.": the rest is "aly since 1871.".
     None if the document stands in no block, or too few of its letters were recorded. Of
-    several blocks one with nothing behind the document goes first.
+    several blocks one with no word behind the document goes first.
     """
-    words = text.split()[-_LONGEST_TAIL:]
+    words = text.split()
     if len(text) < _FEWEST_LETTERS or not words:
         return None
-    pattern = re.compile(r"\s+".join(map(re.escape, words)))
-    first_block_and_rest: tuple[_Block, str] | None = None
+    last_words = _pattern_of(words[-_N_WORDS_SEARCHED:])
+    first_rest = None
     for block in blocks:
-        for match in pattern.finditer(block.text):
-            rest = block.text[match.end() :]
-            if not _WORD.search(rest):
-                return block, ""
-            if first_block_and_rest is None:
-                first_block_and_rest = (block, rest)
-    return first_block_and_rest
+        for match in last_words.finditer(block.text):
+            rest = block._replace(text=block.text[match.end() :])
+            if not _WORD.search(rest.text):
+                return rest._replace(text="")
+            if first_rest is None:
+                first_rest = rest
+    return first_rest
 
 
-def _is_prose(rest: str, words: Sequence[str]) -> bool:
+def _is_prose(rest: str) -> bool:
     """Whether a text looks like further sentences of a passage, and not like its metadata.
 
     "Source: a.txt", "(page 3)" and "https://a.org" are metadata.
     """
+    words = _WORD.findall(rest)
     if len(words) < _FEWEST_WORDS or _PROSE.match(rest) is None:
         return False
     first_words, _, _ = rest.strip().partition(words[_N_FIRST_WORDS])
     return ":" not in first_words and "=" not in first_words
 
 
-def _is_cut_before(text: str, shown_texts: Sequence[str]) -> bool:
+def _lacks_beginning(text: str, shown_texts: Sequence[str]) -> bool:
     """Whether a document begins with "...", and prompts show other words in that place.
 
     Example: a span holds "... in Rome since the year 1874", and a prompt shows "Anna
-    has lived and worked in Rome since the year 1874". Several words must stand right
-    before it in its line: one may be a label. False if a prompt shows the dots.
+    has lived and worked in Rome since the year 1874".
     """
     mark = _CUT_MARK_BEFORE.match(text)
-    stem = _CUT_MARK.sub("", text[mark.end() :]).rstrip() if mark else ""
+    if mark is None:
+        return False
+    stem = _CUT_MARK.sub("", text[mark.end() :]).rstrip()
     if len(stem) < _FEWEST_LETTERS:
         return False
-    head = stem.split()[:_LONGEST_TAIL]
-    pattern = re.compile(r"\s+".join(map(re.escape, head)))
+    first_words = _pattern_of(stem.split()[:_N_WORDS_SEARCHED])
     lines_before = []  # what stands before the document in its line, in each prompt
     for shown_text in shown_texts:
-        for match in pattern.finditer(shown_text):
+        for match in first_words.finditer(shown_text):
             _, _, line = shown_text[: match.start()].rpartition("\n")
             lines_before.append(line)
-    return bool(lines_before) and all(
-        len(_WORD.findall(line)) >= _FEWEST_WORDS and line.rstrip()[-1:].isalnum()
-        for line in lines_before
-    )
+    return bool(lines_before) and all(map(_breaks_off, lines_before))
 
 
-def _is_cut_at(text: str, rest: str) -> bool:
+def _breaks_off(line: str) -> bool:
+    """Whether a line ends within a sentence of several words; a label has fewer words."""
+    has_words = len(_WORD.findall(line)) >= _FEWEST_WORDS
+    return has_words and line.rstrip()[-1:].isalnum()
+
+
+def _lacks_end(text: str, rest: str) -> bool:
     """Whether a document was cut, by its end and by what stands behind it in a prompt."""
+    if not rest:
+        return False
     if _CUT_MARK.search(text):
         is_mark_shown = rest.lstrip()[:1] in (".", "…", "[", "(", "<")
         return not is_mark_shown
