@@ -350,36 +350,46 @@ def _nest(leaves: Mapping[str, Any]) -> Any:
 def _documents(
     attributes: Mapping[str, Any], names: Sequence[str]
 ) -> tuple[Document, ...] | None:
-    """Return the documents that a span lists.
-
-    Several attributes may list them. The first one counts that holds documents, or an
-    empty list. Example: ``[{"document": {"id": "7", "content": "Rome is old."}}]``
-    gives one document.
+    """Return the documents of the first list of documents that a span holds.
 
     Args:
         attributes: The attributes of the span.
-        names: The names of the attributes that may list documents.
+        names: The names of the attributes that may hold such a list.
 
     Returns:
-        The documents; () if the span says that there are none, and None if it says
-        nothing. A document may have an id and no text.
+        The documents; () if the list is empty, and None if there is no list. A document
+        may have an id and no text.
     """
     for name in names:
-        # A name such as "retrieval.documents." begins the names of several attributes,
-        # one for each field of a document. Some write one attribute with a list
-        # instead, under the name without the dot.
-        entries = value_of(attributes, name) or attributes.get(name.rstrip("."))
-        if isinstance(entries, str):
-            entries = plain(entries)
-        documents = []
-        for entry in entries if isinstance(entries, (list, tuple)) else ():
-            document = _document(entry)
-            if document is not None:
-                documents.append(document)
-        says_none = entries in ([], ())
-        if documents or says_none:
-            return tuple(documents)
+        documents = _documents_under(name, attributes)
+        if documents is not None:
+            return documents
     return None
+
+
+def _documents_under(
+    name: str, attributes: Mapping[str, Any]
+) -> tuple[Document, ...] | None:
+    """Return the documents that a span lists under a name; None if it lists none.
+
+    Examples: under the name "documents." both the attribute "documents.0.content":
+    "Rome is old." and the attribute "documents": '[{"content": "Rome is old."}]' list
+    one document. An empty list gives ().
+    """
+    entries = value_of(attributes, name)
+    if not entries:
+        entries = attributes.get(name.removesuffix("."))
+    if isinstance(entries, str):
+        entries = plain(entries)
+    if not isinstance(entries, (list, tuple)):
+        return None
+    is_empty_list = not entries
+    documents = []
+    for entry in entries:
+        document = _document(entry)
+        if document is not None:
+            documents.append(document)
+    return tuple(documents) if documents or is_empty_list else None
 
 
 def _document(entry: object) -> Document | None:

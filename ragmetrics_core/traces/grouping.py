@@ -1,7 +1,6 @@
 """The spans of files, trace by trace, in bounded memory.
 
-An index on disk says in which lines the spans of a trace stand. A **place** is where
-one line stands. A long line that holds a list has a place for each element.
+An index on disk says in which lines the spans of a trace stand.
 """
 
 import gzip
@@ -17,7 +16,7 @@ from dataclasses import replace
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 from ragmetrics_core.data import (
     InputError,
@@ -62,9 +61,21 @@ _LINES_OF_TRACE = (
     " ORDER BY file, position"
 )
 
-# number of the file, offset and length of a line; of a list the number of the element
-Place = tuple[int, int, int]
 Source = str | Path | Iterable[Any]
+
+
+class Place(NamedTuple):
+    """Where one line stands, or one value if the source is a list of values.
+
+    Attributes:
+        file_number: Which of the files holds the line; 0 for a list of values.
+        offset: Where the line begins in its file, in bytes; the index of a value.
+        length: How many bytes the line has; 0 for a value.
+    """
+
+    file_number: int
+    offset: int
+    length: int
 
 
 class Lines:
@@ -123,11 +134,11 @@ class Lines:
         Of a long line that holds a list each element has a place.
         """
         for number in range(len(self.values)):
-            yield 0, number, 0
+            yield Place(0, number, 0)
         for number, file in enumerate(self._files):
             for offset, length in _values(file):
                 for part_offset, part_length in self._parts(file, offset, length):
-                    yield number, part_offset, part_length
+                    yield Place(number, part_offset, part_length)
                 # whoever read a part has moved the place in the file
                 file.seek(offset + length)
 
@@ -154,37 +165,30 @@ class Lines:
             TooLarge: If the line would take more memory than ``max_bytes``.
         """
         if place not in self._spans_of_recent_lines:
-            _, _, length = place
-            is_long = length > _LONG
+            is_long = place.length > _LONG
             if is_long or len(self._spans_of_recent_lines) >= _MAX_RECENT_LINES:
                 self._spans_of_recent_lines.clear()
-            self._spans_of_recent_lines[place] = self._parse(*place)
+            self._spans_of_recent_lines[place] = self._parse(place)
         return self._spans_of_recent_lines[place]
 
-    def _parse(self, file_number: int, offset: int, length: int) -> list[Span]:
+    def _parse(self, place: Place) -> list[Span]:
         """Read the spans at a place of a file, or of the list of values.
 
         Example: (0, 9, 9) stands for the bytes 9 to 18 of the first file.
-
-        Args:
-            file_number: Which file.
-            offset: Where the line begins in the file, in bytes. For a list of values:
-                the index of the value.
-            length: The bytes of the line.
 
         Raises:
             TooLarge: If the line would take more memory than it may. Lines up to
                 ``_LONG`` bytes are always read, also where ``max_bytes`` is smaller.
         """
         if self.values:
-            return list(spans_in(self.values[offset]))
+            return list(spans_in(self.values[place.offset]))
         most = max(self.max_bytes, _LONG)
-        if length > most:
-            raise TooLarge(length, most)
-        file = self._files[file_number]
-        file.seek(offset)
-        text = file.read(length)
-        if length > _LONG:
+        if place.length > most:
+            raise TooLarge(place.length, most)
+        file = self._files[place.file_number]
+        file.seek(place.offset)
+        text = file.read(place.length)
+        if place.length > _LONG:
             needed = _n_bytes_once_read(text)
             if needed > most:
                 raise TooLarge(needed, most)
@@ -299,7 +303,8 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
             if size > lines.max_bytes:
                 yield trace, None, is_linked
             else:
-                places = index.execute(_LINES_OF_TRACE, (trace,)).fetchall()
+                rows = index.execute(_LINES_OF_TRACE, (trace,)).fetchall()
+                places = [Place(*row) for row in rows]
                 yield trace, _spans_of_trace(trace, lines, places), is_linked
 
 
@@ -334,7 +339,10 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
                 RowError(f"line {number} holds no span: {_reason(error)}")
             )
         else:
-            _index_line(index, lines, number, place, spans)
+            _index_line(index, place, spans)
+            for span in spans:
+                if not _is_readable(span):
+                    lines.unreadable.append(UnreadableSpan(number, span.trace))
     has_spans = index.execute("SELECT 1 FROM lines LIMIT 1").fetchone() is not None
     if lines.unreadable and not has_spans:
         _refuse_all(lines, keys_of_first_unknown_form)
@@ -354,39 +362,28 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, RowError) else type(error).__name__
 
 
-def _index_line(
-    index: sqlite3.Connection,
-    lines: Lines,
-    number: int,
-    place: Place,
-    spans: Sequence[Span],
-) -> None:
+def _index_line(index: sqlite3.Connection, place: Place, spans: Sequence[Span]) -> None:
     """Write the spans of a line into the index, and the traces that they link to.
 
     Each span counts with an equal share of the line's length, so that the size of a
-    trace is known. Example: four spans in a line of 4000 bytes count 1000 each. Spans
-    that cannot be read are noted in ``lines.unreadable``.
+    trace is known. Example: four spans in a line of 4000 bytes count 1000 each. A span
+    that cannot be read is indexed as well: it makes its whole trace unreadable.
 
     Args:
         index: The index.
-        lines: The lines of all files.
-        number: The number of the line, for messages.
-        place: Where it stands.
+        place: Where the line stands.
         spans: The spans that it holds.
     """
-    _, _, length = place
-    length_per_span = length // max(1, len(spans))
-    rows = []
-    linked_traces: list[tuple[str]] = []
+    length_per_span = place.length // max(1, len(spans))
+    rows_of_lines = []
+    rows_of_links: list[tuple[str]] = []
     for span in spans:
-        if not _is_readable(span):
-            lines.unreadable.append(UnreadableSpan(number, span.trace))
-        # an unreadable span makes its whole trace unreadable, and is indexed as well
         if span.trace and _can_be_stored(span.trace):
-            rows.append((span.trace, span.end, length_per_span, *place))
-            linked_traces += [(name,) for name in span.links if _can_be_stored(name)]
-    index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows)
-    index.executemany("INSERT OR IGNORE INTO links VALUES (?)", linked_traces)
+            rows_of_lines.append((span.trace, span.end, length_per_span, *place))
+            for linked_trace in filter(_can_be_stored, span.links):
+                rows_of_links.append((linked_trace,))
+    index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows_of_lines)
+    index.executemany("INSERT OR IGNORE INTO links VALUES (?)", rows_of_links)
 
 
 def _is_readable(span: Span) -> bool:

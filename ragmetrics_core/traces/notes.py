@@ -1,7 +1,7 @@
 """What a reading of traces could not make samples of, and what mends that."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -54,6 +54,13 @@ FOUND_NOT_RECORDED = (
 )
 DOCUMENTS_ARE_IN_PART = DOCUMENTS_IN_PART.partition("{} ")[2]
 _ATTRIBUTES_WERE_DROPPED = ATTRIBUTES_DROPPED.partition(",")[0].removeprefix("{}")
+# The first row counts whose words a warning holds.
+_GAP_BY_WARNING: Mapping[str, Gap] = {
+    SPANS_ARE_MISSING: "spans",
+    _ATTRIBUTES_WERE_DROPPED: "attributes",
+    VALUES_WERE_CUT: "lengths",
+    DOCUMENTS_ARE_IN_PART: "parts",
+}
 
 # Capture's warning of sources, such as those that a model's provider found.
 _WITHOUT_TEXT = lazy_pattern(r"the text of \d+ retrieved documents was not recorded")
@@ -217,17 +224,12 @@ def _gap_of(sample: Sample) -> Gap | None:
     notes = sample.capture
     if notes is None or notes.grade != "incomplete":
         return None
-    # an incomplete sample has such nodes if only the ids of documents were recorded
-    if notes.other:
+    documents_without_text = notes.other
+    if documents_without_text:
         return "texts"
-    if SPANS_ARE_MISSING in notes.warnings:
-        return "spans"
-    if any(_ATTRIBUTES_WERE_DROPPED in warning for warning in notes.warnings):
-        return "attributes"  # dropped at the limit of the SDK
-    if any(VALUES_WERE_CUT in warning for warning in notes.warnings):
-        return "lengths"  # values were cut at a limit
-    if any(DOCUMENTS_ARE_IN_PART in warning for warning in notes.warnings):
-        return "parts"  # of documents, such as their first letters
+    gap = _gap_in_recording(notes.warnings)
+    if gap is not None:
+        return gap
     if sample.error is not None:
         return "end"  # the run failed or was abandoned
     if sample.answer is None:
@@ -236,3 +238,11 @@ def _gap_of(sample: Sample) -> Gap | None:
     if has_sources_without_text or notes.unread_texts:
         return "sources"  # texts of what was retrieved
     return "evidence"  # what the model was shown
+
+
+def _gap_in_recording(warnings: Sequence[str]) -> Gap | None:
+    """What was not recorded whole, by the warnings that readers write; else None."""
+    for words, gap in _GAP_BY_WARNING.items():
+        if any(words in warning for warning in warnings):
+            return gap
+    return None

@@ -25,7 +25,7 @@ from ragmetrics_core.capture.provider_replies import may_tell_evidence
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import text_of_content, unwrap_message
-from ragmetrics_core.traces.dialects import attribute_names
+from ragmetrics_core.traces.dialects import Reading, attribute_names
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.values import decode, plain, replies_in
 
@@ -84,117 +84,133 @@ class _Reply:
     evidence: ProviderEvidence
 
 
+@dataclass(frozen=True)
+class _Replies:
+    """The replies of one turn that tell of searches.
+
+    Attributes:
+        of_models: Those in the spans of models.
+        of_steps: Those in the spans of steps around the models.
+    """
+
+    of_models: Mapping[_SpanKey, _Reply]
+    of_steps: Sequence[_Reply]
+
+    def of(self, model: Node) -> _Reply | None:
+        """The reply of a model; None if it tells of no search.
+
+        Traceloop does not write it into the model's span: then a step's message with
+        the same letters is taken.
+        """
+        if model.reply is None or model.error:
+            return None
+        reply = self.of_models.get((model.name, model.began, model.ended))
+        if reply is not None:
+            return reply
+        letters = letters_of(model.reply.text)
+        for reply in self.of_steps:
+            if letters and letters_of(reply.text) == letters:
+                return reply
+        return None
+
+
 def add_provider_searches(root: Node, call: Call) -> None:
     """Add to the models of a turn what their providers searched while they answered.
 
-    The searches become calls below the model. The reply of a model is looked up in the
-    model's own span first. Traceloop does not write it there: then the steps around are
-    looked through for a message with the same text. Example: OpenAI searched the web
-    and found two pages: the model gets a call with two documents.
+    Example: OpenAI searched the web and found two pages: the model gets a call below
+    it, with two documents.
 
     Args:
         root: The outermost call of the turn as a node; its models are changed.
         call: The same call with the spans inside it.
     """
-    own_replies: dict[_SpanKey, _Reply] = {}
-    other_replies: list[_Reply] = []
+    of_models: dict[_SpanKey, _Reply] = {}
+    of_steps: list[_Reply] = []
     for inner in call.walk():
         span = inner.span
         if inner.reading is None:
             continue
         if inner.reading.kind == "model":
-            reply = _reply_of_model(inner)
+            reply = _reply_of_model(inner, inner.reading)
             if reply is not None:
-                own_replies[span.name, span.start, span.end] = reply
+                of_models[span.name, span.start, span.end] = reply
         else:
-            other_replies += _messages_of_step(inner)
-    if own_replies or other_replies:
-        _add_to_models(root, own_replies, other_replies)
+            of_steps += _messages_of_step(inner)
+    if of_models or of_steps:
+        _add_to_models(root, _Replies(of_models, of_steps))
 
 
-def _add_to_models(
-    node: Node,
-    own_replies: Mapping[_SpanKey, _Reply],
-    other_replies: Sequence[_Reply],
-) -> None:
-    """Add the searches to the outermost models at or below a node.
+def _add_to_models(node: Node, replies: _Replies) -> None:
+    """Add the searches to the models at or below a node, once to each call of a model.
 
-    Example: OpenAI searched the web for a model's reply: the model gets a search with
-    the pages. A model inside a model is the same call, recorded by two
-    instrumentations: if the outer model has the searches, the inner model gets none.
-
-    Args:
-        node: The node; it and the nodes below are changed.
-        own_replies: Replies that tell of searches, from the spans of models, by name,
-            start and end of the span.
-        other_replies: Replies from steps around the models, which are found by their
-            text.
+    Two instrumentations may record a model's call as a model inside a model: the outer
+    one gets the searches.
     """
-    if node.kind == "model" and node.reply is not None and not node.error:
-        reply = own_replies.get((node.name, node.began, node.ended))
-        if reply is None:
-            reply = _reply_with_text(node.reply.text, other_replies)
-        if reply is not None:
-            if reply.text:
-                # citations name places in this text: "characters 0 to 12"
-                node.reply = Message("assistant", reply.text, node.reply.tool_calls)
-            add_provider_evidence(node, reply.evidence)
-            return
+    reply = replies.of(node) if node.kind == "model" else None
+    if reply is not None:
+        _add_to_model(node, reply)
+        return
     for child in node.children:
-        _add_to_models(child, own_replies, other_replies)
+        _add_to_models(child, replies)
 
 
-def _reply_with_text(text: str, replies: Sequence[_Reply]) -> _Reply | None:
-    """The first reply whose letters are those of a text; None if there is none."""
-    letters = letters_of(text)
-    for reply in replies:
-        if letters and letters_of(reply.text) == letters:
-            return reply
-    return None
+def _add_to_model(model: Node, reply: _Reply) -> None:
+    """Add the searches of a reply to its model, and the text that its citations mean.
+
+    A citation of "characters 0 to 12" counts in the text of this reply. The blocks of
+    the reply may be joined in another way where the span records its text once more.
+    """
+    if reply.text and model.reply is not None:
+        model.reply = Message("assistant", reply.text, model.reply.tool_calls)
+    add_provider_evidence(model, reply.evidence)
 
 
-def _reply_of_model(call: Call) -> _Reply | None:
+def _reply_of_model(call: Call, reading: Reading) -> _Reply | None:
     """The reply in a model's span that tells of searches; None if it tells of none.
 
     Example: an output with a block "web_search_tool_result" gives the reply's text and
-    the pages found. If the output says that the provider searched and cannot be read,
-    the reply has one search with unknown texts.
+    the pages found. An output that says "web_search_call" in no readable form gives one
+    search, of which the texts are unknown.
     """
-    reading = call.reading
-    texts_said = {reply.text for reply in reading.replies} if reading else set()
-    # The model's text may be JSON itself, such as {"answer": "…", "citations": […]}.
-    # These citations are the model's, and tell of no search by the provider: neither
-    # the text nor the object that a framework made of it is looked into.
-    decoded_texts = [decode(text) for text in texts_said]
-    written_by_model = [value for value in decoded_texts if value is not None]
-    outputs_to_search = []
-    for output in _output_values(call):
-        if not isinstance(output, str) or output not in texts_said:
-            outputs_to_search.append(output)
-    for output in outputs_to_search:
-        for fields in _objects_in(_decoded(output), written_by_model):
+    said_by_model = _said_by_model(reading)
+    outputs = []
+    for output in (*_values(call, "output"), *_values(call, "replies")):
+        if output not in said_by_model:
+            outputs.append(output)
+    for output in outputs:
+        for fields in _objects_in(_decoded(output), said_by_model):
             reply = _reply_in(fields)
             if reply is not None:
                 return reply
-    for output in outputs_to_search:
-        if _says_that_it_searched(output, written_by_model):
-            return _Reply("", _UNREADABLE_SEARCH)
+    if any(_says_that_it_searched(output, said_by_model) for output in outputs):
+        return _Reply("", _UNREADABLE_SEARCH)
     return None
 
 
-def _says_that_it_searched(value: Any, written_by_model: Sequence[Any]) -> bool:
+def _said_by_model(reading: Reading) -> list[Any]:
+    """The texts that a model said, and the objects that some of them stand for as JSON.
+
+    A model may say {"answer": "…", "citations": […]}. Such words are no sign that its
+    provider searched.
+    """
+    texts = list({reply.text for reply in reading.replies})
+    decoded_texts = [decode(text) for text in texts]
+    return [*texts, *(value for value in decoded_texts if value is not None)]
+
+
+def _says_that_it_searched(value: Any, said_by_model: Sequence[Any]) -> bool:
     """Whether a recorded value says that the provider searched, be it readable or not.
 
     JSON that was cut before its end is looked through as text.
 
     Args:
         value: The value of an attribute.
-        written_by_model: Values that the model wrote, which say nothing of a provider.
+        said_by_model: What the model said, which tells nothing of its provider.
     """
     decoded = _decoded(value)
     if decoded is None:
         return isinstance(value, str) and bool(_SAYS_THAT_IT_SEARCHED.search(value))
-    objects = _objects_in(decoded, written_by_model)
+    objects = _objects_in(decoded, said_by_model)
     kinds = (str(fields.get("type")) for fields in objects)
     return any(re.fullmatch(_KINDS_OF_SEARCHES, kind) for kind in kinds)
 
@@ -209,11 +225,6 @@ def _messages_of_step(call: Call) -> Iterator[_Reply]:
             message = plain(dict(fields))
             if isinstance(message, Message) and message.role == "assistant":
                 yield reply
-
-
-def _output_values(call: Call) -> list[Any]:
-    """The values of the attributes in which a span records what a model replied."""
-    return [*_values(call, "output"), *_values(call, "replies")]
 
 
 def _values(call: Call, field_name: str) -> Iterator[Any]:
@@ -239,7 +250,7 @@ def _decoded(value: Any) -> Any:
 
 
 def _objects_in(
-    value: Any, written_by_model: Sequence[Any] = (), depth: int = _DEEPEST
+    value: Any, said_by_model: Sequence[Any] = (), depth: int = _DEEPEST
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the JSON objects in a value, each before those inside it.
 
@@ -248,19 +259,19 @@ def _objects_in(
 
     Args:
         value: The value, of JSON.
-        written_by_model: Values that the model wrote as its text.
+        said_by_model: What the model said: texts and objects.
         depth: How many levels of lists and objects are looked into.
     """
-    if not depth or value in written_by_model:
+    if not depth or value in said_by_model:
         return
     if isinstance(value, Mapping):
         yield value
         for key, entry in value.items():
             if key not in _WRITTEN_BY_MODEL:
-                yield from _objects_in(entry, written_by_model, depth - 1)
+                yield from _objects_in(entry, said_by_model, depth - 1)
     elif isinstance(value, (list, tuple)):
         yield from chain.from_iterable(
-            _objects_in(element, written_by_model, depth - 1) for element in value
+            _objects_in(element, said_by_model, depth - 1) for element in value
         )
 
 

@@ -159,28 +159,34 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
     """Write into a retriever's node what it was asked, was given and found.
 
     Example: the input "Who?" and an output with two documents: the query "Who?" and
-    these documents. An output without documents gives (): none were found. The
-    documents are None if the span has neither a list of documents nor an output.
+    these documents. What was found is (), if the output says that it was nothing, and
+    None if it is not known.
     """
     node.query = reading.query or question_in(reading.input)
     node.input_documents = reading.input_documents or tuple(
         find_instances(reading.input, Document)
     )
-    documents_in_output = tuple(find_instances(reading.output, Document))
-    # the same, and texts without fields that tell a document: ["It is old.", {…}]
-    with_bare_texts = found_texts(reading.output) if documents_in_output else None
-    n_documents = len(documents_in_output)
-    if with_bare_texts is not None and len(with_bare_texts) > n_documents:
-        node.documents = with_bare_texts
-    elif documents_in_output:
-        node.documents = documents_in_output
-    elif reading.documents is not None and not _are_scores(node, reading.documents):
+    node.documents = _documents_in_output(reading.output)
+    if node.documents is None and not _are_scores(node, reading.documents):
         node.documents = reading.documents
-    elif reading.output is not None:
+    if node.documents is None and reading.output is not None:
         _read_output_of_retriever(node, reading.output)
     if node.documents:
         # what was found is recorded, so the error came later and does not undo it
         node.error = None
+
+
+def _documents_in_output(output: Any) -> tuple[Document, ...] | None:
+    """The documents that a retriever returned, and the bare texts beside documents.
+
+    Example: ["It is old.", {"page_content": "It fell."}] gives both. None where no
+    value has the fields of a document.
+    """
+    documents = tuple(find_instances(output, Document))
+    if not documents:
+        return None
+    with_bare_texts = found_texts(output) or ()
+    return with_bare_texts if len(with_bare_texts) > len(documents) else documents
 
 
 def _read_output_of_retriever(node: Node, output: Any) -> None:
@@ -200,10 +206,11 @@ def _read_output_of_retriever(node: Node, output: Any) -> None:
         node.evidence_not_recorded += (FORM_NOT_READ,)
 
 
-def _are_scores(node: Node, documents: Sequence[Document]) -> bool:
+def _are_scores(node: Node, documents: Sequence[Document] | None) -> bool:
     """Whether a reranker's span lists scores alone, without ids or texts."""
-    has_names = any(document.id or document.text for document in documents)
-    return node.kind == "reranker" and bool(documents) and not has_names
+    if node.kind != "reranker" or not documents:
+        return False
+    return not any(document.id or document.text for document in documents)
 
 
 def _fill_tool(node: Node, reading: Reading) -> None:
@@ -230,28 +237,36 @@ def _fill_tool(node: Node, reading: Reading) -> None:
 
 
 def _fill_step(node: Node, reading: Reading) -> None:
-    """Write into a step's node what it was asked, answered and brought.
-
-    Example: a step was given document 1, and returned documents 1 and 2: it brought 2,
-    and passed on 1. Its documents are what it brought, 2; None if it brought nothing.
-    """
+    """Write into a step's node what it was asked, answered, was given and brought."""
     node.query = reading.query
-    node.input_documents = reading.input_documents
-    if reading.query is not None and isinstance(reading.output, str):
+    # an engine or a synthesizer; what other steps return is no answer
+    is_asked = reading.query is not None
+    if is_asked and isinstance(reading.output, str):
         node.text = reading.output
-    node.documents_among_inputs = tuple(documents_in(reading.input))
-    identities_given = {_identity(document) for document in node.documents_among_inputs}
+    node.input_documents = reading.input_documents
+    _divide_documents_of_step(node, reading)
+
+
+def _divide_documents_of_step(node: Node, reading: Reading) -> None:
+    """Write into a step's node which documents it passed on, and which it brought.
+
+    Example: a step was given document 1, and returned documents 1 and 2: it passed on
+    1, and brought 2.
+    """
+    given = tuple(documents_in(reading.input))
+    returned = tuple(documents_in(reading.output))
+    identities_given = set(map(_identity, given))
     brought = []
     passed_on = []
-    for document in documents_in(reading.output):
+    for document in returned:
         if _identity(document) in identities_given:
             passed_on.append(document)
         else:
             brought.append(document)
-    node.documents = tuple(brought) or None
+    node.documents_among_inputs = given
     node.documents_passed_on = tuple(passed_on)
-    returned_none = not brought and not passed_on
-    if returned_none and drops_all_documents(reading.input, reading.output):
+    node.documents = tuple(brought) or None  # None: it brought nothing
+    if not returned and drops_all_documents(reading.input, reading.output):
         node.documents = ()  # it returned [] in the place of the documents it took
 
 

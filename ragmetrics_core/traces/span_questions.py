@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -196,9 +196,8 @@ def _history_of_first_prompt(root: Node, question: str | None) -> tuple[Turn, ..
 def _question_of_first_prompt(root: Node) -> str | None:
     """The last message of the user that the first model of a run was shown.
 
-    None where something was found before: an application may have put it into that
-    message. None as well where the message ends with what was searched for before, as
-    "Question: When was it built?" does: the query stands for the question then.
+    None if it may hold more than the question: what was found before, or a template's
+    words around what was searched for before.
     """
     queries = []
     for node in root.walk():
@@ -207,15 +206,23 @@ def _question_of_first_prompt(root: Node) -> str | None:
         if node.kind == "retriever" and node.query:
             queries.append(as_one_line(node.query))
         if node.kind == "model":
-            messages = [
-                message.text for message in node.prompt if message.role == "user"
-            ]
-            texts = [text for text in messages if text.strip()]
-            last_text = texts[-1] if texts else None
-            line = as_one_line(last_text)
-            is_around_query = line not in queries and line.endswith(tuple(queries))
-            return None if is_around_query else last_text
+            text = _last_text_of_user(node.prompt)
+            return None if _ends_with_query(text, queries) else text
     return None
+
+
+def _last_text_of_user(prompt: Sequence[Message]) -> str | None:
+    """The last message of the user in a prompt that is not blank; else None."""
+    for message in reversed(prompt):
+        if message.role == "user" and message.text.strip():
+            return message.text
+    return None
+
+
+def _ends_with_query(text: str | None, queries: Sequence[str]) -> bool:
+    """Whether a text is a query with words before it: "Question: Who?" around "Who?"."""
+    line = as_one_line(text)
+    return line not in queries and line.endswith(tuple(queries))
 
 
 def holds_several_texts(inputs: Any) -> bool:
