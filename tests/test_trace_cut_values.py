@@ -114,6 +114,20 @@ def test_whole_values_of_one_length_are_not_cut_beside_a_longer_one(
     assert grade_of(read(spans)[0]) == "exact"
 
 
+@pytest.mark.parametrize("longer", ["", "c" * 999], ids=["longest", "shorter"])
+def test_a_list_that_python_wrote_is_a_sign_only_among_the_longest_values(
+    longer: str,
+) -> None:
+    """It is no JSON, so nobody sees where it breaks off."""
+    spans = spans_with_passages()
+    written = repr([{"page": "The mill of Weilburg is old. " * 50}])
+    for name, text in {"a": written, "b": "b" * 999}.items():
+        spans[0]["attributes"].append(text_attribute(name, text[:900]))
+    spans[0]["attributes"].append(text_attribute("c", longer))
+    grade = "exact" if longer else "incomplete"
+    assert grade_of(read(spans)[0]) == grade
+
+
 def test_nothing_is_said_of_a_cut_where_nothing_was_cut() -> None:
     sample, sentences = read(spans_with_passages())
     assert grade_of(sample) == "exact"

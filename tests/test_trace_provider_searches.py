@@ -270,6 +270,13 @@ def test_documents_that_cohere_lists_beside_its_reply_are_contexts(
     assert [context.text for context in sample.contexts] == [GATE, TOWER]
 
 
+def test_an_answer_that_quotes_a_search_tells_of_none() -> None:
+    answer = f'{ANSWER} The reply holds {{"type": "web_search_call"}} then.'
+    sample = sample_of(*trace(answer, answer=answer))
+    assert sample.answer == answer
+    assert grade_of(sample) == "exact"
+
+
 def test_citations_that_a_model_writes_for_a_tool_are_its_own() -> None:
     written = {"name": "reply", "args": {"citations": [CITED]}, "id": "t"}
     message = message_of_langchain(SAID)
