@@ -30,9 +30,6 @@ from ragmetrics_core.capture.plain_values import documents_in as documents_in
 from ragmetrics_core.capture.plain_values import (
     drop_shown_documents as drop_shown_documents,
 )
-from ragmetrics_core.capture.plain_values import (
-    drops_all_documents as drops_all_documents,
-)
 from ragmetrics_core.capture.plain_values import find_conversation as find_conversation
 from ragmetrics_core.capture.plain_values import find_instances as find_instances
 from ragmetrics_core.capture.plain_values import has_written as has_written
@@ -62,6 +59,9 @@ from ragmetrics_core.capture.searches import (
 )
 from ragmetrics_core.capture.sinks import JsonlSink as JsonlSink
 from ragmetrics_core.capture.stages import samples_of as samples_of
+from ragmetrics_core.capture.step_documents import (
+    note_documents_of_step as note_documents_of_step,
+)
 from ragmetrics_core.capture.transcripts import (
     EarlierConversation as EarlierConversation,
 )

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.passages import (
-    is_long_enough,
     share_a_passage,
     stands_apart,
 )
@@ -182,63 +181,6 @@ def find_instances(
 def documents_in(value: object) -> Iterator[Document]:
     """Yield the documents in a value and in its mappings and sequences."""
     return find_instances(value, Document, depth=_DEPTH)
-
-
-def drops_all_documents(taken: object, returned: object) -> bool:
-    """Whether a step returned an empty list in the place of documents that it took.
-
-    Example: a node of a graph takes ``{"documents": [A, B]}`` and returns
-    ``{"documents": []}``; a step of a chain takes ``[A, B]`` and returns ``[]``. False
-    if it also returned a new text, which may be a summary of the documents.
-    """
-    taken = _without_wrapping(taken, ("inputs", "input"))
-    returned = _without_wrapping(returned, ("outputs", "output"))
-    if _is_empty_list(returned):
-        return isinstance(taken, (list, tuple)) and any(
-            True for _ in documents_in(taken)
-        )
-    if not isinstance(taken, Mapping) or not isinstance(returned, Mapping):
-        return False
-    if _has_new_text(taken, returned):
-        return False
-    names_of_lists = [
-        name for name, value in taken.items() if any(True for _ in documents_in(value))
-    ]
-    return any(_is_empty_list(returned.get(name)) for name in names_of_lists)
-
-
-def _without_wrapping(value: object, names: Sequence[str]) -> object:
-    """Return what a recorder put into a mapping of its own, else the value itself.
-
-    Example: LangChain records the list ``[A]`` as ``{"output": [A]}``, and Traceloop
-    writes ``{"outputs": [A], "kwargs": {}}``.
-
-    Args:
-        value: The recorded input or output of a step.
-        names: The names under which recorders put it; the first counts beside others.
-    """
-    if not isinstance(value, Mapping):
-        return value
-    name_beside_others, name_alone = names
-    if name_beside_others in value:
-        return value[name_beside_others]
-    return value[name_alone] if set(value) == {name_alone} else value
-
-
-def _has_new_text(taken: object, returned: object) -> bool:
-    """Whether a step returned a text of some length that it was not given.
-
-    A word such as "yes" is no such text.
-    """
-    texts_taken = set(texts_in(taken))
-    return any(
-        is_long_enough(text) and text not in texts_taken for text in texts_in(returned)
-    )
-
-
-def _is_empty_list(value: object) -> bool:
-    """Whether a value is a list or tuple without elements."""
-    return isinstance(value, (list, tuple)) and not value
 
 
 def contexts_in(value: object) -> list[Context]:

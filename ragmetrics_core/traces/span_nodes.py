@@ -7,9 +7,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from ragmetrics_core.capture import compact, documents_in
+from ragmetrics_core.capture import compact, documents_in, note_documents_of_step
 from ragmetrics_core.capture.plain_values import (
-    drops_all_documents,
     find_instances,
     question_in,
     texts_in,
@@ -244,35 +243,8 @@ def _fill_step(node: Node, reading: Reading) -> None:
     if is_asked and isinstance(reading.output, str):
         node.text = reading.output
     node.input_documents = reading.input_documents
-    _divide_documents_of_step(node, reading)
-
-
-def _divide_documents_of_step(node: Node, reading: Reading) -> None:
-    """Write into a step's node which documents it passed on, and which it brought.
-
-    Example: a step was given document 1, and returned documents 1 and 2: it passed on
-    1, and brought 2.
-    """
-    given = tuple(documents_in(reading.input))
-    returned = tuple(documents_in(reading.output))
-    identities_given = set(map(_identity, given))
-    brought = []
-    passed_on = []
-    for document in returned:
-        if _identity(document) in identities_given:
-            passed_on.append(document)
-        else:
-            brought.append(document)
-    node.documents_among_inputs = given
-    node.documents_passed_on = tuple(passed_on)
-    node.documents = tuple(brought) or None  # None: it brought nothing
-    if not returned and drops_all_documents(reading.input, reading.output):
-        node.documents = ()  # it returned [] in the place of the documents it took
-
-
-def _identity(document: Document) -> tuple[str | None, str, float | None]:
-    """Return what must be equal for a document to count as passed on, not brought."""
-    return document.id, document.text, document.score
+    node.documents_among_inputs = tuple(documents_in(reading.input))
+    note_documents_of_step(node, reading.input, reading.output)
 
 
 def _argument(inputs: Any) -> str | None:

@@ -766,33 +766,9 @@ def _fill_step(node: Node, run: AnyRun) -> None:
     """Write into a call what its step did: its documents, and what a person answered in it."""
     if run.name.startswith("HumanInTheLoop"):
         node.children += _calls_answered_by_a_person(node, run)
-    node.documents_among_inputs = tuple(documents_in(plain(run.inputs)))
-    returned = tuple(documents_in(plain(run.outputs or {})))
-    if returned:
-        _add_documents_returned(node, returned)
-    elif capture.drops_all_documents(plain(run.inputs), plain(run.outputs)):
-        node.documents = ()
-
-
-def _add_documents_returned(node: Node, returned: Sequence[Document]) -> None:
-    """Write into a step's call which documents it brought, and which it passed on.
-
-    Example: a step took [A] and returned [A, B]: it passed A on, and brought B. A with
-    another text or score counts as brought.
-    """
-    keys_of_taken = {
-        (document.id, document.text, document.score)
-        for document in node.documents_among_inputs
-    }
-    brought = []
-    passed_on = []
-    for document in returned:
-        if (document.id, document.text, document.score) in keys_of_taken:
-            passed_on.append(document)
-        else:
-            brought.append(document)
-    node.documents = tuple(brought) or None
-    node.documents_passed_on = tuple(passed_on)
+    taken = plain(run.inputs)
+    node.documents_among_inputs = tuple(documents_in(taken))
+    capture.note_documents_of_step(node, taken, plain(run.outputs or {}))
 
 
 def _calls_answered_by_a_person(node: Node, run: AnyRun) -> list[Node]:

@@ -75,7 +75,8 @@ class SpanRecord:
             in that run.
         kind: What the span does, if it is recorded as a call; None for other spans.
         kinds_of_path: Kinds of the recorded calls from the outermost one to this span.
-        event_of_step: What the step of a workflow was sent in which the span stands.
+        events_of_step: What the step of a workflow was sent in which the span stands;
+            usually one event.
         node: The innermost recorded call. It is missing in runs that have too many
             calls.
     """
@@ -83,7 +84,7 @@ class SpanRecord:
     calls_of_runs: tuple[CallOfRun, ...] = ()
     kind: Kind | None = None
     kinds_of_path: frozenset[Kind] = frozenset()
-    event_of_step: object = None
+    events_of_step: tuple[object, ...] = ()
     node: Node | None = None
 
 
@@ -93,11 +94,13 @@ class BeginningSpan:
 
     Attributes:
         kind: What the call does; None if no call is recorded of it.
+        method: The name of the method.
         arguments: What the method was given.
-        instance: The object whose method it is.
+        instance: The object whose method it is; None for a step of a workflow.
     """
 
     kind: Kind | None
+    method: str
     arguments: Mapping[str, Any]
     instance: object
 
@@ -178,25 +181,16 @@ def is_inside_retriever(record: SpanRecord) -> bool:
     return record.kind == "retrieve" or "retrieve" in record.kinds_of_path
 
 
-def record_inside_call(
-    outer: SpanRecord, span: BeginningSpan, node: Node | None
-) -> SpanRecord:
+def record_inside_call(outer: SpanRecord, node: Node | None) -> SpanRecord:
     """Make the record of a span that is no call of its own.
 
     Spans inside it are calls in the same runs as spans beside it.
 
     Args:
         outer: The record of the span around it.
-        span: The span.
         node: The recorded call that the span reports again; None if it reports none.
     """
-    return replace(
-        outer,
-        kind=None,
-        # a step of a workflow is given its event as the argument "ev"
-        event_of_step=span.arguments.get("ev", outer.event_of_step),
-        node=node or outer.node,
-    )
+    return replace(outer, kind=None, node=node or outer.node)
 
 
 def add_call(node: Node, open_run: OpenRun, parent: Node) -> CallOfRun:

@@ -26,6 +26,7 @@ from llama_index.core.chat_engine.types import (
 from llama_index.core.evaluation.dataset_generation import DatasetGenerator
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
+from llama_index.core.workflow import Workflow
 from llama_index.evaluation.ragmetrics.recording import snapshot
 from llama_index.evaluation.ragmetrics.recording.hooks import (
     CONTEXTS,
@@ -61,9 +62,15 @@ from llama_index.evaluation.ragmetrics.recording.run import (
     ROOTS,
     Kind,
     Run,
+    StepOfWorkflow,
     call_when_gone,
     kind_of,
     preparing_caller,
+)
+from llama_index.evaluation.ragmetrics.recording.workflow_steps import (
+    copy_nodes_returned,
+    copy_nodes_taken,
+    events_among,
 )
 from llama_index_instrumentation.span import active_span_id
 
@@ -234,7 +241,9 @@ class Recorder:
             start_over(instance)  # the user reset the chat
         if not self.listeners.open and not self._records:
             return  # nobody listens, and no run is open
-        span = BeginningSpan(self._kind_of_span(id_, instance), arguments, instance)
+        method = id_[:-_UUID_SIZE].rpartition(".")[2]
+        kind = self._kind_of_span(id_, method, arguments, instance)
+        span = BeginningSpan(kind, method, arguments, instance)
         outer = self._record_around(parent_id)
         if outer is IGNORED:
             self._records[id_] = IGNORED
@@ -262,19 +271,24 @@ class Recorder:
             for open_run, _ in record.calls_of_runs:
                 open_run.spans.append(id_)
 
-    def _kind_of_span(self, id_: str, instance: object) -> Kind | None:
-        """Tell what a span does, by the class of its object and the method in its id.
+    def _kind_of_span(
+        self, id_: str, method: str, arguments: Mapping[str, Any], instance: object
+    ) -> Kind | None:
+        """Tell what a span does, by the class of its object and the name of its method.
 
-        Returns None for a span that is recorded as no call. One kind of these has an
-        effect: when an engine begins to write a streamed answer, the pieces of the
-        answer are collected from now on.
+        A step of a workflow is told by its events. Returns None for a span that is
+        recorded as no call. One kind of these has an effect: when an engine begins to
+        write a streamed answer, the pieces of the answer are collected from now on.
         """
-        method = id_[:-_UUID_SIZE].rpartition(".")[2]
         owner: type = type(instance)
         kind = kind_of(owner, method)
         if kind == "write":
             self._pieces_written[id_] = []
             return None
+        # older releases name the workflow as the object of a step
+        may_be_step = instance is None or isinstance(instance, Workflow)
+        if kind is None and may_be_step and events_among(arguments):
+            return "step"
         return kind
 
     def _record_unless_ignored(
@@ -357,7 +371,7 @@ class Recorder:
         if call_reported_before is not None or is_no_call_of_its_own(span.kind, outer):
             # a model's template may hold the earlier turns of a chat without memory
             self._take_history_from_template(outer, span.arguments)
-            return record_inside_call(outer, span, call_reported_before)
+            return record_inside_call(outer, call_reported_before)
         begins_run = bool(new_listeners) and span.kind in ROOTS
         is_in_run = bool(outer.calls_of_runs) or begins_run
         if span.kind is None or not is_in_run:
@@ -375,8 +389,8 @@ class Recorder:
             tuple(calls_of_runs),
             span.kind,
             outer.kinds_of_path | {span.kind},
-            event_of_step=None,  # a call is no step of a workflow
-            node=node,
+            events_among(span.arguments) if span.kind == "step" else (),
+            node,
         )
 
     def _make_call(self, kind: Kind, span: BeginningSpan, outer: SpanRecord) -> Node:
@@ -385,11 +399,17 @@ class Recorder:
         Example: ``retriever.retrieve("Who?")`` becomes a node of the kind "retriever"
         with the query "Who?". The tool of a structured answer is "ignored".
         """
+        if kind == "step":
+            step = StepOfWorkflow(kind, span.method, tick())
+            events = events_among(span.arguments)
+            self._copy_guarded(copy_nodes_taken, step, events)
+            return step
         name = type(span.instance).__name__
         node = Node(_KINDS_OF_CALLS.get(kind, kind), name, tick())
         if kind == "tool" and "program" in outer.kinds_of_path:
             node.kind = "ignored"  # a structured answer
-        self._copy_guarded(snapshot.copy_event, node, outer.event_of_step)
+        for event in outer.events_of_step[:1]:
+            self._copy_guarded(snapshot.copy_event, node, event)
         self._copy_guarded(
             snapshot.copy_arguments, kind, node, span.arguments, span.instance
         )
@@ -463,8 +483,9 @@ class Recorder:
         # No kind: a helper method, which is a part of the call around it. No node: the
         # span stands in no run, or its run has too many calls.
         is_recorded_as_call = record.kind is not None and record.node is not None
-        # the record of a call is dropped later, with its run
-        if not is_recorded_as_call:
+        # The record of a call is dropped later, with its run. That of a step is not kept,
+        # because it holds the step's events.
+        if not is_recorded_as_call or record.kind == "step":
             self._records.pop(id_, None)
         # before the run may end: it waits for the answer that a chat's engine streams
         self._note_written_answer(id_, record, instance, error)
@@ -492,7 +513,9 @@ class Recorder:
         # a span without a call of its own, such as a helper method inside a retriever
         if record.kind is None or node is None:
             return
-        if error is None:
+        if error is None and isinstance(node, StepOfWorkflow):
+            self._copy_guarded(copy_nodes_returned, node, record.events_of_step, result)
+        elif error is None:
             self._copy_guarded(
                 snapshot.copy_result, record.kind, node, result, instance
             )

@@ -35,7 +35,7 @@ from llama_index.core.tools import BaseTool
 from llama_index.core.types import BasePydanticProgram
 from llama_index.core.workflow import Workflow
 
-from ragmetrics_core.capture import Document, Tree
+from ragmetrics_core.capture import Document, Node, Tree
 
 Root = Literal[
     "query",
@@ -49,8 +49,8 @@ Root = Literal[
     "program",
     "predict",
 ]
-Kind = Literal[Root, "tool", "write", "ignored"]
-"""What a span of the framework does."""
+Kind = Literal[Root, "tool", "step", "write", "ignored"]
+"""What a span of the framework does; a ``step`` is one of a workflow."""
 
 # Kinds that are a run of their own where nothing is around them.
 ROOTS: frozenset[Kind] = frozenset(get_args(Root))
@@ -158,6 +158,18 @@ class Pointer(Document):
 
     It is evidence only where it is itself handed on.
     """
+
+
+@dataclass(slots=True, eq=False)
+class StepOfWorkflow(Node):
+    """A call of a step of a workflow, with the nodes that its events hold.
+
+    Attributes:
+        has_returned_event: Whether it returned an event. A step that collects events
+            returns one only once it was sent the last of them.
+    """
+
+    has_returned_event: bool = False
 
 
 @dataclass(slots=True, repr=False, eq=False)

@@ -1,10 +1,15 @@
 """From a recorded run to the core's neutral tree, away from the application's threads."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from llama_index.evaluation.ragmetrics.recording import snapshot
-from llama_index.evaluation.ragmetrics.recording.run import Pointer, Run
+from llama_index.evaluation.ragmetrics.recording.run import (
+    Pointer,
+    Run,
+    StepOfWorkflow,
+)
 
 from ragmetrics_core import Turn, capture
 from ragmetrics_core.capture import (
@@ -162,13 +167,15 @@ def _add_answer(tree: Run) -> None:
 def _settle(run: Run) -> None:
     """Take what is no evidence out of a run's calls, and add what they do not say.
 
-    Taken out: blank documents and pointers to other indices. Added: roles of messages,
+    Taken out: blank documents, pointers to other indices, and steps of workflows that
+    held no documents. Added: roles of messages,
     the agent that called each tool, the authors of documents, searches of engines that
     searched without a retriever. A run is settled once, however often trees are made of
     it.
     """
     if run.is_settled:
         return
+    _settle_steps_of_workflows(run.root)
     calls = list(run.root.walk())
     blank_documents = _drop_pointers_and_blank_documents(calls)
     run.documents_without_text = (*run.documents_without_text, *blank_documents)
@@ -180,6 +187,47 @@ def _settle(run: Run) -> None:
     capture.name_authors(run.root)
     capture.name_empty_searches(run.root)
     _add_searches_of_engines(run)
+
+
+def _settle_steps_of_workflows(caller: Node) -> None:
+    """Keep those steps of workflows that took documents, or returned some.
+
+    The calls inside another step become calls of the step's caller: such a step tells
+    nothing. A step that collected events gets the documents of all of them.
+    """
+    _join_calls_that_collect(caller.children)
+    children: list[Node] = []
+    for child in caller.children:
+        _settle_steps_of_workflows(child)
+        if isinstance(child, StepOfWorkflow) and not _holds_documents(child):
+            children += child.children
+        else:
+            children.append(child)
+    caller.children = children
+
+
+def _join_calls_that_collect(calls: Sequence[Node]) -> None:
+    """Give the last call of a step that collects events the documents of all of them.
+
+    Example: ``merge`` is sent an event with A and one with B. Its first call returns
+    nothing, since ``ctx.collect_events`` waits for the second. Its second call returns
+    an event with B: it took A and B.
+    """
+    waiting: dict[str, list[StepOfWorkflow]] = defaultdict(list)
+    steps = [call for call in calls if isinstance(call, StepOfWorkflow)]
+    for step in sorted(steps, key=lambda step: step.ended or step.began):
+        if not step.has_returned_event:
+            waiting[step.name].append(step)
+            continue
+        for earlier in waiting.pop(step.name, ()):
+            step.documents_among_inputs += earlier.documents_among_inputs
+            earlier.documents_among_inputs = ()
+
+
+def _holds_documents(step: Node) -> bool:
+    """Whether a step took documents, or returned some, perhaps an empty list."""
+    has_returned_list = step.documents is not None or bool(step.documents_passed_on)
+    return has_returned_list or bool(step.documents_among_inputs)
 
 
 def _conversation_handed_in(run: Run) -> capture.EarlierConversation:
@@ -341,6 +389,10 @@ def _drop_pointers_and_blank_documents(calls: Sequence[Node]) -> tuple[Document,
 
     for call in calls:
         call.input_documents = tuple(filter(is_evidence, call.input_documents))
+        call.documents_among_inputs = tuple(
+            filter(is_evidence, call.documents_among_inputs)
+        )
+        call.documents_passed_on = tuple(filter(is_evidence, call.documents_passed_on))
         if call.documents is not None:
             call.documents = tuple(filter(is_evidence, call.documents))
     return tuple(document_without_text.values())

@@ -1,0 +1,100 @@
+"""Which documents a step of an application was given, brought and passed on. Pure.
+
+A step is a node of a graph, a step of a workflow or a function in a chain. What it was
+given and what it returned are plain values, such as ``{"documents": [A, B]}``.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ragmetrics_core.capture.passages import is_long_enough
+from ragmetrics_core.capture.plain_values import documents_in, texts_in
+from ragmetrics_core.capture.tree import Document, Node
+
+
+def note_documents_of_step(node: Node, taken: object, returned: object) -> None:
+    """Write into a step's call which documents it brought, and which it passed on.
+
+    Example: a step was given [A], and returned [A, B]: it passed A on, and brought B. A
+    with another text or score counts as brought. A step that returned an empty list in
+    the place of its documents dropped them all: its documents are ().
+
+    Args:
+        node: The call, with its ``documents_among_inputs``; it is changed.
+        taken: What the step was given.
+        returned: What it returned.
+    """
+    identities_taken = {_identity(document) for document in node.documents_among_inputs}
+    brought = []
+    passed_on = []
+    for document in documents_in(returned):
+        if _identity(document) in identities_taken:
+            passed_on.append(document)
+        else:
+            brought.append(document)
+    node.documents = tuple(brought) or None
+    node.documents_passed_on = tuple(passed_on)
+    is_none_returned = not brought and not passed_on
+    if is_none_returned and _drops_all_documents(taken, returned):
+        node.documents = ()
+
+
+def _identity(document: Document) -> tuple[str | None, str, float | None]:
+    """Return what must be equal for a document to count as passed on, not brought."""
+    return document.id, document.text, document.score
+
+
+def _drops_all_documents(taken: object, returned: object) -> bool:
+    """Whether a step returned an empty list in the place of documents that it took.
+
+    Example: a node of a graph takes ``{"documents": [A, B]}`` and returns
+    ``{"documents": []}``; a step of a chain takes ``[A, B]`` and returns ``[]``. False
+    if it also returned a new text, which may be a summary of the documents.
+    """
+    taken = _without_wrapping(taken, ("inputs", "input"))
+    returned = _without_wrapping(returned, ("outputs", "output"))
+    if _is_empty_list(returned):
+        return isinstance(taken, (list, tuple)) and any(
+            True for _ in documents_in(taken)
+        )
+    if not isinstance(taken, Mapping) or not isinstance(returned, Mapping):
+        return False
+    if _has_new_text(taken, returned):
+        return False
+    names_of_lists = [
+        name for name, value in taken.items() if any(True for _ in documents_in(value))
+    ]
+    return any(_is_empty_list(returned.get(name)) for name in names_of_lists)
+
+
+def _without_wrapping(value: object, names: Sequence[str]) -> object:
+    """Return what a recorder put into a mapping of its own, else the value itself.
+
+    Example: LangChain records the list ``[A]`` as ``{"output": [A]}``, and Traceloop
+    writes ``{"outputs": [A], "kwargs": {}}``.
+
+    Args:
+        value: The recorded input or output of a step.
+        names: The names under which recorders put it; the first counts beside others.
+    """
+    if not isinstance(value, Mapping):
+        return value
+    name_beside_others, name_alone = names
+    if name_beside_others in value:
+        return value[name_beside_others]
+    return value[name_alone] if set(value) == {name_alone} else value
+
+
+def _has_new_text(taken: object, returned: object) -> bool:
+    """Whether a step returned a text of some length that it was not given.
+
+    A word such as "yes" is no such text.
+    """
+    texts_taken = set(texts_in(taken))
+    return any(
+        is_long_enough(text) and text not in texts_taken for text in texts_in(returned)
+    )
+
+
+def _is_empty_list(value: object) -> bool:
+    """Whether a value is a list or tuple without elements."""
+    return isinstance(value, (list, tuple)) and not value
