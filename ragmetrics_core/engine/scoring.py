@@ -34,7 +34,7 @@ from ragmetrics_core.judging.judge import Judge, check_answer, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, checked_outcome
 from ragmetrics_core.models.fitting import gather_all
 from ragmetrics_core.models.limits import Budget
-from ragmetrics_core.models.reply_store import resolve_store
+from ragmetrics_core.models.reply_store import ReplyStore, resolve_store
 from ragmetrics_core.models.spending import note_spending
 from ragmetrics_core.models.threads import (
     call_in_thread,
@@ -110,16 +110,14 @@ async def score_one(
     """
     sample = await compute_beside_loop(partial(_sample_of_arguments, sample, fields))
     _refuse_need_of_others(metric)
-    store_path = os.environ.get("RAGMETRICS_STORE")
-    store = _store_of_path(store_path) if store_path else None
     if not isinstance(judge, Judge):
         # A name may stand for a module that takes its time to load.
         judge = await asyncio.to_thread(resolve_judge, judge, metric_model=metric.model)
+    store_path = os.environ.get("RAGMETRICS_STORE")
+    store = _store_of_path(store_path) if store_path else None
     spending_of_outer_run = _spending_around.get()
     spending = spending_of_outer_run or _Spending(Budget())
-    session = judge.session(concurrency=32, store=store, budget=spending.budget)
-    check_judge(session)
-    run_judge = RunJudge(session, budget=spending.budget)
+    run_judge = _judge_of_one_score(judge, store, spending.budget)
     try:
         outcome = await carry_out(metric, sample, run_judge)
         spending.usages.append(outcome.usage)
@@ -195,10 +193,7 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
     ``{"anser": "Ada"}`` is refused: "no field of a sample is named anser".
 
     Raises:
-        SettingError: If a name is no field of a sample, ``history`` is a text, or
-            ``metadata`` is no mapping. Also if a field that metrics read stands in
-            ``metadata`` alone, such as ``metadata={"answer": "Ada"}``: there no metric
-            would find it.
+        SettingError: If a field has a wrong name or type, or stands in ``metadata``.
     """
     metadata = fields.get("metadata") or {}
     if not isinstance(metadata, Mapping):
@@ -208,28 +203,43 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
         )
     row = {name: value for name, value in fields.items() if name != "metadata"}
     sample = Sample.from_row(row)
-    # ``from_row`` has put into the metadata each name that is no field of a sample, and
-    # a history that is a single text.
-    if "history" in sample.metadata:
+    _refuse_leftovers(sample.metadata)
+    _refuse_fields_in_metadata(metadata, sample)
+    named_metadata = {str(name): value for name, value in metadata.items()}
+    return sample.model_copy(update={"metadata": named_metadata})
+
+
+def _refuse_leftovers(leftovers: Mapping[str, Any]) -> None:
+    """Raise ``SettingError`` if ``Sample.from_row`` made no field of an argument.
+
+    Args:
+        leftovers: What it has put into the metadata instead: each name that is no field
+            of a sample, and a history that is a single text.
+    """
+    if "history" in leftovers:
         raise errors.SettingError(
             "history= takes a list of texts or of messages; a single text is no history"
         )
-    if sample.metadata:
+    if leftovers:
         raise errors.SettingError(
-            f"no field of a sample is named {', '.join(sample.metadata)}; use"
-            " question, contexts, answer, reference"
+            f"no field of a sample is named {', '.join(leftovers)}; use question,"
+            " contexts, answer, reference"
         )
-    # fields that metrics read, given where no metric looks for them
-    unread_fields = [
+
+
+def _refuse_fields_in_metadata(metadata: Mapping[Any, Any], sample: Sample) -> None:
+    """Raise ``SettingError`` for an answer, say, that was given in the metadata alone.
+
+    Metrics read the sample's fields, and never its metadata.
+    """
+    names = [
         name for name in _FIELDS_OF_METRICS if name in metadata and sample.missing(name)
     ]
-    if unread_fields:
+    if names:
         raise errors.SettingError(
-            f"metadata holds {', '.join(unread_fields)}, but metadata is yours and no"
-            f" metric reads it; give {unread_fields[0]}= as an argument of its own"
+            f"metadata holds {', '.join(names)}, but metadata is yours and no metric"
+            f" reads it; give {names[0]}= as an argument of its own"
         )
-    named_metadata = {str(name): value for name, value in metadata.items()}
-    return sample.model_copy(update={"metadata": named_metadata})
 
 
 @dataclass
@@ -303,6 +313,21 @@ class RunJudge:
         """
         async with self.budget.in_time(grace=grace):
             return await work
+
+
+def _judge_of_one_score(
+    judge: Judge, store: ReplyStore | None, budget: Budget
+) -> RunJudge:
+    """Open a judge's session for one score: it asks under a budget, and keeps replies.
+
+    Args:
+        judge: The judge.
+        store: Where its replies are kept; None for nowhere.
+        budget: The limits of calls and costs.
+    """
+    session = judge.session(concurrency=32, store=store, budget=budget)
+    check_judge(session)
+    return RunJudge(session, budget=budget)
 
 
 def prepare_metric(metric: Metric, others: Sequence[Sample]) -> Metric:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
 from math import fsum, log2
+from typing import NamedTuple
 
 
 def precisions(verdicts: Sequence[bool]) -> list[Fraction]:
@@ -94,43 +95,58 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         >>> expected_average_precision([0.5, 0.5])
         0.625
     """
-    # Both lists have an entry for each number n of useful chunks so far, from 0:
-    # P(N = n), and E[S · 1{N = n}]. Each chunk makes them one entry longer.
-    probability_of_n = [1.0]
-    precision_sum_of_n = [0.0]
-    for rank, value in enumerate(probabilities, start=1):
-        probability = float(value)
-        # the precisions at the earlier ranks
-        precision_sum_of_n = _convolve(precision_sum_of_n, probability)
-        # The precision at this rank: if the chunk is useful, and n - 1 before it are,
-        # then n of ``rank`` chunks are useful.
-        for n, probability_of_others in enumerate(probability_of_n, start=1):
-            precision_if_others_are = probability / rank * n
-            precision_sum_of_n[n] += precision_if_others_are * probability_of_others
-        probability_of_n = _convolve(probability_of_n, probability)
+    cases = [_Case(probability=1.0, precision_sum=0.0)]
+    for rank, probability in enumerate(probabilities, start=1):
+        cases = _after_chunk(cases, rank, float(probability))
     terms = [
-        precision_sum / n for n, precision_sum in enumerate(precision_sum_of_n) if n > 0
+        case.precision_sum / n_useful
+        for n_useful, case in enumerate(cases)
+        if n_useful > 0
     ]
     return min(1.0, fsum(terms))
 
 
-def _convolve(distribution: Sequence[float], probability: float) -> list[float]:
-    """Return the distribution of a count after one more trial, which may add one to it.
+class _Case(NamedTuple):
+    """The case that n of the chunks so far are useful; the index in a list is n.
 
-    Example: the counts 0 and 1 have .4 and .6. A success with a chance of .5 gives the
-    counts 0, 1 and 2 .2, .5 and .3.
-
-    ``distribution`` holds a number for each count from 0. ``probability`` is the
-    probability of a success, which raises the count.
+    Attributes:
+        probability: P(N = n).
+        precision_sum: E[S · 1{N = n}], where S is the sum of the precisions at the ranks
+            of useful chunks.
     """
-    after_failure = [share * (1 - probability) for share in distribution]
-    after_success = [share * probability for share in distribution]
-    return [
-        failure + success
-        for failure, success in zip(
-            [*after_failure, 0.0], [0.0, *after_success], strict=True
+
+    probability: float
+    precision_sum: float
+
+
+def _after_chunk(cases: Sequence[_Case], rank: int, probability: float) -> list[_Case]:
+    """Return the cases with one more chunk, which is useful with a probability.
+
+    Example: a first chunk with .6: the case of no useful chunk has .4, that of one has
+    .6. The precision at its rank is 1, so its sum in the second case is .6.
+    """
+    none = _Case(0.0, 0.0)
+    # n useful chunks: n were useful before a useless chunk, or n − 1 before a useful one
+    pairs = zip([*cases, none], [none, *cases], strict=True)
+    cases_after: list[_Case] = []
+    for n_useful, (before_useless, before_useful) in enumerate(pairs):
+        precision = n_useful / rank
+        if_useful = _Case(
+            before_useful.probability,
+            before_useful.precision_sum + precision * before_useful.probability,
         )
-    ]
+        cases_after.append(_mean_case(before_useless, if_useful, probability))
+    return cases_after
+
+
+def _mean_case(if_useless: _Case, if_useful: _Case, probability: float) -> _Case:
+    """The mean of two cases, the second with a probability."""
+    return _Case(
+        (1 - probability) * if_useless.probability
+        + probability * if_useful.probability,
+        (1 - probability) * if_useless.precision_sum
+        + probability * if_useful.precision_sum,
+    )
 
 
 def generalised_average_precision(gains: Sequence[float]) -> float:

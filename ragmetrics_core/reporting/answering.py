@@ -236,6 +236,25 @@ class AnsweringTally:
         n_by_case = {}
         for case, cluster_numbers in self._cluster_numbers_by_case.items():
             n_by_case[case] = len(cluster_numbers)  # one cluster number for each row
+        return Answering(
+            metric=self._metric,
+            cases=n_by_case,
+            without_case=n_rows - sum(n_by_case.values()),
+            answered=self._share(
+                "answered",
+                among=("answered", "over_declined"),
+                has_interval=has_intervals,
+            ),
+            rightly_declined=self._share(
+                "rightly_declined",
+                among=("rightly_declined", "unbacked"),
+                has_interval=has_intervals,
+            ),
+            right_answers=self._right_answers(),
+        )
+
+    def _right_answers(self) -> dict[AnsweringCase, RightAnswers] | None:
+        """How many answers match the reference, by case; None if it is known of none."""
         right_answers_by_case = {
             case: RightAnswers(**counts)
             for case, counts in self._counts_of_answers_by_case.items()
@@ -243,39 +262,33 @@ class AnsweringTally:
         has_recall = any(
             answers.right or answers.wrong for answers in right_answers_by_case.values()
         )
-        return Answering(
-            metric=self._metric,
-            cases=n_by_case,
-            without_case=n_rows - sum(n_by_case.values()),
-            answered=self._share(
-                right="answered", wrong="over_declined", has_interval=has_intervals
-            ),
-            rightly_declined=self._share(
-                right="rightly_declined", wrong="unbacked", has_interval=has_intervals
-            ),
-            right_answers=right_answers_by_case if has_recall else None,
-        )
+        return right_answers_by_case if has_recall else None
 
     def _share(
-        self, *, right: AnsweringCase, wrong: AnsweringCase, has_interval: bool
+        self,
+        case: AnsweringCase,
+        *,
+        among: Iterable[AnsweringCase],
+        has_interval: bool,
     ) -> AnsweringShare:
-        """Compute the share of the ``right`` case among the rows of both cases.
+        """Compute the share of the rows of one case among the rows of several.
 
         The interval takes account of clusters, which are rows that are not independent.
-        Example: 40 "answered" and 10 "over_declined" rows: 40 of 50, .8.
+        Example: 40 rows "answered" and 10 "over_declined": the share of "answered" among
+        both is 40 of 50, .8.
         """
-        clusters_of_right = self._cluster_numbers_by_case[right]
-        clusters_of_wrong = self._cluster_numbers_by_case[wrong]
-        values = array("d", [1.0]) * len(clusters_of_right)
-        values += array("d", [0.0]) * len(clusters_of_wrong)
-        interval = None
-        if has_interval:
-            interval = mean_interval(values, clusters_of_right + clusters_of_wrong)
+        values = array("d")  # 1 for a row of the case, 0 for a row of another
+        cluster_numbers = array("q")
+        for other_case in among:
+            clusters_of_case = self._cluster_numbers_by_case[other_case]
+            value = 1.0 if other_case == case else 0.0
+            values += array("d", [value]) * len(clusters_of_case)
+            cluster_numbers += clusters_of_case
         return AnsweringShare(
-            count=len(clusters_of_right),
+            count=len(self._cluster_numbers_by_case[case]),
             total=len(values),
             share=mean(values),
-            interval=interval,
+            interval=mean_interval(values, cluster_numbers) if has_interval else None,
         )
 
 

@@ -80,8 +80,7 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
             callable that takes the sample; None for no groups; or ``"auto"`` for the
             conversation, the source document, or the row of a table with several
             answers. A name is looked up in the metadata first, then among the fields of
-            the sample. ``"conversation"`` also finds the conversation that an adapter
-            recorded, in the sample's ledger.
+            the sample, or for ``"conversation"`` in its ledger.
 
     Raises:
         SettingError: If ``by`` is empty, or a callable gives an object that has no text
@@ -91,19 +90,32 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
         return None
     if callable(by):
         return _key(by(sample))
-    ledger_conversation = sample.ledger.conversation if sample.ledger else None
     if by == "auto":
-        return _automatic_group(sample.metadata, ledger_conversation, sample.row_key)
+        return _automatic_group(sample)
     if not by:
         raise SettingError(
             'cluster= takes a name, a path, a callable, "auto" or None; got ""'
         )
-    value = _value_in_metadata(sample.metadata, by)
-    if value is None and by == "conversation":
-        value = ledger_conversation
-    if value is None and by in Sample.model_fields:
-        value = getattr(sample, by)
-    return _key(value)
+    return _key(_value_under(by, sample))
+
+
+def _value_under(name: str, sample: Sample) -> object:
+    """What a sample holds under a name or dotted path; None if it holds nothing there.
+
+    The metadata come first. Example: "conversation" gives metadata["conversation"],
+    else the conversation in the sample's ledger.
+    """
+    value = _value_in_metadata(sample.metadata, name)
+    if value is not None:
+        return value
+    if name == "conversation":
+        return _conversation_in_ledger(sample)
+    return getattr(sample, name) if name in Sample.model_fields else None
+
+
+def _conversation_in_ledger(sample: Sample) -> str | None:
+    """The conversation that an adapter recorded; None if it recorded none."""
+    return None if sample.ledger is None else sample.ledger.conversation
 
 
 def _value_in_metadata(metadata: Mapping[str, object], name: str) -> object:
@@ -117,29 +129,22 @@ def _value_in_metadata(metadata: Mapping[str, object], name: str) -> object:
     return value
 
 
-def _automatic_group(
-    metadata: Mapping[str, object], conversation: str | None, row_key: str | None
-) -> str | None:
+def _automatic_group(sample: Sample) -> str | None:
     """Return the group of a sample by what usually groups samples, as "name=key".
 
     It is the conversation, else the source document, else the row of a table with
     several answers; None if the sample has none of these.
-
-    Args:
-        metadata: The sample's metadata.
-        conversation: The conversation in the sample's ledger; None without one.
-        row_key: The key of the row with several answers; None if there is no such row.
     """
-    named_conversation = conversation_in(metadata)
+    named_conversation = conversation_in(sample.metadata)
     if named_conversation is not None:
         return f"{named_conversation.name}={_key(named_conversation.value)}"
-    conversation_key = _key(conversation)
+    conversation_key = _key(_conversation_in_ledger(sample))
     if conversation_key is not None:
         return f"{_LEDGER}={conversation_key}"
-    document_group = _document_group(metadata)
+    document_group = _document_group(sample.metadata)
     if document_group is not None:
         return document_group
-    return None if row_key is None else f"{_ROW}={row_key}"
+    return None if sample.row_key is None else f"{_ROW}={sample.row_key}"
 
 
 def _document_group(metadata: Mapping[str, object]) -> str | None:

@@ -677,16 +677,6 @@ class MetricTally:
             bootstrap: Whether the interval is made by the bootstrap.
         """
         scores = self.scores
-        interval = mean_interval(scores, self.clusters_of_scored, bootstrap=bootstrap)
-        worst = interval
-        best = interval
-        are_some_unknown = len(self.clusters_of_unknown) > 0
-        # ``worst`` counts each row of unknown score as 0, ``best`` as 1. Both are t
-        # intervals, never bootstrapped. So they are computed with ``bootstrap`` even if
-        # all scores are known.
-        if scores and (are_some_unknown or bootstrap):
-            worst = self._interval_if_unknown_scored(0.0)
-            best = self._interval_if_unknown_scored(1.0)
         return MetricSummary(
             metric=name,
             count=len(scores),
@@ -696,10 +686,12 @@ class MetricTally:
             sd=sd(scores),
             min=min(scores, default=None),
             max=max(scores, default=None),
-            interval=interval,
+            interval=mean_interval(
+                scores, self.clusters_of_scored, bootstrap=bootstrap
+            ),
             unknown=len(self.clusters_of_unknown),
-            worst=worst,
-            best=best,
+            worst=self._interval_if_unknown_scored(0.0),
+            best=self._interval_if_unknown_scored(1.0),
             undefined=_counts(self.n_undefined_by_code),
             failed=_counts(self.n_failed_by_type),
             failure=self.first_failure,
@@ -722,7 +714,12 @@ class MetricTally:
         return len(self._scores_if_useful()) / self.n_samples_with_usefulness
 
     def _interval_if_unknown_scored(self, score: float) -> Interval | None:
-        """The interval of the mean if each row of unknown score had this one."""
+        """The t interval of the mean if each row of unknown score had this one.
+
+        None without any known score.
+        """
+        if not self.scores:
+            return None
         n_unknown = len(self.clusters_of_unknown)
         scores = self.scores + array("d", [score]) * n_unknown
         cluster_numbers = self.clusters_of_scored + self.clusters_of_unknown

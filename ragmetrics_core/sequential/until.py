@@ -301,25 +301,39 @@ class Decider:
                 is not known.
             InputError: If the rows are not those of the earlier run.
         """
-        if not listed:
+        if listed:
+            yield from self._draw_rows(list(rows))
+        else:
             self._refuse_what_needs_a_list()
             self._is_iterator = True
             yield from islice(enumerate(rows), self.until.max_samples)
-            return
-        all_rows = list(rows)
-        self.samples = [None if isinstance(row, RowError) else row for row in all_rows]
+
+    def _draw_rows(self, rows: Sequence[Row]) -> Iterator[tuple[int, Row]]:
+        """Yield the rows of a list in a random order, each with its index.
+
+        Rows of one cluster are a unit, and stay together. Drawing stops at the first
+        unit that does not fit into ``max_samples``.
+        """
+        samples = [None if isinstance(row, RowError) else row for row in rows]
+        self.samples = samples
         if self._earlier_run is not None:
             # the row of the earlier run with the same sample, for each row
             self._partners = partners_of(
-                self.samples, self._earlier_run, min_scored=self.until.min_scored
+                samples, self._earlier_run, min_scored=self.until.min_scored
             )
-        self._refuse_unknown_cluster_key(self.samples)
-        # ``_listed`` keeps what a list tells before any row of it is judged
-        self._listed.texts = [texts_of(sample) for sample in self.samples]
-        indices = self._draw_indices(self.samples)
-        self._listed.n_drawn = len(indices)  # fewer than all with ``max_samples``
+        self._refuse_unknown_cluster_key(samples)
+        texts = [texts_of(sample) for sample in samples]
+        clusters = self._clusters(samples)
+        units = draw_order(texts, seed=self.until.seed, clusters=clusters)
+        indices = _first_units(units, max_rows=self.until.max_samples or len(rows))
+        unit_sizes = [len(unit) for unit in units]
+        self._listed = _ListedRows(texts, len(indices), unit_sizes)
+        # A gate is a test for units of a largest size, which is known only now.
+        self._gates = self._new_gates(
+            rows=max(1, len(rows)), largest_cluster=max(unit_sizes, default=1)
+        )
         for index in indices:
-            yield index, all_rows[index]
+            yield index, rows[index]
 
     def _refuse_what_needs_a_list(self) -> None:
         """Raise ``SettingError`` for settings that need to know the number of rows."""
@@ -336,30 +350,6 @@ class Decider:
             if sample is not None:
                 keys.look(sample)
         keys.check()
-
-    def _draw_indices(self, samples: Sequence[Sample | None]) -> list[int]:
-        """Draw the order in which rows are judged, and return their indices.
-
-        Rows of one cluster are a unit, and stay together. Drawing stops at the first
-        unit that does not fit into ``max_samples``: of units of 2, 2 and 3 rows with 5
-        samples at most, two are drawn. The gates are made anew, since they
-        must know how large a unit may be.
-        """
-        clusters = self._clusters(samples)
-        units = draw_order(self._listed.texts, seed=self.until.seed, clusters=clusters)
-        self._listed.unit_sizes = [len(unit) for unit in units]
-        n_samples = len(samples)
-        self._gates = self._new_gates(
-            rows=max(1, n_samples),
-            largest_cluster=max(self._listed.unit_sizes, default=1),
-        )
-        max_rows = self.until.max_samples or n_samples
-        indices: list[int] = []
-        for unit in units:
-            if len(indices) + len(unit) > max_rows:
-                break
-            indices += unit
-        return indices
 
     def _clusters(self, samples: Sequence[Sample | None]) -> list[str | None]:
         """The cluster of each row, None for a row that stands alone.
@@ -582,6 +572,19 @@ class Decider:
         """
         sharing_gates = len(self._claims) if outcome == "failed" else 1
         return sharing_gates / self.until.alpha
+
+
+def _first_units(units: Iterable[Sequence[int]], *, max_rows: int) -> list[int]:
+    """The row indices of the first units, as many as fit into a number of rows.
+
+    Example: of units of 2, 2 and 3 rows with 5 rows at most, two are taken.
+    """
+    indices: list[int] = []
+    for unit in units:
+        if len(indices) + len(unit) > max_rows:
+            break
+        indices += unit
+    return indices
 
 
 def _settings(until: UntilDecided | Literal["decided"]) -> UntilDecided:

@@ -5,8 +5,7 @@ Holm's adjustment.
 """
 
 import random
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Iterator, Sequence
 from math import ceil, comb, fsum
 from operator import getitem
 from statistics import NormalDist
@@ -18,9 +17,7 @@ EXACT = 16
 """Up to so many clusters that changed, all of their 2¹⁶ sign patterns are tried."""
 
 _DRAWS = 9999
-# Clusters whose sums under all 2⁸ sign patterns stand in one table: a random byte picks
-# one of them.
-_BLOCK = 8
+_BLOCK = 8  # changes whose signs are drawn by one random byte
 _ROUNDING = 1e-9
 _Z_OF_TEST = NormalDist().inv_cdf(0.975)
 _Z_OF_POWER = NormalDist().inv_cdf(0.8)
@@ -102,72 +99,46 @@ def permutation(
     # rounding
     tolerance = _ROUNDING * len(changes)
     observed = abs(fsum(changes)) - tolerance
-    # for each eight changes the sums under all patterns of signs: [.3, .1, -.1, -.3] of
-    # the two changes .2 and .1
-    tables = _tables_of_sums(changes)
     if len(changes) <= EXACT:
-        p = _share_of_patterns(tables, observed)
-        return Permuted(p, exact=True)
+        sums = _signed_sums(changes)
+        n_reached = sum(abs(total) >= observed for total in sums)
+        return Permuted(n_reached / len(sums), exact=True)
     random_source = random.Random(f"{seed} {changes}")  # noqa: S311  # no cryptography
-    n_reached = _n_draws_that_reach(tables, observed, random_source)
+    random_sums = _randomly_signed_sums(changes, random_source)
+    n_reached = sum(abs(total) >= observed for total in random_sums)
     return Permuted((n_reached + 1) / (_DRAWS + 1), exact=False)
 
 
-def _tables_of_sums(changes: Sequence[float]) -> list[list[float]]:
-    """For each block of eight changes, its sums under all 2⁸ patterns of signs.
-
-    One number of each table, added up, is the sum of all changes under one pattern.
-    """
-    return [
-        _signed_sums(changes[start : start + _BLOCK])
-        for start in range(0, len(changes), _BLOCK)
-    ]
-
-
-def _share_of_patterns(tables: Sequence[Sequence[float]], observed: float) -> float:
-    """The share of all sign patterns whose sum is at least as far from zero."""
-    n_patterns = 0
-    n_reached = 0
-    for sum_of_each_block in product(*tables):
-        n_patterns += 1
-        if abs(sum(sum_of_each_block)) >= observed:
-            n_reached += 1
-    return n_reached / n_patterns
-
-
-def _n_draws_that_reach(
-    tables: Sequence[list[float]], observed: float, draw: random.Random
-) -> int:
-    """Count the random sign patterns whose sum is at least as far from zero.
-
-    Args:
-        tables: For each block of changes its sums under all patterns of signs.
-        observed: The distance from zero that was observed.
-        draw: The source of randomness.
-    """
-    # A random byte picks from each table, so a table has 256 sums: the last one may
-    # have fewer, of which each is repeated equally often.
-    full_tables = []
-    for table in tables:
-        n_repetitions = 256 // len(table)
-        full_tables.append(table * n_repetitions)
-    n_reached = 0
-    for _ in range(_DRAWS):
-        picks = draw.randbytes(len(full_tables))
-        total = sum(map(getitem, full_tables, picks))
-        if abs(total) >= observed:
-            n_reached += 1
-    return n_reached
-
-
 def _signed_sums(changes: Sequence[float]) -> list[float]:
-    """The sum of these numbers under each pattern of signs.
+    """Return the sum of the changes under each pattern of signs, 2ⁿ for n changes.
 
     Example: .2 and .1 have the sums .3, .1, -.1 and -.3.
     """
-    either_sign = [(change, -change) for change in changes]
-    patterns = product(*either_sign)
-    return [sum(signed_changes) for signed_changes in patterns]
+    sums = [0.0]
+    for change in changes:
+        longer_sums = []
+        for total in sums:
+            longer_sums += [total + change, total - change]
+        sums = longer_sums
+    return sums
+
+
+def _randomly_signed_sums(
+    changes: Sequence[float], draw: random.Random
+) -> Iterator[float]:
+    """Yield the sum of the changes under 9999 random patterns of signs.
+
+    Eight changes have 2⁸ patterns, so a random byte picks one of their sums.
+    """
+    tables = []
+    for start in range(0, len(changes), _BLOCK):
+        sums = _signed_sums(changes[start : start + _BLOCK])
+        # the last block may have fewer sums than a byte has values
+        n_repetitions = 2**_BLOCK // len(sums)
+        tables.append(sums * n_repetitions)
+    for _ in range(_DRAWS):
+        picks = draw.randbytes(len(tables))  # one sum of each table
+        yield sum(map(getitem, tables, picks))
 
 
 def mcnemar(first_only: int, second_only: int) -> float:
