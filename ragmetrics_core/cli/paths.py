@@ -5,10 +5,9 @@ No output may be an input, another output, or a link to one.
 
 import argparse
 import os
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from ragmetrics_core.data import (
     PARTIAL,
@@ -53,37 +52,43 @@ def check_paths(options: argparse.Namespace) -> None:
             is also an input or another output; an output cannot be written, or would
             replace what a person made.
     """
-    # Each file stands under two keys: its real path, and its number on its device,
-    # which another link to it shares. The value says its use, such as "the input
-    # rows.jsonl".
-    use_by_key: dict[Hashable, str] = {}
+    files = _UsedFiles()
     for name in READ:
         _refuse_named_twice(_paths_of(options, name))
-        use_by_key |= _uses_of_input(options, name)
-    # An output writes a file for each ending: "run.jsonl" and "run.jsonl.partial".
-    for name, endings in WRITTEN.items():
+        for file in _files_of_input(options, name):
+            files.add(file, f"the input {file}")
+    for name in WRITTEN:
         for path in _outputs_of(options, name):
-            uses = _uses_of_output(name, path, endings)
-            _refuse_if_used(path, uses, use_by_key)
-            use_by_key |= {key: use.option for key, use in uses.items()}
+            _refuse_if_used(name, path, files)
+            for file in _files_of_output(name, path).values():
+                files.add(file, _option(name))
             # An output is first written to a file beside it, so its folder must take a
             # new file. A store is opened in place, and needs no such file.
             if name not in _OPENED_IN_PLACE:
                 _refuse_unfit_output(f"{_option(name)} {path}", path, options)
-    _refuse_job_summary_if_used(options, use_by_key)
+    _refuse_job_summary_if_used(options, files)
     _refuse_to_overwrite(options)
 
 
-class _OutputUse(NamedTuple):
-    """A file that an output writes: the output itself, or a file beside it.
+class _UsedFiles:
+    """The files that a command reads and writes, each with its use in words.
 
-    Args:
-        option: The option that names the output, e.g. "--out".
-        ending: The ending of the file beside the output; "" for the output itself.
+    A link to a file is the same file.
     """
 
-    option: str
-    ending: str
+    def __init__(self) -> None:
+        self._use_by_key: dict[Hashable, str] = {}
+
+    def add(self, file: Path, use: str) -> None:
+        """Note the use of a file, such as "the input rows.jsonl" or "--out"."""
+        self._use_by_key |= dict.fromkeys(_keys(file), use)
+
+    def use_of(self, file: Path) -> str | None:
+        """The use of a file; None if it is not used."""
+        for key in _keys(file):
+            if key in self._use_by_key:
+                return self._use_by_key[key]
+        return None
 
 
 def _option(name: str) -> str:
@@ -109,23 +114,19 @@ def _refuse_named_twice(paths: Iterable[Path]) -> None:
         path_by_key |= dict.fromkeys(keys, path)
 
 
-def _uses_of_input(options: argparse.Namespace, name: str) -> dict[Hashable, str]:
-    """Return the files that an input reads, by their keys; each is in words.
+def _files_of_input(options: argparse.Namespace, name: str) -> list[Path]:
+    """Return the files that an input reads.
 
     They are the file itself, all files of a folder, and the reviews of a data set.
-    Example: "rows.jsonl" gives its path and its number on its device, both with the
-    value "the input rows.jsonl".
     """
-    uses: dict[Hashable, str] = {}
+    files = []
     for path in _paths_of(options, name):
-        files = [path]
+        files.append(path)
         if path.is_dir():
             files += path.rglob("*")
         if name in _REVIEWED:
             files.append(path.with_suffix(REVIEWS))
-        for file in files:
-            uses |= dict.fromkeys(_keys(file), f"the input {file}")
-    return uses
+    return files
 
 
 def _outputs_of(options: argparse.Namespace, name: str) -> list[Path]:
@@ -141,50 +142,40 @@ def _outputs_of(options: argparse.Namespace, name: str) -> list[Path]:
     return paths
 
 
-def _uses_of_output(
-    name: str, path: Path, endings: Iterable[str]
-) -> dict[Hashable, _OutputUse]:
-    """Return the files that an output writes, by their keys.
+def _files_of_output(name: str, path: Path) -> dict[str, Path]:
+    """Return the files that an output writes, by what is added to its name.
 
-    They are the output itself and the files beside it, such as the temporary file that
-    is written first.
+    Example: for "run.jsonl" the file itself under "", and under ".partial" the file
+    "run.jsonl.partial", which is written first.
 
     Args:
         name: The option that names the output.
         path: The output.
-        endings: The endings of the files; "" for the output itself.
     """
     # The stores expand "~" when they open a file; the other outputs do not.
     opened_path = path.expanduser() if name in _OPENED_IN_PLACE else path
     real_path = os.path.realpath(opened_path)
-    uses: dict[Hashable, _OutputUse] = {}
-    for ending in endings:
-        for key in _keys(Path(real_path + ending)):
-            uses[key] = _OutputUse(_option(name), ending)
-    return uses
+    return {ending: Path(real_path + ending) for ending in WRITTEN[name]}
 
 
-def _refuse_if_used(
-    path: Path,
-    uses: Mapping[Hashable, _OutputUse],
-    use_by_key: Mapping[Hashable, str],
-) -> None:
+def _refuse_if_used(name: str, path: Path, files: _UsedFiles) -> None:
     """Refuse an output if it, or a file beside it, is an input or an earlier output.
 
     Args:
+        name: The option that names the output.
         path: The output.
-        uses: The files that it writes, by their keys.
-        use_by_key: The files of inputs and earlier outputs, by their keys.
+        files: The files of inputs and earlier outputs.
 
     Raises:
-        InputError: If a key is in both.
+        InputError: If a file that it writes is among them.
     """
-    for key, use in uses.items():
-        if key in use_by_key:
-            detour = f" (written first to {path}{use.ending})" if use.ending else ""
+    for ending, file in _files_of_output(name, path).items():
+        use = files.use_of(file)
+        if use is not None:
+            detour = f" (written first to {path}{ending})" if ending else ""
             raise InputError(
-                f"{use.option} {path}{detour} would overwrite {use_by_key[key]}; name"
-                " another file"
+                f"{_option(name)} {path}{detour} would overwrite {use}; name another"
+                " file"
             )
 
 
@@ -248,9 +239,7 @@ def _refuse_to_replace(path: Path, mark: str | None) -> None:
         )
 
 
-def _refuse_job_summary_if_used(
-    options: argparse.Namespace, use_by_key: Mapping[Hashable, str]
-) -> None:
+def _refuse_job_summary_if_used(options: argparse.Namespace, files: _UsedFiles) -> None:
     """Refuse the CI job's file for summaries if it is an input or an output.
 
     The environment names that file, and the command adds its summary to it, unless
@@ -262,12 +251,12 @@ def _refuse_job_summary_if_used(
     file_of_job = os.environ.get("GITHUB_STEP_SUMMARY")
     if "summary" not in options or options.summary or not file_of_job:
         return
-    for key in _keys(Path(file_of_job)):
-        if key in use_by_key:
-            raise InputError(
-                f"GITHUB_STEP_SUMMARY names {use_by_key[key]}, which would be added to;"
-                " name another file with --summary"
-            )
+    use = files.use_of(Path(file_of_job))
+    if use is not None:
+        raise InputError(
+            f"GITHUB_STEP_SUMMARY names {use}, which would be added to; name another"
+            " file with --summary"
+        )
 
 
 def _paths_of(options: argparse.Namespace, name: str) -> list[Path]:

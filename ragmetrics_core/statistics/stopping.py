@@ -73,30 +73,25 @@ class _Evidence:
         self._total_excess = 0.0
         self.highest = 1.0 if claimed_mean >= 0 else inf
 
-    def bet_on(self, total: float, count: int) -> float:
+    def bet_on(self, unit: _Unit) -> float:
         """Let the gamblers bet on the next unit; return their highest mean wealth yet.
 
-        A unit is what is drawn at once: a score, or the scores of a cluster. The bet is
-        against the claim "the mean is at most ``claimed_mean``". Example: for a claimed
-        mean of .8, a score of 1.0 is a gain of 1.0 / .8 - 1 = .25 of each stake.
+        They bet that it scores more than the claim allows. Example: the claimed mean is
+        .8. A score of 1.0 is a gain of 1.0 / .8 - 1 = .25 of each stake.
 
         Args:
-            total: The sum of the unit's scores.
-            count: How many scores the unit has. Without any, it counts as if it had the
-                claimed mean.
+            unit: What is drawn at once: a score, or the scores of a cluster. A score
+                that is not known counts as its lowest possible value.
         """
-        # (unit's mean − claimed mean) × unit's size / largest size, from −1 to 1
-        excess = (total - self._claimed_mean * count) / self._largest_unit
-        # The highest mean that the claim allows for the units not drawn yet. If it
+        excess = self._excess_of(unit)
+        # The highest mean that the claim allows for this unit and the later ones. If it
         # is 0 or less, the claim is false already; from 1 on no score can refute it.
-        highest_mean_left = self._highest_mean_left()
-        can_bet = 0 < highest_mean_left < 1
+        allowed_mean = self._highest_mean_left()
+        can_bet = 0 < allowed_mean < 1
         if can_bet:
-            # The mean of a unit of the largest size. Half as large, a unit counts half:
-            # its value lies midway between its mean and the claimed mean.
-            value_of_unit = self._claimed_mean + excess
-            gain = value_of_unit / highest_mean_left - 1
-            self._multiply_wealth(gain, self._stake_factor(highest_mean_left))
+            mean_of_unit = self._claimed_mean + excess
+            gain = mean_of_unit / allowed_mean - 1
+            self._multiply_wealth(gain, self._stake_factor(allowed_mean))
         self._n_units += 1
         self._total_excess += excess
         if self._is_claim_impossible():
@@ -104,6 +99,16 @@ class _Evidence:
         mean_wealth = sum(self._wealth) / len(_BETS)
         self.highest = max(self.highest, mean_wealth)
         return self.highest
+
+    def _excess_of(self, unit: _Unit) -> float:
+        """How far the mean of a unit lies over the claimed mean, from −1 to 1.
+
+        A unit smaller than the largest is filled up with the claimed mean, so that it
+        weighs less. Example: the claimed mean is .8, the largest unit has 2 scores. A
+        unit with the one score 1.0 counts as 1.0 and .8: its mean lies .1 over .8.
+        """
+        excess_of_scores = unit.lowest_sum - self._claimed_mean * unit.n_scores
+        return excess_of_scores / self._largest_unit
 
     def _highest_mean_left(self) -> float:
         """The highest mean that the claim allows for the units left.
@@ -185,9 +190,12 @@ class _Unit(NamedTuple):
     n_known: int
 
     @property
-    def lowest_mirrored_sum(self) -> float:
-        """The lowest sum of 1 − score."""
-        return self.n_scores - self.highest_sum
+    def mirrored(self) -> _Unit:
+        """The unit with 1 − score for each score: high where the scores are low."""
+        return self._replace(
+            lowest_sum=self.n_scores - self.highest_sum,
+            highest_sum=self.n_scores - self.lowest_sum,
+        )
 
 
 def _unit_of(ranges: Sequence[tuple[float, float]]) -> _Unit:
@@ -257,20 +265,8 @@ class SequentialGate:
 
         The gate passes if the scores refute "the mean is too low", and fails if they
         refute "the mean is high enough". Example: with threshold .8, margin .05 and
-        ``alpha`` (the risk of an error) .05, it passes by evidence of 1 / .05 = 20
-        against "the mean is at most .75", and fails by 20 against "at least .8". It may
-        do either if the mean is .78.
-
-        Args:
-            threshold: The mean to reach.
-            alpha: The risk of either error.
-            population: How many units there are; None if these are only a sample.
-            margin: Means less than this below the threshold may pass or fail: neither
-                is an error.
-            largest_cluster: Most rows that a unit can have.
-            gates: How many gates decide the run together.
-            min_samples: Scored samples before which nothing is decided.
-            min_scored: Share of the rows that must be scored for a decision.
+        alpha .05, it passes by evidence of 1 / .05 = 20 against "the mean is at most
+        .75", and fails by 20 against "the mean is at least .8".
         """
         check_share("threshold", threshold)
         check_share("margin", margin)
@@ -286,13 +282,10 @@ class SequentialGate:
         self._evidence_to_fail = gates / alpha  # any gate fails the run (Bonferroni)
         self._min_samples = min_samples
         self._min_scored = min_scored
-        # To pass, "the mean is at most .75" is to be refuted.
-        highest_mean_too_low = threshold - margin - ROUNDING
-        self._for_passing = _Evidence(highest_mean_too_low, population, largest_cluster)
-        # To fail, "the mean is at least .8" is to be refuted. That is the same as "the
-        # mean of 1 − score is at most .2": evidence is always against "at most".
-        highest_mean_of_rest = 1 - threshold + ROUNDING
-        self._for_failing = _Evidence(highest_mean_of_rest, population, largest_cluster)
+        self._against_low_mean = self._evidence_against(threshold - margin - ROUNDING)
+        # "The mean is at least .8" is the same as "the mean of 1 − score is at most .2".
+        # So this evidence is fed with mirrored units.
+        self._against_high_mean = self._evidence_against(1 - threshold + ROUNDING)
         self._units: list[_Unit] = []  # taken so far: a row, or the rows of a cluster
         self.decision: Outcome = "undecided"
         self.decided_at: int | None = None
@@ -303,9 +296,8 @@ class SequentialGate:
     def update(self, *scores: Score, undefined: int = 0) -> Outcome:
         """Take the next unit of the random order, and return the decision.
 
-        A unit is one row, or the rows of one cluster. Neither test gains by a failed row:
-        the test for passing takes its lowest possible score, the test for failing its
-        highest. Example: at a threshold of .5 seven scores of 1.0 return "passed".
+        A unit is one row, or the rows of one cluster. Example: at a threshold of .5
+        seven scores of 1.0 return "passed".
 
         Args:
             scores: The unit's scores, one per row for which the metric is defined. The
@@ -317,24 +309,26 @@ class SequentialGate:
                 largest cluster, or there are more units than the population has.
         """
         ranges = [_ends(score) for score in scores]
-        n_rows = max(1, len(ranges) + undefined)  # ``update()`` takes one undefined row
+        n_rows = len(ranges) + undefined
+        if n_rows == 0:
+            n_rows = 1  # without arguments: one row, for which the metric is undefined
         self._check_unit(ranges, n_rows)
         unit = _unit_of(ranges)
         self._units.append(unit)
         self.rows += n_rows
-        self.scored += unit.n_known  # without failed rows; ``n_scores`` has them
-        evidence_for_passing = self._for_passing.bet_on(unit.lowest_sum, unit.n_scores)
-        # Low scores are evidence for failing: each score counts as 1 − score, that of a
-        # failed row as 1 − its highest possible score.
-        evidence_for_failing = self._for_failing.bet_on(
-            unit.lowest_mirrored_sum, unit.n_scores
-        )
+        self.scored += unit.n_known
+        evidence_for_passing = self._against_low_mean.bet_on(unit)
+        evidence_for_failing = self._against_high_mean.bet_on(unit.mirrored)
         if self.decision == "undecided" and self._may_decide():
             if evidence_for_passing >= self._evidence_to_pass:
                 self._decide("passed", evidence_for_passing)
             elif evidence_for_failing >= self._evidence_to_fail:
                 self._decide("failed", evidence_for_failing)
         return self.decision
+
+    def _evidence_against(self, claimed_mean: float) -> _Evidence:
+        """Begin to gather evidence against "the mean is at most ``claimed_mean``"."""
+        return _Evidence(claimed_mean, self.population, self._largest_cluster)
 
     def _check_unit(self, ranges: Sequence[tuple[float, float]], n_rows: int) -> None:
         """Raise ``InputError`` for scores out of range, or too many rows or units."""
@@ -371,7 +365,7 @@ class SequentialGate:
         """
         if self.decision != "undecided":
             return self._evidence_at_decision
-        return max(self._for_passing.highest, self._for_failing.highest)
+        return max(self._against_low_mean.highest, self._against_high_mean.highest)
 
     @property
     def interval(self) -> Interval:
@@ -379,42 +373,38 @@ class SequentialGate:
 
         Each bound holds at all times together with a probability of 1 − alpha.
         """
-        sums = [unit.lowest_sum for unit in self._units]
-        low = self._highest_refuted(sums, self._evidence_to_pass)
+        low = self._highest_refuted(self._units, self._evidence_to_pass)
         # an upper bound of the mean is a lower bound of the mean of 1 − score
-        mirrored_sums = [unit.lowest_mirrored_sum for unit in self._units]
-        low_mirrored = self._highest_refuted(mirrored_sums, self._evidence_to_fail)
+        mirrored_units = [unit.mirrored for unit in self._units]
+        low_mirrored = self._highest_refuted(mirrored_units, self._evidence_to_fail)
         return Interval(low, 1 - low_mirrored, "betting, valid whenever one stops")
 
-    def _highest_refuted(self, sums: Sequence[float], needed: float) -> float:
-        """Return the highest mean that the units refute.
+    def _highest_refuted(self, units: Sequence[_Unit], needed: float) -> float:
+        """Return the highest mean that units refute.
 
         The evidence against a mean falls as the mean rises, so halving the range finds
         it.
 
         Args:
-            sums: The sum of the scores of each unit.
+            units: The units, as they are or mirrored.
             needed: The evidence that refutes a mean.
         """
         refuted = 0.0
         possible = 1.0
         for _ in range(_HALVINGS):
             middle = (refuted + possible) / 2
-            if self._is_refuted(middle, sums, needed):
+            if self._is_refuted(middle, units, needed):
                 refuted = middle
             else:
                 possible = middle
         return refuted
 
     def _is_refuted(
-        self, claimed_mean: float, sums: Sequence[float], needed: float
+        self, claimed_mean: float, units: Sequence[_Unit], needed: float
     ) -> bool:
-        """Whether bets on the units ever bring the evidence needed against a mean."""
-        evidence = _Evidence(claimed_mean, self.population, self._largest_cluster)
-        for unit, total in zip(self._units, sums, strict=True):
-            if evidence.bet_on(total, unit.n_scores) >= needed:
-                return True
-        return False
+        """Whether bets on units ever bring the evidence needed against a mean."""
+        evidence = self._evidence_against(claimed_mean)
+        return any(evidence.bet_on(unit) >= needed for unit in units)
 
 
 def join_outcomes(outcomes: Iterable[Outcome]) -> Outcome:
