@@ -11,11 +11,15 @@ text is located:
 - most of its words beyond ASCII in ASCII letters, as "Маяк" in "Mayak".
 """
 
+from __future__ import annotations
+
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import NamedTuple
 
 from ragmetrics_core.capture.letters import Prompt
 from ragmetrics_core.capture.transliteration import (
@@ -54,12 +58,12 @@ _MOST_FREE_BYTES = 100_000
 
 
 class ChangedTexts:
-    """The words of a prompt in its free passages, where no text is located.
+    """Texts that a prompt may show in changed words, where no text is located.
 
     Args:
         prompt: The prompt.
         taken: For each byte of the prompt's letters 1 if a located text has taken it,
-            else 0.
+            else 0. The other bytes are free.
     """
 
     def __init__(self, prompt: Prompt, taken: bytearray) -> None:
@@ -71,92 +75,32 @@ class ChangedTexts:
 
         Words beyond ASCII are also looked for in ASCII letters.
         """
-        return self._holds_words(raw) or self._holds_transliterated(raw)
-
-    def _holds_words(self, raw: str) -> bool:
-        """Whether many words of a text stand near each other.
-
-        Example: the text "The keeper Brandt lit 14 lamps" has six words. A prompt with
-        "The keeper [NAME] lit [N] lamps" holds four of them in their order: True.
-        """
-        if not self._word_numbers_by_stem:
+        if not self._free_passages:
             return False
-        # first letters of the words: "the", "keepe", "brand", "lit", "14", "lamps"
-        stems = _stems_without_labels(raw[:_MOST_CHARACTERS])
-        different_stems = set(stems)
-        if len(different_stems) < _LEAST_STEMS:
-            return False
-        # in the stretch of the prompt that has most of the stems
-        places = _places_of(different_stems, self._word_numbers_by_stem)
-        window = _densest_window(places, width=_WIDTH_IN_TEXTS * len(stems))
-        n_needed: float = len(different_stems)
-        if len(different_stems) >= _FEW_STEMS:
-            n_needed = _SHARE_IN_ANY_ORDER * len(different_stems)
-        if len(set(window)) >= n_needed:
+        if _holds_words(self._words, raw):
             return True
-        n_in_order = _n_in_order(stems, window)
-        return n_in_order >= max(_LEAST_IN_ORDER, _SHARE_IN_ORDER * len(stems))
+        return not raw.isascii() and _holds_transliterated(self._ascii_words, raw)
 
     @cached_property
-    def _word_numbers_by_stem(self) -> dict[str, list[int]]:
-        """By a stem the numbers of its words in the free passages."""
-        return self._index_words(_stems)
-
-    def _holds_transliterated(self, raw: str) -> bool:
-        """Whether most words beyond ASCII stand near each other in ASCII letters.
-
-        Example: the prompt has "Mayak Norvika byl otkryt 4 maya 1874 goda" for "Маяк
-        Норвика был открыт 4 мая 1874 года".
-        """
-        if raw.isascii():
-            return False
-        foreign_words = list(islice(keys_of_foreign_words(raw), _MOST_FOREIGN))
-        keys = list(dict.fromkeys(key for _, key in foreign_words))
-        if len(keys) < _LEAST_FOREIGN:
-            return False
-        index_of_last, _ = foreign_words[-1]
-        places = _places_of(set(keys), self._numbers_by_consonants)
-        window = _densest_window(places, width=_WIDTH_IN_TEXTS * (index_of_last + 1))
-        return _n_in_order(keys, window) >= _SHARE_OF_FOREIGN * len(keys)
+    def _words(self) -> _WordIndex:
+        """The words of the free passages, by their stems."""
+        return _index_words(self._free_passages, _stems)
 
     @cached_property
-    def _numbers_by_consonants(self) -> dict[str, list[int]]:
-        """By the key of a word in ASCII letters the numbers of such words."""
-        return self._index_words(keys_of_ascii_words)
+    def _ascii_words(self) -> _WordIndex:
+        """The words of the free passages in ASCII letters, by their consonants."""
+        return _index_words(self._free_passages, keys_of_ascii_words)
 
-    def _index_words(
-        self, stems_of: Callable[[str], Iterable[str]]
-    ) -> dict[str, list[int]]:
-        """Number the words of the free passages, and list the numbers by stem.
-
-        A passage of the prompt is free if no text is located in it. Empty if the prompt
-        has too many free bytes.
-
-        Example: the only free passage "The keeper kept" gives ``{"keepe": [0], "kept":
-        [1]}`` if words of four letters count.
-
-        Args:
-            stems_of: Returns the stems of the words that count.
-        """
-        word_numbers_by_stem: dict[str, list[int]] = defaultdict(list)
-        n_free_bytes = self._taken.count(0)
-        if n_free_bytes == 0 or n_free_bytes > _MOST_FREE_BYTES:
-            return word_numbers_by_stem
-        word_number = 0
-        for passage in self._free_passages():
-            for stem in stems_of(passage):
-                word_numbers_by_stem[stem].append(word_number)
-                word_number += 1
-            # a gap in the numbers: words of two passages are not near each other
-            word_number += _MOST_FREE_BYTES
-        return word_numbers_by_stem
-
-    def _free_passages(self) -> Iterator[str]:
-        """Yield the passages of the messages, as written, where no text is located.
+    @cached_property
+    def _free_passages(self) -> list[str]:
+        """The passages of the messages, as written, where no text is located.
 
         Example: in "Read this. IRON" the document IRON is located: "Read this" is free.
+        Empty if too much of the prompt is free.
         """
-        # _taken has a byte for each letter and digit of the prompt: 0 if it is free
+        if self._taken.count(0) > _MOST_FREE_BYTES:
+            return []
+        passages = []
         message_starts = zip(
             self._prompt.messages, self._prompt.message_starts, strict=True
         )
@@ -165,7 +109,121 @@ class ChangedTexts:
             taken = self._taken[message_start:message_end]
             for free_bytes in _FREE_BYTES.finditer(taken):
                 start, end = message.offsets_of(free_bytes.start(), free_bytes.end())
-                yield message.raw[start:end]
+                passages.append(message.raw[start:end])
+        return passages
+
+
+@dataclass(frozen=True)
+class _WordIndex:
+    """The words of some passages by their keys, such as their stems.
+
+    Attributes:
+        numbers_by_key: The numbers of the words with each key, in order.
+    """
+
+    numbers_by_key: Mapping[str, Sequence[int]]
+
+    def densest_stretch(self, keys: Collection[str], *, n_words: float) -> list[str]:
+        """Return the keys of the stretch that has most different ones of some keys.
+
+        Example: the passage "The keeper lit a fire, and the lamp fell." and a stretch of
+        4 words: of the keys "keepe", "lit" and "lamp" it is ["keepe", "lit"].
+
+        Args:
+            keys: The different keys that are looked for.
+            n_words: How many words long the stretch is.
+
+        Returns:
+            Those of the keys that stand there, in the order of the passage. A key that
+            stands there twice is returned twice.
+        """
+        found = [
+            _FoundWord(number, key)
+            for key in keys
+            for number in self.numbers_by_key.get(key, ())[:_MOST_PLACES]
+        ]
+        return _densest_window(sorted(found), width=n_words)
+
+
+class _FoundWord(NamedTuple):
+    """A word of the prompt with a key that is looked for.
+
+    Attributes:
+        number: The number of the word in the prompt.
+        key: Its key, such as its stem.
+    """
+
+    number: int
+    key: str
+
+
+def _index_words(
+    passages: Iterable[str], keys_of: Callable[[str], Iterable[str]]
+) -> _WordIndex:
+    """Number the words of some passages, and list the numbers by the keys of the words.
+
+    Example: "The keeper kept" gives ``{"keepe": [0], "kept": [1]}`` if words of four
+    letters count.
+
+    Args:
+        passages: The passages.
+        keys_of: Returns the keys of the words that count in a passage, in its order.
+    """
+    numbers_by_key: dict[str, list[int]] = defaultdict(list)
+    number = 0
+    for passage in passages:
+        for key in keys_of(passage):
+            numbers_by_key[key].append(number)
+            number += 1
+        # a gap in the numbers: words of two passages are not near each other
+        number += _MOST_FREE_BYTES
+    return _WordIndex(numbers_by_key)
+
+
+def _holds_words(words: _WordIndex, raw: str) -> bool:
+    """Whether many words of a text stand near each other in a prompt.
+
+    Example: the text "The keeper Brandt lit 14 lamps" has six words. A prompt with
+    "The keeper [NAME] lit [N] lamps" holds four of them in their order: True.
+
+    Args:
+        words: The words of the prompt by their stems.
+        raw: The text.
+    """
+    # first letters of the words: "the", "keepe", "brand", "lit", "14", "lamps"
+    stems = _stems_without_labels(raw[:_MOST_CHARACTERS])
+    different_stems = set(stems)
+    if len(different_stems) < _LEAST_STEMS:
+        return False
+    stretch = words.densest_stretch(
+        different_stems, n_words=_WIDTH_IN_TEXTS * len(stems)
+    )
+    least_share = _SHARE_IN_ANY_ORDER if len(different_stems) >= _FEW_STEMS else 1
+    if len(set(stretch)) >= least_share * len(different_stems):
+        return True
+    least_in_order = max(_LEAST_IN_ORDER, _SHARE_IN_ORDER * len(stems))
+    return _n_in_order(stems, stretch) >= least_in_order
+
+
+def _holds_transliterated(ascii_words: _WordIndex, raw: str) -> bool:
+    """Whether most words beyond ASCII of a text stand near each other in ASCII letters.
+
+    Example: the prompt has "Mayak Norvika byl otkryt 4 maya 1874 goda" for "Маяк
+    Норвика был открыт 4 мая 1874 года".
+
+    Args:
+        ascii_words: The words of the prompt in ASCII letters.
+        raw: The text.
+    """
+    foreign_words = list(islice(keys_of_foreign_words(raw), _MOST_FOREIGN))
+    keys = list(dict.fromkeys(key for _, key in foreign_words))
+    if len(keys) < _LEAST_FOREIGN:
+        return False
+    index_of_last, _ = foreign_words[-1]
+    stretch = ascii_words.densest_stretch(
+        keys, n_words=_WIDTH_IN_TEXTS * (index_of_last + 1)
+    )
+    return _n_in_order(keys, stretch) >= _SHARE_OF_FOREIGN * len(keys)
 
 
 def _stems(text: str) -> list[str]:
@@ -188,48 +246,32 @@ def _stems_without_labels(text: str) -> list[str]:
     return stems if len(stems) >= _LEAST_STEMS else _stems(text)
 
 
-def _places_of(
-    stems: Iterable[str], word_numbers_by_stem: Mapping[str, list[int]]
-) -> list[tuple[int, str]]:
-    """Return where stems stand in the free passages: sorted numbers of words.
+def _densest_window(found: Sequence[_FoundWord], *, width: float) -> list[str]:
+    """Return the keys of the window that has most different keys, in their order.
 
-    Example: "lamp" as word 2 and "keepe" as words 0 and 7 give
-    ``[(0, "keepe"), (2, "lamp"), (7, "keepe")]``.
-    """
-    places: list[tuple[int, str]] = []
-    for stem in stems:
-        word_numbers = word_numbers_by_stem.get(stem, [])
-        for word_number in word_numbers[:_MOST_PLACES]:
-            places.append((word_number, stem))
-    return sorted(places)
-
-
-def _densest_window(places: list[tuple[int, str]], *, width: float) -> list[str]:
-    """Return the stems of the window that has most different stems, in their order.
-
-    Example: the places (0, "keepe"), (1, "lit"), (9, "lamp") and a window 4 words wide
-    give ["keepe", "lit"].
+    Example: "keepe" as word 0, "lit" as word 1, "lamp" as word 9, and a window 4 words
+    wide: ["keepe", "lit"].
 
     Args:
-        places: Pairs, sorted: the number of a word in a passage, and its stem.
+        found: The words that were found, in the order of their numbers.
         width: How many words wide the window is.
     """
-    counts: Counter[str] = Counter()  # of the stems in the window
-    densest = (0, 0)  # where the places of the densest window begin and end
-    most = 0  # different stems in it
-    start = 0  # of the window that ends at the current place
-    for end, (place, stem) in enumerate(places, start=1):
-        counts[stem] += 1
-        while places[start][0] < place - width:
-            leaving_stem = places[start][1]
-            counts[leaving_stem] -= 1
-            if counts[leaving_stem] == 0:
-                del counts[leaving_stem]
+    counts: Counter[str] = Counter()  # of the keys in the window
+    densest: Sequence[_FoundWord] = ()
+    most = 0  # different keys in it
+    start = 0  # of the window that ends at the current word
+    for end, word in enumerate(found, start=1):
+        counts[word.key] += 1
+        while found[start].number < word.number - width:
+            leaving_key = found[start].key
+            counts[leaving_key] -= 1
+            if counts[leaving_key] == 0:
+                del counts[leaving_key]
             start += 1
         if len(counts) > most:
             most = len(counts)
-            densest = (start, end)
-    return [stem for _, stem in places[densest[0] : densest[1]]]
+            densest = found[start:end]
+    return [word.key for word in densest]
 
 
 def _n_in_order(stems: list[str], window: list[str]) -> int:

@@ -329,17 +329,16 @@ class ShownInPrompt:
         Douro inside". The equal letters end after "in", but only those up to "Douro"
         are certain: the prompt's word "inside" begins like the text's word "in".
         """
-        spans = self.occurrence.spans
-        prompt_end_by_text_end = {span.text_end: span.prompt_end for span in spans}
         pieces = []
-        for start, end in intact_ranges(self.text, self.prompt, spans):
-            certain_end = end
-            is_cut = end < len(self.text.letters)
-            if is_cut:
-                n_by_chance = self._n_letters_by_chance(prompt_end_by_text_end[end])
+        for intact in intact_ranges(self.text, self.prompt, self.occurrence.spans):
+            certain_end = intact.end
+            if intact.end < len(
+                self.text.letters
+            ):  # the text goes on, unlike the prompt
+                n_by_chance = self._n_letters_by_chance(intact.prompt_end)
                 # a piece keeps one letter at least
-                certain_end = max(end - n_by_chance, start + 1)
-            pieces.append(_Piece(start, end, certain_end))
+                certain_end = max(intact.end - n_by_chance, intact.start + 1)
+            pieces.append(_Piece(intact.start, intact.end, certain_end))
         return pieces
 
     def _n_letters_by_chance(self, prompt_end: int) -> int:

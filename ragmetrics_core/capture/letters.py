@@ -231,6 +231,19 @@ class Text:
             gap_end, _ = self._offsets_of_character(index)
         return gap_start, gap_end
 
+    def written_around(self, start: int, end: int) -> str:
+        """Return some letters as they are written, with the signs on both sides of them.
+
+        Escapes are decoded. Example: the letters 2 to 5 of "It [2] is." are " [2] is.".
+
+        Args:
+            start: The first byte in ``letters``.
+            end: The end in ``letters``.
+        """
+        raw_start, _ = self.gap_at(start)
+        _, raw_end = self.gap_at(end)
+        return decode_escapes(self.raw[raw_start:raw_end])
+
     @cached_property
     def _pieces(self) -> list[_Piece]:
         """The text in pieces: each escape, and plain pieces of up to 256 characters.

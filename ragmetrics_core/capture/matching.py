@@ -7,6 +7,7 @@ the prompt has, such as a line number, or that only the text has, such as a word
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ragmetrics_core.capture.byte_spans import LONGEST_STEP, EqualSpan
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
@@ -25,6 +26,18 @@ _FIRST_COMPARED = 64  # bytes compared first; then twice as many, and so on
 _NOT_FIRST_OF_LETTER = bytes(range(0x80, 0xC0))
 
 
+class _Step(NamedTuple):
+    """What is skipped where prompt and text differ.
+
+    Attributes:
+        n_in_prompt: How many bytes of the prompt: what only the prompt has.
+        n_in_text: How many bytes of the text: what only the text has.
+    """
+
+    n_in_prompt: int
+    n_in_text: int
+
+
 def collect_equal_spans(
     prompt: bytes,
     prompt_offset: int,
@@ -37,76 +50,63 @@ def collect_equal_spans(
 
     Example: the text "theferrygoes…" and the prompt "theferry12goes…" give two spans,
     "theferry" and "goes…". Up to 24 bytes are skipped in each; where both then still
-    differ, the spans end.
+    differ, the spans end. A tag of the prompt, such as "<b>", is skipped as well.
 
     Args:
         prompt: The letters of the prompt.
         prompt_offset: Where in the prompt the comparison begins.
         text: The letters of the text.
         text_offset: Where in the text the comparison begins.
-        tag_ends: Where each tag of the prompt, such as "<b>", begins and ends: ``{3:
-            4}``. A span ends before a tag that the text has not; the tag is skipped.
+        tag_ends: Where the letters of each tag begin and end in the prompt. "The
+            <b>Brandt" has the letters "thebbrandt", in which the tag is the first "b":
+            ``{3: 4}``.
     """
     spans = []
     while True:
         n_equal = count_equal_bytes(prompt, prompt_offset, text, text_offset)
-        n_equal, n_of_tag = _before_tag(
-            prompt, prompt_offset, text, text_offset, n_equal, tag_ends
-        )
-        if n_equal:
-            spans.append(EqualSpan(prompt_offset, text_offset, n_equal))
-        prompt_offset += n_equal + n_of_tag
-        text_offset += n_equal
-        if n_of_tag:
-            continue
-        step = _next_step(prompt, prompt_offset, text, text_offset)
+        span = EqualSpan(prompt_offset, text_offset, n_equal)
+        step: _Step | None
+        tag_start = _start_of_tag(prompt, text, span, tag_ends)
+        if tag_start is None:
+            step = _next_step(prompt, span.prompt_end, text, span.text_end)
+        else:  # the text goes on behind the tag
+            span = span._replace(size=tag_start - prompt_offset)
+            step = _Step(n_in_prompt=tag_ends[tag_start] - tag_start, n_in_text=0)
+        if span.size:
+            spans.append(span)
         if step is None:
             return spans
-        n_skipped_in_prompt, n_skipped_in_text = step
-        prompt_offset += n_skipped_in_prompt
-        text_offset += n_skipped_in_text
+        prompt_offset = span.prompt_end + step.n_in_prompt
+        text_offset = span.text_end + step.n_in_text
 
 
-def _before_tag(
-    prompt: bytes,
-    prompt_offset: int,
-    text: bytes,
-    text_offset: int,
-    n_equal: int,
-    tag_ends: Mapping[int, int],
-) -> tuple[int, int]:
-    """Find a tag of the prompt, after which the text goes on.
+def _start_of_tag(
+    prompt: bytes, text: bytes, span: EqualSpan, tag_ends: Mapping[int, int]
+) -> int | None:
+    """Return where a tag of the prompt begins that interrupts a text; None without one.
 
-    Example: the prompt "The <b>Brandt</b> lamp" has the letters "thebbrandtblamp", and
-    the text "The Brandt lamp" has "thebrandtlamp". They begin alike up to "theb", by
-    chance: the tag "<b>" begins after "the".
+    Example: the prompt "The <b>Brandt</b> lamp" has the letters "thebbrandtblamp", the
+    text "The Brandt lamp" has "thebrandtlamp". Their equal letters are "theb". The last
+    of them, at 3, is the tag, and the text goes on behind it with "bran": 3.
 
     Args:
         prompt: The letters of the prompt.
-        prompt_offset: Where the equal bytes begin in the prompt.
         text: The letters of the text.
-        text_offset: Where the equal bytes begin in the text.
-        n_equal: The number of equal bytes.
-        tag_ends: By the offset at which a tag of the prompt begins: where it ends.
-
-    Returns:
-        How many bytes before the tag are equal, and how many bytes the tag has: 0 if
-        there is no such tag.
+        span: The equal letters. The tag begins at their end, or among the last 24 of
+            them: its first letters may equal the text by chance.
+        tag_ends: Where the letters of each tag begin and end in the prompt.
     """
-    if not tag_ends or text_offset + n_equal == len(text):
-        return n_equal, 0
-    # Step back from the end of the equal bytes to the beginning of a tag: the first
-    # letters of the tag may be equal by chance, as the "b" of "<b>" and of "Brandt".
-    for n_before in range(n_equal, max(n_equal - LONGEST_STEP, 0) - 1, -1):
-        tag_start = prompt_offset + n_before
-        if tag_start not in tag_ends:
+    if not tag_ends or span.text_end == len(text):
+        return None
+    first_place = max(span.prompt_end - LONGEST_STEP, span.prompt_start)
+    for place in range(span.prompt_end, first_place - 1, -1):
+        n_of_tag = tag_ends.get(place, place) - place
+        if not 0 < n_of_tag <= _LONGEST_TAG:
             continue
-        n_of_tag = tag_ends[tag_start] - tag_start
-        word_offset = text_offset + n_before
-        goes_on = _goes_on(prompt, tag_start, text, word_offset, tag_ends)
-        if 0 < n_of_tag <= _LONGEST_TAG and goes_on:
-            return n_before, n_of_tag
-    return n_equal, 0
+        next_word = span.text_start + place - span.prompt_start
+        if _goes_on(prompt, place, text, next_word, tag_ends):
+            return place
+    return None
 
 
 def _goes_on(
@@ -131,11 +131,6 @@ def _goes_on(
             return False
         prompt_offset += 1
     return True
-
-
-def _is_marked_word(skipped_in_text: bytes, skipped_in_prompt: bytes) -> bool:
-    """Whether a word is skipped because the prompt marks it, as "<b>Porto</b>" does."""
-    return len(skipped_in_text) >= WORD_LENGTH and skipped_in_text in skipped_in_prompt
 
 
 def count_equal_bytes(
@@ -179,18 +174,16 @@ def _first_difference(left: bytes, right: bytes) -> int:
 
 def _next_step(
     prompt: bytes, prompt_offset: int, text: bytes, text_offset: int
-) -> tuple[int, int] | None:
+) -> _Step | None:
     """Find how many bytes to skip in a prompt and in a text until both are equal again.
 
     Example: the prompt goes on with "12goes…", 12 being the number of a line, and the
-    text with "goes…": (2, 0). The prompt lacks the word "old" of the text: (0, 3).
-
-    Returns:
-        The number of bytes in the prompt, and in the text. None if both stay different.
+    text with "goes…": 2 and 0. The prompt lacks the word "old" of the text: 0 and 3.
+    None if both stay different.
     """
     n_digits = _digits_of_line_number(prompt, prompt_offset, text, text_offset)
     if n_digits:
-        return n_digits, 0
+        return _Step(n_in_prompt=n_digits, n_in_text=0)
     # skip 0, 1, … 24 bytes of the text, and look for its next 12 bytes in the prompt,
     # from 0 to 24 bytes further on
     n_rest = len(text) - text_offset
@@ -201,8 +194,7 @@ def _next_step(
         resumed_bytes = text[start : start + RESUMED_LENGTH]
         resumed_offset = prompt.find(resumed_bytes, prompt_offset, furthest_end)
         if resumed_offset >= 0:
-            n_skipped_in_prompt = resumed_offset - prompt_offset
-            return n_skipped_in_prompt, n_skipped_in_text
+            return _Step(resumed_offset - prompt_offset, n_skipped_in_text)
     return None
 
 

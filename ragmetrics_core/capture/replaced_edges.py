@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ragmetrics_core.capture.byte_spans import EqualSpan
-from ragmetrics_core.capture.letters import Prompt, decode_escapes, letters_of
+from ragmetrics_core.capture.letters import Prompt, letters_of
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # what ends the place of a text: the end of a line, dots that cut it, a tag of a template,
@@ -92,10 +92,11 @@ def _written_before(end: int, prompt: Prompt, taken: bytearray) -> str:
         prompt: The prompt.
         taken: For each byte of the prompt's letters 1 if a located text has taken it.
     """
-    message_start = prompt.message_starts[prompt.message_index_at(end)]
+    message_index = prompt.message_index_at(end)
+    message_start = prompt.message_starts[message_index]
     start = max(end - _FARTHEST, message_start)
     start = max(start, taken.rfind(1, start, end) + 1)  # after a located text
-    written = _written(prompt, message_start, start, end)
+    written = _written(prompt, message_index, start, end)
     begins_at = 0
     for boundary in _BOUNDARY.finditer(written):
         begins_at = boundary.end()
@@ -122,23 +123,13 @@ def _written_behind(start: int, prompt: Prompt, taken: bytearray) -> str:
     first_taken = taken.find(1, start, end)
     if first_taken >= 0:
         end = first_taken
-    written = _written(prompt, message_start, start, end)
+    written = _written(prompt, message_index, start, end)
     boundary = _BOUNDARY.search(written)
     return written if boundary is None else written[: boundary.start()]
 
 
-def _written(prompt: Prompt, message_start: int, start: int, end: int) -> str:
-    """Return some letters of a prompt as written, with the signs on both sides of them.
-
-    Escapes are decoded. Example: the letters 2 to 5 of "It [2] is." are " [2] is.".
-
-    Args:
-        prompt: The prompt.
-        message_start: Where the message with these letters begins.
-        start: The first letter.
-        end: After the last letter.
-    """
-    message = prompt.messages[prompt.message_index_at(message_start)]
-    raw_start, _ = message.gap_at(start - message_start)
-    _, raw_end = message.gap_at(end - message_start)
-    return decode_escapes(message.raw[raw_start:raw_end])
+def _written(prompt: Prompt, message_index: int, start: int, end: int) -> str:
+    """Return the prompt's letters ``[start, end)``, all of one message, as written."""
+    message_start = prompt.message_starts[message_index]
+    message = prompt.messages[message_index]
+    return message.written_around(start - message_start, end - message_start)

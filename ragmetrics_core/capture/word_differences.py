@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 from ragmetrics_core.capture.byte_spans import LONGEST_STEP, EqualSpan
 from ragmetrics_core.capture.letters import (
@@ -38,9 +39,23 @@ _SHARE_OF_LAST_WORD = 0.02
 _NOT_FIRST_OF_LETTER = range(0x80, 0xC0)  # bytes inside of a letter of several bytes
 
 
+class IntactRange(NamedTuple):
+    """A range of a text that a prompt shows without other words in it.
+
+    Attributes:
+        start: Where it begins in the letters of the text.
+        end: Where it ends there.
+        prompt_end: Where its last equal letter ends in the letters of the prompt.
+    """
+
+    start: int
+    end: int
+    prompt_end: int
+
+
 def intact_ranges(
     text: Text, prompt: Prompt, spans: Iterable[EqualSpan]
-) -> list[tuple[int, int]]:
+) -> list[IntactRange]:
     """Return the ranges of a text that a prompt shows without other words in them.
 
     Example: the text "It opened in 1874 and fell.", and the prompt "It opened in 1875
@@ -54,8 +69,8 @@ def intact_ranges(
         spans: Where text and prompt have equal letters; at least one span.
 
     Returns:
-        Where each range begins and ends in the letters of the text, in their order. Two
-        ranges meet where the prompt puts a word between them.
+        The ranges in the order of the text. Two meet where the prompt puts a word
+        between them.
     """
     in_order = sorted(spans, key=lambda span: span.text_start)
     start = in_order[0].text_start
@@ -65,13 +80,14 @@ def intact_ranges(
     ranges = []
     for before, after in pairwise(in_order):
         if _is_difference(text, prompt, before, after):
-            ranges.append((start, before.text_end))
+            ranges.append(IntactRange(start, before.text_end, before.prompt_end))
             start = after.text_start
-    end = in_order[-1].text_end
+    last = in_order[-1]
+    end = last.text_end
     # after the last equal letters the text has only tags and marks
     if not _words_of_text(text, end, len(text.letters)):
         end = len(text.letters)
-    return [*ranges, (start, end)]
+    return [*ranges, IntactRange(start, end, last.prompt_end)]
 
 
 def is_rest_of_last_word(text: Text, start: int) -> bool:
@@ -208,31 +224,36 @@ def _words_of_text(text: Text, start: int, end: int) -> bytes:
     """Return the letters ``[start, end)`` of a text that are no tags, links or marks."""
     if start >= end:
         return b""
-    raw_start, _ = text.gap_at(start)
-    _, raw_end = text.gap_at(end)
-    return letters_of(MARKUP.sub(" ", decode_escapes(text.raw[raw_start:raw_end])))
+    return letters_of(MARKUP.sub(" ", text.written_around(start, end)))
 
 
 def _words_of_prompt(prompt: Prompt, start: int, end: int) -> bytes:
-    """Return the letters ``[start, end)`` of a prompt, without tags, links and marks.
+    """Return the letters ``[start, end)`` of a prompt that no markup has.
 
-    Example: "<b>fell</b> in 1879 [2]" becomes ``fellin1879``. The number of a line,
-    such as "3. " below a line "2. …", is left out as well.
+    Example: ``fellin1879`` where the prompt has "<b>fell</b> in 1879 [2]". Tags, the
+    targets of links, marks such as "[2]", and the number of a line are left out.
+
+    Args:
+        prompt: The prompt.
+        start: The first letter, counted in the letters of all messages.
+        end: The end, in the same message.
     """
     message_index = prompt.message_index_at(start)
     message = prompt.messages[message_index]
     message_start = prompt.message_starts[message_index]
-    # the same place in the characters of the message, with what stands around it:
-    # " <b>fell</b> in 1879 [2]."
-    raw_start, _ = message.gap_at(start - message_start)
-    _, raw_end = message.gap_at(end - message_start)
-    written = decode_escapes(message.raw[raw_start:raw_end])
-    without_markup = MARKUP.sub(" ", written)  # "fell in 1879"
-    line_number = BEGINNING_OF_LINE.search(without_markup)
-    if line_number is not None and _counts_lines(line_number, message):
-        before, behind = line_number.span()
-        without_markup = f"{without_markup[:before]} {without_markup[behind:]}"
-    return letters_of(without_markup)
+    written = message.written_around(start - message_start, end - message_start)
+    return letters_of(_without_line_number(MARKUP.sub(" ", written), message))
+
+
+def _without_line_number(written: str, message: Text) -> str:
+    r"""Leave out the first number of a line that counts the lines of a message.
+
+    Example: "fell.\n3. It" becomes "fell. It" in a message with a line "2. …".
+    """
+    number = BEGINNING_OF_LINE.search(written)
+    if number is None or not _counts_lines(number, message):
+        return written
+    return f"{written[: number.start()]} {written[number.end() :]}"
 
 
 def _counts_lines(number: re.Match[str], message: Text) -> bool:
