@@ -22,7 +22,7 @@ line of its own, shows both.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ragmetrics_core.capture.anchors import OccurrenceSearch
 from ragmetrics_core.capture.byte_spans import subtract_spans, total_size
@@ -53,29 +53,20 @@ from ragmetrics_core.capture.short_texts import (
 # no better occurrence has taken; a shorter text needs all its bytes.
 DISTINCTIVE_LENGTH = 32
 
-_NO_TRACE: WhyNotShown = "not shown", "no trace of it by itself"
-_IS_OF_ANOTHER_TEXT: WhyNotShown = (
-    "not shown",
-    "another text explains the trace of it",
+_BLANK = WhyNotShown("not shown", "blank", has_some_words=False)
+_NO_PROMPT = WhyNotShown("unknown", "no prompt", has_some_words=False)
+_NO_TRACE = WhyNotShown("not shown", "no trace of it by itself", has_some_words=False)
+_IS_OF_ANOTHER_TEXT = WhyNotShown("not shown", "another text explains the trace of it")
+_INSIDE_ANOTHER_TEXT = WhyNotShown("not shown", "its words stand inside another text")
+_PLACES_OF_SAME_WORDS = WhyNotShown(
+    "not shown", "a text of the same words explains what stands there"
 )
-_INSIDE_ANOTHER_TEXT: WhyNotShown = "not shown", "its words stand inside another text"
-_PLACES_OF_SAME_WORDS: WhyNotShown = (
-    "not shown",
-    "a text of the same words explains what stands there",
+_AMONG_OTHER_WORDS = WhyNotShown("unknown", "short, and its words stand among others")
+_FEW_LETTERS_EVERYWHERE = WhyNotShown(
+    "unknown", "its few letters stand in too many places"
 )
-_AMONG_OTHER_WORDS: WhyNotShown = (
-    "unknown",
-    "short, and its words stand among others",
-)
-_FEW_LETTERS_EVERYWHERE: WhyNotShown = (
-    "unknown",
-    "its few letters stand in too many places",
-)
-_PHRASES_EVERYWHERE: WhyNotShown = (
-    "unknown",
-    "its phrases stand in too many places",
-)
-_CHANGED: WhyNotShown = "unknown", "most of its words stand there, but changed"
+_PHRASES_EVERYWHERE = WhyNotShown("unknown", "its phrases stand in too many places")
+_CHANGED = WhyNotShown("unknown", "most of its words stand there, but changed")
 
 
 def locate(
@@ -146,25 +137,25 @@ class _Competition:
         """Decide what the prompt shows of each candidate.
 
         Example: a prompt holds the document "Opened on 4 May 1874 by the mayor." The
-        candidate with this text gets its bytes. The candidate "4 May 1874" is short, so
-        it is decided about after the long texts: its bytes are taken then, and it is
-        not shown.
+        candidate with this text takes these words. The short candidate "4 May 1874" is
+        decided about later: its words are taken by then, and it is not shown.
         """
-        # long texts, and short texts with a gap on both sides, such as a blank
-        competing: list[Occurrence] = []
-        for occurrence in self.search.occurrences_found_by_anchors():
-            sought_text = occurrence.sought_text
-            if not sought_text.is_short or stands_by_itself(
-                sought_text.size, borders_of(occurrence, self.prompt)
-            ):
-                competing.append(occurrence)
-        self._accept_the_best(competing)
+        self._accept_the_best(list(self._competing_occurrences()))
         self._decide_short_texts()
         occurrence_of = self._occurrences_of_candidates()
         # last the parts that fit several candidates alike, as the header of two pages
         self.shared_parts.divide(occurrence_of)
         order = sorted(occurrence_of, key=lambda index: occurrence_of[index].begins_at)
         return LocateResult(tuple(self._findings(occurrence_of)), tuple(order))
+
+    def _competing_occurrences(self) -> Iterator[Occurrence]:
+        """Yield the occurrences of long texts, and those that set a short text apart."""
+        for occurrence in self.search.occurrences_found_by_anchors():
+            sought_text = occurrence.sought_text
+            if not sought_text.is_short or stands_by_itself(
+                sought_text.size, borders_of(occurrence, self.prompt)
+            ):
+                yield occurrence
 
     def _findings(self, occurrence_of: Mapping[int, Occurrence]) -> list[Finding]:
         """Say of each candidate what the prompt shows of it, in the order of candidates.
@@ -192,35 +183,24 @@ class _Competition:
     def _accept_the_best(self, occurrences: Sequence[Occurrence]) -> None:
         """Give the bytes of the prompt to the texts that stand there, the best first.
 
-        Example: a prompt holds a page. The page wins its bytes; a chunk of this page,
-        which stands at the same place, gets none and is not shown there.
-
-        For each occurrence the first of these cases counts:
-
-        - Too few of its bytes are free, as for the chunk: it gets none.
-        - Several texts have these bytes, as two pages have one header: the bytes are
-          taken, and which page they are of is decided later.
-        - It repeats a longer part of its text, which was accepted before: it waits until
-          all others have their bytes.
-        - It is a second place of the question, which has its one place already: it gets
-          none, because a document may quote the question there.
-        - Else it gets its bytes.
+        Example: a prompt holds a page. The page takes its bytes. A chunk of this page
+        stands at the same place: none of its bytes are free, so it is not shown there.
         """
         occurrences_by_bytes = _group_by_bytes(occurrences)
         repetitions: list[Occurrence] = []
         for occurrence in best_first(occurrences, prompt_size=len(self.taken)):
             rivals = occurrences_by_bytes[_bytes_shown(occurrence)]
             if not self._has_enough_free_bytes(occurrence):  # the chunk
-                _note_taken_by_another(occurrence.sought_text)
+                _note_if_none(occurrence.sought_text, _IS_OF_ANOTHER_TEXT)
             elif fits_several_texts(rivals):
-                # the header of two pages
+                # The header of two pages. Its bytes are taken now, and whose they are
+                # is decided later.
                 take_bytes(self.taken, occurrence)
                 self.shared_parts.add_place(rivals)
             elif _repeats_longer_part(occurrence):
-                # The end of chunk 1 is shown a second time. There chunk 2 may begin,
-                # with the same words: chunk 2 goes first.
+                # The end of chunk 1 stands here a second time. It may be the beginning
+                # of chunk 2, which has the same words: chunk 2 goes first.
                 repetitions.append(occurrence)
-            # surplus: a second place of the question
             elif not _is_surplus(occurrence.sought_text):
                 self._accept(occurrence)
         for occurrence in repetitions:
@@ -290,13 +270,14 @@ class _Competition:
 
         Example: the text "art" is shown in '- "art"'; in "modern art" that is unknown;
         in "party" it is not shown.
+
+        For a candidate that gets none of these places, it is noted why.
         """
-        is_inside_another_text = False
         in_sentences: list[Occurrence] = []
         for occurrence in occurrences_of_short_text(sought_text, self.prompt):
             borders = borders_of(occurrence, self.prompt)
             if self._is_covered(occurrence):  # another document holds the words
-                is_inside_another_text = True
+                _note_if_none(sought_text, _INSIDE_ANOTHER_TEXT)
             elif stands_by_itself(sought_text.size, borders):  # '- "art"'
                 self._accept_short(occurrence)
             elif not is_inside_of_word(sought_text.size, borders):  # "modern art"
@@ -305,8 +286,6 @@ class _Competition:
         # "e" stands nearly everywhere: the search, which counts the tries down, gave up
         if sought_text.n_tries_left <= 0:
             sought_text.why_not_shown = _FEW_LETTERS_EVERYWHERE
-        elif is_inside_another_text and sought_text.why_not_shown is None:
-            sought_text.why_not_shown = _INSIDE_ANOTHER_TEXT
 
     def _decide_in_sentences(
         self, sought_text: SoughtText, in_sentences: Iterable[Occurrence]
@@ -366,19 +345,37 @@ class _Competition:
             any_is_shown: Whether the prompt shows any other candidate.
             changed_texts: Finds texts whose words the prompt has changed.
         """
-        sought_text = self.sought_text_of[index]
-        if sought_text.is_blank:
-            return Finding(index, "not shown", reason="blank")
-        if self.prompt.is_blank:
-            return Finding(index, "unknown", reason="no prompt")
-        outcome, reason = _why_missing(sought_text, changed_texts)
-        # callers tell the user whether a trace of the text was found
-        has_some_words = outcome == "unknown" or sought_text.has_trace
-        # if no candidate is located, all may stand there reworded
-        if outcome == "not shown" and not any_is_shown:
+        why = self._why_missing(self.sought_text_of[index], changed_texts)
+        outcome = why.outcome
+        reason = why.reason
+        may_be_reworded = why != _BLANK and not any_is_shown
+        if outcome == "not shown" and may_be_reworded:
             outcome = "unknown"
             reason = f"{reason}, and no other candidate is located"
-        return Finding(index, outcome, reason=reason, has_some_words=has_some_words)
+        return Finding(index, outcome, reason=reason, has_some_words=why.has_some_words)
+
+    def _why_missing(
+        self, sought_text: SoughtText, changed_texts: ChangedTexts
+    ) -> WhyNotShown:
+        """Say why a candidate with the letters of a text has no place in the prompt.
+
+        Args:
+            sought_text: The text; another candidate of its letters may have a place.
+            changed_texts: Finds texts whose words the prompt has changed.
+        """
+        if sought_text.is_blank:
+            return _BLANK
+        if self.prompt.is_blank:
+            return _NO_PROMPT
+        if sought_text.occurrences:
+            return _PLACES_OF_SAME_WORDS
+        why = sought_text.why_not_shown
+        if why is None and sought_text.n_tries_left <= 0:
+            return _PHRASES_EVERYWHERE
+        may_be_changed = why is None or why == _IS_OF_ANOTHER_TEXT
+        if may_be_changed and changed_texts.may_hold(sought_text.text.raw):
+            return _CHANGED
+        return why or _NO_TRACE
 
 
 def _group_by_letters(
@@ -416,10 +413,10 @@ def _bytes_shown(occurrence: Occurrence) -> object:
     return occurrence.begins_at, occurrence.size
 
 
-def _note_taken_by_another(sought_text: SoughtText) -> None:
-    """Note that another text has taken the bytes at which a text stands."""
+def _note_if_none(sought_text: SoughtText, why: WhyNotShown) -> None:
+    """Note why a text is not shown, unless a reason is noted already."""
     if sought_text.why_not_shown is None:
-        sought_text.why_not_shown = _IS_OF_ANOTHER_TEXT
+        sought_text.why_not_shown = why
 
 
 def _is_surplus(sought_text: SoughtText) -> bool:
@@ -460,16 +457,3 @@ def _whole_and_longest_first(occurrence: Occurrence) -> tuple[object, ...]:
     if occurrence.is_whole:
         return False, 0, occurrence.begins_at
     return True, -occurrence.size, occurrence.begins_at
-
-
-def _why_missing(sought_text: SoughtText, changed_texts: ChangedTexts) -> WhyNotShown:
-    """Say why a text has no place for a candidate: *not shown*, or *unknown*."""
-    why = sought_text.why_not_shown
-    if sought_text.occurrences:
-        return _PLACES_OF_SAME_WORDS
-    if why is None and sought_text.n_tries_left <= 0:
-        return _PHRASES_EVERYWHERE
-    may_be_changed = why is None or why == _IS_OF_ANOTHER_TEXT
-    if may_be_changed and changed_texts.may_hold(sought_text.text.raw):
-        return _CHANGED
-    return why or _NO_TRACE

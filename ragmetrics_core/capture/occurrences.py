@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ragmetrics_core.capture.byte_spans import (
     LONGEST_STEP,
@@ -41,8 +41,18 @@ _MORE_TRIES = 2
 MOST_OCCURRENCES = 500
 
 
-# outcome and reason of a text that is not shown
-WhyNotShown = tuple[Literal["not shown", "unknown"], str]
+class WhyNotShown(NamedTuple):
+    """Why a text that is looked for has no place of its own in a prompt.
+
+    Attributes:
+        outcome: ``unknown`` if the prompt does not tell whether it shows the text.
+        reason: Why, in words.
+        has_some_words: Whether some of its words stand there all the same.
+    """
+
+    outcome: Literal["not shown", "unknown"]
+    reason: str
+    has_some_words: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -60,8 +70,8 @@ class SoughtText:
         n_tries_left: At how many more places it may be compared with the prompt. 0 if
             it stands in too many places: then it is looked for no longer.
         occurrences: Where it was found to stand, in the order found.
-        why_not_shown: Outcome and reason if it is not shown. None if there is no more
-            to say than that it was not found.
+        why_not_shown: Why a candidate with these letters has no place, if it has none.
+            None if there is no more to say than that the text was not found.
         size: The number of bytes of its letters.
     """
 
@@ -96,11 +106,6 @@ class SoughtText:
     def is_blank(self) -> bool:
         """Whether it has no characters but blanks."""
         return not self.text.raw.strip()
-
-    @property
-    def has_trace(self) -> bool:
-        """Whether any of it was found, though perhaps as another text's words."""
-        return self.why_not_shown is not None or bool(self.occurrences)
 
     @property
     def n_texts(self) -> int:

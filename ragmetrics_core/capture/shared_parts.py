@@ -8,14 +8,10 @@ from itertools import chain
 
 from ragmetrics_core.capture.occurrences import Occurrence, SoughtText, WhyNotShown
 
-_PART_OF_SHOWN: WhyNotShown = (
-    "not shown",
-    "what fits it fits another candidate, which is shown whole",
+_PART_OF_SHOWN = WhyNotShown(
+    "not shown", "what fits it fits another candidate, which is shown whole"
 )
-_PART_OF_SEVERAL: WhyNotShown = (
-    "unknown",
-    "what fits it fits other candidates as well",
-)
+_PART_OF_SEVERAL = WhyNotShown("unknown", "what fits it fits other candidates as well")
 
 
 class SharedParts:
