@@ -160,7 +160,8 @@ def name_authors(root: Node) -> None:
     """Set the author of each input document that a nested engine or agent wrote.
 
     A nested engine answers "In 1874.", and LlamaIndex gives the next call the document
-    "Sub question: When did it open? Response: In 1874.": the engine is its author.
+    "Sub question: When did it open? Response: In 1874.": the engine is its author. A
+    tool around the engine gets the answer as an input document.
 
     Args:
         root: The outermost call; the calls below it are changed.
@@ -173,16 +174,15 @@ def name_authors(root: Node) -> None:
     found_documents = _originals_of(nodes)  # found by searches: these have no author
     for node in nodes:
         if node.kind == "tool" and node.text:
-            # A tool returned an engine's answer as its text. It counts as a document
-            # that the engine handed to the tool: so the text gets its author.
-            node.input_documents = _answers_in_text_of(node, answer_by_call)
-            continue
-        earlier_answers = _answers_before(node, answer_by_call)
-        documents = []
-        for document in node.input_documents:
-            author = _author(document, earlier_answers, found_documents)
-            documents.append(replace(document, author=author))
-        node.input_documents = tuple(documents)
+            node.input_documents = _answers_handed_on(node, answer_by_call)
+        else:
+            earlier_answers = _answers_before(node, answer_by_call)
+            node.input_documents = tuple(
+                replace(
+                    document, author=_author(document, earlier_answers, found_documents)
+                )
+                for document in node.input_documents
+            )
     copy_authors([root])  # to other copies of the documents
 
 
@@ -320,12 +320,14 @@ def _author(
     return None
 
 
-def _answers_in_text_of(
+def _answers_handed_on(
     tool: Node, answer_by_call: Mapping[Node, str]
 ) -> tuple[Document, ...]:
-    """Return a tool's text as a document for each engine inside whose answer it returns.
+    """Return the answers of engines inside a tool that it returned, as documents.
 
-    The answer is the whole text, or a line of it.
+    Example: an engine inside the tool answered "In 1874.", and the tool returned this
+    as its text: the document "In 1874.", whose author is the engine. If the answer is
+    only a line of the tool's text, the document is the whole text.
 
     Args:
         tool: The tool.

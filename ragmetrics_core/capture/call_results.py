@@ -312,27 +312,23 @@ class CallResults:
     # What one call returned by itself
 
     def _results_of_call(self, node: Node, above: Path) -> Iterator[CallResult]:
-        """Yield what one call returned as evidence: documents, a text or an error.
-
-        Documents that a model wrote are left out. ``above`` are the calls around the
-        call, the outermost first.
+        """Yield what one call returned that the answer may rest on.
 
         Example: a search tool calls a retriever and returns its documents. The tool
         yields them; the retriever yields nothing.
+
+        Args:
+            node: The call.
+            above: The calls around it, the outermost first.
         """
         # a retriever or a tool around the call returns what was found inside it
         if self._has_caller_returning_documents(above):
             return
         if node.kind == "tool":
-            # a hand-off brings no evidence; a resumed graph repeats its last tool
-            if not node.is_control and not self._is_repeated_later(node):
-                yield from self._results_of_tool(node)
+            yield from self._results_of_tool(node)
         elif node.kind == "retriever":
-            if node.error or node.documents is not None:
-                documents = _not_written_by_models(node.documents)
-                yield CallResult("retrieval", node, documents, error=node.error)
+            yield from _documents_of_retriever(node)
         elif node.kind == "model":
-            # a reply is no evidence; a summary of the conversation in the prompt is
             yield from self._new_summaries_in_prompt(node)
         else:
             yield from self._results_of_step_or_agent(node, above)
@@ -370,10 +366,11 @@ class CallResults:
             yield CallResult("given", node, handed_in)
 
     def _new_summaries_in_prompt(self, model: Node) -> Iterator[CallResult]:
-        """Yield the summaries of earlier messages that no earlier prompt held.
+        """Yield the summaries of earlier messages that a model's prompt is first to hold.
 
         A memory puts "The user asked about the bridge." into two prompts, in place of
-        old messages: the summary is yielded for the first prompt.
+        old messages: the summary is yielded for the first prompt. What the model itself
+        replied is not yielded.
         """
         summaries = [
             message.text for message in model.prompt if message.role == "summary"
@@ -409,9 +406,11 @@ class CallResults:
         """Yield what a tool returned: an error, documents, a text, or a text and documents.
 
         A retriever's tool gives its documents; a calculator gives the text "42"; a web
-        search gives its text and its pages. A calculator that never ended gives
-        nothing.
+        search gives its text and its pages. A hand-off to another agent gives nothing,
+        nor does a call that a resumed graph makes again.
         """
+        if tool.is_control or self._is_repeated_later(tool):
+            return
         if tool.error:
             kind: Kind = "retrieval" if self._has_searched(tool) else "tool"
             yield CallResult(kind, tool, error=tool.error)
@@ -425,13 +424,7 @@ class CallResults:
             yield CallResult("retrieval", tool, documents)
         elif tool.ended is not None:
             yield self._text_of_tool(tool)
-            # The tool has a text of its own. A retriever inside it yields its documents
-            # by itself: the tool yields only the documents that no inner call found.
-            documents = _not_written_by_models(
-                tool.documents, besides=_found_inside(tool)
-            )
-            if documents:
-                yield CallResult("retrieval", tool, documents)
+            yield from _documents_beside_text(tool)
 
     def _text_of_tool(self, tool: Node) -> CallResult:
         """Return a tool's text as a result; of '{"answer": "It fell."}' the model's reply alone."""
@@ -490,6 +483,23 @@ def _repeats(later: Node, tool: Node) -> bool:
     if later.kind != "tool" or later.tool_call_id != tool.tool_call_id:
         return False
     return later.began > tool.began and later.query == tool.query
+
+
+def _documents_of_retriever(retriever: Node) -> Iterator[CallResult]:
+    """Yield the documents or the error of a retriever; nothing if it never ended."""
+    if retriever.error or retriever.documents is not None:
+        documents = _not_written_by_models(retriever.documents)
+        yield CallResult("retrieval", retriever, documents, error=retriever.error)
+
+
+def _documents_beside_text(tool: Node) -> Iterator[CallResult]:
+    """Yield the documents that a tool returned beside a text of its own.
+
+    Those of a retriever inside the tool are left out: the retriever yields them.
+    """
+    documents = _not_written_by_models(tool.documents, besides=_found_inside(tool))
+    if documents:
+        yield CallResult("retrieval", tool, documents)
 
 
 def _found_inside(tool: Node) -> list[Document]:

@@ -36,7 +36,9 @@ _FILES = frozenset(
 _IMAGES = frozenset(("image", "image_url", "input_image"))
 _SOUNDS = frozenset(("audio", "input_audio", "audio_url", "video", "video_url"))
 # Blocks of any medium: a MIME type beside them tells which, as "image/png" does.
-_OF_ANY_MEDIUM = frozenset(("blob", "uri", "binary", "inline_data", "file_data"))
+_OF_ANY_MEDIUM = frozenset(
+    ("file", "blob", "uri", "binary", "inline_data", "file_data")
+)
 _FIELDS_OF_MEDIUM = (
     "modality",
     "mime_type",
@@ -61,7 +63,8 @@ _FIELD_OF_INNER_BLOCKS = {
     "citable": "content",
 }
 _FIELDS_OF_UNTYPED_RESULTS = ("toolResult", "tool_call_result")
-_WRAPPER = "message_content"  # OpenInference puts each block into such a field
+# OpenInference wraps each block: {"message_content": {"type": …}}
+_WRAPPER = "message_content"
 _READ_AS_TEXT = ("text", "content")  # types of sources of Anthropic's documents
 _MEDIA_OF_LANGFUSE = lazy_pattern(r"@@@langfuseMedia:type=([^|@]*)\|")
 
@@ -185,11 +188,12 @@ def _lets_read_pages(parameters: object) -> bool:
 
 
 def _kinds_of_blocks(content: object, depth: int = DEEPEST) -> Iterator[str]:
-    """Yield the kinds of blocks whose contents stand in no text of the request.
+    """Yield the kind of each block of a message.
 
     Example: ``[{"type": "text", "text": "Hi"}, {"type": "input_file", …}]`` yields
-    "input_file". Results of tools hold further blocks. Langfuse writes
-    "@@@langfuseMedia:type=…" into a text in place of a file.
+    "text" and "input_file". A tool's result yields the kinds of the blocks inside it. A
+    bare text yields nothing, but for the marks that Langfuse writes in place of files:
+    "@@@langfuseMedia:type=image/png|…" yields "image".
 
     Args:
         content: A text, a block, or a list of blocks.
@@ -198,27 +202,24 @@ def _kinds_of_blocks(content: object, depth: int = DEEPEST) -> Iterator[str]:
     if isinstance(content, str):
         for medium in _MEDIA_OF_LANGFUSE.findall(content):
             yield _kind_by_medium(medium)
-    if is_list(content) and depth:
+    elif is_list(content) and depth:
         for block in content:
             yield from _kinds_of_blocks(block, depth - 1)
-    if not isinstance(content, Mapping):
-        return
-    # OpenInference: {"message_content": {"type": …}}
-    block = content.get(_WRAPPER, content)
-    if not isinstance(block, Mapping):
-        return
-    inner_blocks = _inner_blocks(block)
-    if inner_blocks is not None:
-        yield from _kinds_of_blocks(inner_blocks, depth)
-    elif not _holds_text(block):
-        yield _kind_of(block)
+    elif isinstance(content, Mapping):
+        inner_blocks = _inner_blocks(content)
+        if inner_blocks is not None:
+            yield from _kinds_of_blocks(inner_blocks, depth)
+        elif not _holds_text(content):
+            yield _kind_of(content)
 
 
 def _inner_blocks(block: Fields) -> object:
-    """Return the blocks that stand inside a block, such as the result of a tool.
+    """Return what stands inside a block that holds others, such as a tool's result.
 
     None for any other block.
     """
+    if _WRAPPER in block:
+        return block[_WRAPPER]
     for name in _FIELDS_OF_UNTYPED_RESULTS:
         result = block.get(name)
         if isinstance(result, Mapping):
@@ -237,29 +238,39 @@ def _type_of(block: Fields) -> str:
 
 
 def _kind_of(block: Fields) -> str:
-    """Return the kind of a block; "" if nothing tells it.
+    """Return the kind of a block, such as "text" or "image"; "" if nothing tells it.
 
-    Example: ``{"image": {…}}`` and ``{"type": "blob", "mime_type": "image/png"}`` are
-    both "image". A block of the type "file" or "blob" may hold an image, a sound or a
-    document: its MIME type ("medium" in the code) decides. Without one it is a "file".
+    Example: ``{"type": "blob", "mime_type": "image/png"}`` is an "image". A block of
+    the type "blob" or "file" may hold any medium, and its MIME type tells which.
+    Without a MIME type it is a "file".
     """
-    kind = _type_of(block)
-    described: Fields = block  # the mapping that may have the field "mime_type"
-    if not kind:  # no field "type": the name of another field tells the kind
-        for name, kind_of_field in _KIND_BY_FIELD.items():
-            value = block.get(name)
-            if isinstance(value, Mapping):  # Gemini: {"inline_data": {"mime_type": …}}
-                kind, described = kind_of_field, value
-            elif isinstance(value, str) and name in _FIELDS_OF_BASE64:
-                kind = kind_of_field
-    # "image" or "audio" says enough; "file", "blob" and "inline_data" do not
-    if kind != "file" and kind not in _OF_ANY_MEDIUM:
+    typed_block = _with_type(block)
+    kind = _type_of(typed_block)
+    if kind not in _OF_ANY_MEDIUM:
         return kind
     for name in _FIELDS_OF_MEDIUM:
-        medium = described.get(name)
+        medium = typed_block.get(name)
         if isinstance(medium, str):
             return _kind_by_medium(medium)
     return "file"
+
+
+def _with_type(block: Fields) -> Fields:
+    """Return a block with a field "type", which some providers leave out.
+
+    Gemini writes ``{"inline_data": {"mime_type": "image/png"}}``: this becomes
+    ``{"type": "inline_data", "mime_type": "image/png"}``. Haystack's ``{"base64_image":
+    "iVBO…"}`` gets the type "image". Any other block stays as it is.
+    """
+    if _type_of(block):
+        return block
+    for name, kind in _KIND_BY_FIELD.items():
+        value = block.get(name)
+        if isinstance(value, Mapping):
+            return {**value, "type": kind}
+        if isinstance(value, str) and name in _FIELDS_OF_BASE64:
+            return {**block, "type": kind}
+    return block
 
 
 def _kind_by_medium(medium: str) -> str:
