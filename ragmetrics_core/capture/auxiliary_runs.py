@@ -47,7 +47,7 @@ class AuxiliaryRuns:
         """Forget all runs."""
         self._runs_by_task_or_thread.clear()
 
-    def runs_near(self, task_or_thread: str) -> list[Tree]:
+    def _runs_near(self, task_or_thread: str) -> list[Tree]:
         """Return the runs of a task or thread, then those of the tasks that ran last.
 
         Other tasks and threads count because an application that searches for several
@@ -59,6 +59,16 @@ class AuxiliaryRuns:
             if other_task != task_or_thread:
                 runs += self._runs_by_task_or_thread[other_task]
         return runs
+
+    def writers_of_query(self, query: str, task_or_thread: str) -> list[Tree]:
+        """Return the runs whose models wrote a query, perhaps beside other queries.
+
+        Args:
+            query: The query, in one line.
+            task_or_thread: Where it is asked. Runs of other tasks stand behind its own.
+        """
+        runs = self._runs_near(task_or_thread)
+        return [run for run in runs if writes_query(run, query)]
 
     def take_writers_of(self, tree: Tree) -> list[Tree]:
         """Return the runs of the same task whose models wrote the question of a run.
@@ -89,8 +99,7 @@ class AuxiliaryRuns:
         question = as_one_line(tree.question)
         if not question:
             return None
-        runs = self.runs_near(tree.task_or_thread)
-        writers = [run for run in runs if writes_query(run, question)]
+        writers = self.writers_of_query(question, tree.task_or_thread)
         return max(writers, key=lambda run: run.root.began, default=None)
 
 

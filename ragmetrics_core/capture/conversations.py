@@ -26,7 +26,7 @@ from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.transcripts import quotation
 from ragmetrics_core.capture.tree import Tree
-from ragmetrics_core.data import Ledger, Sample, Turn
+from ragmetrics_core.data import EvidenceCall, Ledger, Sample, Turn
 
 # how a conversation is found that has no name: nothing is exact then
 BY_WORDS = (
@@ -142,12 +142,7 @@ class Conversations:
         if continued is None:
             return replace(tree, conversation_id=name or _name_of_new(tree))
         last_turn = continued.turn
-        history = tree.history
-        # A memory has cut or summed up the messages: take them as they were captured.
-        # A run without messages may be meant to have no history, and keeps none; but
-        # not if its prompt quotes an earlier turn.
-        if _lacks_turns(last_turn, tree, is_quoted=quoted is not None):
-            history = last_turn.history_after
+        history = _history_of_next(last_turn, tree, is_quoted=quoted is not None)
         # 1 turn was captured, but the history has 3 questions: 3 turns came before
         n_turns_before = max(last_turn.ledger.turn, _n_questions(history))
         return replace(
@@ -405,23 +400,37 @@ def _captured_turn(sample: Sample, ledger: Ledger, tree: Tree) -> CapturedTurn:
         ledger: The sample's list of searches and tool calls.
         tree: The run of the sample, as ``place_turn`` returned it.
     """
-    # The calls of earlier turns are taken from the run, as those turns recorded them.
-    # The ledger's copies of these calls mark as shown only what this turn showed.
-    calls_of_turn = [call for call in ledger.calls if call.turn == ledger.turn]
-    calls = (*tree.earlier_calls, *calls_of_turn)
     question = sample.question or ""
     answer = sample.answer or ""
-    prompt_texts = [
-        message.text for node in tree.root.walk() for message in node.prompt
-    ]
     return CapturedTurn(
         question=question,
         answer=answer,
-        ledger=ledger.model_copy(update={"calls": calls[-_MOST_CALLS:]}),
+        ledger=_with_calls_as_recorded(ledger, tree.earlier_calls),
         history=sample.history,
         lines=(as_one_line(question), as_one_line(answer)),
-        was_answer_in_prompt=any(answer in text for text in prompt_texts),
+        was_answer_in_prompt=_is_in_prompt(answer, tree),
     )
+
+
+def _with_calls_as_recorded(
+    ledger: Ledger, earlier_calls: Sequence[EvidenceCall]
+) -> Ledger:
+    """Return a ledger with the calls of earlier turns as those turns recorded them.
+
+    Example: turn 1 was shown the documents 0 and 1 of its search, turn 2 none of them.
+    The ledger of turn 2 says "shown: none" of this search; here it is 0 and 1 again.
+    """
+    calls_of_turn = [call for call in ledger.calls if call.turn == ledger.turn]
+    calls = (*earlier_calls, *calls_of_turn)
+    return ledger.model_copy(update={"calls": calls[-_MOST_CALLS:]})
+
+
+def _is_in_prompt(answer: str, tree: Tree) -> bool:
+    """Return whether a prompt of a run holds an answer; False for an empty one."""
+    if not answer:
+        return False
+    prompts = [node.prompt for node in tree.root.walk()]
+    return any(answer in message.text for prompt in prompts for message in prompt)
 
 
 @lru_cache(_MOST_NAMED)
@@ -447,29 +456,33 @@ def _last_lines(tree: Tree) -> tuple[str, ...]:
     return tuple(as_one_line(message.content) for message in tree.history[-2:])
 
 
-def _lacks_turns(last_turn: CapturedTurn, tree: Tree, *, is_quoted: bool) -> bool:
-    """Return whether the recorded history must replace the history of a run.
+def _history_of_next(
+    last_turn: CapturedTurn, tree: Tree, *, is_quoted: bool
+) -> tuple[Turn, ...]:
+    """Return what user and assistant said before a run, which continues a captured turn.
 
-    That is so if the run's history has fewer questions, 2 where 3 were captured, or a
-    whole prompt, "Context: … Question: When?", in the place of the last question. A run
-    without any history may be meant to have none.
+    Usually these are the run's own messages. The captured turns replace them where a
+    memory has cut or summed them up, so that 2 questions are left of 3, or has kept a
+    whole prompt, "Context: … Question: When?", in the place of the last question.
+
+    Empty if the run was shown nothing of earlier turns: it may be meant to have none.
 
     Args:
         last_turn: The turn that the run continues.
         tree: The run.
         is_quoted: Whether its prompts quote an earlier turn as text.
     """
-    has_history = bool(tree.history) or is_quoted or _has_summary(tree)
-    if not has_history:
-        return False
-    n_missing = _n_questions(last_turn.history_after) - _n_questions(tree.history)
+    if not (tree.history or is_quoted or _has_summary(tree)):
+        return ()
+    captured_history = last_turn.history_after
+    n_missing = _n_questions(captured_history) - _n_questions(tree.history)
     if n_missing > 0:
-        return True
+        return captured_history
     last_lines = _last_lines(tree)
     is_whole_prompt = last_turn.lines != last_lines and _is_kept_as_whole_prompt(
         last_turn, last_lines
     )
-    return n_missing == 0 and is_whole_prompt
+    return captured_history if n_missing == 0 and is_whole_prompt else tree.history
 
 
 def _has_summary(tree: Tree) -> bool:

@@ -210,12 +210,9 @@ class RunGroup:
         # a writer's texts are the questions of the parts, not answers of its own
         earlier_parts = [part for part in self.runs if part not in self.query_writers]
         group_of_parts = RunGroup(earlier_parts, answered_at=self.answered_at)
-        shown_groups = _shown_groups(
-            [group_of_parts], Prompts.of(Calls(run)), by_question=True
-        )
-        return any(
-            shown_group.answers or shown_group.is_asked for shown_group in shown_groups
-        )
+        shown = _look_for_group(group_of_parts, Prompts.of(Calls(run)))
+        is_shown = shown.is_shown_by_texts or shown.is_asked_and_waits
+        return is_shown and (bool(shown.answers) or shown.is_asked)
 
     def add(self, run: Tree, *, is_answered: bool) -> None:
         """Add a run.
@@ -298,19 +295,35 @@ class Prompts:
 
 @dataclass(frozen=True, eq=False)
 class ShownGroup:
-    """What the prompts of a run show of a group.
+    """What the prompts of a run show of a group, be it nothing.
 
     Attributes:
         group: The group.
+        found_documents: Whether the group found any documents, shown or not.
         is_asked: Whether a query of the group stands in the prompts.
         texts: Those documents and answers of the group that stand in the prompts.
         answers: Those of ``texts`` that are answers.
     """
 
     group: RunGroup
+    found_documents: bool
     is_asked: bool
     texts: frozenset[str]
     answers: frozenset[str]
+
+    @property
+    def is_shown_by_texts(self) -> bool:
+        """Whether the prompts show a document or an answer of the group.
+
+        A group that found no documents is shown by its query instead.
+        """
+        is_query_enough = self.is_asked and not self.found_documents
+        return bool(self.texts) or is_query_enough
+
+    @property
+    def is_asked_and_waits(self) -> bool:
+        """Whether the prompts ask a query of the group, which is not answered yet."""
+        return self.is_asked and self.group.answered_at is None
 
     def was_over_before(self, later: ShownGroup) -> bool:
         """Return whether the group was answered before another group began.
@@ -387,27 +400,49 @@ def _shown_groups_of_run(
 ) -> list[ShownGroup]:
     """Return the groups that a run's prompts show, its own task or thread first.
 
-    A group is the runs of one question. Example: thread 1 searched for "bridge", and a
-    worker thread for "ferry". A model in thread 1 is shown what the first search found:
-    the group of "bridge" is returned.
+    Example: thread 1 searched for "bridge", and a worker thread for "ferry". A model in
+    thread 1 is shown what the first search found: the group of "bridge" is returned.
+
+    The groups of other threads count in two cases: none of its own thread is shown, as
+    where a worker thread searches and the run answers; or those of its own thread are
+    all answered, and the run goes on with another question.
     """
-    groups_of_task = [group for group in groups if group.has_run_of(task_or_thread)]
-    groups_of_others = [group for group in groups if group not in groups_of_task]
-    # by_question: in this thread, a question without an answer counts as shown if a
-    # prompt holds just its query, "bridge". In another thread this is not enough:
-    # there another user may have asked the same.
-    shown_of_task = _shown_groups(groups_of_task, prompts, by_question=True)
-    # Case 1: a question of this thread has no answer yet. The run is about it.
-    if any(shown.group.answered_at is None for shown in shown_of_task):
-        return shown_of_task
-    shown_of_others = _shown_groups(groups_of_others, prompts)
-    # Case 2: no question of this thread. A worker thread searched, and the run answers.
-    if not shown_of_task:
-        return shown_of_others
-    # Case 3: all questions of this thread have an answer. The run may go on with a
-    # search that a worker thread made for another question.
-    continued = [other for other in shown_of_others if other.continues(shown_of_task)]
-    return [*shown_of_task, *continued]
+    of_task = _shown_of_task(groups, task_or_thread, prompts)
+    if any(shown.group.answered_at is None for shown in of_task):
+        return of_task
+    of_others = _shown_of_others(groups, task_or_thread, prompts)
+    if not of_task:
+        return of_others
+    return [*of_task, *(other for other in of_others if other.continues(of_task))]
+
+
+def _shown_of_task(
+    groups: Iterable[RunGroup], task_or_thread: str, prompts: Prompts
+) -> list[ShownGroup]:
+    """Return the groups of a task or thread that prompts show, or whose query they ask."""
+    shown_groups = []
+    for group in groups:
+        if group.has_run_of(task_or_thread):
+            shown = _look_for_group(group, prompts)
+            if shown.is_shown_by_texts or shown.is_asked_and_waits:
+                shown_groups.append(shown)
+    return shown_groups
+
+
+def _shown_of_others(
+    groups: Iterable[RunGroup], task_or_thread: str, prompts: Prompts
+) -> list[ShownGroup]:
+    """Return the groups of other tasks and threads that prompts show.
+
+    To ask the same query is not enough here: another user may have asked it.
+    """
+    shown_groups = []
+    for group in groups:
+        if not group.has_run_of(task_or_thread):
+            shown = _look_for_group(group, prompts)
+            if shown.is_shown_by_texts:
+                shown_groups.append(shown)
+    return shown_groups
 
 
 def _groups_that_add_texts(shown_groups: Iterable[ShownGroup]) -> list[ShownGroup]:
@@ -435,47 +470,15 @@ def _sort_key(shown_group: ShownGroup) -> tuple[bool, bool, float]:
     )
 
 
-def _shown_groups(
-    groups: Sequence[RunGroup], prompts: Prompts, *, by_question: bool = False
-) -> list[ShownGroup]:
-    """Return the groups that prompts show, with the texts that they show of each.
-
-    Prompts show a group if they hold one of its documents or its long answers. Example:
-    a search found "Opened in 1874.", and a prompt holds this text.
-
-    Args:
-        groups: The groups; each is the runs of one question.
-        prompts: The prompts of one run.
-        by_question: Whether it is enough, for a group without an answer, that prompts
-            hold its query "When did it open?".
-    """
-    shown_groups: list[ShownGroup] = []
-    for group in groups:
-        document_texts: list[str] = []  # what the group's searches found
-        for document in group.documents:
-            document_texts += document.texts
-        shown = _shown_group(group, document_texts, prompts)
-        waits_for_answer = by_question and group.answered_at is None
-        # a search that found nothing can be shown by its query alone
-        is_query_enough = waits_for_answer or not document_texts
-        if shown.texts or (shown.is_asked and is_query_enough):
-            shown_groups.append(shown)
-    return shown_groups
-
-
-def _shown_group(
-    group: RunGroup, document_texts: Sequence[str], prompts: Prompts
-) -> ShownGroup:
-    r"""Look for the queries, documents and answers of a group in prompts.
+def _look_for_group(group: RunGroup, prompts: Prompts) -> ShownGroup:
+    r"""Look for the queries, documents and answers of a group in the prompts of a run.
 
     Example: a group searched for "When did it open?" and found "Opened in 1874.". The
     prompt "Opened in 1874.\nQuestion: When did it open?" holds both.
-
-    Args:
-        group: The runs of one question.
-        document_texts: The texts of the documents that the group found.
-        prompts: The prompts of another run.
     """
+    document_texts: list[str] = []
+    for document in group.documents:
+        document_texts += document.texts
     answers: set[str] = set()
     # a group that found no document is recognised by its queries alone
     if document_texts:
@@ -486,8 +489,13 @@ def _shown_group(
     sought_texts = [*document_texts, *answers]
     shown_indexes = locate(sought_texts, prompts.texts).shown_in_order
     shown_texts = frozenset(sought_texts[index] for index in shown_indexes)
-    is_asked = any(_is_asked_in(prompts, query) for query in group.queries)
-    return ShownGroup(group, is_asked, shown_texts, shown_texts & answers)
+    return ShownGroup(
+        group,
+        found_documents=bool(document_texts),
+        is_asked=any(_is_asked_in(prompts, query) for query in group.queries),
+        texts=shown_texts,
+        answers=shown_texts & answers,
+    )
 
 
 def _is_asked_in(prompts: Prompts, query: str) -> bool:

@@ -28,7 +28,7 @@ from dataclasses import replace
 from typing import Generic
 
 from ragmetrics_core.capture.answers_read_later import AnswersReadLater
-from ragmetrics_core.capture.auxiliary_runs import AuxiliaryRuns, writes_query
+from ragmetrics_core.capture.auxiliary_runs import AuxiliaryRuns
 from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.conversations import (
     Conversations,
@@ -322,41 +322,34 @@ class Turns(Generic[Run]):
             samples_of_others = self._keep_for_other_runs(tree, calls)
             if samples_of_others is not None:
                 return samples_of_others
-        return self._end_turn(runs_of_turn, joined_tree, calls)
+        return self._end_turn(runs_of_turn, calls)
 
-    def _end_turn(
-        self, runs_of_turn: list[Tree], joined_tree: Tree, calls: Calls
-    ) -> list[Sample]:
-        """Make the samples of a turn, and remember them for later turns.
+    def _end_turn(self, runs_of_turn: list[Tree], calls: Calls) -> list[Sample]:
+        """Make the samples of the runs that answer one question, and remember them.
 
-        Example: "And the ferry?" follows "When did the bridge open?". The samples of
-        the second turn get the first turn as their history.
+        Example: "And the ferry?" follows "When did the bridge open?". The sample of the
+        second question gets the first question and its answer as its history.
 
         Args:
-            runs_of_turn: The runs that answer one question of the user; usually one.
-            joined_tree: These runs, joined into one.
-            calls: The calls of the joined run.
+            runs_of_turn: The runs that answer the question; usually one.
+            calls: The calls of these runs, joined into one run.
 
         Returns:
-            The samples. Empty where a graph gave no answer and may be resumed.
+            The samples. Empty where a graph gave no answer: another run may resume it.
         """
-        placed_tree = self._place_in_conversation(joined_tree)
-        # the application kept the documents of an earlier question, and hands them in:
-        # the sample gets a warning
+        joined_tree = self._place_in_conversation(calls.tree)
         if self._is_handed_documents_again(runs_of_turn[-1], calls):
-            placed_tree = doubtful(placed_tree, _FOUND_EARLIER)
-        samples = samples_of(placed_tree, self._overrides)
-        # the run that resumes the graph may answer
-        is_without_answer = any(sample.answer is None for sample in samples)
-        if placed_tree.resumption_key is not None and is_without_answer:
-            return self._let_wait(placed_tree.resumption_key, runs_of_turn)
+            joined_tree = doubtful(joined_tree, _FOUND_EARLIER)
+        samples = samples_of(joined_tree, self._overrides)
+        is_answered = all(sample.answer is not None for sample in samples)
+        resumption_key = joined_tree.resumption_key  # None: it cannot be resumed
+        if resumption_key is not None and not is_answered:
+            return self._let_wait(resumption_key, runs_of_turn)
         if not samples:
-            self._note_unsampled_question(placed_tree, runs_of_turn)
-        elif not is_without_answer:
-            # Perhaps the run before answered "Empty Response" to the same question, and
-            # the user reads this answer instead: the earlier sample gets a warning.
-            self._earlier_answers.doubt_answer_replaced_by(placed_tree)
-        self._remember_samples(placed_tree, samples)
+            self._note_unsampled_question(joined_tree, runs_of_turn)
+        elif is_answered:
+            self._earlier_answers.doubt_answer_replaced_by(joined_tree)
+        self._remember_samples(joined_tree, samples)
         return samples
 
     def _is_handed_documents_again(self, tree: Tree, calls: Calls) -> bool:
@@ -539,23 +532,18 @@ class Turns(Generic[Run]):
         before had written "ferry times" from the question: it is kept with the search.
 
         Returns:
-            The samples of earlier questions that are over, since a new search begins;
-            and those of the oldest questions, if too many wait.
+            The samples of other questions: of those that are over, since their thread
+            searches anew, and of the oldest ones, if too many wait for an answer.
         """
-        queries = (node.query for node in tree.root.walk() if node.query)
-        first_query = as_one_line(next(queries, None))
-        # a new question begins: earlier questions of the thread that were answered end
-        samples = self._samples_due(tree.task_or_thread, first_query)
-        # auxiliary runs: model calls that gave no sample
-        auxiliary_runs = self._auxiliary_runs.runs_near(tree.task_or_thread)
-        writers = [run for run in auxiliary_runs if writes_query(run, first_query)]
-        # the writers are no longer noted as runs without a sample: the search may get one
+        query = _first_query(tree)
+        # the thread searches anew: the question that it answered before is over
+        samples = self._samples_due(tree.task_or_thread, query)
+        writers = self._auxiliary_runs.writers_of_query(query, tree.task_or_thread)
+        # a run that wrote the query lacks no sample: it may get that of the search
         self._unsampled_questions.remove_questions_of(writers)
-        self._waiting_groups.add_retrieval(tree, first_query, writers)
+        self._waiting_groups.add_retrieval(tree, query, writers)
         self._documents_found_before.add_of(tree)
-        # where too many questions wait, the oldest give their samples as they are
-        groups_given_up = self._waiting_groups.take_too_many()
-        return samples + self._samples_of_groups(groups_given_up)
+        return samples + self._samples_of_groups(self._waiting_groups.take_too_many())
 
     def _samples_due(
         self, task_or_thread: str | None = None, query: str = ""
@@ -652,15 +640,25 @@ class Turns(Generic[Run]):
         history, and its sample gets a warning.
         """
         quoted_turns = self._find_quoted_turns(calls)
-        # those whose question and answer stand under "User:" and "Assistant:"
         earlier_turns = [
             quoted.turn for quoted in quoted_turns if quoted.is_earlier_turn
         ]
         last_turn = earlier_turns[-1] if earlier_turns else None
         placed = self.conversations.place_turn(calls.tree, last_turn)
-        if placed.history:  # of the run's own messages, or of the quoted turn
+        if placed.history:
             return placed
-        # the prompt holds question and answer of an earlier turn, but no "User:"
+        return self._doubt_words_without_speakers(placed, quoted_turns, calls)
+
+    def _doubt_words_without_speakers(
+        self, placed: Tree, quoted_turns: Sequence[QuotedTurn], calls: Calls
+    ) -> Tree:
+        """Put a run in doubt whose prompts hold words of earlier turns as mere text.
+
+        Args:
+            placed: The run, which has no history.
+            quoted_turns: The earlier turns whose question and answer stand there.
+            calls: The calls of the run.
+        """
         if quoted_turns:
             words: list[str] = []
             for quoted in quoted_turns:
@@ -668,7 +666,6 @@ class Turns(Generic[Run]):
             return _doubt_words_of_conversation(
                 placed, words, _EARLIER_QUESTION_AND_ANSWER
             )
-        # the answer of an earlier turn, without its question
         answers = self._earlier_answers_in_prompts(calls)
         if answers:
             return _doubt_words_of_conversation(placed, answers, _EARLIER_ANSWER_ALONE)
@@ -723,6 +720,12 @@ class Turns(Generic[Run]):
         own_lines = {as_one_line(node.query) for node in calls.nodes}
         own_lines.add(as_one_line(calls.tree.question))
         return list(self.conversations.find_quoted_turns(prompts, own_lines))
+
+
+def _first_query(tree: Tree) -> str:
+    """Return what a run asked first, in one line; empty if it asked nothing."""
+    queries = (node.query for node in tree.root.walk() if node.query)
+    return as_one_line(next(queries, None))
 
 
 def _history_in_answering_prompt(calls: Calls) -> tuple[Turn, ...]:

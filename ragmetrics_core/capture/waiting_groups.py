@@ -572,9 +572,9 @@ def _groups_not_continued(
 ) -> list[RunGroup]:
     r"""Return the groups whose question is over, because a run asks something new.
 
-    It does where its prompts hold a group's answer as said by the assistant before:
-    "User: When did it open?\nAssistant: In 1874.\nUser: And the ferry?". It also does
-    where it is handed the documents of a group again, with another question.
+    Its prompts show a group's answer as said before: "User: When did it open?\n
+    Assistant: In 1874.\nUser: And the ferry?". Or they do not quote the answer, and the
+    run is handed the documents of the group again, with another question.
 
     Args:
         quotation_by_group: For each group how the prompts of the run quote its last
@@ -590,13 +590,12 @@ def _groups_not_continued(
     }
     groups_not_continued: list[RunGroup] = []
     for group, quotation_of_answer in quotation_by_group.items():
-        is_earlier_turn = _is_answer_an_earlier_turn(
+        asks_something_new = _is_answer_an_earlier_turn(
             group, quotation_of_answer, assistant_lines, run.question
         )
-        is_not_quoted = quotation_of_answer == "absent"
-        if is_earlier_turn or (
-            is_not_quoted and _asks_of_kept_documents(run, group, messages)
-        ):
+        if quotation_of_answer == "absent" and not asks_something_new:
+            asks_something_new = _asks_of_kept_documents(run, group, messages)
+        if asks_something_new:
             groups_not_continued.append(group)
     return groups_not_continued
 
