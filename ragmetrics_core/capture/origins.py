@@ -7,7 +7,7 @@ between search and prompt may have cut, merged or renamed documents: a search fo
 Then the keys differ, and the texts tell that the context shows this document.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH, locate
@@ -60,33 +60,43 @@ def _context_keys_by_name_or_text(
     returned: the key of the context with the same key, with the id "a", with this text,
     or with this text inside a longer text. None if there is no such context.
     """
-    # several contexts may have one id or one text: the first counts
-    first_key_by_id: dict[str, DocumentKey] = {}
-    first_key_by_text: dict[str, DocumentKey] = {}
+    key_by_id = _keys_by_trusted_ids(documents, contexts)
+    key_by_text: dict[str, DocumentKey] = {}
+    for key, context in contexts.items():
+        key_by_text.setdefault(context.text, key)  # of equal texts the first counts
+    context_keys: list[DocumentKey | None] = []
+    for document in documents:
+        if document.key in contexts:
+            context_keys.append(document.key)
+            continue
+        context_keys.append(
+            key_by_id.get(document.own_id or "")
+            or key_by_text.get(document.text)
+            or _key_of_holder(document.text, contexts)
+        )
+    return context_keys
+
+
+def _keys_by_trusted_ids(
+    documents: Iterable[Document], contexts: Mapping[DocumentKey, Context]
+) -> dict[str, DocumentKey]:
+    """Return the keys of the contexts by their ids; of equal ids the first counts.
+
+    Ids that a step between search and prompt gave anew are left out. Example: a search
+    found "It is old." as "0" and "It fell." as "1", and the context "It fell." has the
+    id "0", since it stands first in the prompt. This "0" is not the document "0".
+    """
     ids_by_text: dict[str, set[str]] = {}
     for document in documents:
         if document.own_id:
             ids_by_text.setdefault(document.text, set()).add(document.own_id)
+    key_by_id: dict[str, DocumentKey] = {}
     for key, context in contexts.items():
-        first_key_by_text.setdefault(context.text, key)
-        # A step may count documents anew: the id "0" is then another text's. So a
-        # context's id is trusted only if a document with the context's text has this
-        # id, too, or if no document with this text has an id.
-        ids_of_text = ids_by_text.get(context.text, ())
-        is_id_of_text = not ids_of_text or context.id in ids_of_text
-        if context.id and is_id_of_text:
-            first_key_by_id.setdefault(context.id, key)
-
-    def context_key(document: Document) -> DocumentKey | None:
-        if document.key in contexts:
-            return document.key
-        return (
-            first_key_by_id.get(document.own_id or "")
-            or first_key_by_text.get(document.text)
-            or _key_of_holder(document.text, contexts)
-        )
-
-    return [context_key(document) for document in documents]
+        ids_of_documents = ids_by_text.get(context.text)  # with the context's text
+        is_given_anew = ids_of_documents and context.id not in ids_of_documents
+        if context.id and not is_given_anew:
+            key_by_id.setdefault(context.id, key)
+    return key_by_id
 
 
 def _key_of_holder(

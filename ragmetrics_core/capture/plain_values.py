@@ -308,11 +308,9 @@ def has_written(value: object) -> bool:
     return any(isinstance(answer, (str, Message)) for answer in answers)
 
 
-def history_in(
-    value: object, question: str | None = None, *, needs_question: bool = False
-) -> tuple[Turn, ...]:
+def history_in(value: object, question: str | None = None) -> tuple[Turn, ...]:
     """Find the earlier turns of a conversation; see ``find_conversation``."""
-    return find_conversation(value, question, needs_question=needs_question).turns
+    return find_conversation(value, question).turns
 
 
 def find_conversation(
@@ -320,43 +318,69 @@ def find_conversation(
     question: str | None = None,
     *,
     depth: int = 3,
-    needs_question: bool = False,
+    only_before_question: bool = False,
 ) -> EarlierConversation:
     """Find the earlier turns of a conversation in what a run was given.
 
     ``{"input": "When?", "chat_history": [("Open?", "Yes.")]}`` has two earlier turns:
-    the user's "Open?" and the assistant's "Yes.".
+    the user's "Open?" and the assistant's "Yes.". So has a list of three messages,
+    "Open?", "Yes." and "When?".
 
     Args:
         value: A list of messages, or a mapping that may hold a history or messages.
         question: What is asked now; None if it is not known.
         depth: How many levels of nested mappings are searched.
-        needs_question: Whether a list of messages without the question gives no turns.
+        only_before_question: Whether messages are earlier turns only if a later message
+            is the question. If not, any messages before the user's last one are.
 
     Returns:
-        The turns. If there are none, the texts of notes that do not say who speaks, such
-        as a memory's "They spoke about the bridge."; else an empty conversation.
+        The turns; else texts that do not say who speaks, such as a memory's note "They
+        spoke about the bridge."; else an empty conversation.
     """
     messages = conversation(value)
     # ["When did it open?", "Who built it?"] may be a list of queries
     if messages is not None and any(find_instances(value, Message)):
         n_earlier = _messages_before_question(
-            messages, question, needs_question=needs_question
+            messages, question, only_before_question=only_before_question
         )
         return EarlierConversation(spoken(messages[:n_earlier]))
     if depth == 0 or not isinstance(value, Mapping):
         return EarlierConversation()
+    return (
+        _conversation_in_history_fields(value, question)
+        or _conversation_in_inner_parts(value, question, depth, only_before_question)
+        or _texts_without_speakers(value, question)
+    )
+
+
+def _conversation_in_history_fields(
+    inputs: Mapping[Any, Any], question: str | None
+) -> EarlierConversation | None:
+    """Read the first field such as "chat_history" that has turns; None without one."""
     for key in HISTORY_KEYS:
-        earlier = _history_before_question(value.get(key), question)
+        earlier = _history_before_question(inputs.get(key), question)
         if earlier.turns:
             return earlier
-    for part in _parts_that_may_hold_messages(value):
+    return None
+
+
+def _conversation_in_inner_parts(
+    inputs: Mapping[Any, Any],
+    question: str | None,
+    depth: int,
+    only_before_question: bool,
+) -> EarlierConversation | None:
+    """Find a conversation in a field that may hold messages; None without one."""
+    for part in _parts_that_may_hold_messages(inputs):
         earlier = find_conversation(
-            part, question, depth=depth - 1, needs_question=needs_question
+            part,
+            question,
+            depth=depth - 1,
+            only_before_question=only_before_question,
         )
         if earlier.turns or earlier.texts:
             return earlier
-    return _texts_without_speakers(value, question)
+    return None
 
 
 def _parts_that_may_hold_messages(inputs: Mapping[Any, Any]) -> list[object]:
@@ -500,7 +524,7 @@ def _texts_alone(value: object) -> list[str]:
 
 
 def _messages_before_question(
-    messages: Sequence[Message], question: str | None, *, needs_question: bool
+    messages: Sequence[Message], question: str | None, *, only_before_question: bool
 ) -> int:
     """Count the messages before the question, else before the user's last message.
 
@@ -510,7 +534,7 @@ def _messages_before_question(
         messages: The messages.
         question: What is asked now; None if it is not known. Of several messages that
             ask it, the last one counts.
-        needs_question: Whether the count is 0 if no message asks the question.
+        only_before_question: Whether the count is 0 if no message asks the question.
     """
     n_before_question: int | None = None
     n_before_last_of_user = 0
@@ -522,7 +546,7 @@ def _messages_before_question(
             n_before_question = n_before
     if n_before_question is not None:
         return n_before_question
-    return 0 if needs_question else n_before_last_of_user
+    return 0 if only_before_question else n_before_last_of_user
 
 
 def _turns_of_pairs(value: object) -> tuple[Turn, ...]:

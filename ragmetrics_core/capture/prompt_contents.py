@@ -155,40 +155,26 @@ class PromptContents:
     def _unite_with_calls_read(self, call: Node) -> ShownToCall:
         """Unite what a call was shown with what the calls that it read were shown.
 
-        Call 1 is shown A and B, and replies "They fell." Call 2 is shown C and this
-        reply: it was shown A, B and C.
-
-        Other documents are perhaps shown, and are kept beside these:
-
-        - unknown documents: the prompts do not tell whether they show them
-        - ``keys_with_some_words``: unknown documents, some words of which are there
-        - ``keys_behind_notes``: another call was shown them, and its short reply, "2,100
-          cars", may stand in the prompt
-        - ``keys_perhaps_cut``: they begin with the words of a short line of a prompt,
-          "- Anna lit the old lamp"
+        Example: call 1 is shown A and B, and sums them up as "They fell." Call 2 is shown
+        C and this reply. What was shown to call 2 is A, B and C. The reader of A and B is
+        call 1, which is a summariser. ``ShownToCall`` says what each field holds.
         """
         calls = self._call_and_calls_read(call)
         own_prompts = [self._shown_by_itself(read_call) for read_call in calls]
-        shown_in_prompts = [prompt.shown_documents for prompt in own_prompts]
-        shown_by_key = best_versions(unite_shown_documents(shown_in_prompts))
+        shown_by_key = _shown_in_any(own_prompts)
         unknown_documents = _unknown_documents(own_prompts, shown_by_key)
-        retrieved_lists = self.calls.lists(call.began)  # before the call, latest first
-        keys_in_order = order_with_unknown(
-            shown_by_key, unknown_documents, retrieved_lists
-        )
-        keys_with_some_words = [prompt.keys_with_some_words for prompt in own_prompts]
-        keys_behind_notes = self._keys_behind_notes(call, calls)
+        lists_before = self.calls.lists(call.began)  # the latest first
         return ShownToCall(
             shown_documents=shown_by_key,
             unknown_documents=unknown_documents,
-            keys_with_some_words=frozenset(chain(*keys_with_some_words)),
-            keys_in_order=tuple(keys_in_order),
+            keys_with_some_words=_keys_with_some_words(own_prompts),
+            keys_in_order=tuple(
+                order_with_unknown(shown_by_key, unknown_documents, lists_before)
+            ),
             calls=tuple(calls),
             calls_showing_documents=self._calls_showing_documents(calls),
-            keys_behind_notes=keys_behind_notes - shown_by_key.keys(),
-            keys_perhaps_cut=self._keys_perhaps_cut(
-                calls, shown_by_key, retrieved_lists
-            ),
+            keys_behind_notes=self._keys_behind_notes(call, calls, shown_by_key),
+            keys_perhaps_cut=self._keys_perhaps_cut(calls, shown_by_key, lists_before),
             reader_by_key=self._readers_of_unshown(call, calls),
             summarisers=self._summarisers(call, calls),
         )
@@ -299,9 +285,12 @@ class PromptContents:
         return short_lines(texts, known_letters)
 
     def _keys_behind_notes(
-        self, call: Node, calls_read: Sequence[Node]
+        self,
+        call: Node,
+        calls_read: Sequence[Node],
+        shown_by_key: Mapping[DocumentKey, ShownDocument],
     ) -> frozenset[DocumentKey]:
-        """Return the keys of the documents behind short notes in a call's prompt.
+        """Return the keys of unshown documents behind short notes in a call's prompt.
 
         A note is a reply of a few words that an earlier call wrote about its documents,
         such as "2,100 cars". Empty if each note may stand there by mere chance.
@@ -309,6 +298,7 @@ class PromptContents:
         Args:
             call: The call.
             calls_read: The call and the calls that it read; their notes are left out.
+            shown_by_key: The documents that these calls were shown.
         """
         replies = self._earlier_replies
         noting_calls = replies.calls_with_notes(call, left_out=calls_read)
@@ -317,7 +307,7 @@ class PromptContents:
         keys: set[DocumentKey] = set()
         for noting_call in noting_calls:
             keys.update(self._shown_by_itself(noting_call).shown_documents)
-        return frozenset(keys)
+        return frozenset(keys - shown_by_key.keys())
 
     @cached_property
     def _earlier_replies(self) -> EarlierReplies:
@@ -347,7 +337,7 @@ class PromptContents:
         "Use A. Note: It fell in May." shows document A and that reply: the call of this
         prompt read the other call.
         """
-        # lists of documents found before the call began; if none, all lists of the run
+        # found before the call began; without any, all that the run found
         retrieved_lists = self.calls.lists(call.began) or self.calls.lists()
         documents = latest_versions(retrieved_lists)
         replies = self._earlier_replies.to_search_for(call)
@@ -356,35 +346,44 @@ class PromptContents:
         search = search_prompt_for_pieces(
             prompt, documents, reply_texts, retrieved_lists
         )
-        # how many occurrences of each text belong to earlier turns: they are left out
-        n_earlier_by_text = self._n_occurrences_of_earlier_turns(prompt.message_texts)
-        # by a document's key: the document and what is shown of it
-        shown_by_key = documents_shown(
-            search, keys_in_retrieved_order(retrieved_lists), n_earlier_by_text
-        )
-        shown_in_turn = self._without_documents_of_earlier_turns(shown_by_key, prompt)
-        calls_with_shown_replies = _calls_whose_replies_are_shown(
-            replies, search.findings_of_replies, shown_in_turn
-        )
-        # and the calls whose replies the prompt may hold in other words, such as those that
-        # a refining step made before
-        calls_read = self._calls_read(call, calls_with_shown_replies)
-        return _shown_in_own_prompt(search, shown_in_turn, calls_read)
+        shown_by_key = self._documents_of_this_turn(search, prompt, retrieved_lists)
+        calls_read = [
+            *_calls_whose_replies_are_shown(
+                replies, search.findings_of_replies, shown_by_key
+            ),
+            *self._calls_read_anyway(call),
+        ]
+        return _shown_in_own_prompt(search, shown_by_key, calls_read)
 
-    def _calls_read(
-        self, call: Node, calls_with_shown_replies: Iterable[Node]
-    ) -> tuple[Node, ...]:
-        """Return the calls that a call read, each once.
+    def _calls_read_anyway(self, call: Node) -> list[Node]:
+        """Return calls that a call read, whether or not their replies stand in its prompt.
 
-        Some replies need not stand in its prompt as they were written: those handed to
-        its engine as documents, and those that it refines as a later call of its step.
+        These are the calls whose replies were handed to its engine as documents, and the
+        earlier calls of its step, whose answer it refines.
         """
-        calls = [
-            *calls_with_shown_replies,
+        return [
             *self._authors_of_documents_handed_to_engine(call),
             *self._earlier_calls_of_same_step(call),
         ]
-        return tuple(dict.fromkeys(calls))
+
+    def _documents_of_this_turn(
+        self,
+        search: LocatedSearch,
+        prompt: PromptToSearch,
+        retrieved_lists: Sequence[Sequence[Document]],
+    ) -> dict[DocumentKey, ShownDocument]:
+        """Return the documents that a prompt shows, without what earlier turns put there.
+
+        Args:
+            search: What was found in the prompt.
+            prompt: The prompt.
+            retrieved_lists: The lists of documents that were searched for.
+        """
+        n_earlier_by_text = self._n_occurrences_of_earlier_turns(prompt.message_texts)
+        shown_by_key = documents_shown(
+            search, keys_in_retrieved_order(retrieved_lists), n_earlier_by_text
+        )
+        return self._without_documents_of_earlier_turns(shown_by_key, prompt)
 
     def _without_documents_of_earlier_turns(
         self,
@@ -675,7 +674,7 @@ def _is_in_any(text: str, message_texts: Iterable[str]) -> bool:
 def _shown_in_own_prompt(
     search: LocatedSearch,
     shown_by_key: Mapping[DocumentKey, ShownDocument],
-    calls_read: tuple[Node, ...],
+    calls_read: Iterable[Node],
 ) -> _ShownInOwnPrompt:
     """Put together what a prompt shows, and what it may show or not.
 
@@ -685,7 +684,7 @@ def _shown_in_own_prompt(
     Args:
         search: What was found in the prompt.
         shown_by_key: The documents that the prompt shows.
-        calls_read: The calls whose replies the prompt shows.
+        calls_read: The calls whose replies it holds; a call may stand here twice.
     """
     unknown_documents: dict[DocumentKey, Document] = {}
     keys_with_some_words = set()
@@ -698,8 +697,26 @@ def _shown_in_own_prompt(
         shown_documents=shown_by_key,
         unknown_documents=unknown_documents,
         keys_with_some_words=frozenset(keys_with_some_words),
-        calls_read=calls_read,
+        calls_read=tuple(dict.fromkeys(calls_read)),
     )
+
+
+def _shown_in_any(
+    own_prompts: Iterable[_ShownInOwnPrompt],
+) -> dict[DocumentKey, ShownDocument]:
+    """Return the documents that any of some prompts shows, by their keys, in order."""
+    shown_in_prompts = [prompt.shown_documents for prompt in own_prompts]
+    return best_versions(unite_shown_documents(shown_in_prompts))
+
+
+def _keys_with_some_words(
+    own_prompts: Iterable[_ShownInOwnPrompt],
+) -> frozenset[DocumentKey]:
+    """Return the keys of the unknown documents of which any prompt has some words."""
+    keys: set[DocumentKey] = set()
+    for own_prompt in own_prompts:
+        keys |= own_prompt.keys_with_some_words
+    return frozenset(keys)
 
 
 def _unknown_documents(

@@ -7,7 +7,7 @@ several times in one message may be several documents: each further occurrence i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.findings import Finding, LocateResult
@@ -372,37 +372,50 @@ def documents_shown(
 ) -> dict[DocumentKey, ShownDocument]:
     """Return the documents that a prompt shows, by their keys, in the prompt's order.
 
-    Example: documents A and B have equal texts, A was retrieved first, and the prompt
-    shows the text three times. If the first one belongs to an earlier turn, the second is
-    A and the third is B. If a document has several texts, the longest shown one counts.
-
-    The search found three candidates there: A, B, and a repetition of one of them. It
-    has one candidate for each place, but which candidate counts for which place is
-    decided here. Without an earlier turn the third place is the repetition, which has
-    a key of its own.
+    A document may have several texts, such as one with its title and one without. If
+    the prompt shows several of them, the longest one counts.
 
     Args:
         search: What was found in the prompt.
         keys_in_retrieved_order: The keys of all documents, the first retrieved first.
         n_earlier_by_text: How many occurrences of a text belong to earlier turns.
     """
-    # {text: [A, B, repetition]}: as many candidates as the text has places
-    candidates_left_by_text = _shown_candidates_by_text(search, keys_in_retrieved_order)
-    n_to_skip_by_text = _n_to_skip_by_text(candidates_left_by_text, n_earlier_by_text)
     shown_by_key: dict[DocumentKey, ShownDocument] = {}
-    for index in search.indexes_shown:  # one for each place, in the prompt's order
-        text = search.candidates[index].text
-        is_of_earlier_turn = n_to_skip_by_text[text] > 0
-        if is_of_earlier_turn:
-            n_to_skip_by_text[text] -= 1
-            continue
-        # of the candidates with this text, the first retrieved that has no place yet
-        candidate = candidates_left_by_text[text].pop(0)
-        finding = search.result.findings[index]
+    for candidate, finding in _shown_at_each_place(
+        search, keys_in_retrieved_order, n_earlier_by_text
+    ):
         other_text_shown = shown_by_key.get(candidate.key)
         if other_text_shown is None or _shows_more(finding, other_text_shown):
             shown_by_key[candidate.key] = candidate.document, finding
     return shown_by_key
+
+
+def _shown_at_each_place(
+    search: LocatedSearch,
+    keys_in_retrieved_order: Sequence[DocumentKey],
+    n_earlier_by_text: Mapping[str, int],
+) -> Iterator[tuple[Candidate, Finding]]:
+    """Yield which document each place of a prompt shows, in the prompt's order.
+
+    Example: documents A and B have equal texts, A was retrieved first, and the text
+    stands at three places. If the first place belongs to an earlier turn, it is left
+    out, the second shows A, and the third B. Without an earlier turn the places show A,
+    B, and a repetition of B.
+
+    Args:
+        search: What was found in the prompt: as many candidates as there are places.
+        keys_in_retrieved_order: The keys of all documents, the first retrieved first.
+        n_earlier_by_text: How many occurrences of a text belong to earlier turns.
+    """
+    # {text: [A, B, repetition of B]}
+    candidates_by_text = _shown_candidates_by_text(search, keys_in_retrieved_order)
+    n_to_skip_by_text = _n_to_skip_by_text(candidates_by_text, n_earlier_by_text)
+    for index in search.indexes_shown:
+        text = search.candidates[index].text
+        if n_to_skip_by_text[text] > 0:
+            n_to_skip_by_text[text] -= 1
+        else:
+            yield candidates_by_text[text].pop(0), search.result.findings[index]
 
 
 def _n_to_skip_by_text(

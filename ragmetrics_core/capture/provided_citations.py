@@ -35,42 +35,53 @@ _QUOTED_FROM_ELSEWHERE = (
 def by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
     """Read the sources that the model's provider attached to the reply.
 
-    OpenAI, annotations of a message: each names an address or a file, and the part of
-    the text that it is cited for.
-
-    ``{"url": "https://x.org/a", "start_index": 0, "end_index": 8}`` cites the contexts
-    with this address for "It fell."; a source with a quote cites the context that holds
-    the quote.
+    Example: OpenAI attaches ``{"url": "https://x.org/a", "start_index": 0, "end_index":
+    8}``. The contexts with this address are cited for the first 8 characters, "It fell."
 
     Returns:
-        The citations, with those by numbers of the prompt such as "[2]". None without
-        attached sources: an empty list counts as none, since providers send one with
-        every answer.
+        The citations by sources, and those by numbers of the prompt such as "[2]". None
+        without attached sources: an empty list counts as none, since providers send one
+        with every answer.
 
     Raises:
-        UnknownMeaning: If no context holds a source's quote, or has the name of a source
-            without one, or if the answer also has marks whose numbers may mean one
-            context or another, or a source that the provider numbers itself.
+        UnknownMeaning: If a source, or a number of the answer, may mean one context or
+            another.
     """
     call = search.found_answer.writing_call
-    reply = None if call is None else call.reply
-    all_sources = None if reply is None else reply.cited_sources
-    if not all_sources or reply is None:
+    if call is None or call.reply is None or not call.reply.cited_sources:
         return None
-    _refuse_numbers_of_the_provider(all_sources, search)
-    sources = [source for source in all_sources if source.is_cited]
-    if not sources:
+    sources = call.reply.cited_sources
+    _refuse_numbers_of_the_provider(sources, search)
+    cited_sources = [source for source in sources if source.is_cited]
+    if not cited_sources:
         return None
+    citations = _citations_of_sources(cited_sources, call.reply.text, search)
+    return _with_marks_of_the_prompt(citations, search)
+
+
+def _citations_of_sources(
+    sources: Sequence[CitedSource], reply: str, search: CitationSearch
+) -> list[Citation]:
+    """Return what each source cites: a part of the answer, and contexts; each once.
+
+    Args:
+        sources: The sources that the provider attached to the reply.
+        reply: The reply. The answer may have more words than the reply.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If no context holds the quote of a source, or has the name of a
+            source without a quote.
+    """
     quotes = [source.quote for source in sources]
-    # for each quote the contexts that it comes from
-    quoted_contexts = contexts_of_quotes(quotes, search.contexts)
-    sentences = statements(reply.text)
+    contexts_by_source = contexts_of_quotes(quotes, search.contexts)
+    sentences = statements(reply)
     citations = []
-    for source, quoted in zip(sources, quoted_contexts, strict=True):
-        start, end = _span_in_answer(source, reply.text, sentences, search.text)
-        indexes = _indexes_of_provided_source(source, quoted, search)
+    for source, quoted_contexts in zip(sources, contexts_by_source, strict=True):
+        start, end = _span_in_answer(source, reply, sentences, search.text)
+        indexes = _indexes_of_provided_source(source, quoted_contexts, search)
         citations.append(Citation(start=start, end=end, contexts=indexes))
-    return _with_marks_of_the_prompt(tuple(dict.fromkeys(citations)), search)
+    return list(dict.fromkeys(citations))
 
 
 def _refuse_numbers_of_the_provider(

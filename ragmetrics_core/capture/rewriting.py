@@ -206,46 +206,46 @@ def _has_returned(change: DocumentChange, text: str) -> bool:
 
 @dataclass(frozen=True)
 class _Selection:
-    """What all calls of one step picked of the documents that they took.
+    """What all calls of one step handed on of the documents that they took.
 
-    A document counts as handed on if a relative of it was: itself with a score, without
-    its id, in lower case, or with a heading.
+    A text that the step changed slightly is the same document here: one without its
+    id, in lower case or with a heading.
 
     Attributes:
-        picked: The documents that the step handed on.
-        lost: The documents that it took and did not hand on. Of "A" and "A ", both
-            taken, "A" is lost where "A " alone was returned.
-        new: The documents that it handed on and did not take.
+        handed_on: The documents that the step returned or passed on.
+        left_out: The documents that it took and did not hand on.
+        added: The documents that it handed on and did not take.
     """
 
-    picked: Sequence[Document]
-    lost: Sequence[Document]
-    new: Sequence[Document]
+    handed_on: Sequence[Document]
+    left_out: Sequence[Document]
+    added: Sequence[Document]
 
 
 def _selection_of(calls_of_step: Iterable[Node]) -> _Selection:
     """Compare what all calls of one step took with what they handed on."""
-    picked: list[Document] = []
+    handed_on: list[Document] = []
     taken: list[Document] = []
     dropped: list[Document] = []
     added: list[Document] = []
     for call in calls_of_step:
-        picked += _handed_on(call)
+        handed_on += _handed_on(call)
         taken += _documents_taken(call)
         dropped_by_call, added_by_call = _dropped_and_added(call)
         dropped += dropped_by_call
         added += added_by_call
+    # of "A" and "A ", both taken, "A" is left out where "A " alone was returned
     return _Selection(
-        picked,
-        lost=_without_relatives(dropped, added),
-        new=_without_relatives(added, taken),
+        handed_on,
+        left_out=_without_relatives(dropped, added),
+        added=_without_relatives(added, taken),
     )
 
 
 def _is_filter(
     calls_of_step: Sequence[Node], nodes: Sequence[Node], shown: Sequence[Document]
 ) -> bool:
-    """Whether a plain step handed on some of the texts that it took, for later calls.
+    """Whether a plain step left out texts that it took, and later calls used the rest.
 
     Example: a step took A, B, C and returned A and C, which a later call took: True. A
     step that adds a text is none, unless a search inside it found the text.
@@ -259,19 +259,37 @@ def _is_filter(
     if last_call.kind != "step":
         return False
     selection = _selection_of(calls_of_step)
-    adds_texts = selection.new and not any(map(_has_searched, calls_of_step))
-    if adds_texts or not selection.lost:
+    adds_texts = selection.added and not any(map(_has_searched, calls_of_step))
+    if adds_texts or not selection.left_out:
         return False
-    keys_taken_later = _keys_taken_after(last_call, nodes)
-    keys_not_found_again = keys_taken_later - _keys_found_after(last_call, nodes)
-    if not _keys_of(selection.lost).isdisjoint(keys_not_found_again):
-        # A later call took B, too: the state of the run keeps all documents beside those
-        # that the step picked. The prompt tells which of both lists was used.
+    return _is_used_later(selection, last_call, nodes, shown)
+
+
+def _is_used_later(
+    selection: _Selection,
+    step: Node,
+    nodes: Sequence[Node],
+    shown: Sequence[Document],
+) -> bool:
+    """Whether calls after a step used what it handed on, and not all that it took.
+
+    Args:
+        selection: What the step handed on and left out.
+        step: The step.
+        nodes: The calls of the run.
+        shown: What the answering prompt shows of documents.
+    """
+    keys_taken = _keys_taken_after(step, nodes)
+    # a later search may have found a document again that the step left out
+    keys_kept_in_state = keys_taken - _keys_found_after(step, nodes)
+    if not _keys_of(selection.left_out).isdisjoint(keys_kept_in_state):
+        # The state of the run still holds all documents, beside those that the step
+        # handed on. The prompt tells which of both lists was used.
         return _is_prompt_written_from(selection, shown)
-    if selection.picked:
-        return not _keys_of(selection.picked).isdisjoint(keys_taken_later)
+    if selection.handed_on:
+        return not _keys_of(selection.handed_on).isdisjoint(keys_taken)
     # an empty list, which a later call was given
-    return last_call.documents == () and _is_followed(last_call, nodes)
+    return step.documents == () and _is_followed(step, nodes)
 
 
 def _keys_of(documents: Iterable[Document]) -> set[DocumentKey]:
@@ -280,11 +298,11 @@ def _keys_of(documents: Iterable[Document]) -> set[DocumentKey]:
 
 
 def _is_prompt_written_from(selection: _Selection, shown: Sequence[Document]) -> bool:
-    """Whether the answering prompt shows what a step picked, and none of what it lost."""
-    n_picked_not_shown = len(_without_relatives(selection.picked, shown))
-    n_lost_not_shown = len(_without_relatives(selection.lost, shown))
-    is_some_shown = n_picked_not_shown < len(selection.picked)
-    return is_some_shown and n_lost_not_shown == len(selection.lost)
+    """Whether the prompt shows what a step handed on, and nothing that it left out."""
+    n_not_shown = len(_without_relatives(selection.handed_on, shown))
+    is_some_shown = n_not_shown < len(selection.handed_on)
+    left_out_not_shown = _without_relatives(selection.left_out, shown)
+    return is_some_shown and len(left_out_not_shown) == len(selection.left_out)
 
 
 def _is_followed(step: Node, nodes: Sequence[Node]) -> bool:

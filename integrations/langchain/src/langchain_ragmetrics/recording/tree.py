@@ -318,7 +318,7 @@ def _earlier_conversation(
         return in_inputs
     # other messages of a state, without the question, need not be earlier turns
     in_state = capture.find_conversation(
-        output, question, needs_question=question is not None
+        output, question, only_before_question=question is not None
     )
     if in_state.turns:
         return in_state
