@@ -140,9 +140,9 @@ class FrontDoor(Generic[Run]):
             redact: A function through which each sample goes before anybody else gets
                 it: judge, store, file or you. If it raises, the sample is dropped, and
                 ``problems`` counts it. ``Sample.ledger``, the list of searches and tool
-                calls, repeats texts of the sample: redact them there, too. If the
-                function changes the answer, say, and leaves the ledger as it was, the
-                ledger loses its calls.
+                calls, repeats texts of the sample: redact them there, too. A ledger
+                that is left as it was, beside a changed answer, would still hold the
+                hidden words: its calls are removed.
             max_samples: Most runs kept; later ones are counted, and ``problems`` says
                 so. None keeps all.
             all_threads: Also take runs in threads that the application started without
@@ -169,16 +169,38 @@ class FrontDoor(Generic[Run]):
             build,
             every_turn=every_turn,
         )
-        # the rules that read a run get the question here; the sample gets it below,
-        # with the other ``user_values``
+        # the rules that read a run need the question, too
         overrides = replace(overrides, question=question)
+        user_values = UserValues(
+            question, reference, id, dict(metadata or {}), conversation
+        )
         turns = self.turns(overrides, Problems())
         turns.share_with_conversation(conversation, redact)
-        captured: Captured[Run] = Captured(
+        captured = self._captured(turns, user_values, max_samples, redact)
+        with self._listening(
+            captured, all_threads=all_threads, data=overrides.needs_data
+        ):
+            yield captured
+
+    def _captured(
+        self,
+        turns: Turns[Run],
+        user_values: UserValues,
+        max_samples: int | None,
+        redact: Redact | None,
+    ) -> Captured[Run]:
+        """Make the object that keeps the runs of a block and gives their samples.
+
+        Args:
+            turns: Makes the samples: of each run, and of runs that wait for another
+                one. It revises a sample that a later run puts in doubt.
+            user_values: What the user says of the samples.
+            max_samples: As for ``capture``.
+            redact: As for ``capture``.
+        """
+        return Captured(
             turns.add,
-            user_values=UserValues(
-                question, reference, id, dict(metadata or {}), conversation
-            ),
+            user_values=user_values,
             max_samples=max_samples,
             redact=redact,
             samples_that_wait=turns.samples_that_wait,
@@ -186,10 +208,6 @@ class FrontDoor(Generic[Run]):
             as_judge=self.as_judge,
             problems=turns.problems,
         )
-        with self._listening(
-            captured, all_threads=all_threads, data=overrides.needs_data
-        ):
-            yield captured
 
     @contextmanager
     def _listening(

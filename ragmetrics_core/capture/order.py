@@ -32,16 +32,16 @@ class SortKey(NamedTuple):
     Attributes:
         step: How many calls the model of the same agent had begun before.
         rank: The call's number among the tool calls that models asked for.
-        moment: When the call began. A parallel step's branches "b" and "a" begin in any
-            order: for a call in a branch this is when the parallel step began.
-        branches: The names of the branches around the call, so that "a" comes before
-            "b"; empty without one.
+        parallel_began: When the parallel step around the call began; without one, when
+            the call itself began.
+        branches: The names of the branches around the call, so that the branch "a" of a
+            parallel step comes before "b", whichever began first; empty without one.
         began: When the call itself began, which orders the calls of one branch.
     """
 
     step: int
     rank: int
-    moment: float
+    parallel_began: float
     branches: str
     began: float
 
@@ -71,11 +71,11 @@ class CallOrder:
         path = self.calls.paths[call]
         # calls with the same tools around them belong to the same agent
         models_began = self._model_beginnings_by_tools.get(tools_of(path[:-1]), ())
-        moment, branches = _beginning_and_branches(path)
+        parallel_began, branches = _beginning_and_branches(path)
         return SortKey(
             step=bisect_left(models_began, call.began),
             rank=self._rank_by_tool_call.get(call.tool_call_id, _LAST),
-            moment=moment,
+            parallel_began=parallel_began,
             branches=branches,
             began=call.began,
         )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ragmetrics_core.capture.auxiliary_runs import writes_query
 from ragmetrics_core.capture.calls import FREE_TEXT, Calls, end_of
@@ -252,21 +252,9 @@ class WaitingGroups:
             The group that now holds the run; None if its prompts show no group's
             documents, answer or question.
         """
-        candidates = self._groups_of(run.task_or_thread)
-        candidates += self._latest_of_other_tasks(run.task_or_thread)
-        # how the prompts quote each group's answer: as an earlier turn, as a draft, …
-        quotation_by_group = _quotations_of_last_answers(candidates, calls)
-        # The run asks the user's next question: "User: …\nAssistant: In 1874.\nUser: And
-        # the ferry?" It does not work on the question of "In 1874."
-        groups_not_continued = _groups_not_continued(quotation_by_group, run, calls)
-        for group in groups_not_continued:
-            # "Assistant: In 1874." and no "User:" after it: the run may also revise this
-            # answer. The doubt becomes a warning of the sample.
-            if quotation_by_group[group] == "assistant's last words":
-                group.doubt(_MAY_GO_ON)
-        continued = [group for group in candidates if group not in groups_not_continued]
+        quotation_by_group = self._quotations_of_open_groups(run, calls)
         shown_groups = groups_that_run_joins(
-            continued, run.task_or_thread, Prompts.of(calls)
+            list(quotation_by_group), run.task_or_thread, Prompts.of(calls)
         )
         if not shown_groups:
             return None
@@ -279,6 +267,31 @@ class WaitingGroups:
             if _may_revise_answer(shown_group, quotation_by_group[shown_group.group]):
                 joined.doubt(_MAY_GO_ON)
         return joined
+
+    def _quotations_of_open_groups(
+        self, run: Tree, calls: Calls
+    ) -> dict[RunGroup, Quotation]:
+        """Return the groups that a run may work on, and how it quotes their answers.
+
+        The answer of a group stands in the prompts of the run as a draft, say, or not
+        at all. A group whose question is over, since the run asks something new, is left
+        out.
+
+        Args:
+            run: The run.
+            calls: Its calls.
+        """
+        groups = self._groups_of(run.task_or_thread)
+        groups += self._latest_of_other_tasks(run.task_or_thread)
+        messages = _messages_of_prompts(calls)
+        quotation_by_group: dict[RunGroup, Quotation] = {}
+        for group, kind in _quotations_of_last_answers(groups, messages).items():
+            if not _asks_something_new(run, group, kind, messages):
+                quotation_by_group[group] = kind
+            elif kind == "assistant's last words":
+                # no "User:" after "Assistant: In 1874.": it may also revise this answer
+                group.doubt(_MAY_GO_ON)
+        return quotation_by_group
 
     def _unite(self, groups: Sequence[RunGroup]) -> RunGroup:
         """Move the runs of several groups into the first of them, and return it.
@@ -520,10 +533,33 @@ def _was_shown_first_query(writer: Tree, group: RunGroup) -> bool:
     return as_one_line(first_node.query) in "\n".join(lines_shown)
 
 
+def _asks_something_new(
+    run: Tree,
+    group: RunGroup,
+    quotation_of_answer: Quotation,
+    messages: Sequence[Message],
+) -> bool:
+    r"""Return whether a run asks something new, so that a group's question is over.
+
+    Example: the group answered "In 1874.", and the prompt of the run is "User: When did
+    it open?\nAssistant: In 1874.\nUser: And the ferry?".
+
+    Args:
+        run: The run.
+        group: The group.
+        quotation_of_answer: How the prompts of the run quote the group's last answer.
+        messages: The messages that the models of the run were shown.
+    """
+    if _is_answer_an_earlier_turn(group, quotation_of_answer, messages, run.question):
+        return True
+    is_quoted = quotation_of_answer != "absent"
+    return not is_quoted and _asks_of_kept_documents(run, group, messages)
+
+
 def _is_answer_an_earlier_turn(
     group: RunGroup,
     quotation_of_answer: Quotation,
-    assistant_lines: Collection[str],
+    messages: Iterable[Message],
     question: str | None,
 ) -> bool:
     """Return whether prompts hold the answer of a group as an earlier assistant turn.
@@ -533,9 +569,12 @@ def _is_answer_an_earlier_turn(
     Args:
         group: The group.
         quotation_of_answer: How the prompts quote its last answer.
-        assistant_lines: The messages of the assistant in the prompts, each in one line.
+        messages: The messages of the prompts.
         question: What the run of the prompts was asked; None if that is unknown.
     """
+    assistant_lines = {
+        as_one_line(message.text) for message in messages if message.role == "assistant"
+    }
     if not group.answers.isdisjoint(assistant_lines):
         return True
     if quotation_of_answer not in ("earlier turn", "assistant's last words"):
@@ -567,55 +606,27 @@ def _asks_of_kept_documents(
     return not any(question in prompts for question in group.questions)
 
 
-def _groups_not_continued(
-    quotation_by_group: Mapping[RunGroup, Quotation], run: Tree, calls: Calls
-) -> list[RunGroup]:
-    r"""Return the groups whose question is over, because a run asks something new.
-
-    Its prompts show a group's answer as said before: "User: When did it open?\n
-    Assistant: In 1874.\nUser: And the ferry?". Or they do not quote the answer, and the
-    run is handed the documents of the group again, with another question.
-
-    Args:
-        quotation_by_group: For each group how the prompts of the run quote its last
-            answer.
-        run: The run.
-        calls: Its calls.
-    """
+def _messages_of_prompts(calls: Calls) -> list[Message]:
+    """Return the messages that the models of a run were shown, call by call."""
     messages: list[Message] = []
     for call in calls.models:
         messages += call.prompt
-    assistant_lines = {
-        as_one_line(message.text) for message in messages if message.role == "assistant"
-    }
-    groups_not_continued: list[RunGroup] = []
-    for group, quotation_of_answer in quotation_by_group.items():
-        asks_something_new = _is_answer_an_earlier_turn(
-            group, quotation_of_answer, assistant_lines, run.question
-        )
-        if quotation_of_answer == "absent" and not asks_something_new:
-            asks_something_new = _asks_of_kept_documents(run, group, messages)
-        if asks_something_new:
-            groups_not_continued.append(group)
-    return groups_not_continued
+    return messages
 
 
 def _quotations_of_last_answers(
-    groups: Iterable[RunGroup], calls: Calls
+    groups: Iterable[RunGroup], messages: Iterable[Message]
 ) -> dict[RunGroup, Quotation]:
-    """Say for each group how the prompts of a run quote its last answer.
+    """Say for each group how the messages of a run's prompts quote its last answer.
 
     Where several messages hold the answer, the surest kind counts: "earlier turn" goes
     before "among other words".
     """
-    messages: list[Text] = []
-    for call in calls.models:
-        messages += [Text(message.text) for message in call.prompt]
+    texts = [Text(message.text) for message in messages]
     quotation_by_group: dict[RunGroup, Quotation] = {}
     for group in groups:
         quotations = [
-            quotation(group.last_answer, group.questions, message)
-            for message in messages
+            quotation(group.last_answer, group.questions, text) for text in texts
         ]
         quotation_by_group[group] = surest_quotation(quotations)
     return quotation_by_group
