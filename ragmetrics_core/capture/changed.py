@@ -123,18 +123,18 @@ class _WordIndex:
 
     numbers_by_key: Mapping[str, Sequence[int]]
 
-    def densest_stretch(self, keys: Collection[str], *, n_words: float) -> list[str]:
-        """Return the keys of the stretch that has most different ones of some keys.
+    def densest_window(self, keys: Collection[str], *, n_words: float) -> list[str]:
+        """Return the keys in the window of words that has most of some keys.
 
-        Example: the passage "The keeper lit a fire, and the lamp fell." and a stretch of
-        4 words: of the keys "keepe", "lit" and "lamp" it is ["keepe", "lit"].
+        Example: the passage "The keeper lit a fire, and the lamp fell." and a window of
+        4 words: of the keys "keepe", "lit" and "lamp" it has ["keepe", "lit"].
 
         Args:
             keys: The different keys that are looked for.
-            n_words: How many words long the stretch is.
+            n_words: How many words wide the window is.
 
         Returns:
-            Those of the keys that stand there, in the order of the passage. A key that
+            Those of the keys in the window, in the order of the passage. A key that
             stands there twice is returned twice.
         """
         found = [
@@ -142,7 +142,7 @@ class _WordIndex:
             for key in keys
             for number in self.numbers_by_key.get(key, ())[:_MOST_PLACES]
         ]
-        return _densest_window(sorted(found), width=n_words)
+        return _densest_window(sorted(found), n_words=n_words)
 
 
 class _FoundWord(NamedTuple):
@@ -183,8 +183,9 @@ def _index_words(
 def _holds_words(words: _WordIndex, raw: str) -> bool:
     """Whether many words of a text stand near each other in a prompt.
 
-    Example: the text "The keeper Brandt lit 14 lamps" has six words. A prompt with
-    "The keeper [NAME] lit [N] lamps" holds four of them in their order: True.
+    These are most of its words in any order, or about half of them in their order.
+    Example: of the six words of "The keeper Brandt lit 14 lamps" a prompt with "The
+    keeper [NAME] lit [N] lamps" holds four in their order: True.
 
     Args:
         words: The words of the prompt by their stems.
@@ -195,14 +196,13 @@ def _holds_words(words: _WordIndex, raw: str) -> bool:
     different_stems = set(stems)
     if len(different_stems) < _LEAST_STEMS:
         return False
-    stretch = words.densest_stretch(
-        different_stems, n_words=_WIDTH_IN_TEXTS * len(stems)
-    )
+    window = words.densest_window(different_stems, n_words=_WIDTH_IN_TEXTS * len(stems))
+    # of a text with few words all must stand there
     least_share = _SHARE_IN_ANY_ORDER if len(different_stems) >= _FEW_STEMS else 1
-    if len(set(stretch)) >= least_share * len(different_stems):
+    if len(set(window)) >= least_share * len(different_stems):
         return True
     least_in_order = max(_LEAST_IN_ORDER, _SHARE_IN_ORDER * len(stems))
-    return _n_in_order(stems, stretch) >= least_in_order
+    return _n_in_order(stems, window) >= least_in_order
 
 
 def _holds_transliterated(ascii_words: _WordIndex, raw: str) -> bool:
@@ -220,10 +220,10 @@ def _holds_transliterated(ascii_words: _WordIndex, raw: str) -> bool:
     if len(keys) < _LEAST_FOREIGN:
         return False
     index_of_last, _ = foreign_words[-1]
-    stretch = ascii_words.densest_stretch(
+    window = ascii_words.densest_window(
         keys, n_words=_WIDTH_IN_TEXTS * (index_of_last + 1)
     )
-    return _n_in_order(keys, stretch) >= _SHARE_OF_FOREIGN * len(keys)
+    return _n_in_order(keys, window) >= _SHARE_OF_FOREIGN * len(keys)
 
 
 def _stems(text: str) -> list[str]:
@@ -246,7 +246,7 @@ def _stems_without_labels(text: str) -> list[str]:
     return stems if len(stems) >= _LEAST_STEMS else _stems(text)
 
 
-def _densest_window(found: Sequence[_FoundWord], *, width: float) -> list[str]:
+def _densest_window(found: Sequence[_FoundWord], *, n_words: float) -> list[str]:
     """Return the keys of the window that has most different keys, in their order.
 
     Example: "keepe" as word 0, "lit" as word 1, "lamp" as word 9, and a window 4 words
@@ -254,7 +254,7 @@ def _densest_window(found: Sequence[_FoundWord], *, width: float) -> list[str]:
 
     Args:
         found: The words that were found, in the order of their numbers.
-        width: How many words wide the window is.
+        n_words: How many words wide the window is.
     """
     counts: Counter[str] = Counter()  # of the keys in the window
     densest: Sequence[_FoundWord] = ()
@@ -262,7 +262,7 @@ def _densest_window(found: Sequence[_FoundWord], *, width: float) -> list[str]:
     start = 0  # of the window that ends at the current word
     for end, word in enumerate(found, start=1):
         counts[word.key] += 1
-        while found[start].number < word.number - width:
+        while found[start].number < word.number - n_words:
             leaving_key = found[start].key
             counts[leaving_key] -= 1
             if counts[leaving_key] == 0:

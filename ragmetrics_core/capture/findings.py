@@ -332,9 +332,8 @@ class ShownInPrompt:
         pieces = []
         for intact in intact_ranges(self.text, self.prompt, self.occurrence.spans):
             certain_end = intact.end
-            if intact.end < len(
-                self.text.letters
-            ):  # the text goes on, unlike the prompt
+            is_cut = intact.end < len(self.text.letters)
+            if is_cut:
                 n_by_chance = self._n_letters_by_chance(intact.prompt_end)
                 # a piece keeps one letter at least
                 certain_end = max(intact.end - n_by_chance, intact.start + 1)

@@ -149,7 +149,11 @@ class _Competition:
         return LocateResult(tuple(self._findings(occurrence_of)), tuple(order))
 
     def _competing_occurrences(self) -> Iterator[Occurrence]:
-        """Yield the occurrences of long texts, and those that set a short text apart."""
+        """Yield the occurrences of long texts, and those that set a short text apart.
+
+        Example: the short text "Opened on 4 May 1874." in a line of its own competes with
+        a page that begins like it, and wins this line.
+        """
         for occurrence in self.search.occurrences_found_by_anchors():
             sought_text = occurrence.sought_text
             if not sought_text.is_short or stands_by_itself(
@@ -202,6 +206,7 @@ class _Competition:
                 # of chunk 2, which has the same words: chunk 2 goes first.
                 repetitions.append(occurrence)
             elif not _is_surplus(occurrence.sought_text):
+                # surplus: the question's second place, which a document may hold
                 self._accept(occurrence)
         for occurrence in repetitions:
             if self._has_enough_free_bytes(occurrence):

@@ -100,10 +100,10 @@ def _start_of_tag(
         return None
     first_place = max(span.prompt_end - LONGEST_STEP, span.prompt_start)
     for place in range(span.prompt_end, first_place - 1, -1):
-        n_of_tag = tag_ends.get(place, place) - place
+        n_of_tag = tag_ends.get(place, place) - place  # 0 if no tag begins here
         if not 0 < n_of_tag <= _LONGEST_TAG:
             continue
-        next_word = span.text_start + place - span.prompt_start
+        next_word = span.text_start + (place - span.prompt_start)
         if _goes_on(prompt, place, text, next_word, tag_ends):
             return place
     return None

@@ -476,16 +476,9 @@ def _look_for_group(group: RunGroup, prompts: Prompts) -> ShownGroup:
     Example: a group searched for "When did it open?" and found "Opened in 1874.". The
     prompt "Opened in 1874.\nQuestion: When did it open?" holds both.
     """
-    document_texts: list[str] = []
-    for document in group.documents:
-        document_texts += document.texts
-    answers: set[str] = set()
+    document_texts = [text for document in group.documents for text in document.texts]
     # a group that found no document is recognised by its queries alone
-    if document_texts:
-        # a short answer, such as "Yes", may stand in a prompt by chance
-        answers = {
-            answer for answer in group.answers if len(answer) >= DISTINCTIVE_LENGTH
-        }
+    answers = _long_answers(group) if document_texts else set()
     sought_texts = [*document_texts, *answers]
     shown_indexes = locate(sought_texts, prompts.texts).shown_in_order
     shown_texts = frozenset(sought_texts[index] for index in shown_indexes)
@@ -496,6 +489,11 @@ def _look_for_group(group: RunGroup, prompts: Prompts) -> ShownGroup:
         texts=shown_texts,
         answers=shown_texts & answers,
     )
+
+
+def _long_answers(group: RunGroup) -> set[str]:
+    """Return the answers of a group but for short ones, which stand anywhere: "Yes"."""
+    return {answer for answer in group.answers if len(answer) >= DISTINCTIVE_LENGTH}
 
 
 def _is_asked_in(prompts: Prompts, query: str) -> bool:

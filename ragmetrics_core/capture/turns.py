@@ -348,6 +348,7 @@ class Turns(Generic[Run]):
         if not samples:
             self._note_unsampled_question(joined_tree, runs_of_turn)
         elif is_answered:
+            # the same question again: the user reads this answer, not the earlier one
             self._earlier_answers.doubt_answer_replaced_by(joined_tree)
         self._remember_samples(joined_tree, samples)
         return samples

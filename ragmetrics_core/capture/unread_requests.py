@@ -209,7 +209,7 @@ def _kinds_of_blocks(content: object, depth: int = DEEPEST) -> Iterator[str]:
         inner_blocks = _inner_blocks(content)
         if inner_blocks is not None:
             yield from _kinds_of_blocks(inner_blocks, depth)
-        elif not _holds_text(content):
+        elif not _holds_text(content):  # the text of a document is recorded
             yield _kind_of(content)
 
 
