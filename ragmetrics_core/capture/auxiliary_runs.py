@@ -47,7 +47,7 @@ class AuxiliaryRuns:
         """Forget all runs."""
         self._runs_by_task_or_thread.clear()
 
-    def _runs_near(self, task_or_thread: str) -> list[Tree]:
+    def runs_near(self, task_or_thread: str) -> list[Tree]:
         """Return the runs of a task or thread, then those of the tasks that ran last.
 
         Other tasks and threads count because an application that searches for several
@@ -67,7 +67,7 @@ class AuxiliaryRuns:
             query: The query, in one line.
             task_or_thread: Where it is asked. Runs of other tasks stand behind its own.
         """
-        runs = self._runs_near(task_or_thread)
+        runs = self.runs_near(task_or_thread)
         return [run for run in runs if writes_query(run, query)]
 
     def take_writers_of(self, tree: Tree) -> list[Tree]:

@@ -44,8 +44,8 @@ def by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
         with every answer.
 
     Raises:
-        UnknownMeaning: If a source, or a number of the answer, may mean one context or
-            another.
+        UnknownMeaning: If nobody can tell which contexts a source, or a number of the
+            answer, means.
     """
     call = search.found_answer.writing_call
     if call is None or call.reply is None or not call.reply.cited_sources:
