@@ -140,17 +140,28 @@ def _calls_of_each_step(nodes: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
     """
     calls_by_first: dict[Node, tuple[Node, ...]] = {}
     further_calls: set[Node] = set()
-    for caller in nodes:
-        in_order = sorted(caller.children, key=lambda call: call.began)
-        for _, group in groupby(in_order, key=lambda call: (call.kind, call.name)):
-            first, *further = calls = tuple(group)
-            if further and _have_documents_of_their_own(calls):
-                calls_by_first[first] = calls
-                further_calls.update(further)
+    for calls in _calls_that_share_documents_out(nodes):
+        calls_by_first[calls[0]] = calls
+        further_calls.update(calls[1:])
     for node in nodes:
         is_step = node.kind in ("step", "agent", "reranker")
         if is_step and node not in further_calls:
             yield calls_by_first.get(node, (node,))
+
+
+def _calls_that_share_documents_out(
+    nodes: Iterable[Node],
+) -> Iterator[tuple[Node, ...]]:
+    """Yield calls that follow each other, have one name, and share documents out.
+
+    Each of them is handed documents that no other is, as the calls of a grader are.
+    """
+    for caller in nodes:
+        in_order = sorted(caller.children, key=lambda call: call.began)
+        for _, group in groupby(in_order, key=lambda call: (call.kind, call.name)):
+            calls = tuple(group)
+            if len(calls) > 1 and _have_documents_of_their_own(calls):
+                yield calls
 
 
 def _have_documents_of_their_own(steps: Iterable[Node]) -> bool:

@@ -20,7 +20,6 @@ from ragmetrics_core.capture.letters import (
     BEGINNING_OF_LINE,
     Prompt,
     Text,
-    decode_escapes,
     letters_of,
 )
 from ragmetrics_core.capture.matching import RESUMED_LENGTH
@@ -75,7 +74,7 @@ def intact_ranges(
     in_order = sorted(spans, key=lambda span: span.text_start)
     start = in_order[0].text_start
     # before the first equal letters the text has only tags and marks
-    if not _words_of_text(text, 0, start):
+    if not _words_of_text(text, _Gap(0, start)):
         start = 0
     ranges = []
     for before, after in pairwise(in_order):
@@ -85,7 +84,7 @@ def intact_ranges(
     last = in_order[-1]
     end = last.text_end
     # after the last equal letters the text has only tags and marks
-    if not _words_of_text(text, end, len(text.letters)):
+    if not _words_of_text(text, _Gap(end, len(text.letters))):
         end = len(text.letters)
     return [*ranges, IntactRange(start, end, last.prompt_end)]
 
@@ -105,6 +104,23 @@ def is_rest_of_last_word(text: Text, start: int) -> bool:
     return rest is not None and len(letters_of(rest[0])) == n_missing
 
 
+class _Gap(NamedTuple):
+    """The letters of a text or a prompt between two spans that are equal in both.
+
+    Attributes:
+        start: Where they begin.
+        end: Where they end.
+    """
+
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """How many bytes they are; negative if the second span stands further up."""
+        return self.end - self.start
+
+
 def _is_difference(
     text: Text, prompt: Prompt, before: EqualSpan, after: EqualSpan
 ) -> bool:
@@ -112,48 +128,47 @@ def _is_difference(
 
     Example: the text "It opened in 1874." and the prompt "It was opened in 1874."
     differ after "It". The prompt "It [2] opened in 1874." has no other words.
-
-    Four cases are told apart:
-
-    - the next span stands elsewhere: whether the text has words between the spans
-    - the prompt leaves out letters of the text: "It opened" for "It was opened"
-    - the prompt puts letters in: "It was opened" for "It opened"
-    - both have letters there: "1875" for "1874"
     """
-    # what only the text has
-    text_gap = (before.text_end, max(after.text_start, before.text_end))
-    n_put_in = after.prompt_start - before.prompt_end
-    goes_on = 0 <= n_put_in <= MOST_APART + LONGEST_STEP
-    # the next span stands in another place of the prompt: what the prompt has between
-    # the spans belongs to other texts
-    if not goes_on:
-        return bool(_words_of_text(text, *text_gap))
-    # The prompt leaves letters out: of "<p>port" either the first or the second "p" may
-    # be left out. The first belongs to a tag: then no word is left out.
-    is_left_out = n_put_in == 0 and text_gap[0] < text_gap[1]
-    if is_left_out:
-        shifted_gaps = _shifted(text.letters, text_gap, most_back=before.size)
-        return all(_words_of_text(text, *gap) for gap in shifted_gaps)
-    # The prompt puts letters in, and what it puts in ends with the letters that only the
-    # text seems to have: so the prompt has these, too. Example: the first byte of two
-    # Cyrillic letters is the same.
-    put_in = (before.prompt_end, after.prompt_start)
-    gap_letters = text.letters[slice(*text_gap)]
-    if prompt.letters[slice(*put_in)].endswith(gap_letters):
-        put_in = (put_in[0], put_in[1] - len(gap_letters))
-        # the text goes on without a gap: "It was opened"
+    text_gap = _Gap(before.text_end, max(after.text_start, before.text_end))
+    prompt_gap = _Gap(before.prompt_end, after.prompt_start)
+    # the second span stands elsewhere: what the prompt has between is of other texts
+    if not 0 <= prompt_gap.size <= MOST_APART + LONGEST_STEP:
+        return bool(_words_of_text(text, text_gap))
+    # "It opened" for "It was opened"
+    if prompt_gap.size == 0 and text_gap.size > 0:
+        return _leaves_words_out(text, text_gap, most_back=before.size)
+    # "It was opened" for "It opened"; the letters that only the text seems to have are
+    # the last ones that the prompt puts in, as the equal first bytes of Cyrillic letters
+    letters_of_text = text.letters[text_gap.start : text_gap.end]
+    letters_of_prompt = prompt.letters[prompt_gap.start : prompt_gap.end]
+    if letters_of_prompt.endswith(letters_of_text):
+        put_in = prompt_gap._replace(end=prompt_gap.end - text_gap.size)
         return _puts_words_in(
             text, prompt, before.text_end, put_in, most_back=before.size
         )
-    # both have letters there: "1874" and "1875"
-    return _words_of_text(text, *text_gap) != _words_of_prompt(prompt, *put_in)
+    # "1875" for "1874"
+    return _words_of_text(text, text_gap) != _words_of_prompt(prompt, prompt_gap)
+
+
+def _leaves_words_out(text: Text, left_out: _Gap, *, most_back: int) -> bool:
+    """Whether the letters of a text that a prompt leaves out are words.
+
+    Of "<p>port" the prompt leaves out one "p". The first one is a tag: False.
+
+    Args:
+        text: The text.
+        left_out: The letters. They may also be those further back.
+        most_back: How many letters before them are equal in text and prompt.
+    """
+    readings = _shifted(text.letters, left_out, most_back=most_back)
+    return all(_words_of_text(text, reading) for reading in readings)
 
 
 def _puts_words_in(
     text: Text,
     prompt: Prompt,
     text_offset: int,
-    put_in: tuple[int, int],
+    put_in: _Gap,
     *,
     most_back: int,
 ) -> bool:
@@ -167,14 +182,14 @@ def _puts_words_in(
         text: The text.
         prompt: The prompt.
         text_offset: The letter of the text before which the letters are put in.
-        put_in: Where the letters begin and end in the prompt.
+        put_in: The letters, in the prompt.
         most_back: How many letters before them are equal in text and prompt.
     """
     # The letters put in may also begin further back: as the first or second "p" of
     # "<p>port". False if one reading is a tag, or stands between two sentences.
-    for start, end in _shifted(prompt.letters, put_in, most_back=most_back):
-        n_back = put_in[0] - start
-        words = _words_of_prompt(prompt, start, end)
+    for reading in _shifted(prompt.letters, put_in, most_back=most_back):
+        n_back = put_in.start - reading.start
+        words = _words_of_prompt(prompt, reading)
         if not words or _is_between_sentences(text, text_offset - n_back):
             return False
     # ``words`` is now the reading that begins furthest back. A repetition of fewer than
@@ -185,14 +200,11 @@ def _puts_words_in(
 
 def _is_between_sentences(text: Text, text_offset: int) -> bool:
     """Whether a sentence or a paragraph of a text ends before one of its letters."""
-    raw_start, raw_end = text.gap_at(text_offset)
-    between = decode_escapes(text.raw[raw_start:raw_end])
+    between = text.written_around(text_offset, text_offset)
     return _SENTENCE_END.search(between) is not None
 
 
-def _shifted(
-    letters: bytes, gap: tuple[int, int], *, most_back: int
-) -> Iterator[tuple[int, int]]:
+def _shifted(letters: bytes, gap: _Gap, *, most_back: int) -> Iterator[_Gap]:
     """Yield a gap, and the same gap further back where the letters allow it.
 
     Nobody can say which of two equal letters was put in. Example: the prompt has the
@@ -201,13 +213,13 @@ def _shifted(
 
     Args:
         letters: The letters of prompt or text.
-        gap: Where the gap begins and ends in them.
+        gap: The gap in them.
         most_back: How many letters back the gap may begin.
     """
     start, end = gap
     for _ in range(min(most_back, LONGEST_STEP) + 1):
         if not _is_inside_of_letter(letters, start):
-            yield start, end
+            yield _Gap(start, end)
         # other letters would be left in the text
         if start == 0 or letters[start - 1] != letters[end - 1]:
             return
@@ -220,28 +232,23 @@ def _is_inside_of_letter(letters: bytes, index: int) -> bool:
     return index < len(letters) and letters[index] in _NOT_FIRST_OF_LETTER
 
 
-def _words_of_text(text: Text, start: int, end: int) -> bytes:
-    """Return the letters ``[start, end)`` of a text that are no tags, links or marks."""
-    if start >= end:
+def _words_of_text(text: Text, gap: _Gap) -> bytes:
+    """Return the letters of a gap in a text that are no tags, links or marks."""
+    if gap.size <= 0:
         return b""
-    return letters_of(MARKUP.sub(" ", text.written_around(start, end)))
+    return letters_of(MARKUP.sub(" ", text.written_around(gap.start, gap.end)))
 
 
-def _words_of_prompt(prompt: Prompt, start: int, end: int) -> bytes:
-    """Return the letters ``[start, end)`` of a prompt that no markup has.
+def _words_of_prompt(prompt: Prompt, gap: _Gap) -> bytes:
+    """Return the letters of a gap in a message of a prompt that are words.
 
-    Example: ``fellin1879`` where the prompt has "<b>fell</b> in 1879 [2]". Tags, the
-    targets of links, marks such as "[2]", and the number of a line are left out.
-
-    Args:
-        prompt: The prompt.
-        start: The first letter, counted in the letters of all messages.
-        end: The end, in the same message.
+    Example: ``fellin1879`` for "<b>fell</b> in 1879 [2]". Tags, the targets of links,
+    marks such as "[2]", and the number of a line are left out.
     """
-    message_index = prompt.message_index_at(start)
+    message_index = prompt.message_index_at(gap.start)
     message = prompt.messages[message_index]
     message_start = prompt.message_starts[message_index]
-    written = message.written_around(start - message_start, end - message_start)
+    written = message.written_around(gap.start - message_start, gap.end - message_start)
     return letters_of(_without_line_number(MARKUP.sub(" ", written), message))
 
 
