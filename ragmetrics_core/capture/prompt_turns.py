@@ -86,23 +86,17 @@ def messages_up_to_question(
         as_one_line(message.text) for message in passed_on if message.role == "user"
     ]
     was_question_given = question_line in lines_given
+    is_reply_behind = False  # whether the assistant's text stands behind the message
     for index in reversed(range(len(messages))):
         message = messages[index]
-        if message.role != "user":
-            continue
         line = as_one_line(message.text)
-        # "Open?" as the step was given it: replies after the question are this turn's
-        is_given_question = was_question_given and line == question_line
-        later_messages = messages[index + 1 :]
-        # "Context: … Question: Open?" with a reply after it may be an earlier turn's
-        holds_question = question_line in line
-        if is_given_question or (holds_question and not _has_reply(later_messages)):
-            return list(messages[: index + 1])
+        if message.role == "user":
+            # "Open?" as the step was given it: replies behind it are of this turn
+            is_given_question = was_question_given and line == question_line
+            # "Context: … Question: Open?" with a reply behind it may be of an earlier one
+            holds_question = question_line in line and not is_reply_behind
+            if is_given_question or holds_question:
+                return list(messages[: index + 1])
+        elif message.role == "assistant" and line:
+            is_reply_behind = True
     return list(messages)
-
-
-def _has_reply(messages: Iterable[Message]) -> bool:
-    """Return whether any of the messages is a text of the assistant."""
-    return any(
-        message.role == "assistant" and message.text.strip() for message in messages
-    )

@@ -61,18 +61,10 @@ def shown_beside(
     writing_call = found_answer.writing_call
     if writing_call is None:
         return ShownBeside()
-    keys_shown = prompt_contents.shown_to(writing_call).shown_documents.keys()
+    shown_by_call = _shown_to_other_calls(writing_call, calls, prompt_contents)
     shown_to_siblings = []
     why_doubtful: dict[DocumentKey, str] = {}
-    keys_found = {document.key for found in calls.lists() for document in found}
-    if keys_found <= keys_shown:  # the usual run: no other prompt need be searched
-        return ShownBeside()
-    for call, form in calls.reply_forms.items():
-        if form == NO_ANSWER:
-            continue
-        shown = prompt_contents.shown_to(call).shown_documents
-        if shown.keys() <= keys_shown:
-            continue
+    for call, shown in shown_by_call.items():
         if found_answer.doubts:
             if calls.looks_like_answer(call):
                 why_doubtful |= dict.fromkeys(shown, _UNKNOWN_WRITER)
@@ -82,6 +74,31 @@ def shown_beside(
             else:
                 shown_to_siblings.append(shown)
     return ShownBeside(unite_shown_documents(shown_to_siblings), why_doubtful)
+
+
+def _shown_to_other_calls(
+    writing_call: Node, calls: Calls, prompt_contents: PromptContents
+) -> dict[Node, Mapping[DocumentKey, ShownDocument]]:
+    """Return what each call was shown that the answering call was not shown all of.
+
+    Calls that answer nothing, as one that only chooses a tool, are left out.
+
+    Args:
+        writing_call: The answering call.
+        calls: The calls of the turn.
+        prompt_contents: What their prompts show.
+    """
+    keys_shown = prompt_contents.shown_to(writing_call).shown_documents.keys()
+    keys_found = {document.key for found in calls.lists() for document in found}
+    if keys_found <= keys_shown:  # the usual run: no other prompt need be searched
+        return {}
+    shown_by_call: dict[Node, Mapping[DocumentKey, ShownDocument]] = {}
+    for call, form in calls.reply_forms.items():
+        if form != NO_ANSWER:
+            shown = prompt_contents.shown_to(call).shown_documents
+            if not shown.keys() <= keys_shown:
+                shown_by_call[call] = shown
+    return shown_by_call
 
 
 def _is_handed_out(call: Node, writing_call: Node, calls: Calls) -> bool:
