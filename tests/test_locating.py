@@ -1417,6 +1417,20 @@ def test_tags_around_words_of_a_text_lose_none_of_its_words(name: str) -> None:
     assert (finding.extent, finding.coverage, finding.text) == ("whole", 1.0, text)
 
 
+@pytest.mark.parametrize(
+    ("tag", "last_words"),
+    [("b", "Brandt."), ("em", "Emma Holm."), ("strong", "Strohm.")],
+)
+def test_a_tag_that_begins_as_the_last_words_do_hides_none(
+    tag: str, last_words: str
+) -> None:
+    text = f"The Norwick lighthouse was opened on 4 May 1874 by the keeper {last_words}"
+    name = last_words.removesuffix(".")
+    shown = text.replace(name, f"<{tag}>{name}</{tag}>")
+    (finding,) = locate([text], f"Use this:\n{shown}\nWhen?").findings
+    assert (finding.extent, finding.coverage, finding.text) == ("whole", 1.0, text)
+
+
 def test_another_word_between_tags_is_a_difference() -> None:
     text = "The Norwick lighthouse was opened on 4 May 1874 by the mayor Elias Holm."
     shown = text.replace("opened", "<em>closed</em>")
