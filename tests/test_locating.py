@@ -519,6 +519,20 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
         ["unknown", "not shown", "whole"],
         [2],
     ),
+    "few words, one of them missing": (
+        ["Keeper Brandt lit lamps", OVAR],
+        [f"{OVAR}\nLamps of Brandt, a keeper."],
+        [],
+        ["not shown", "whole"],
+        [1],
+    ),
+    "few words, all there in another order": (
+        ["Keeper Brandt lit lamps", OVAR],
+        [f"{OVAR}\nLamps of Brandt, keeper, that were lit."],
+        [],
+        ["unknown", "whole"],
+        [1],
+    ),
     "its words stand far from each other": (
         [SENTENCES[2], OVAR],
         [

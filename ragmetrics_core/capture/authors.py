@@ -160,8 +160,10 @@ def name_authors(root: Node) -> None:
     """Set the author of each input document that a nested engine or agent wrote.
 
     A nested engine answers "In 1874.", and LlamaIndex gives the next call the document
-    "Sub question: When did it open? Response: In 1874.": the engine is its author. A
-    tool around the engine gets the answer as an input document.
+    "Sub question: When did it open? Response: In 1874.": the engine is its author.
+
+    A tool that returns the answer of an engine inside it gets this answer as an input
+    document, so that whoever reads the tool's text is known to read the engine's.
 
     Args:
         root: The outermost call; the calls below it are changed.

@@ -81,12 +81,12 @@ class QuotedTurn:
 
     Attributes:
         turn: The turn.
-        is_earlier_turn: Whether the prompt holds it as an earlier turn of the
-            conversation, by the names of the speakers. If not, it may be a draft.
+        names_speakers: Whether they stand there under the names of the speakers, such as
+            "User:" and "Assistant:". If not, the answer may be a draft.
     """
 
     turn: CapturedTurn
-    is_earlier_turn: bool
+    names_speakers: bool
 
 
 @dataclass(frozen=True)
@@ -330,14 +330,14 @@ class Conversations:
             # its own. Only "Assistant: In 1874." is a sign of the earlier turn.
             is_repeated_by_run = not set(turn.lines).isdisjoint(lines_of_run)
             questions = [] if is_repeated_by_run else [turn.question]
-            is_earlier_turn = any(
+            names_speakers = any(
                 quotation(turn.answer, questions, Text(prompt)) == "earlier turn"
                 for prompt in quoting_prompts
             )
             # If the run does not repeat the turn's words itself, the prompt has them from
             # the turn, at least as material: "Draft: In 1874."
-            if is_earlier_turn or not is_repeated_by_run:
-                yield QuotedTurn(turn, is_earlier_turn)
+            if names_speakers or not is_repeated_by_run:
+                yield QuotedTurn(turn, names_speakers)
 
     def find_answers(
         self, prompts: Sequence[str], lines_of_run: Collection[str]

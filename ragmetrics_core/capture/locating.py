@@ -193,6 +193,7 @@ class _Competition:
         occurrences_by_bytes = _group_by_bytes(occurrences)
         repetitions: list[Occurrence] = []
         for occurrence in best_first(occurrences, prompt_size=len(self.taken)):
+            # all occurrences of texts that fit just these bytes, this one included
             rivals = occurrences_by_bytes[_bytes_shown(occurrence)]
             if not self._has_enough_free_bytes(occurrence):  # the chunk
                 _note_if_none(occurrence.sought_text, _IS_OF_ANOTHER_TEXT)

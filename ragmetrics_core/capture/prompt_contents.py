@@ -156,8 +156,7 @@ class PromptContents:
         """Unite what a call was shown with what the calls that it read were shown.
 
         Example: call 1 is shown A and B, and sums them up as "They fell." Call 2 is shown
-        C and this reply. What was shown to call 2 is A, B and C. The reader of A and B is
-        call 1, which is a summariser. ``ShownToCall`` says what each field holds.
+        C and this reply. What was shown to call 2 is A, B and C.
         """
         calls = self._call_and_calls_read(call)
         own_prompts = [self._shown_by_itself(read_call) for read_call in calls]
@@ -173,9 +172,13 @@ class PromptContents:
             ),
             calls=tuple(calls),
             calls_showing_documents=self._calls_showing_documents(calls),
+            # of documents that only another call was shown, which may have left a note
             keys_behind_notes=self._keys_behind_notes(call, calls, shown_by_key),
+            # of documents that begin with the words of a short line of the prompts
             keys_perhaps_cut=self._keys_perhaps_cut(calls, shown_by_key, lists_before),
+            # call 1 for A and B
             reader_by_key=self._readers_of_unshown(call, calls),
+            # call 1
             summarisers=self._summarisers(call, calls),
         )
 

@@ -642,7 +642,7 @@ class Turns(Generic[Run]):
         """
         quoted_turns = self._find_quoted_turns(calls)
         earlier_turns = [
-            quoted.turn for quoted in quoted_turns if quoted.is_earlier_turn
+            quoted.turn for quoted in quoted_turns if quoted.names_speakers
         ]
         last_turn = earlier_turns[-1] if earlier_turns else None
         placed = self.conversations.place_turn(calls.tree, last_turn)
