@@ -137,8 +137,8 @@ def _is_difference(
     # "It opened" for "It was opened"
     if prompt_gap.size == 0 and text_gap.size > 0:
         return _leaves_words_out(text, text_gap, most_back=before.size)
-    # "It was opened" for "It opened"; the letters that only the text seems to have are
-    # the last ones that the prompt puts in, as the equal first bytes of Cyrillic letters
+    # "It was opened" for "It opened". The text has nothing in its gap then, or letters
+    # with which the prompt's gap ends: Cyrillic letters share their first byte.
     letters_of_text = text.letters[text_gap.start : text_gap.end]
     letters_of_prompt = prompt.letters[prompt_gap.start : prompt_gap.end]
     if letters_of_prompt.endswith(letters_of_text):
