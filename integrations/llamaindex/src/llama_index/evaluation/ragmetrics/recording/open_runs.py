@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from llama_index.evaluation.ragmetrics.recording.run import Kind, Run
 
@@ -14,6 +14,18 @@ from ragmetrics_core.capture import Listener, Message, Node, words_of
 MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
 # gives the next moment, over all runs: whole numbers, without gaps
 tick = itertools.count().__next__
+
+
+class WrittenAnswer(NamedTuple):
+    """A streamed answer, as its engine wrote it.
+
+    Attributes:
+        text: The answer, or what was written of it.
+        error: What broke the writing off; None if it came to its end.
+    """
+
+    text: str
+    error: BaseException | None = None
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -26,8 +38,8 @@ class OpenRun:
         needs_data: Whether its inputs and outputs are copied whole, because the user
             names keys or paths in them.
         spans: The ids of the spans that are recorded as calls of it.
-        written_answers: By the identity of a streamed chat's response: the answer that
-            was written, and the error that broke it off; None for no error.
+        written_answers: The answers that were written, by the identity of the streamed
+            chat's response.
         awaited_response_id: The identity of the response whose answer the run waits
             for; None if it waits for none.
         untaken_pieces: Pieces of that answer that the application has not taken.
@@ -38,18 +50,13 @@ class OpenRun:
     listeners: tuple[Listener, ...]
     needs_data: bool
     spans: list[str] = field(default_factory=list)
-    written_answers: dict[int, tuple[str, BaseException | None]] = field(
-        default_factory=dict
-    )
+    written_answers: dict[int, WrittenAnswer] = field(default_factory=dict)
     awaited_response_id: int | None = None
     untaken_pieces: Collection[str] = ()
     ended: bool = False
 
-    def awaited_answer(self) -> tuple[str, BaseException | None] | None:
-        """The answer that the run waits for, with what broke it off.
-
-        None if it is not written yet, or if the run waits for none.
-        """
+    def awaited_answer(self) -> WrittenAnswer | None:
+        """The answer that the run waits for; None if it is not written, or if none is."""
         if self.awaited_response_id is None:
             return None
         return self.written_answers.get(self.awaited_response_id)
@@ -59,8 +66,11 @@ class OpenRun:
         return listener in self.listeners and self.run.is_streamed
 
 
-# a run, and the call in it below which further calls are put
-CallOfRun = tuple[OpenRun, Node]
+class CallOfRun(NamedTuple):
+    """A call in a run that goes on; further calls are put below it."""
+
+    open_run: OpenRun
+    call: Node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +96,29 @@ class SpanRecord:
     kinds_of_path: frozenset[Kind] = frozenset()
     events_of_step: tuple[object, ...] = ()
     node: Node | None = None
+
+    @property
+    def open_runs(self) -> tuple[OpenRun, ...]:
+        """The runs that the span stands in."""
+        return tuple(open_run for open_run, _ in self.calls_of_runs)
+
+    @property
+    def is_call(self) -> bool:
+        """Whether the span is recorded as a call.
+
+        It is none if it is a part of the call around it, stands in no run, or if its
+        run has too many calls.
+        """
+        return self.kind is not None and self.node is not None
+
+    def without_run(self, ended_run: OpenRun) -> "SpanRecord":
+        """The record without the span's call in one of its runs."""
+        calls_of_other_runs = tuple(
+            call_of_run
+            for call_of_run in self.calls_of_runs
+            if call_of_run.open_run is not ended_run
+        )
+        return replace(self, calls_of_runs=calls_of_other_runs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +153,7 @@ record_while_reading: ContextVar[SpanRecord | None] = ContextVar(
 def marked_as_reading(open_run: OpenRun) -> Iterator[None]:
     """Mark what is called inside as a part of a run whose streamed answer is read."""
     before = record_while_reading.get()
-    record_while_reading.set(SpanRecord(((open_run, open_run.run.root),)))
+    record_while_reading.set(SpanRecord((CallOfRun(open_run, open_run.run.root),)))
     try:
         yield
     finally:
@@ -151,11 +184,10 @@ def with_runs_read_here(outer: SpanRecord | None) -> SpanRecord | None:
         return outer
     if outer is None:
         return reading
-    runs_around = [open_run for open_run, _ in outer.calls_of_runs]
     calls_of_runs = list(outer.calls_of_runs)
-    for open_run, call in reading.calls_of_runs:
-        if open_run not in runs_around:
-            calls_of_runs.append((open_run, call))
+    for call_of_run in reading.calls_of_runs:
+        if call_of_run.open_run not in outer.open_runs:
+            calls_of_runs.append(call_of_run)
     return replace(outer, calls_of_runs=tuple(calls_of_runs))
 
 
@@ -205,13 +237,13 @@ def add_call(node: Node, open_run: OpenRun, parent: Node) -> CallOfRun:
     """
     if open_run.run.n_calls >= MOST_CALLS:
         open_run.run.is_cut = True
-        return open_run, parent
+        return CallOfRun(open_run, parent)
     open_run.run.n_calls += 1
     # where several runs share these calls, an earlier one has put it there
     is_there = bool(parent.children) and parent.children[-1] is node
     if not is_there:
         parent.children.append(node)
-    return open_run, node
+    return CallOfRun(open_run, node)
 
 
 def call_of_same_model(outer: SpanRecord, prompt: tuple[Message, ...]) -> Node | None:

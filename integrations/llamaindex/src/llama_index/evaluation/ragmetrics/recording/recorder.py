@@ -14,9 +14,8 @@ from collections.abc import (
     Generator,
     Mapping,
 )
-from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 from llama_index.core.agent.workflow.workflow_events import AgentOutput
 from llama_index.core.chat_engine.types import (
@@ -43,8 +42,10 @@ from llama_index.evaluation.ragmetrics.recording.open_runs import (
     IGNORED,
     NOT_RECORDED,
     BeginningSpan,
+    CallOfRun,
     OpenRun,
     SpanRecord,
+    WrittenAnswer,
     add_call,
     call_of_same_model,
     error_in_words,
@@ -124,13 +125,31 @@ def _listeners_without_run(
     (``everywhere``) gets outermost runs only, and is left out.
     """
     listeners_of_runs_around: list[Listener] = []
-    for open_run, _ in outer.calls_of_runs:
+    for open_run in outer.open_runs:
         listeners_of_runs_around += open_run.listeners
     return tuple(
         listener
         for listener in listening
         if listener not in listeners_of_runs_around and not listener.everywhere
     )
+
+
+def _is_being_written(response: object) -> TypeGuard[StreamingAgentChatResponse]:
+    """Whether a chat engine still writes an answer, in a thread or task of its own."""
+    if not isinstance(response, StreamingAgentChatResponse):
+        return False
+    return response.is_writing_to_memory
+
+
+def _text_before(unread: str, text: str) -> str:
+    """The part of an answer before what was not read of it.
+
+    Example: of "Rome is old" " old" was not read: "Rome is". The pieces of a stream may
+    begin with white space, which the answer does not.
+    """
+    if text == unread.lstrip():
+        return ""
+    return text.removesuffix(unread)
 
 
 class Recorder:
@@ -185,10 +204,9 @@ class Recorder:
             CONTEXTS.end()
             SEARCHES.end()
             self._store_searchers.clear()
-        open_runs = set()
+        open_runs: set[OpenRun] = set()
         for record in list(self._records.values()):
-            for open_run, _ in record.calls_of_runs:
-                open_runs.add(open_run)
+            open_runs.update(record.open_runs)
         if any(open_run.is_streamed_to(listener) for open_run in open_runs):
             listener.problems.note(_NOT_READ_YET)
 
@@ -268,7 +286,7 @@ class Recorder:
         """Keep a span's record; that of a call is dropped when its runs have ended."""
         self._records[id_] = record
         if record.kind is not None:
-            for open_run, _ in record.calls_of_runs:
+            for open_run in record.open_runs:
                 open_run.spans.append(id_)
 
     def _kind_of_span(
@@ -350,12 +368,10 @@ class Recorder:
 
         - The span is a part of a call that is recorded: no new call. Example: the
           framework reports one ``llm.chat`` as two spans.
-        - The span stands in no run, and begins none: no call.
+        - The span stands in no run, and begins none: no call. Example: a tool that the
+          application calls by itself.
         - Any other span is a new call. Example: ``retriever.retrieve("Who?")`` inside a
           query becomes a call below the query's.
-
-        A call may stand in several runs: a capture that was opened inside another one
-        records a run of its own. Each run has its own call around the new one.
 
         Args:
             span: The span.
@@ -366,30 +382,45 @@ class Recorder:
         if span.kind == "model":
             prompt = snapshot.prompt_of(span.arguments)
             call_reported_before = call_of_same_model(outer, prompt)
-        # A part of a recorded call: such as the second span of one ``llm.chat``, or a
-        # synthesizer's method that it calls on itself.
         if call_reported_before is not None or is_no_call_of_its_own(span.kind, outer):
             # a model's template may hold the earlier turns of a chat without memory
             self._take_history_from_template(outer, span.arguments)
             return record_inside_call(outer, call_reported_before)
-        begins_run = bool(new_listeners) and span.kind in ROOTS
-        is_in_run = bool(outer.calls_of_runs) or begins_run
-        if span.kind is None or not is_in_run:
-            # in no run: such as a tool that the application calls by itself
+        listeners = new_listeners if span.kind in ROOTS else ()
+        if span.kind is None or not (outer.calls_of_runs or listeners):
             return SpanRecord(kind=span.kind)
-        node = self._make_call(span.kind, span, outer)
-        # for each run the call below which the calls inside this span are put
+        return self._record_new_call(span.kind, span, outer, listeners)
+
+    def _record_new_call(
+        self,
+        kind: Kind,
+        span: BeginningSpan,
+        outer: SpanRecord,
+        listeners: tuple[Listener, ...],
+    ) -> SpanRecord:
+        """Record a span as a new call in each run around it, and begin a run with it.
+
+        A capture that was opened inside another one has a run of its own: inside both,
+        a call stands in two runs, below another call in each.
+
+        Args:
+            kind: What the call does.
+            span: The span.
+            outer: The record of the span around it.
+            listeners: Who gets a run that begins with the call; () if none begins.
+        """
+        node = self._make_call(kind, span, outer)
         calls_of_runs = []
         for open_run, call_around in outer.calls_of_runs:
             calls_of_runs.append(add_call(node, open_run, call_around))
-        if begins_run:
-            open_run = self._begin_run(span.kind, node, span, new_listeners)
-            calls_of_runs.append((open_run, node))
+        if listeners:
+            new_run = self._begin_run(kind, node, span, listeners)
+            calls_of_runs.append(CallOfRun(new_run, node))
         return SpanRecord(
             tuple(calls_of_runs),
-            span.kind,
-            outer.kinds_of_path | {span.kind},
-            events_among(span.arguments) if span.kind == "step" else (),
+            kind,
+            outer.kinds_of_path | {kind},
+            events_among(span.arguments) if kind == "step" else (),
             node,
         )
 
@@ -479,23 +510,26 @@ class Recorder:
         end_watcher = self._end_watchers.pop(id_, None)
         if end_watcher is not None:
             end_watcher.detach()  # it would report the end a second time
-        record = self._records.get(id_, NOT_RECORDED)
-        # No kind: a helper method, which is a part of the call around it. No node: the
-        # span stands in no run, or its run has too many calls.
-        is_recorded_as_call = record.kind is not None and record.node is not None
-        # The record of a call is dropped later, with its run. That of a step is not kept,
-        # because it holds the step's events.
-        if not is_recorded_as_call or record.kind == "step":
-            self._records.pop(id_, None)
-        # before the run may end: it waits for the answer that a chat's engine streams
+        record = self._record_of_ended(id_)
+        # first: this answer may be what the run waits for that ends below
         self._note_written_answer(id_, record, instance, error)
-        # a run that finds only nodes made for test data is ignored
         self._note_test_data(record, result)
         is_step_of_workflow = instance is None
-        if isinstance(result, AgentOutput) and is_step_of_workflow:
+        if is_step_of_workflow and isinstance(result, AgentOutput):
             self._note_reply_of_agent(record, result)
-        if is_recorded_as_call:
+        if record.is_call:
             self._end_call(record, instance, result, error)
+
+    def _record_of_ended(self, id_: str) -> SpanRecord:
+        """Return the record of a span that has ended, and drop it if nobody needs it.
+
+        That of a call is needed until its run ends, since calls below it may come later.
+        That of a workflow's step is dropped, because it holds the step's events.
+        """
+        record = self._records.get(id_, NOT_RECORDED)
+        if not record.is_call or record.kind == "step":
+            self._records.pop(id_, None)
+        return record
 
     def _end_call(
         self,
@@ -523,7 +557,7 @@ class Recorder:
         # a generator of test data searched its own nodes: that run answers no user
         self._ignore_runs_on_test_data(record, node)
         # usually one run; a call inside two recorded runs belongs to both
-        for open_run, _ in record.calls_of_runs:
+        for open_run in record.open_runs:
             if node is open_run.run.root:
                 self._end_outermost_call(open_run, result, error)
 
@@ -573,7 +607,7 @@ class Recorder:
         is_own_search = node.kind == "retriever" and bool(found_ids)
         if not is_own_search or not found_ids <= self._test_data:
             return
-        for open_run, _ in record.calls_of_runs:
+        for open_run in record.open_runs:
             if open_run.run.kind in ("query", "retrieve"):
                 open_run.run.root.kind = "ignored"
 
@@ -648,7 +682,7 @@ class Recorder:
             return
         self._copy_guarded(snapshot.note_reply, node, reply)
         node.ended = tick()
-        for open_run, _ in record.calls_of_runs:
+        for open_run in record.open_runs:
             is_outermost_call = node is open_run.run.root
             if is_outermost_call and open_run.run.is_streamed:
                 self._end(open_run)
@@ -667,7 +701,7 @@ class Recorder:
         self, record: SpanRecord, llm_arguments: Mapping[str, Any]
     ) -> None:
         """Take a chat's history from a model's template, where no memory could be read."""
-        for open_run, _ in record.calls_of_runs:
+        for open_run in record.open_runs:
             run = open_run.run
             if run.kind == "chat" and not run.history:
                 run.history = snapshot.prompted_turns(llm_arguments)
@@ -697,17 +731,18 @@ class Recorder:
         """
         run = open_run.run
         response = snapshot.result_of(result)
-        run.is_streamed = isinstance(response, snapshot.Streamed)
-        if run.kind == "model" and isinstance(result, (Generator, AsyncGenerator)):
-            run.is_streamed = True  # ``llm.stream_chat(…)``, called by itself
-            self._end_once_stream_is_gone(open_run, result)
-        elif (
-            isinstance(response, StreamingAgentChatResponse)
-            and response.is_writing_to_memory
-        ):
-            # a chat engine still writes the answer, in a thread or task of its own
+        is_models_stream = run.kind == "model" and isinstance(
+            result, (Generator, AsyncGenerator)
+        )
+        run.is_streamed = is_models_stream or isinstance(response, snapshot.Streamed)
+        # a stream that was read inside the run has left its text there
+        is_read = run.root.text is not None
+        if is_models_stream:
+            # A stream that is read ends the run earlier: by ``on_model_reply``.
+            call_when_gone(result, self._end, open_run)
+        elif _is_being_written(response):
             self._follow_chat(open_run, response)
-        elif isinstance(response, snapshot.Streamed) and run.root.text is None:
+        elif isinstance(response, snapshot.Streamed) and not is_read:
             # a query engine's stream; calls while it is read belong to this run
             observe(
                 response,
@@ -716,14 +751,6 @@ class Recorder:
             )
         else:
             self._end(open_run)
-
-    def _end_once_stream_is_gone(self, open_run: OpenRun, stream: object) -> None:
-        """End a run when the application drops its model's stream.
-
-        A stream that is read ends the run earlier, with the event that tells the whole
-        reply (``on_model_reply``).
-        """
-        call_when_gone(stream, self._end, open_run)
 
     @guard_hook
     def _note_written_answer(
@@ -754,8 +781,8 @@ class Recorder:
             # ``response.response`` is empty in older releases: the pieces are joined then
             text = response.response or text.strip()
         # several runs, if a capture was opened inside a run
-        for open_run, _ in record.calls_of_runs:
-            open_run.written_answers[id(response)] = (text, error)
+        for open_run in record.open_runs:
+            open_run.written_answers[id(response)] = WrittenAnswer(text, error)
             self._end_if_written_and_read(open_run)
 
     def _follow_chat(
@@ -771,7 +798,7 @@ class Recorder:
         open_run.awaited_response_id = id(response)
         if open_run.run.root.text is not None:
             open_run.written_answers.setdefault(
-                id(response), (open_run.run.root.text, None)
+                id(response), WrittenAnswer(open_run.run.root.text)
             )
         self._end_if_written_and_read(open_run)
 
@@ -792,35 +819,35 @@ class Recorder:
         written_answer = open_run.awaited_answer()
         if written_answer is None:
             return
-        text, error = written_answer
-        if error is not None or not open_run.untaken_pieces:
-            self._end_stream(open_run, text, error)
+        is_broken_off = written_answer.error is not None
+        if is_broken_off or not open_run.untaken_pieces:
+            self._end_stream(open_run, written_answer.text, written_answer.error)
 
     @guard_hook
     def _end_unread(self, open_run: OpenRun) -> None:
-        """End a run whose response object is gone, perhaps before it was read.
+        """End a run whose response object is gone, perhaps before it was read."""
+        written_answer = open_run.awaited_answer()
+        if written_answer is None:  # the engine never wrote the answer to its end
+            # stands for the error of an application that stopped reading
+            self._end_stream(open_run, "", GeneratorExit())
+        elif written_answer.error is not None:
+            self._end_stream(open_run, written_answer.text, written_answer.error)
+        else:
+            self._end_read_in_part(open_run, written_answer.text)
+
+    def _end_read_in_part(self, open_run: OpenRun, text: str) -> None:
+        """End a run of whose whole answer perhaps only a part was read.
 
         Example: of "Rome is old" the application read "Rome is": that is kept, as a
         partial answer. If nothing was read, the answer is kept whole, with a doubt.
         """
-        # stands for the error of an application that stopped reading
-        stopped_reading = GeneratorExit()
-        written_answer = open_run.awaited_answer()
-        if written_answer is None:  # the engine never wrote the answer to its end
-            self._end_stream(open_run, "", stopped_reading)
-            return
-        text, error = written_answer
-        # " old"; the pieces may begin and end with white space, which the answer does not
         unread = "".join(open_run.untaken_pieces).rstrip()
-        is_all_unread = text == unread.lstrip()
-        text_read = "" if is_all_unread else text.removesuffix(unread)
-        if error is not None:  # the engine's writing broke off
-            self._end_stream(open_run, text, error)
-        elif not text_read.strip():
+        text_read = _text_before(unread, text)
+        if not text_read.strip():
             open_run.run.doubts = (_READ_BY_NOBODY,)
             self._end_stream(open_run, text, None)
         elif unread:
-            self._end_stream(open_run, text_read, stopped_reading)
+            self._end_stream(open_run, text_read, GeneratorExit())
         else:
             self._end_stream(open_run, text, None)
 
@@ -866,16 +893,9 @@ class Recorder:
                 return
             open_run.ended = True
             for id_ in open_run.spans:
-                record = self._records.pop(id_, NOT_RECORDED)
-                # a span may stand in another run as well, which goes on
-                calls_of_other_runs = []
-                for other_run, call in record.calls_of_runs:
-                    if other_run is not open_run:
-                        calls_of_other_runs.append((other_run, call))
-                if calls_of_other_runs:
-                    self._records[id_] = replace(
-                        record, calls_of_runs=tuple(calls_of_other_runs)
-                    )
+                record = self._records.pop(id_, NOT_RECORDED).without_run(open_run)
+                if record.calls_of_runs:  # in another run as well, which goes on
+                    self._records[id_] = record
         for listener in open_run.listeners:
             listener.record(open_run.run)
 

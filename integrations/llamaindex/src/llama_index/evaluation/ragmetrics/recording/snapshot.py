@@ -182,24 +182,23 @@ def copy_start(
         run: The run.
         arguments: What the call was given.
         instance: The object whose method was called.
-        needs_data: Whether all inputs are copied: the user has named a key in them, as
-            by ``question_from="user_msg"``.
+        needs_data: Whether ``run.inputs`` is filled: the user looks a key up there, as by
+            ``question_from="user_msg"``.
         context: The context that a workflow's run goes on with; None if it has none.
     """
-    # a workflow's inputs: the fields of its start event, and keyword arguments
-    fields = start_fields(arguments)
+    fields = start_fields(arguments)  # of a workflow; empty for an engine
     if needs_data:
         run.inputs = plain({**arguments, **fields})
     if run.kind == "chat":
         # the messages stand in the engine's memory, or without one in the engine
-        message_keeper = vars(instance).get("_memory") or instance
+        memory = vars(instance).get("_memory") or instance
     elif run.kind == "workflow":
-        # the messages stand in the memory handed in, or else in the workflow's context
-        message_keeper = fields.get("memory") or arguments.get("ctx") or context
+        # the memory handed in, or else the workflow's context, which holds messages
+        memory = fields.get("memory") or arguments.get("ctx") or context
     else:
-        return
+        return  # a query engine keeps no conversation
     handed_history = {**arguments, **fields}.get("chat_history")
-    _copy_history(run, handed_history, message_keeper, instance)
+    _copy_history(run, handed_history, memory, instance)
     if not run.history:
         # earlier turns may stand in a field of another name, such as "memory_notes"
         run.conversation_fields = _talk_handed_in(fields)
@@ -519,25 +518,34 @@ def _provider_evidence_of(response: object) -> ProviderEvidence:
     Example: OpenAI searched the web and cites two pages: they are the evidence. It is
     empty for an object that is no response.
     """
-    if not isinstance(response, (ChatResponse, CompletionResponse, AgentOutput)):
-        return ProviderEvidence()
-    places = []
-    raw = _data(response.raw)
-    if isinstance(raw, dict):
-        # integrations keep the provider's response in one of these
-        places += [raw.get("response"), raw]
-    if isinstance(response, CompletionResponse):
-        text = response.text
-    else:
-        if isinstance(response, AgentOutput):
-            message = response.response
-        else:
-            message = response.message
-        text = message.content or ""
-        places += [_data(message.additional_kwargs), _citations_of(message)]
-    if not isinstance(response, AgentOutput):  # which has no such arguments
-        places.append(_data(response.additional_kwargs))
-    return evidence_in_reply({"content": text}, *places)
+    match response:
+        case CompletionResponse():
+            text = response.text
+            data = [*_data_of_raw(response.raw), _data(response.additional_kwargs)]
+        case ChatResponse():
+            text = response.message.content or ""
+            data = [
+                *_data_of_raw(response.raw),
+                *_data_of_message(response.message),
+                _data(response.additional_kwargs),
+            ]
+        case AgentOutput():
+            text = response.response.content or ""
+            data = [*_data_of_raw(response.raw), *_data_of_message(response.response)]
+        case _:
+            return ProviderEvidence()
+    return evidence_in_reply({"content": text}, *data)
+
+
+def _data_of_raw(raw: object) -> list[Any]:
+    """The provider's response as plain data: integrations put it in one of two places."""
+    data = _data(raw)
+    return [data.get("response"), data] if isinstance(data, dict) else []
+
+
+def _data_of_message(message: ChatMessage) -> list[Any]:
+    """What a model's message holds beside its text, as plain data."""
+    return [_data(message.additional_kwargs), _citations_of(message)]
 
 
 def _citations_of(message: ChatMessage) -> dict[str, Any]:

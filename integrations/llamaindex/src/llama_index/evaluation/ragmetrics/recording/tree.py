@@ -109,7 +109,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     tree.question, tree.question_place = question(run)
     _add_history(tree, models)
     _add_answer(tree)
-    # such a run makes a sample even if it retrieved nothing
+    # Other runs are a sample only if they retrieved something.
     tree.is_always_a_sample = _answers_a_question(run, models, where)
     # ``question_from`` as a function gets ``native_run``: what the framework returned,
     # or the run itself if that is nothing. As a key it leads into ``lookup_inputs``.
@@ -123,28 +123,26 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
     """Write the earlier conversation into a tree whose question is known.
 
     Example: ``engine.chat("And when?", chat_history=[…])`` handed in its earlier turns.
-    If a call was handed none, the turns in the prompts of its models are taken. For a
-    model that the application called alone, the core finds the turns in earlier runs.
+    If a call was handed none, the turns in the prompts of its models are taken.
 
     Args:
         tree: The tree; it is changed.
         models: The calls of models in it.
     """
-    conversation = _conversation_handed_in(tree)
+    handed_in = _conversation_handed_in(tree)
+    turns = handed_in.turns
+    # For a model that the application called alone, the core looks into earlier runs.
     is_model_alone = tree.kind in ("model", "program")
-    if not conversation.turns and not is_model_alone:
+    if not turns and not is_model_alone:
         turns = _history_of_prompts(models, tree)
-        conversation = replace(conversation, turns=turns)
         # The turns of a prompt may be written examples ("Q: 2+2?", "A: 4"). Not those
         # of ``predict_and_call``: its prompt is the chat history that it was handed.
         tree.is_history_of_prompt = bool(turns) and tree.kind != "predict"
-    tree.history = _without_the_question(conversation.turns, tree.question)
-    # a history in which no turns could be read: its text is no evidence in a prompt
-    tree.instructions = conversation.texts
-    tree.doubts = (*tree.doubts, *conversation.doubts)
-    # LlamaIndex has no id of a conversation. ``conversation_id`` is always the identity
-    # of a memory object, and a conversation's name that the user gave is preferred.
-    tree.is_id_of_memory = True
+    tree.history = _without_the_question(turns, tree.question)
+    # A conversation in which no turns could be read is known by its texts alone. Like
+    # instructions they are no evidence where a prompt shows them.
+    tree.instructions = handed_in.texts
+    tree.doubts = (*tree.doubts, *handed_in.doubts)
 
 
 def _add_answer(tree: Run) -> None:
