@@ -9,7 +9,7 @@ the reranker and has the share 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,7 +27,7 @@ from ragmetrics_core.capture.step_effects import (
     StepEffects,
 )
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
-from ragmetrics_core.data import Context, PassageNote
+from ragmetrics_core.data import Context, DroppedPassage, PassageNote
 
 Documents = tuple[Document, ...]
 
@@ -63,14 +63,14 @@ class Passages:
 
     Attributes:
         notes: A note for each document; None where it is unknown what was retrieved.
-        dropped_inside: For the name of each retriever how many documents it dropped
-            that searches inside it had found.
+        dropped_inside: The documents that searches inside retrievers found, and that
+            these retrievers dropped.
         warnings: How many documents were not shown, and how many contexts were not
             retrieved.
     """
 
     notes: tuple[PassageNote, ...] | None
-    dropped_inside: Mapping[str, int]
+    dropped_inside: tuple[DroppedPassage, ...]
     warnings: tuple[str, ...] = ()
 
 
@@ -125,9 +125,9 @@ def passages_of(
         retrieved: The documents, as the sample lists them; None where that is unknown.
         traces: What the run tells of them.
     """
-    n_dropped_by_name = _count_dropped_inside(traces.effects.retrievers)
+    dropped_inside = tuple(_dropped_inside(traces.effects.retrievers))
     if retrieved is None:
-        return Passages(None, n_dropped_by_name)
+        return Passages(None, dropped_inside)
     notes = _NoteWriter(retrieved, traces).notes()
     warnings = [
         *_warnings_of_hidden_documents(notes, traces.contexts),
@@ -135,7 +135,7 @@ def passages_of(
         *_warnings_of_summaries(notes, traces),
         *_warnings_of_contexts(traces),
     ]
-    return Passages(tuple(notes), n_dropped_by_name, tuple(warnings))
+    return Passages(tuple(notes), dropped_inside, tuple(warnings))
 
 
 def _warnings_of_hidden_documents(
@@ -213,15 +213,20 @@ def _warnings_of_contexts(traces: DocumentTraces) -> list[str]:
     return warnings
 
 
-def _count_dropped_inside(retrievers: Iterable[RetrieverEffect]) -> dict[str, int]:
-    """Count the documents that each retriever dropped of those found inside it, by its name."""
-    n_dropped_by_name: dict[str, int] = {}
+def _dropped_inside(retrievers: Iterable[RetrieverEffect]) -> Iterator[DroppedPassage]:
+    """Yield what retrievers dropped of the documents that searches inside them found.
+
+    Example: "Compression" returned A of the documents A and B, which "bm25" inside it
+    found: B, with the rank 2 of "bm25", dropped by "Compression".
+    """
     for effect in retrievers:
-        if effect.n_dropped:
-            name = effect.retriever.name
-            n_before = n_dropped_by_name.get(name, 0)
-            n_dropped_by_name[name] = n_before + effect.n_dropped
-    return n_dropped_by_name
+        for found in effect.dropped:
+            yield DroppedPassage(
+                dropped_by=effect.retriever.name,
+                id=found.document.id,
+                retriever=found.search.name or None,
+                rank=found.rank,
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ Each stage is one function that makes a frozen value of those before it; none ca
 back.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ragmetrics_core.capture.answer import FoundAnswer, answers
@@ -161,6 +162,7 @@ def _notes(
     findings = list(_findings(turn, found_answer, answer_evidence))
     grades = [grade for grade, _ in findings]
     warnings = dict.fromkeys(warning for _, warning in findings)  # each once
+    dropped = answer_evidence.passages.dropped_inside
     worst_grade = max(grades, key=_GRADES_FROM_BEST.index, default="exact")
     return CaptureNotes(
         grade=worst_grade,
@@ -174,7 +176,8 @@ def _notes(
         # for each retrieved document: kept or dropped, and how much of it was shown
         passages=answer_evidence.passages.notes,
         # {"MergerRetriever": 2}: what retrievers left out of their inner searches
-        dropped_inside=dict(answer_evidence.passages.dropped_inside) or None,
+        dropped_inside=dict(Counter(each.dropped_by for each in dropped)) or None,
+        passages_dropped_inside=dropped or None,
         citations_unknown=cited.why_unknown or None,
         unread_texts=tuple(dict.fromkeys(_unread_texts(turn, answer_evidence))),
     )

@@ -21,20 +21,36 @@ from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
 
 @dataclass(frozen=True)
+class FoundInside:
+    """A document that a search inside a retriever found.
+
+    Attributes:
+        document: The document.
+        search: The search that found it first; one without searches inside it, where
+            there is one.
+        rank: The document's rank there, from 1.
+    """
+
+    document: Document
+    search: Node
+    rank: int
+
+
+@dataclass(frozen=True)
 class RetrieverEffect:
     """What a retriever did to the documents that searches inside it found.
 
     Attributes:
         retriever: The retriever.
-        n_dropped: How many of these documents it did not return; 0 where that is not
-            known.
+        dropped: Those of these documents that it did not return; empty where that is
+            not known.
         rewritten_keys: The keys of documents that it returned and no search inside it
             found: it wrote them, or cut them out of longer documents. If it wrote any,
             nobody knows which documents it dropped.
     """
 
     retriever: Node
-    n_dropped: int
+    dropped: tuple[FoundInside, ...]
     rewritten_keys: frozenset[DocumentKey]
 
 
@@ -392,15 +408,21 @@ def _indexes_by_words(
 
 
 def _retriever_effect(
-    retriever: Node, found_inside: Sequence[Document]
+    retriever: Node, found_inside: Sequence[FoundInside]
 ) -> RetrieverEffect:
     """Say what a retriever did to the documents that searches inside it found."""
     returned = retriever.documents or ()
-    matched = match_documents(found_inside, returned)
+    documents = [found.document for found in found_inside]
+    matched = match_documents(documents, returned)
     unmatched_keys = frozenset(matched.unmatched_keys)
-    n_dropped = 0 if unmatched_keys else matched.later_keys.count(None)
-    shortened_keys = _keys_of_shortened(found_inside, returned, matched.later_keys)
-    return RetrieverEffect(retriever, n_dropped, unmatched_keys | shortened_keys)
+    dropped: list[FoundInside] = []
+    # a document that no search inside found may be a dropped one in other words
+    if not unmatched_keys:
+        for found, later_key in zip(found_inside, matched.later_keys, strict=True):
+            if later_key is None:
+                dropped.append(found)
+    shortened_keys = _keys_of_shortened(documents, returned, matched.later_keys)
+    return RetrieverEffect(retriever, tuple(dropped), unmatched_keys | shortened_keys)
 
 
 def _keys_of_shortened(
@@ -432,25 +454,37 @@ def _keys_of_shortened(
     return frozenset(keys)
 
 
-def _found_inside_retrievers(calls: Calls) -> dict[Node, list[Document]]:
+def _found_inside_retrievers(calls: Calls) -> dict[Node, list[FoundInside]]:
     """List, for each retriever with searches inside it, the documents that these found.
 
     Such a retriever compresses documents, or fuses several lists.
     """
     found_by_retriever = {}
     for retriever in calls.retrievals:
-        found_inside = _documents_of_inner_searches(retriever)
+        found_inside = _found_by_inner_searches(retriever)
         if found_inside and retriever.documents is not None:
             found_by_retriever[retriever] = found_inside
     return found_by_retriever
 
 
-def _documents_of_inner_searches(retriever: Node) -> list[Document]:
-    """List the documents that retrievers inside a retriever found, each once."""
-    documents: dict[str, Document] = {}
-    for node in retriever.walk():
-        if node is retriever or node.kind != "retriever":
-            continue
-        for document in node.documents or ():
-            documents[document.own_id or document.text] = document
-    return list(documents.values())
+def _found_by_inner_searches(retriever: Node) -> list[FoundInside]:
+    """List the documents that retrievers inside a retriever found, each once.
+
+    Example: a retriever compresses what a fusion of "bm25" and "dense" found: these
+    two are searches, and the fusion only hands on what they found.
+    """
+    _, *inner_calls = retriever.walk()
+    searches = [call for call in inner_calls if call.kind == "retriever"]
+    searches.sort(key=_has_inner_search)  # the innermost first, else as they began
+    found: dict[str, FoundInside] = {}
+    for search in searches:
+        for rank, document in enumerate(search.documents or (), start=1):
+            key = document.own_id or document.text
+            found.setdefault(key, FoundInside(document, search, rank))
+    return list(found.values())
+
+
+def _has_inner_search(search: Node) -> bool:
+    """Whether a retriever has other retrievers inside it."""
+    _, *inner_calls = search.walk()
+    return any(call.kind == "retriever" for call in inner_calls)

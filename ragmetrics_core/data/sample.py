@@ -136,6 +136,21 @@ class PassageNote(Frozen):
     )
 
 
+class DroppedPassage(Frozen):
+    """A passage that a search inside a retriever found, and the retriever did not hand on."""
+
+    dropped_by: str = Field(description="The name of the retriever.")
+    id: str | None = Field(
+        default=None, repr=False, description="The store's own id; None: it gave none."
+    )
+    retriever: str | None = Field(
+        default=None, repr=False, description="The search that found it first."
+    )
+    rank: int | None = Field(
+        default=None, ge=1, description="Its rank there, from 1; None: unknown."
+    )
+
+
 class CaptureNotes(Frozen):
     """What capturing knows about a sample, beyond the sample itself."""
 
@@ -185,6 +200,14 @@ class CaptureNotes(Frozen):
         description=(
             "By retriever, how many passages searches inside it found and it did not"
             " hand on; they are not among the retrieved."
+        ),
+    )
+    passages_dropped_inside: tuple[DroppedPassage, ...] | None = Field(
+        default=None,
+        repr=False,
+        description=(
+            "One for each passage that ``dropped_inside`` counts; None: there is none,"
+            " or only their number is known."
         ),
     )
     citations_unknown: str | None = Field(

@@ -41,6 +41,7 @@ _LATER = (
     "citations",
     "passages",
     "dropped_inside",
+    "passages_dropped_inside",
     "citations_unknown",
     "unread_texts",
 )

@@ -484,25 +484,39 @@ def _with_passages_dropped_by_retrievers(
 ) -> list[Passage]:
     """Add the passages that a retriever found inside itself and did not return.
 
-    Only their number is known. The passages that such a retriever returned are marked as
-    kept. Example: "bm25" returned 3 passages and dropped 2 inside: 3 with ``kept`` True,
-    then 2 without a text, with ``dropped_by`` "bm25".
+    The passages that such a retriever returned are marked as kept. Example: "Fusion"
+    returned 3 passages, and dropped 2 that "bm25" inside it had found: 3 with ``kept``
+    True, then 2 of "bm25" with ``dropped_by`` "Fusion".
     """
-    notes = sample.capture
-    # how many passages each retriever dropped, by the retriever's name
-    n_dropped_by_retriever: Mapping[str, int] = {}
-    if notes is not None and notes.dropped_inside:
-        n_dropped_by_retriever = notes.dropped_inside
+    dropped_passages = list(_passages_dropped_inside(sample.capture))
+    droppers = {passage.dropped_by for passage in dropped_passages}
     all_passages = []
     for passage in passages:
-        has_retriever_dropped_some = passage.retriever in n_dropped_by_retriever
-        if passage.kept is None and has_retriever_dropped_some:
+        if passage.kept is None and passage.retriever in droppers:
             all_passages.append(replace(passage, kept=True))
         else:
             all_passages.append(passage)
-    for retriever, n_dropped in n_dropped_by_retriever.items():
-        all_passages += [Passage(kept=False, dropped_by=retriever)] * n_dropped
-    return all_passages
+    return [*all_passages, *dropped_passages]
+
+
+def _passages_dropped_inside(notes: CaptureNotes | None) -> Iterator[Passage]:
+    """Yield the passages that retrievers found inside themselves and did not return.
+
+    Older results files only hold their number.
+    """
+    if notes is None:
+        return
+    for noted in notes.passages_dropped_inside or ():
+        yield Passage(
+            id=noted.id,
+            retriever=noted.retriever,
+            retriever_rank=noted.rank,
+            kept=False,
+            dropped_by=noted.dropped_by,
+        )
+    if not notes.passages_dropped_inside:
+        for name, n_dropped in (notes.dropped_inside or {}).items():
+            yield from [Passage(kept=False, dropped_by=name)] * n_dropped
 
 
 # Of one sample: what was judged
