@@ -259,6 +259,16 @@ def _n_rows_of_results(path: Path) -> int:
         return len([line for line in file if line.startswith(b'{"index"')])
 
 
+def _partial_of(target: Path) -> Path:
+    """Return the file that is written first, in place of a target: "out.partial".
+
+    It is the target itself if that cannot be replaced, such as "/dev/stdout".
+    """
+    if _cannot_be_replaced(target):
+        return target
+    return target.with_name(target.name + PARTIAL)
+
+
 class AtomicFile:
     """A text file that is written to ``partial``, and renamed to its target once whole.
 
@@ -287,10 +297,8 @@ class AtomicFile:
     def __init__(self, path: str | Path, what: str) -> None:
         """Open the partial file, and check that the target may be replaced.
 
-        For "report.html" a file "report.html.partial" is written first. A target that
-        cannot be replaced, such as "/dev/stdout", is written directly. If the path is a
-        link such as "latest.html" to "report-3.html", that file is written, and the
-        link stays. A link out of its folder is refused.
+        Example: for "latest.html", a link to "report-3.html", the target is
+        "report-3.html", and "report-3.html.partial" is written first.
 
         Args:
             path: The file to write in the end.
@@ -299,12 +307,9 @@ class AtomicFile:
         self.path = Path(path)
         self._what = what
         check_leads_nowhere_else(self.path, shown=str(self.path))
-        # a link that is left leads to a file within its folder
         self._target = _target_of_link(self.path)
-        self._is_direct = _cannot_be_replaced(self._target)  # without a partial file
-        self.partial = self._target
-        if not self._is_direct:
-            self.partial = self._target.with_name(self._target.name + PARTIAL)
+        self.partial = _partial_of(self._target)
+        self._is_direct = self.partial == self._target
         self.written = False  # whether this run has written anything
         self.whole = False  # whether all is written, and stands at the target
         with self._as_input_error():

@@ -27,16 +27,20 @@ def why_texts_are_unread(sample: Sample) -> str:
     notes = sample.capture
     if notes is None:
         return ""
-    reasons = [_KNOWN_BY_IDS] if notes.other else []
+    reasons = [_KNOWN_BY_IDS] if notes.other else []  # documents without texts
     reasons += notes.unread_texts or ()
     if reasons:
         return "; ".join(dict.fromkeys(reasons))
-    # a run without an answer is incomplete for that reason, and lacks no text
-    has_only_retrieved = notes.complete and sample.answer is None
-    may_be_in_part = is_captured_in_part(sample) and not has_only_retrieved
-    # results of older versions do not say which texts are unread
-    if notes.unread_texts is None and notes.grade == "inferred":
-        may_be_in_part = bool(notes.warnings)
-    if not may_be_in_part:
+    if not _may_lack_texts(sample, notes):
         return ""
     return "; ".join(notes.warnings) or _SOME_TEXTS
+
+
+def _may_lack_texts(sample: Sample, notes: CaptureNotes) -> bool:
+    """Whether a sample whose capture names no text as unread may still lack some."""
+    says_which_are_unread = notes.unread_texts is not None
+    if notes.grade == "inferred" and not says_which_are_unread:
+        return bool(notes.warnings)  # a result of an older version
+    # A whole run without an answer is incomplete for that reason, and lacks no text.
+    only_lacks_answer = notes.complete and sample.answer is None
+    return is_captured_in_part(sample) and not only_lacks_answer

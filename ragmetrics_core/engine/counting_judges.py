@@ -249,16 +249,14 @@ class CountingJudge(Judge):
             return (cheaper_reply,) * question.polls
         if question.first_poll is None:  # all polls are asked at once, not in rounds
             return (dearer_reply,) * question.polls
-        # Rounds end as soon as enough replies agree: replies that alternate never do.
-        # The dearer reply comes at 0, 2 and 4, and so has the majority. The index goes
-        # on over the rounds: 0, 1, 2 in the first, 3 and 4 in the second.
-        replies = []
-        for poll_index in range(
-            question.first_poll, question.first_poll + question.polls
-        ):
-            is_odd = poll_index % 2 == 1
-            replies.append(cheaper_reply if is_odd else dearer_reply)
-        return tuple(replies)
+        # Rounds end as soon as enough replies agree. Replies that alternate never do.
+        # The index goes on over the rounds: 0, 1, 2 in the first, 3 and 4 in the second.
+        # So the dearer reply, at 0, 2 and 4, has the majority.
+        last_poll = question.first_poll + question.polls
+        return tuple(
+            dearer_reply if poll_index % 2 == 0 else cheaper_reply
+            for poll_index in range(question.first_poll, last_poll)
+        )
 
     def _estimated_usage(
         self, question: Question[R], replies: tuple[R, ...], model: _CountedModel

@@ -182,8 +182,11 @@ def build_discrete(
     for question_number, pair in enumerate(pairs, start=1):
         contexts = retrieve(retriever, pair.question, settings.top, question_number)
         _check_enough_retrieved(contexts, settings, question_number)
-        points.append(_point(pair, contexts, settings.take, "positive"))
-        points.append(_point(pair, contexts, settings.take, "negative"))
+        n_retrieved = len(contexts)
+        first_ranks = range(1, settings.take + 1)
+        last_ranks = range(n_retrieved - settings.take + 1, n_retrieved + 1)
+        points.append(_point(pair, contexts, first_ranks, "positive"))
+        points.append(_point(pair, contexts, last_ranks, "negative"))
     set_header = make_header(
         "discrete",
         documents,
@@ -234,16 +237,18 @@ def _bm25_of(documents: Sequence[Document], settings: DiscreteSettings) -> "BM25
 
 
 def _point(
-    pair: Pair, contexts: Sequence[Context], n_taken: int, label: Label
+    pair: Pair, contexts: Sequence[Context], ranks: Sequence[int], label: Label
 ) -> DiscretePoint:
-    """Return the point of a question with some of the contexts retrieved for it.
+    """Make a point: a question with its golden answer and contexts of some ranks.
 
-    A positive point holds the first ``n_taken`` contexts, a negative one the last: with
-    3 of 10 the ranks are 1 to 3, or 8 to 10. The id is a digest of the texts, so that
-    it does not give the label away.
+    Its id is a digest of the texts, so that it does not give the label away.
+
+    Args:
+        pair: The question and its golden answer.
+        contexts: All contexts that were retrieved for the question.
+        ranks: Which of them the point holds, from 1.
+        label: Whether these are contexts that answer the question, as by their ranks.
     """
-    first_rank = 1 if label == "positive" else len(contexts) - n_taken + 1
-    ranks = range(first_rank, first_rank + n_taken)
     point_contexts = tuple(contexts[rank - 1] for rank in ranks)
     texts = [context.text for context in point_contexts]
     sample = Sample(

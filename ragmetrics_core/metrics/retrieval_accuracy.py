@@ -200,19 +200,18 @@ class RetrievalAccuracy(Metric):
             return self.failed(fact_lists)
         if not fact_lists:
             return self.undefined("the reference states no fact", "no_facts")
-        texts = _distinct_texts_of_contexts(_contexts_to_evaluate(sample))
-        control = self._choose_control(texts) if self.controls else None
-        judged_texts = texts if control is None else [*texts, control]
         facts = _distinct_texts_of_facts(fact_lists)
-        replies = yield from ask(self._questions(sample, judged_texts, facts))
+        texts = _distinct_texts_of_contexts(_contexts_to_evaluate(sample))
+        questions = self._questions(sample, texts, facts)
+        control = self._choose_control(texts) if self.controls else None
+        controls = [] if control is None else [control]
+        control_questions = self._questions(sample, controls, facts)
+        replies = yield from ask([*questions, *control_questions])
         # whether each text covers each fact
-        grid = matrix.grid_of_cells(replies, judged_texts, facts)
+        grid = matrix.grid_of_cells(replies, [*texts, *controls], facts)
 
         evidence = self._evidence_of_best_reference(sample, fact_lists, grid)
-        n_questions_per_text = len(replies) // len(judged_texts)
-        # without the questions about the control
-        n_questions_about_sample = n_questions_per_text * len(texts)
-        further_fields: dict[str, object] = {"matrix_calls": n_questions_about_sample}
+        further_fields: dict[str, object] = {"matrix_calls": len(questions)}
         if control is not None:
             further_fields["control"] = _share_covered(control, evidence.facts, grid)
         evidence = evidence.model_copy(update=further_fields)

@@ -4,6 +4,7 @@ Scores of such rows are in no difference, so a change hides there.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from statistics import fmean
 from typing import NamedTuple
 
@@ -78,23 +79,19 @@ def _shift(
     Example: rows 1, 2 and 3 declined in the first run, row 3 in the second: 3 and 1,
     with the mean scores that rows 1 and 2 have in the second run.
     """
-    # for each row, whether it has the trait in the first run, and in the second
-    traits: list[tuple[bool, bool]] = []
-    pairs_of_first_only: list[Pair] = []
-    for first_row, second_row in pairs:
-        is_in_first = _has_any(first_row, metrics, has_trait)
-        is_in_second = _has_any(second_row, metrics, has_trait)
-        traits.append((is_in_first, is_in_second))
-        if is_in_first and not is_in_second:
-            pairs_of_first_only.append((first_row, second_row))
-    if all(is_in_first == is_in_second for is_in_first, is_in_second in traits):
+    in_first = [_has_any(row, metrics, has_trait) for row, _ in pairs]
+    in_second = [_has_any(row, metrics, has_trait) for _, row in pairs]
+    if in_first == in_second:
         return None
+    traits = list(zip(in_first, in_second, strict=True))
+    pairs_of_first_only = list(
+        compress(pairs, [trait == (True, False) for trait in traits])
+    )
     return RowShift(
         title,
-        first=sum(is_in_first for is_in_first, _ in traits),
-        second=sum(is_in_second for _, is_in_second in traits),
+        first=sum(in_first),
+        second=sum(in_second),
         p=_p_of_shift(traits) if is_tested else None,
-        # such as rows that declined in the first run only: their scores in the second
         newly_scored=_means_in_words(pairs_of_first_only, pairs, metrics),
     )
 

@@ -7,6 +7,7 @@ by " … ".
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from ragmetrics_core.data.telling_words import telling_words
 from ragmetrics_core.reporting.unasked_texts import states_word_by_word
@@ -97,13 +98,20 @@ def join_pieces(text: str, pieces: Iterable[str]) -> str:
     Example: "was opened in 1874" and "The Velm bridge was opened" of "The Velm bridge was
     opened in 1874." give "The Velm bridge was opened in 1874".
     """
-    joined = ""
-    end = 0
-    for start, piece in sorted((text.find(piece), piece) for piece in pieces):
-        if joined and text[end:start].strip():
-            joined += _BETWEEN_PIECES
-            end = start
-        if start + len(piece) > end:
-            joined += text[end : start + len(piece)] if joined else piece
-            end = start + len(piece)
-    return joined
+    spans: list[_Span] = []
+    for start, piece in sorted((text.find(piece), piece) for piece in pieces if piece):
+        end = start + len(piece)
+        span_before = spans[-1] if spans else None
+        # only white space lies between the two, or nothing
+        if span_before is not None and not text[span_before.end : start].strip():
+            spans[-1] = _Span(span_before.start, max(span_before.end, end))
+        else:
+            spans.append(_Span(start, end))
+    return _BETWEEN_PIECES.join(text[span.start : span.end] for span in spans)
+
+
+class _Span(NamedTuple):
+    """Where a part of a text begins and ends."""
+
+    start: int
+    end: int

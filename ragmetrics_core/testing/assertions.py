@@ -88,20 +88,20 @@ def assert_score(
         decisions = _decide_rows(measured, at_least, metric, until, settings)
     else:
         raise SettingError("give a result, a report, or rows with until_decided=True")
-    failed = _sentences_of(decisions, "failed")
-    undecided_gates = _sentences_of(decisions, "undecided")
+    failures = _sentences_of(decisions, "failed")
+    doubts = _sentences_of(decisions, "undecided")
     if undecided == "fail":
-        failed += undecided_gates
-    if failed:
-        raise AssertionError("\n".join(failed))
+        failures += doubts
+    if failures:
+        raise AssertionError("\n".join(failures))
     if undecided == "warn":
-        for sentence in undecided_gates:
+        for sentence in doubts:
             warnings.warn(sentence, UndecidedWarning, stacklevel=2)
 
 
 def _sentences_of(decisions: Sequence[Decision], outcome: str) -> list[str]:
-    """Return what the gates say that have this outcome."""
-    return [gate.sentence for gate in decisions if gate.outcome == outcome]
+    """Return the sentences of the decisions with this outcome."""
+    return [decision.sentence for decision in decisions if decision.outcome == outcome]
 
 
 def _assert_result(result: Scored | Undefined | Failed, at_least: float) -> None:

@@ -52,20 +52,35 @@ def answers(calls: Calls) -> list[Answer]:
     """
     outputs = _outputs(calls.run)
     texts = _answers_in_texts(calls, outputs)
+    objects = _answer_objects(calls, outputs, texts)
+    are_all_extracted = all(answer.is_extracted for answer in objects)
+    if not objects:
+        found = _preferring_those_of_documents(texts)
+    elif texts and are_all_extracted:
+        # a reader cut out "1874", and a model wrote "It opened in 1874.": the model's
+        found = [
+            replace(answer, doubts=(*answer.doubts, _BESIDE_A_READER))
+            for answer in texts
+        ]
+    else:
+        found = [_with_call(calls, answer) for answer in objects]
+    return _without_forwarded_copies(found)
+
+
+def _answer_objects(
+    calls: Calls, outputs: list[tuple[str, Any]], texts: list[Answer]
+) -> list[Answer]:
+    """Find the answer objects in a run's output, else those of its last component.
+
+    Args:
+        calls: The calls of the run.
+        outputs: The run's output: for each socket its place and value.
+        texts: The texts of the output; an object from which a model wrote one is a draft.
+    """
     objects: list[Answer] = []
     for place, value in outputs:
         objects += _objects(place, value)
-    if not objects:
-        objects = _objects_of_last_component(calls, texts)
-    are_all_extracted = all(answer.is_extracted for answer in objects)
-    if objects and texts and are_all_extracted:
-        # a reader cut out "1874", and a model wrote "It opened in 1874.": the model's
-        found = [_with_doubt_of_reader(answer) for answer in texts]
-    elif objects:
-        found = [_with_call(calls, answer) for answer in objects]
-    else:
-        found = _preferring_those_of_documents(texts)
-    return _without_forwarded_copies(found)
+    return objects or _objects_of_last_component(calls, texts)
 
 
 def _answers_in_texts(calls: Calls, outputs: list[tuple[str, Any]]) -> list[Answer]:
@@ -82,11 +97,6 @@ def _answers_in_texts(calls: Calls, outputs: list[tuple[str, Any]]) -> list[Answ
     if not final_texts:
         final_texts = _answer_cut_from_reply(calls, outputs)
     return _with_calls_and_doubts(calls, final_texts, texts)
-
-
-def _with_doubt_of_reader(answer: Answer) -> Answer:
-    """Put a model's answer in doubt, because a reader answered in the same run."""
-    return replace(answer, doubts=(*answer.doubts, _BESIDE_A_READER))
 
 
 def _preferring_those_of_documents(texts: list[Answer]) -> list[Answer]:
