@@ -180,7 +180,6 @@ def test_a_numbered_prompt_and_an_answer_without_marks() -> None:
     [
         "\n\nSource IDs: 1, 2",
         "\n\nKilder: 1",
-        "\n\n出典：1、2",
         " (ID: 1)",
         ' <span class="citation">1</span>.',
         " \ue200cite\ue202turn0search1\ue201",

@@ -272,8 +272,10 @@ def test_a_second_label_that_looks_like_a_page_is_a_label(prefix: str) -> None:
 
 
 def test_a_second_label_that_no_context_has_is_not_passed_over_as_a_page() -> None:
+    """It dangles, as ``[S9]`` does alone."""
     read_citation = read_citations("It is old [S1, S9].", {"S1": 0, "S2": 1})
-    assert read_citation.why_unknown == UNREAD_FORM
+    (citation,) = read_citation.citations or ()
+    assert (citation.contexts, citation.dangling) == ((0,), ("S9",))
 
 
 @pytest.mark.parametrize("page", ["p. 2", "S. 2", "p2"])

@@ -41,6 +41,9 @@ CLOSINGS = [
     (FILES, "SOURCES: f2.txt", [(1,)]),
     (FILES, "Sources:\n- f2.txt\n- `f3.txt`", [(1,), (2,)]),
     (FILES, "Quellen: f3.txt; f1.txt", [(2,), (0,)]),
+    (NUMBERED, "出典：1、2", [(0, 1)]),
+    (FILES, "Sources: f2.txt, page 4, f3.txt", [(1,), (2,)]),
+    (FILES, "Sources:\n- f2.txt (page 4)\n- docs of f3.txt", None),
 ]
 
 
@@ -63,7 +66,8 @@ def test_a_closing_line_cites_for_the_whole_answer(
 @pytest.mark.parametrize(
     ("label", "closing"),
     [
-        (FILES, "SOURCES: f2.txt, g9.txt"),
+        (FILES, "SOURCES: f2.txt, the files above"),
+        (FILES, "SOURCES: f2.txt, 2022"),
         (FILES, "Sources: the files above"),
         (NUMBERED, "Sources: 3"),
         ("{text}", "Sources: [2]"),
@@ -75,6 +79,24 @@ def test_a_closing_line_that_names_more_than_labels_is_unknown(
 ) -> None:
     sample = sample_of(prompt_of(label), f"{SAID}\n\n{closing}")
     assert sample.citations is None
+
+
+@pytest.mark.parametrize(
+    ("label", "closing", "invented"),
+    [
+        (FILES, "SOURCES: f2.txt, g9.txt", "g9.txt"),
+        (FILES, "Sources: f2.txt, [g9.txt]", "g9.txt"),
+        (NAMED, "SOURCES: 2-pl, 9-pl", "9-pl"),
+    ],
+)
+def test_a_name_in_a_closing_line_that_nobody_was_shown_dangles(
+    label: str, closing: str, invented: str
+) -> None:
+    """It does in brackets, and the line may be cut off the answer as well."""
+    for answer in (f"{SAID}\n\n{closing}", SAID):
+        sample = sample_of(prompt_of(label), f"{SAID}\n\n{closing}", answer)
+        found = {(one.contexts, one.dangling) for one in sample.citations or ()}
+        assert found == {((1,), ()), ((), (invented,))}
 
 
 HEADINGS = (
@@ -178,7 +200,6 @@ def test_a_last_line_of_marks_below_cited_sentences_cites_nothing_itself() -> No
     [
         ("SOURCES: 2-pl", [(1,)]),
         ("SOURCES: 2-pl, 3-pl", [(1,), (2,)]),
-        ("SOURCES: 2-pl, 9-pl", None),
         ("SOURCES: 3", None),
     ],
 )

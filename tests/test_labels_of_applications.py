@@ -157,6 +157,38 @@ def test_a_footnote_with_words_of_its_own_is_no_source() -> None:
     assert sample.citations is None
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("f2.txt", ((1,), ())),
+        ("**f2.txt**.", ((1,), ())),
+        ("f2.txt, p. 3", ((1,), ())),
+        ("f2.txt, f3.txt", ((1, 2), ())),
+        ("g9.txt", ((), ("g9.txt",))),
+        ("2", None),
+        ("2022", None),
+        ("See f2.txt.", None),
+        ("f2.txt, our own count", None),
+        ("f2.txt\n    and more", None),
+        ("f2.txt\n[^1]: f3.txt", None),
+    ],
+)
+def test_a_footnote_means_the_source_that_its_text_names_or_is_unknown(
+    text: str, expected: tuple[tuple[int, ...], tuple[str, ...]] | None
+) -> None:
+    """Whatever its number: a model counts its own footnotes."""
+    prompt = "\n\n".join(
+        ["Cite.", *map("[{}]\n{}".format, FILES, TEXTS), "Asked: where?"]
+    )
+    sample = sample_of(prompt, f"It is so [^1].\n\n[^1]: {text}")
+    if expected is None:
+        assert sample.citations is None
+        return
+    (citation,) = sample.citations or ()
+    assert (citation.contexts, citation.dangling) == expected
+    assert (sample.answer or "")[citation.start : citation.end] == "It is so [^1]."
+
+
 def test_the_only_passage_of_an_application_has_its_number() -> None:
     clock = Clock()
     prompt = f"Cite.\n{ragflow(TEXTS[:1], FILES[:1])}\n\nAsked: where?"

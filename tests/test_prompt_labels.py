@@ -42,6 +42,12 @@ LABELS: dict[str, tuple[str, dict[str, tuple[int, ...] | None]]] = {
         "[{n}] {text}\nSource: {file} (Page {i})",
         {**NUMBERS, "a.pdf": (0, 2), "0": None},
     ),
+    "doubled brackets": ("[[citation:{n}]] {text}", NUMBERS),
+    "words around each text": (
+        '<document id="{n}">\n<content>\n{text}\n</content>\n<metadata>\nfile: {file}\n'
+        "</metadata>\n</document>\nIf you use it, write so:\n- [{n}: {file}, p.{i}]",
+        {**NUMBERS, "a.pdf": (0, 2), "b.pdf": (1,), "2: b.pdf, p.1": (1,)},
+    ),
     "a page is no number": ("[{file}]\nPage: {n}\n{text}", {"1": None, "b.pdf": (1,)}),
     "a chapter is no number": ("Chapter {n}\n{text}", {"1": None}),
     "prose before it": ("This is relevant, too.\n{text}", {"1": None, "2": None}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -56,10 +57,15 @@ def prompt_of(label: str, second_numbers: list[int]) -> str:
     return "\n\n".join(["Answer the question.", *passages, f"Question: {QUESTION}"])
 
 
-def sample_of(prompt: str, reply: str | Message, says: str | None = None) -> Sample:
+def sample_of(
+    prompt: str,
+    reply: str | Message,
+    says: str | None = None,
+    texts: Sequence[str] = TEXTS,
+) -> Sample:
     """The sample of a run whose answer is its model's reply, or what ``says`` holds."""
     clock = Clock()
-    found = [Document(text=text, id=f"d{at}") for at, text in enumerate(TEXTS)]
+    found = [Document(text=text, id=f"d{at}") for at, text in enumerate(texts)]
     text = reply if isinstance(reply, str) else reply.text
     made = tree(
         clock,

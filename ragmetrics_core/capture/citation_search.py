@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.answer import FoundAnswer
@@ -208,6 +208,11 @@ class CitationSearch:
             return _sources_of(self.calls.replies[self.annotator])
         return None if self.reply is None else _sources_of(self.reply)
 
+    def in_text(self, text: str) -> CitationSearch:
+        """Return the search in another text of the same reply, such as a field of it."""
+        answer = replace(self.found_answer.answer, text=text)
+        return replace(self, found_answer=replace(self.found_answer, answer=answer))
+
     # The answer, in forms of equal length: each character keeps its place
 
     @property
@@ -367,7 +372,7 @@ class CitationSearch:
         signs_behind_words: dict[str, set[str]] = {}
         for mark in marks_in(self.text, self.numbering):
             for label in mark.labels:
-                word = word_before_label(label, self.text[mark.start : mark.end])
+                word = word_before_label(label, mark.written)
                 if word and self.numbering.get(label):
                     signs = signs_behind_words.setdefault(word, set())
                     signs |= kinds_of_signs(label)
@@ -421,7 +426,7 @@ class CitationSearch:
             kinds_before = {kind for kind, _ in numbers_by_kind_in(f"{before}1")}
             if kinds_before & labels.indexes_by_kind.keys():
                 return ""
-        return kind_of_number(self.text[mark.start : mark.end])
+        return kind_of_number(mark.written)
 
     @cached_property
     def marks_of_contexts(self) -> set[tuple[str, str]]:

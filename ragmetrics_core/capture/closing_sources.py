@@ -6,6 +6,7 @@ line, which cites for all of the answer.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -19,7 +20,12 @@ _CLOSING = lazy_pattern(
     re.IGNORECASE | re.MULTILINE,
 )
 _OPENING_OF_MARK = lazy_pattern(r"[\[［【]")
-_BETWEEN_NAMES = lazy_pattern(r"[,;\n]|\band\b")
+_MARK = lazy_pattern(r"([\[［【][^\[\]［］【】\n]{1,200}[\]］】])")
+# but no comma before a page, as in "a.pdf, p. 3"
+_BETWEEN_NAMES = lazy_pattern(
+    r",(?!\s*(?:pp?\.?|pages?|s\.|seite)[ \t]*[:=]?[ \t]*\d)|[;\n]|\band\b",
+    re.IGNORECASE,
+)
 _BULLET = lazy_pattern(r"^[ \t]*[-*•][ \t]+", re.MULTILINE)
 _AROUND_NAME = " \t\r\"'“”`*_.&、，"
 _LONGEST_LINE = 1000
@@ -64,13 +70,20 @@ def closing_sources_in(answer: str) -> ClosingSources | None:
     return ClosingSources(found.start(), found.start("listed"), found.end())
 
 
-def names_in_closing(listed: str) -> list[str]:
-    """Return the names that a closing line lists behind its colon, as written.
+def names_in_closing(closing: ClosingSources, answer: str) -> list[str]:
+    r"""Return the names and marks that a closing line lists behind its colon, as written.
 
     Examples:
-        >>> names_in_closing(" a.txt, b.txt and 3.")
-        ['a.txt', 'b.txt', '3']
+        >>> answer = "It fell.\nSources: a.txt, b.txt, p. 7 and 3 [4]."
+        >>> names_in_closing(closing_sources_in(answer), answer)
+        ['a.txt', 'b.txt, p. 7', '3', '[4]']
     """
-    names = _BETWEEN_NAMES.split(_BULLET.sub("", listed))
+    listed = answer[closing.start_of_names : closing.end]
+    pieces = _MARK.split(_BULLET.sub("", listed))
+    names: list[str] = []
+    for words, mark in itertools.zip_longest(pieces[::2], pieces[1::2], fillvalue=""):
+        # between "[1], [2] и [3]" stand no names
+        names += [] if closing.are_marks_alone else _BETWEEN_NAMES.split(words)
+        names.append(mark)
     stripped_names = [name.strip(_AROUND_NAME) for name in names]
     return [name for name in stripped_names if name]

@@ -107,7 +107,7 @@ def is_written_like_known(mark: Mark, label: str, search: CitationSearch) -> boo
         label: Its label, which no context has.
         search: What the rules look at.
     """
-    word = word_before_label(label, search.text[mark.start : mark.end])
+    word = word_before_label(label, mark.written)
     if not word or not any(map(str.isdigit, label)):
         return False
     return kinds_of_signs(label) <= search.signs_behind_words.get(word, set())

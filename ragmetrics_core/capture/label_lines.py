@@ -61,9 +61,9 @@ _FILE_ALONE = lazy_pattern(
 )
 _NUMBER = lazy_pattern(r"[0-9]{1,4}")
 _NUMBER_FIRST = lazy_pattern(r"([0-9]{1,4})(?:\Z|[ \t]*[:|,(–—-])")
-# What may stand before a number in brackets: "Document [1]", "- [2]".
+# What may stand before a number in brackets: "Document [1]", "- [2]", "[[3]]".
 _BEFORE_A_NUMBER = lazy_pattern(
-    rf"""[#>*\-"']*\s*{SOURCE_WORD}?[\s#:]*""",
+    rf"""[#>*\-"'\[]*\s*{SOURCE_WORD}?[\s#:]*""",
     re.IGNORECASE | re.VERBOSE,
 )
 # "Source 1:", "### Document 2 (a.pdf)", "3."
@@ -168,7 +168,7 @@ def _line_of_page(line: str) -> LabelLine | None:
     """Read a line that tells a page or score, such as ``(page 3)``; it names no text."""
     if _PAGE_OR_SCORE.fullmatch(line) is None:
         return None
-    return LabelLine(_shape_of(line), ())
+    return LabelLine(shape_of(line), ())
 
 
 def _line_of_tags(line: str) -> LabelLine | None:
@@ -220,7 +220,7 @@ def _line_of_brackets(line: str) -> LabelLine | None:
     return LabelLine(
         # equal for lines of one format, "[a.pdf]" and "[b.pdf]": by equal shapes a
         # prompt's lines are recognised as labels
-        shape=f"[{len(brackets)} in brackets]{_shape_of(words_before)}",
+        shape=f"[{len(brackets)} in brackets]{shape_of(words_before)}",
         # the name of a file stands in brackets or beside them
         names=_names([*texts_in_brackets, text_beside_brackets]),
         number=number,
@@ -246,7 +246,7 @@ def _line_of_number(line: str) -> LabelLine | None:
     if numbered is None or _NUMBERED_FILE.match(line) or _ITEM.match(line):
         return None
     return LabelLine(
-        shape=_shape_of(numbered[0]),
+        shape=shape_of(numbered[0]),
         names=_names([line[numbered.end() :]]),
         number=str(int(numbered["number"])),
     )
@@ -294,7 +294,7 @@ def _number_in(texts_in_brackets: Iterable[str]) -> str | None:
     return None
 
 
-def _shape_of(text: str) -> str:
+def shape_of(text: str) -> str:
     """Return a text without its numbers, to compare it with others."""
     return re.sub(r"[0-9]+", "#", text).strip().lower()
 

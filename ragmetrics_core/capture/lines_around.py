@@ -16,11 +16,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ragmetrics_core.capture.context_blocks import Block
-from ragmetrics_core.capture.label_lines import LabelLine, label_line_of
+from ragmetrics_core.capture.label_lines import LabelLine, label_line_of, shape_of
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
-_REGION = 800  # characters before the first and after the last context
-_OTHER_TEXT = "a text"  # the shape of a line that labels nothing
+_REGION = 800  # characters before the first and after the last context, at least
 # a blank line, or a line such as "----"
 _NO_WORDS = lazy_pattern(r"[\W_]*")
 # Where a label may begin in a line: after a blank, a colon, a quote, a tag.
@@ -43,10 +42,11 @@ class _Surroundings:
 
     Args:
         text_before: The raw text before the first context.
-        lines_before: The label lines next to the first context, before it.
+        lines_before: All lines before the first context that are near; before an only
+            context, the label lines next to it.
         lines_between: All lines between two contexts: a list for each context but the
             last, with the lines up to the next context.
-        lines_behind: The label lines next to the last context, after it.
+        lines_behind: The same after the last context.
     """
 
     text_before: str
@@ -91,7 +91,7 @@ def _labels_beside(blocks: Sequence[Block], prompt: str) -> list[list[LabelLine]
         line_start = prompt.rfind("\n", 0, block.start) + 1
         labels_beside.append(_all_lines(prompt[line_start : block.start]))
     shapes = {tuple(line.shape for line in labels) for labels in labels_beside}
-    if len(shapes) != 1 or _OTHER_TEXT in shapes.pop():
+    if len(shapes) != 1:
         return [[] for _ in blocks]
     return labels_beside
 
@@ -122,26 +122,32 @@ def _surroundings(blocks: Sequence[Block], prompt: str) -> _Surroundings:
     r"""Collect the lines before, between and after the contexts of a prompt.
 
     In "Read this.\n[a]\nIt is old.\n[b]\nIt fell." the line "[a]" stands before the
-    contexts, "[b]" between them, and none after them. The lines before are collected
-    upwards, up to a line such as "Read this." that labels nothing and is left out.
-    Between contexts all lines count.
+    contexts, "[b]" between them, and none after them.
 
     Args:
         blocks: Where the contexts stand, in the prompt's order; at least one.
         prompt: The prompt.
     """
+    regions_between = [
+        prompt[block.end : next_block.start]
+        for block, next_block in itertools.pairwise(blocks)
+    ]
+    # as much as may stand between two contexts may stand before and after them all
+    n_near = max([_REGION, *(2 * len(region) for region in regions_between)])
     first_start = blocks[0].start
     last_end = blocks[-1].end
-    text_before = prompt[max(0, first_start - _REGION) : first_start]
-    text_behind = prompt[last_end : last_end + _REGION]
-    lines_between = []
-    for block, next_block in itertools.pairwise(blocks):
-        lines_between.append(_all_lines(prompt[block.end : next_block.start]))
+    text_before = prompt[max(0, first_start - n_near) : first_start]
+    text_behind = prompt[last_end : last_end + n_near]
+    if regions_between:
+        lines_before, lines_behind = _all_lines(text_before), _all_lines(text_behind)
+    else:
+        lines_before = _nearest_lines(text_before, direction=-1)
+        lines_behind = _nearest_lines(text_behind, direction=1)
     return _Surroundings(
         text_before=text_before,
-        lines_before=_nearest_lines(text_before, direction=-1),
-        lines_between=lines_between,
-        lines_behind=_nearest_lines(text_behind, direction=1),
+        lines_before=lines_before,
+        lines_between=[_all_lines(region) for region in regions_between],
+        lines_behind=lines_behind,
     )
 
 
@@ -356,12 +362,13 @@ def _raw_lines(region: str) -> list[str]:
 def _all_lines(region: str) -> list[LabelLine]:
     """Return all lines of a region except rules and blank ones.
 
-    A line that labels nothing has a shape of its own, and no names.
+    A line that labels nothing has no names. Its shape are its words: where they stand
+    beside each context, as "Use this text:" may, they belong to what is written around it.
     """
     lines = []
     for raw in _raw_lines(region):
         if not _NO_WORDS.fullmatch(raw):
-            lines.append(label_line_of(raw) or LabelLine(_OTHER_TEXT, ()))
+            lines.append(label_line_of(raw) or LabelLine(shape_of(raw), ()))
     return lines
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from ragmetrics_core.capture.citation_search import (
     CitationSearch,
     brackets_after_words,
-    kind_of_number,
 )
 from ragmetrics_core.capture.closing_sources import (
+    ClosingSources,
     closing_sources_in,
     names_in_closing,
 )
@@ -28,7 +28,6 @@ from ragmetrics_core.capture.label_meanings import (
     refuse_numbers_of_other_lists,
     refuse_other_page,
 )
-from ragmetrics_core.capture.model_words import without_spans
 from ragmetrics_core.capture.names_in_words import (
     cites_in_words,
     names_unknown_file,
@@ -55,6 +54,7 @@ from ragmetrics_core.data import Citation
 from ragmetrics_core.data.citations import (
     OTHER_TARGET,
     UNREAD_FORM,
+    citation_of,
     cites_in_unread_form,
     marks_with_citations,
 )
@@ -64,11 +64,11 @@ from ragmetrics_core.data.marks import (
     Numbering,
     address_behind,
     is_like_labels,
+    labels_in_words,
     marks_in,
     may_cite,
     may_link_another_source,
     places_of,
-    plain_label,
 )
 
 _FILE_OR_NUMBER = (
@@ -286,7 +286,7 @@ def _refuse_copied_marks(mark: Mark, search: CitationSearch) -> None:
     words = search.text[max(0, mark.start - LOOKBACK) : mark.end]
     bracket = brackets_after_words(words).get(len(words))
     if bracket in search.marks_of_contexts:
-        raise UnknownMeaning(_COPIED.format(search.text[mark.start : mark.end]))
+        raise UnknownMeaning(_COPIED.format(mark.written))
 
 
 def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) -> None:
@@ -301,7 +301,7 @@ def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) 
         UnknownMeaning: If the file is another context, or none that is known.
     """
     for name, indexes in files_that_a_mark_may_name(
-        search.text[mark.start : mark.end],
+        mark.written,
         search.files_with_numbers,
         search.labels.indexes_by_label,
     ):
@@ -332,7 +332,7 @@ def _narrowed_to_page(
             only one is known to be of another. Also if words beside the page, such as
             title and author, name different contexts.
     """
-    page = PAGE.search(search.text[mark.start : mark.end])
+    page = PAGE.search(mark.written)
     if page is None:
         return citation
     if len(citation.contexts) <= len(mark.labels):
@@ -403,16 +403,11 @@ def by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
     # "It fell [1].": the answer before the line may have citations of its own
     if may_cite(body) or marks_in(body, search.numbering):
         return None
-    # the line's sources alone, each at its place in the answer
-    listed = " " * closing.start_of_names + text[closing.start_of_names : closing.end]
-    cited = [
-        _citation_of_mark(mark, citation, search)
-        for mark, citation in marks_with_citations(listed, search.numbering)
-    ]
-    if not closing.are_marks_alone:
-        listed = without_spans(listed, [one.mark for one in cited if one.mark])
-        cited += _cited_by_names(names_in_closing(listed), cited, search)
+    names = names_in_closing(closing, text)
+    if len(names) == 1 and names[0].isdecimal():  # "Sources: 3" may be how many
+        raise UnknownMeaning(UNREAD_FORM)
     place = {"start": 0, "end": len(body), "mark": (closing.start, closing.end)}
+    cited = [_citation_of_name(name, closing, search) for name in names]
     return tuple(one.model_copy(update=place) for one in cited) or None
 
 
@@ -427,47 +422,31 @@ def _by_a_line_cut_off(search: CitationSearch) -> tuple[Citation, ...] | None:
     """
     reply = "" if search.reply is None else search.reply.text
     closing = closing_sources_in(reply)
-    answer = search.text.strip()
-    if closing is None or reply[: closing.start].strip() != answer or may_cite(answer):
+    if closing is None or reply[: closing.start].strip() != search.text.strip():
         return None
-    names = names_in_closing(reply[closing.start_of_names :])
-    cited = _cited_by_names(names, (), search)
-    place = {"start": 0, "end": len(search.text.rstrip())}
+    cited = by_a_closing_line(search.in_text(reply)) or ()
+    place = {"start": 0, "end": len(search.text.rstrip()), "mark": None}
     return tuple(one.model_copy(update=place) for one in cited) or None
 
 
-def _cited_by_names(
-    names: Sequence[str], by_marks: Sequence[Citation], search: CitationSearch
-) -> list[Citation]:
-    """Cite the contexts of the names of a closing line, each for no place yet.
+def _citation_of_name(
+    name: str, closing: ClosingSources, search: CitationSearch
+) -> Citation:
+    """Return what a name in a closing line cites: it is read like a mark in brackets.
 
     Args:
-        names: The names, as written.
-        by_marks: What the line cites by marks beside them.
+        name: The name, as written: "a.pdf, p. 3".
+        closing: The line.
         search: What the rules look at.
 
     Raises:
-        UnknownMeaning: If a name is no label of the prompt, if a number may mean one
-            context or another, or if it may be a count: "Sources: 3" of three sources.
+        UnknownMeaning: If it may be something else than a label of the prompt, or than
+            a name that nobody was shown.
     """
-    is_count = not by_marks and len(names) == 1 and names[0].isdecimal()
-    if is_count:
+    labels = labels_in_words(name.strip("()"), search.numbering)
+    mark = Mark(closing.start_of_names, closing.end, labels, name)
+    citation = citation_of(mark, (0, 0), search.numbering)
+    is_other_number = name.isdecimal() and bool(citation.dangling)  # "a.pdf, 2022"
+    if not labels or is_other_number:
         raise UnknownMeaning(UNREAD_FORM)
-    cited = []
-    for name in names:
-        indexes = _indexes_of_label(name, search)
-        if not indexes:
-            raise UnknownMeaning(UNREAD_FORM)
-        cited.append(Citation(start=0, end=0, contexts=indexes))
-    return cited
-
-
-def _indexes_of_label(name: str, search: CitationSearch) -> tuple[int, ...]:
-    """Find the contexts of a label of the prompt, such as "2" or "a.txt"; () for others.
-
-    Raises:
-        UnknownMeaning: If a number may mean one context or another.
-    """
-    label = plain_label(name.strip("()"))
-    indexes = indexes_of_number(label, kind_of_number(name), search.labels)
-    return indexes or places_of(label, search.numbering)
+    return _citation_of_mark(mark, citation, search)

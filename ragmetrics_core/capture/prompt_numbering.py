@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
-from ragmetrics_core.capture.prompt_numbers import counted_in
+from ragmetrics_core.capture.prompt_numbers import labels_differing_in_a_token
 from ragmetrics_core.capture.source_names import KEY_OF_NAME, file_name_of, is_telling
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Context
@@ -43,16 +43,20 @@ def _labels_of_contexts(
 ) -> Labels:
     """Read the labels of the contexts from the lines around them: "[2] b.pdf".
 
-    If these lines hold no number and the answer cites numbers, a word in any language
-    may count the contexts, with the numbers 1, 2, 3 in turn: "Kilde 1:", "Kilde 2:".
+    If these lines hold no number, what alone differs in them may be the labels: the
+    "D1" of "D1: IRON", and the 1 of "Kilde 1:" if the answer cites numbers.
     """
     labels = labels_in(prompts, context_texts)
-    if labels.numbers or labels.ambiguous_numbers or not cites_by_numbers:
+    if labels.numbers or labels.ambiguous_numbers:
         return labels
-    index_by_number = counted_in(prompts, context_texts) or {}
-    indexes_by_number = {number: (index,) for number, index in index_by_number.items()}
+    indexes_by_label = {
+        label: (index,)
+        for label, index in labels_differing_in_a_token(prompts, context_texts).items()
+    }
+    if "1" in indexes_by_label and not cites_by_numbers:
+        return labels
     return replace(
-        labels, indexes_by_label={**labels.indexes_by_label, **indexes_by_number}
+        labels, indexes_by_label={**labels.indexes_by_label, **indexes_by_label}
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD
+from ragmetrics_core.data.marks import shape_of_label
 
 CHUNK = "chunk"
 """The kind of a number that counts the pieces of one document."""
@@ -25,12 +26,12 @@ _KIND_OF_WORD = {
     "dokumente": "dokument",
     "quellen": "quelle",
 }
-# Any word and a number: "Kilde 1:", "Фрагмент 2.", "Extrait n° 3 (page 4) :".
-_COUNTED = lazy_pattern(
-    r"[\s#>*\-\[(<]*(?P<word>[^\W\d_]{2,24})[ \t]*(?:n[°ºo]\.?|nr\.?|\#)?[ \t]*"
-    r"(?P<number>[0-9]{1,3})[\s\])>*]*(?:\([^()\n]*\))?[\s:：.)>|*–—-]*",
-    re.IGNORECASE,
-)
+# What may differ from label to label: "1", "D1", "R-001", "chunk_1"
+_TOKEN = lazy_pattern(r"[\w-]*\d[\w-]*")
+_WORD = lazy_pattern(r"[^\W\d_]{2,24}")
+_MOST_WORDS_OF_A_LABEL = 3  # beside its number; more words make a sentence
+_IN_ROUND_BRACKETS = lazy_pattern(r"\([^()\n]*\)")  # "(page 4)" of "Kilde 1 (page 4):"
+_LABEL_OF_ITS_OWN = lazy_pattern(r"\s*(?P<label>[^\n:]{1,80}:)(?=\s)")  # "D1: It fell."
 # How a line that labels a text with a number begins: "[1]", "Source 1", "1.".
 IN_BRACKETS_FIRST = lazy_pattern(r"^[ \t#>*\-]*\[([0-9]{1,9})\]", re.MULTILINE)
 BEHIND_A_WORD = lazy_pattern(
@@ -62,22 +63,23 @@ def lines_by_number_in_brackets(prompts: Iterable[str]) -> dict[str, set[str]]:
     return lines_by_number
 
 
-def counted_in(
+def labels_differing_in_a_token(
     prompts: Sequence[str], contexts: Sequence[str]
-) -> dict[str, int] | None:
-    r"""Return the index of each context by its number, where one word counts them all.
+) -> dict[str, int]:
+    r"""Return the index of each context by what alone differs in the lines before them.
 
     Example: "Kilde 1: IRON\nKilde 2: STEEL" with the contexts [STEEL, IRON] gives
-    ``{"1": 1, "Kilde 1": 1, "2": 0, "Kilde 2": 0}``. The word need not be known: its numbers are 1, 2, … in the
-    order of the prompt.
+    ``{"1": 1, "Kilde 1": 1, "2": 0, "Kilde 2": 0}``. The words need not be known. Numbers
+    must be 1, 2, … in the order of the prompt, since any word may stand before a number.
+    Of "D1: IRON" and "D2: STEEL" the labels are "D1" and "D2"; these may stand in the
+    contexts themselves.
 
     Args:
         prompts: The messages that the model was shown.
         contexts: The contexts.
 
     Returns:
-        The numbering; None unless one message shows each context once, counted by one
-        word.
+        The indexes; empty unless one message shows each context once.
     """
     openings = [_opening(text) for text in contexts]  # first characters of each
     prompts_with_contexts = [
@@ -86,31 +88,82 @@ def counted_in(
         if any(opening and opening in prompt for opening in openings)
     ]
     if len(prompts_with_contexts) != 1:
-        return None
+        return {}
     (prompt,) = prompts_with_contexts
     if any(prompt.count(opening) != 1 for opening in openings):
-        return None
+        return {}
     # the indexes of the contexts, in the order of the prompt
     in_order = sorted(
         range(len(openings)), key=lambda index: prompt.index(openings[index])
     )
-    words = set()
-    index_by_number: dict[str, int] = {}
+    lines_before = [
+        _line_before(prompt, prompt.index(openings[index])) for index in in_order
+    ]
+    tokens = _tokens_that_differ(lines_before)
+    if tokens and all(map(str.isdigit, tokens)):
+        word = _WORD.findall(lines_before[0].partition(tokens[0])[0])
+        return _counted(tokens, word[-1] if word else "", in_order)
+    if not tokens:  # in "D1: It fell." the label stands in the context
+        tokens = _tokens_that_differ([_label_of_its_own(contexts[i]) for i in in_order])
+    are_of_one_shape = len({shape_of_label(token) for token in tokens}) == 1
+    return dict(zip(tokens, in_order, strict=True)) if are_of_one_shape else {}
+
+
+def _counted(
+    numbers: Sequence[str], word: str, in_order: Sequence[int]
+) -> dict[str, int]:
+    """Return the indexes by number, and by word and number; empty unless these count.
+
+    Args:
+        numbers: The number before each context, in the prompt's order.
+        word: The word before each number; "" without.
+        in_order: The indexes of the contexts, in the prompt's order.
+    """
+    if [int(number) for number in numbers] != list(range(1, len(numbers) + 1)):
+        return {}
+    index_by_label: dict[str, int] = {}
     for count, index in enumerate(in_order, start=1):
-        label = _count_before(prompt, prompt.index(openings[index]))  # "Kilde 1:"
-        if label is None or int(label["number"]) != count:
-            return None
-        words.add(label["word"].lower())
-        index_by_number[str(count)] = index
-        index_by_number[f"{label['word']} {count}"] = index
-    return index_by_number if len(words) == 1 else None
+        index_by_label[str(count)] = index
+        if word:
+            index_by_label[f"{word} {count}"] = index
+    return index_by_label
 
 
-def _count_before(prompt: str, start: int) -> re.Match[str] | None:
-    """Match the word and number that stand before a place of a prompt; None without."""
+def _tokens_that_differ(lines: Sequence[str]) -> list[str]:
+    """Return the token with a digit in which lines of equal words differ; [] for others.
+
+    ["[webpage 1 begin]", "[webpage 2 begin]"] gives ["1", "2"]. With a single line there
+    is nothing to compare: it counts if it has one word beside the token at most.
+    """
+    plain_lines = [_IN_ROUND_BRACKETS.sub("", line) for line in lines]
+    words_around = {tuple(_TOKEN.split(line)) for line in plain_lines}
+    if len(words_around) != 1:
+        return []
+    differing = [
+        tokens
+        for tokens in zip(*map(_TOKEN.findall, plain_lines), strict=True)
+        if len(set(tokens)) > 1 or len(lines) == 1
+    ]
+    n_words = len(_WORD.findall(" ".join(words_around.pop())))
+    most_words = _MOST_WORDS_OF_A_LABEL if len(lines) > 1 else 1
+    if len(differing) != 1 or n_words > most_words:
+        return []
+    (tokens_of_labels,) = differing
+    are_apart = len(set(tokens_of_labels)) == len(lines)
+    return list(tokens_of_labels) if are_apart else []
+
+
+def _line_before(prompt: str, start: int) -> str:
+    """Return what stands before a place of a prompt in its line, else the line above."""
     text_before = prompt[max(0, start - _LONGEST_LABEL) : start]
-    lines = [line for line in text_before.split("\n") if line.strip()]
-    return _COUNTED.fullmatch(lines[-1]) if lines else None
+    lines = [line.strip() for line in text_before.split("\n") if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def _label_of_its_own(text: str) -> str:
+    """Return what stands before the first colon of a text: "D1:" of "D1: It fell."."""
+    label = _LABEL_OF_ITS_OWN.match(text)
+    return "" if label is None else label["label"]
 
 
 def numbers_by_kind_in(line: str) -> list[tuple[str, str]]:

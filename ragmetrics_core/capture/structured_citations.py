@@ -7,7 +7,6 @@ contradicts itself: what it cites is unknown, whether it is handed on as text or
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from ragmetrics_core.capture.calls import texts_not_of_models
 from ragmetrics_core.capture.citation_search import CitationSearch, kind_of_number
@@ -107,11 +106,7 @@ def _search_in_field(value: object, search: CitationSearch) -> CitationSearch | 
     if not isinstance(value, Mapping):
         return None
     text, _ = answer_in(value)
-    if text is None:
-        return None
-    found_answer = search.found_answer
-    answer = replace(found_answer.answer, text=text)
-    return replace(search, found_answer=replace(found_answer, answer=answer))
+    return None if text is None else search.in_text(text)
 
 
 def _citations_of_known_marks(search: CitationSearch) -> tuple[Citation, ...]:
@@ -200,7 +195,7 @@ def _citations_of(
         dangling: tuple[str, ...] = ()
         if not indexes:
             name = str(source.id) if source.id is not None else source.quote or ""
-            refuse_if_perhaps_shown(name, search, labels, prompts)
+            refuse_if_perhaps_shown(plain_label(name), search, labels, prompts)
             dangling = (name[:LONGEST_LABEL],)
         start, end = span_of_source(source, search.text)
         citations.append(

@@ -17,7 +17,7 @@ from ragmetrics_core.capture.prompt_numbers import (
     numbers_in_form,
 )
 from ragmetrics_core.capture.source_names import PART_OF_NAME
-from ragmetrics_core.data.marks import is_range, plain_label
+from ragmetrics_core.data.marks import is_range
 
 NO_MEANING = "the prompt does not tell which context {} means"
 SEVERAL = "the prompt shows several texts under {}"
@@ -60,7 +60,7 @@ def refuse_if_perhaps_shown(
     Then the model made the name up, and the citation dangles.
 
     Args:
-        name: What the answer names.
+        name: What the answer names, without words such as "Source".
         search: What the rules look at.
         labels: The labels of the contexts in the prompts.
         prompts: What the model was shown.
@@ -68,15 +68,14 @@ def refuse_if_perhaps_shown(
     Raises:
         UnknownMeaning: If the name may stand for something that the model was shown.
     """
-    label = plain_label(name)
     if search.may_provider_have_shown_more:
         raise UnknownMeaning(SEARCHED_UNSEEN)
     if not search.knows_what_was_shown:
         raise UnknownMeaning(_why_not_known_what_was_shown(search))
-    if label.isdigit():
-        _refuse_number_if_perhaps_shown(label, search, labels, prompts)
+    if name.isdigit():
+        _refuse_number_if_perhaps_shown(name, search, labels, prompts)
     else:
-        _refuse_words_if_perhaps_shown(label, prompts)
+        _refuse_words_if_perhaps_shown(name, prompts)
 
 
 def _why_not_known_what_was_shown(search: CitationSearch) -> str:

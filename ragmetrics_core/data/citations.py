@@ -194,19 +194,29 @@ def marks_with_citations(
     stripped = _strip_marks(answer, marks)
     marks_and_citations: list[tuple[Mark, Citation]] = []
     for mark in marks:
-        sentence_start, sentence_end = stripped.sentence_of(mark)
-        contexts: list[int] = []
-        for label in mark.labels:
-            contexts += places_of(label, numbering)
-        citation = Citation(
-            start=sentence_start,
-            end=sentence_end,
-            contexts=tuple(dict.fromkeys(contexts)),
-            dangling=tuple(label for label in mark.labels if label not in numbering),
-            mark=(mark.start, mark.end),
-        )
-        marks_and_citations.append((mark, citation))
+        cited_for = stripped.sentence_of(mark)
+        marks_and_citations.append((mark, citation_of(mark, cited_for, numbering)))
     return marks_and_citations
+
+
+def citation_of(mark: Mark, cited_for: Span, numbering: Numbering) -> Citation:
+    """Return the citation of a mark: the contexts that its labels name, and the rest.
+
+    Args:
+        mark: The mark.
+        cited_for: The part of the answer that it cites for.
+        numbering: As in ``citations_of_marks``.
+    """
+    contexts: list[int] = []
+    for label in mark.labels:
+        contexts += places_of(label, numbering)
+    return Citation(
+        start=cited_for[0],
+        end=cited_for[1],
+        contexts=tuple(dict.fromkeys(contexts)),
+        dangling=tuple(label for label in mark.labels if label not in numbering),
+        mark=(mark.start, mark.end),
+    )
 
 
 @dataclass(frozen=True, slots=True)

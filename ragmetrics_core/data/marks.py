@@ -42,6 +42,11 @@ _PREFIX = lazy_pattern(
     re.IGNORECASE,
 )
 _AROUND_LABEL = " \t\"'`*#^"
+# "[4]" of the field {"sources": ["[4]"]}, "${4}" of "[${4}]"
+_LABEL_IN_SIGNS = lazy_pattern(
+    r"\[(?P<square>[^\[\]]+)\]|【(?P<lenticular>[^【】]+)】"
+    r"|\$?\{(?P<curly>[^{}]+)\}"
+)
 _WITHOUT_BRACKETS = str.maketrans("", "", "[]")
 _RANGE = lazy_pattern(r"(\d{1,9})\s*[-–]\s*(\d{1,9})")
 # "S1-S3", "Source 1 - Source 3"
@@ -54,12 +59,13 @@ _SEPARATOR = lazy_pattern(
     rf"[,，、&](?:\s*\b{AND_WORD}(?=\s))?|(?<=\s){AND_WORD}(?=\s)"
 )
 _NUMBER_AND_NAME = lazy_pattern(r"([0-9]{1,4})[ \t]*[:|(–-]")
-# Where in a source something stands: ", p. 3" of "[2, p. 3]", "#page=3" of "[a.pdf#page=3]".
+# Where in a source something stands: ", p. 3" of "[2, p. 3]", "#page=3" of "[a.pdf#page=3]",
+# " (page 3)".
 _LOCATOR = lazy_pattern(
-    r"(?<![\s,:#])(?:[\s,:#]++"
+    r"(?<![\s,:#(])(?:[\s,:#(]++"
     r"(?:pp?|pages?|pgs?|s|seiten?|sect?|sections?|§{1,2}|ch|chap|chapters?|paras?"
     r"|paragraphs?|ll?|lines?|figs?|figures?|tables?|vols?|volumes?)\.?\s*[:=]?\s*"
-    r"\d{1,5}[a-z]?(?:\s*[-–—]\s*\d{1,5})?)+\s*\Z",
+    r"\d{1,5}[a-z]?(?:\s*[-–—]\s*\d{1,5})?)+\)?\s*\Z",
     re.IGNORECASE,
 )
 # Numbers in brackets that are what the text is about, and no labels.
@@ -124,6 +130,13 @@ _WORDS_OF_SENTENCE = lazy_pattern(
     r"\s*(?!https?:|www\.|doi:)[^\W\d⁰¹²³⁴-⁹①-⒇❶-➓]", re.IGNORECASE
 )
 
+# "[^1]: report.pdf"
+_FOOTNOTE = lazy_pattern(
+    r"(?P<in_a_line_of_its_own>^[ \t]{0,3})?(?P<mark>\[\^[^\[\]\n]{1,40}\]):"
+    r"(?P<text>[^\n]*)(?P<goes_on>\n[ \t]+\S)?",
+    re.MULTILINE,
+)
+
 # A column of a table that names sources, and a cell of it that cites without brackets.
 _HEADING_OF_COLUMN = lazy_pattern(rf"(?:{SOURCES_HEADING}|refs?\.?)", re.IGNORECASE)
 _NUMBERS_ALONE = lazy_pattern(r"\d{1,3}(?:[ \t]*[,;&][ \t]*\d{1,3})*")
@@ -139,11 +152,14 @@ class Mark:
         end: The place after the bracket that closes.
         labels: What stands inside, each label once; a range as its numbers, or as a
             whole where it is too wide or runs backwards.
+        written: What names its sources, as the answer writes it: "[2, p. 3]"; for
+            "[^1]" the text of the footnote.
     """
 
     start: int
     end: int
     labels: tuple[str, ...]
+    written: str = ""
 
 
 def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
@@ -165,15 +181,20 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     names_of_code = _names_of_code(answer, code)
     # as long as the answer, with blanks in place of what holds no marks
     text = _blank(answer, [*code, *source_lists_in(answer)])
+    footnotes = _footnotes_in(answer)
     marks: list[Mark] = []
     for match in MARK.finditer(text):
         if _is_content(match, text, known, names_of_code):  # "[2019]", "a[1] = 2"
             continue
         if _may_be_of_code(match, text):  # "sys.argv[1]"
             continue
-        if _is_footnote_with_text(match[0], answer):
-            continue
-        mark = Mark(match.start(), match.end(), _labels_in(match, known))
+        written = match[0]
+        if written in footnotes:  # "[^1]" names what the text of this footnote names
+            written = footnotes[written]
+            labels = _labels_of_footnote(written, known)
+        else:
+            labels = _labels_in(match, known)
+        mark = Mark(match.start(), match.end(), labels, written)
         marked_link = _link_to_a_label(mark, answer, known)
         if marked_link is not None:  # "[the report](a.pdf)": one mark with its address
             marks.append(marked_link)
@@ -182,26 +203,39 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     return marks
 
 
-def _is_footnote_with_text(bracket: str, answer: str) -> bool:
-    """Tell whether a bracket such as ``[^1]`` has a text of its own in the answer.
+def _footnotes_in(answer: str) -> dict[str, str]:
+    """Return the texts of an answer's footnotes, by their marks; "" for one that is not read.
 
-    In "It fell [^1]." with "[^1]: By our estimate." below it, 1 need not be a source.
+    "[^1]: report.pdf" gives ``{"[^1]": "report.pdf"}``.
     """
-    return bracket.startswith("[^") and f"{bracket}:" in answer
+    footnotes: dict[str, str] = {}
+    for found in _FOOTNOTE.finditer(answer):
+        is_second = found["mark"] in footnotes
+        is_one_line = found["in_a_line_of_its_own"] is not None and not found["goes_on"]
+        is_read = is_one_line and not is_second
+        footnotes[found["mark"]] = found["text"].strip() if is_read else ""
+    return footnotes
+
+
+def _labels_of_footnote(text: str, known: Numbering) -> tuple[str, ...]:
+    """Return the names of sources that a footnote's text is; () for any other words.
+
+    "report.pdf, p. 3" is a name beside the known "report.pdf"; "By our estimate." is
+    none, and neither is a number: it may count anything.
+    """
+    labels = labels_in_words(text.strip(" .*_"), known)
+    shapes = _shapes_of_labels(known)
+    are_names = all(
+        not is_number(label) and (label in known or shape_of_label(label) in shapes)
+        for label in labels
+    )
+    return labels if are_names else ()
 
 
 def _labels_in(bracket: re.Match[str], known: Numbering) -> tuple[str, ...]:
     """Return the labels in a bracket, also one that only looks like a known label."""
-    inside = _inside_of(bracket)
     is_provided = bracket["provided"] is not None
-    labels = _labels(inside, known, is_provided=is_provided)
-    if labels:
-        return labels
-    for written in (inside, _without_locator(inside, known)):
-        label = plain_label(written)
-        if shape_of_label(label) in _shapes_of_labels(known):
-            return (label,)
-    return ()
+    return labels_in_words(_inside_of(bracket), known, is_provided=is_provided)
 
 
 def may_cite(answer: str) -> bool:
@@ -498,7 +532,8 @@ def _link_to_a_label(
     else:
         is_page = _WEB_ADDRESS.match(address) is not None and bool(mark.labels)
         is_of_link = is_page and not (are_words_known or are_words_numbers)
-    return Mark(mark.start, link.end(), (address,)) if is_of_link else None
+    written = answer[mark.start : link.end()]
+    return Mark(mark.start, link.end(), (address,), written) if is_of_link else None
 
 
 def _is_like_a_number(label: str) -> bool:
@@ -567,24 +602,26 @@ def _name_in_a_target(text: str) -> str:
     return re.sub(r"[\W_]", "", _ENDING_OF_FILE.sub("", last_part))
 
 
-def _labels(
-    inside: str, known: Mapping[str, object], *, is_provided: bool
+def labels_in_words(
+    words: str, known: Mapping[str, object], *, is_provided: bool = False
 ) -> tuple[str, ...]:
-    """Return the labels in a bracket such as ``1, 3-5``; () if it is no mark.
+    """Return the labels that some words are, as in the bracket ``1, 3-5``; () for others.
+
+    "a.pdf, p. 3" gives "a.pdf", and "It is old" gives ().
 
     Args:
-        inside: The text in the bracket.
+        words: The words.
         known: The labels of the contexts, which may be any words.
-        is_provided: Whether the bracket is ``【】``, which only model providers write.
+        is_provided: Whether they stand in ``【】``, which only model providers write.
     """
-    whole = plain_label(inside)
-    for label in (inside.strip(), whole):
+    whole = plain_label(words)
+    for label in (words.strip(), whole):
         if label in known:
             return (label,)
-    if is_provided and not _is_of_numbers(inside):
+    if is_provided and not _is_of_numbers(words):
         return _label_of_a_provider(whole)
-    labels = _labels_of_parts(inside, known)
-    return labels or _label_of_a_named_source(_without_locator(inside, known))
+    labels = _labels_of_parts(words, known)
+    return labels or _label_of_a_named_source(_without_locator(words, known))
 
 
 def _is_of_numbers(inside: str) -> bool:
@@ -605,21 +642,25 @@ def _label_of_a_provider(label: str) -> tuple[str, ...]:
 
 
 def _labels_of_parts(inside: str, known: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the numbers and known labels that a bracket lists, each once.
+    """Return the numbers and labels that a bracket lists, each once.
 
     "1, 3-5" lists 1, 3, 4 and 5, and "S1-S3" three labels where such as "S2" are known.
-    () for "1, red", unless "red" is a known label.
+    There "S1, S9" lists two as well, whether "S9" is known or not. () for "1, red",
+    unless "red" is a known label.
     """
     labels: list[str] = []
+    shapes = _shapes_of_labels(known)
     for part in _parts_without_locators(inside, known):
-        label = plain_label(part)
+        name = part.strip(_AROUND_LABEL)
+        is_like_known = name in known or shape_of_label(name) in shapes
+        label = name if is_like_known else plain_label(part)  # "doc-1" may be a label
         if label in known or NUMBER.fullmatch(label):
             labels.append(label)
             continue
-        labels_of_range = _labels_of_range(part.strip(_AROUND_LABEL), known)
-        if not labels_of_range:
+        labels_of_range = _labels_of_range(name, known)
+        if not labels_of_range and shape_of_label(label) not in shapes:
             return ()
-        labels += labels_of_range
+        labels += labels_of_range or [label]
     return tuple(dict.fromkeys(labels))
 
 
@@ -665,8 +706,14 @@ def _label_of_a_named_source(inside: str) -> tuple[str, ...]:
 
 
 def plain_label(text: str) -> str:
-    """Strip a label of quotes and source words: "Source 01" gives 1, 'doc: "a"' gives a."""
+    """Strip a label of quotes and source words: "Source 01" gives 1, 'doc: "a"' gives a.
+
+    Signs around all of it are no part of it: "[4]" and "${4}" give 4.
+    """
     label = " ".join(text.split()).strip(_AROUND_LABEL)
+    in_signs = _LABEL_IN_SIGNS.fullmatch(label)
+    if in_signs is not None:
+        label = next(filter(None, in_signs.groups())).strip(_AROUND_LABEL)
     prefix = _PREFIX.match(label)
     if prefix is not None:
         label = label[prefix.end() :].strip(_AROUND_LABEL) or label

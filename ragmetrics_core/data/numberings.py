@@ -147,7 +147,7 @@ def is_numbering(value: object) -> bool:
     if not isinstance(value, Mapping) or not value:
         return False
     return all(
-        is_number(_number_in(label))
+        is_number(plain_label(str(label)))
         and isinstance(id_or_index, (str, int))
         and not isinstance(id_or_index, bool)
         for label, id_or_index in value.items()
@@ -174,7 +174,7 @@ def numbering_of_column(
     """
     context_by_number: dict[str, str | int] = {}
     for label, context in context_by_label.items():
-        number = _number_in(label)
+        number = plain_label(str(label))
         has_other_value = context_by_number.setdefault(number, context) != context
         if has_other_value:
             return NumberingRead(
@@ -253,8 +253,3 @@ def _numbering_of_ids(
                 " the contexts and some are not"
             )
     return NumberingRead(numbering)
-
-
-def _number_in(label: object) -> str:
-    """Return the number in a label, which may stand in brackets."""
-    return plain_label(str(label).strip(" []【】"))

@@ -723,7 +723,7 @@ APPS: dict[str, App] = {
         with_sources("SOURCES: rivers.pdf"), [(WHOLE, (0, 2), ())]
     ),
     "a source cut off that nobody was shown": App(
-        with_sources("SOURCES: lakes.pdf"), "a form that is not read"
+        with_sources("SOURCES: lakes.pdf"), [(WHOLE, (), ("lakes.pdf",))]
     ),
     "marks and a list of the same": App(
         json_chain({"answer": ANSWERED, "citations": [3]}, "[{n}] {text}"),
