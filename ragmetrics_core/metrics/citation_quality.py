@@ -414,32 +414,21 @@ class CitationQuality(Metric):
         The citations of the sample count first. Else the numbers of the answer are
         read, by the first numbering that is known: the one in the contexts' own texts,
         such as "[1] …"; then the one of the setting ``numbered_from=1``.
-
-        Example: nobody knows which context has the number 1. "It is old [1]." gives
-        None with the reason. "It is old." has no sign of citing and gives None without
-        a reason.
         """
         answer = sample.answer or ""
         if sample.citations is not None:
             return _citations_in_sample(answer, sample.citations)
-        if _is_of_captured_run(sample):
-            # the capture has looked for numbers in the contexts, and in the prompt
-            why_capture_failed = sample.capture and sample.capture.citations_unknown
-            if why_capture_failed:
-                return CitationsRead(None, why_capture_failed)
-            in_contexts = NumberingRead()  # no numbers stand there
-        else:
+        in_contexts = NumberingRead()
+        if not _is_of_captured_run(sample):
             in_contexts = _numbering_in_contexts(sample)
-        # ``numbered_from=1``: the first context has the number 1
+        # the capture has looked for numbers in the contexts, and in the prompt
+        elif sample.capture and sample.capture.citations_unknown:
+            return CitationsRead(None, sample.capture.citations_unknown)
         numbering = in_contexts.numbering or self._numbering_of_setting(sample)
         if numbering is not None:
             return read_citations(answer, numbering)
-        if not may_cite(answer):
-            return CitationsRead(None)
-        why = in_contexts.why_unknown or sample.citations_unknown
-        if marks_in(answer):
-            why += ", or set numbered_from=1 where the prompt numbered the contexts in order"
-        return CitationsRead(None, why)
+        why_unknown = in_contexts.why_unknown or sample.citations_unknown
+        return _citations_without_numbering(answer, why_unknown)
 
     def _numbering_of_setting(self, sample: Sample) -> Numbering | None:
         """Number the contexts in order from ``numbered_from``; None if it is unset."""
@@ -595,6 +584,25 @@ def _citations_in_sample(answer: str, citations: tuple[Citation, ...]) -> Citati
     """Return a sample's citations; unknown if it has none, but the answer may cite."""
     is_unread = not citations and may_cite(answer)
     return CitationsRead(citations, UNREAD_FORM if is_unread else "")
+
+
+def _citations_without_numbering(answer: str, why_unknown: str) -> CitationsRead:
+    """Say that it is not known what an answer cites, since its numbers mean nothing.
+
+    Example: nobody knows which context has the number 1. "It is old [1]." gives None
+    with the reason. "It is old." has no sign of citing, and gives None without one.
+
+    Args:
+        answer: The answer.
+        why_unknown: Why nobody knows which context a number means.
+    """
+    if not may_cite(answer):
+        return CitationsRead(None)
+    if marks_in(answer):
+        why_unknown += (
+            ", or set numbered_from=1 where the prompt numbered the contexts in order"
+        )
+    return CitationsRead(None, why_unknown)
 
 
 def _is_of_captured_run(sample: Sample) -> bool:

@@ -428,14 +428,15 @@ class SupportOfStatement:
         quoting = [text for text in texts if holds_sentence(text, self._statement)]
         if quoting or not texts:
             return frozenset(quoting)
-        passages = order_of_digest(self._statement, texts)
-        (reply,) = yield from ask([self._question_on_each(passages)])
+        question = self._question_on_each(texts)
+        (reply,) = yield from ask([question])
         if isinstance(reply, NotAnswered):
             return reply
+        # for each passage the probability that it supports the statement
         weights = weights_or_shares(reply, self._wanted_probability(of_each=True))
         return frozenset(
-            text
-            for text, weight in zip(passages, weights, strict=True)
+            passage
+            for passage, weight in zip(question["passages"], weights, strict=True)
             if weight.p > 0.5
         )
 
@@ -453,8 +454,12 @@ class SupportOfStatement:
             example=_SUPPORT_EXAMPLES,
         )
 
-    def _question_on_each(self, passages: tuple[str, ...]) -> SupportsAlone:
-        """Return the question which of these passages alone support the statement."""
+    def _question_on_each(self, texts: Sequence[str]) -> SupportsAlone:
+        """Return the question which of some texts alone support the statement.
+
+        Its passages are the texts in an order that does not tell their ranks.
+        """
+        passages = order_of_digest(self._statement, texts)
         return SupportsAlone(
             parts={**self._parts, "passages": Part("Passage", passages, "letters")},
             instructions=self._prompts.alone,

@@ -244,10 +244,6 @@ class ContextAdherence(Metric):
     ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
         """Poll the judge whether the answer is based on the texts.
 
-        If the answer may rest on earlier turns, the judge is first asked for labels:
-        what each claim rests on, such as 2 on contexts and 1 on an earlier turn. If it
-        cannot give labels, the judge is asked for the bare verdict.
-
         Args:
             groups: The texts that the answer may rest on: those of this turn, and those
                 of earlier turns.
@@ -255,21 +251,32 @@ class ContextAdherence(Metric):
             instructions: What the judge is told.
 
         Returns:
-            The polls, and their grounds:
-
-            - the labels, if the judge gave them: what the claims rest on;
-            - a note why there are no labels, if it was asked for the bare verdict;
-            - None if the answer can rest on this turn only, or if the judge failed.
+            The polls, and what the claims rest on: None if the answer can rest on texts
+            of this turn only, or if the judge failed.
         """
-        question_of_verdict = self._question_of_verdict(parts, instructions)
-        if not groups.go_beyond_this_turn:
-            polls = yield from self._poll_in_rounds(question_of_verdict)
-            return polls, None
-        # They show replies with a verdict, so labels cannot be asked for beside them.
-        has_examples = bool(instructions.examples or instructions.quoted)
-        if self.template is not None or has_examples:
-            why_unlabelled = "the metric has a prompt or examples of its own"
-        else:
+        question = self._question_of_verdict(parts, instructions)
+        if groups.go_beyond_this_turn:
+            return (yield from self._poll_beyond_this_turn(question, groups))
+        polls = yield from self._poll_in_rounds(question)
+        return polls, None
+
+    def _poll_beyond_this_turn(
+        self, question_of_verdict: Adherent, groups: Groups
+    ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
+        """Poll for labels, which say what each claim rests on, else for the bare verdict.
+
+        Example: 2 claims rest on contexts, and 1 on an earlier turn.
+
+        Args:
+            question_of_verdict: Asks for the bare verdict.
+            groups: The texts of this turn and of earlier turns.
+
+        Returns:
+            The polls, and the labels of the claims, or a note why there are none. None
+            in place of these if the judge failed.
+        """
+        why_unlabelled = self._why_not_asked_for_labels(question_of_verdict)
+        if not why_unlabelled:
             labelled = yield from self._poll_for_labels(question_of_verdict, groups)
             if isinstance(labelled, Asked):
                 return _drop_labels(labelled), _grounds_of_labels(labelled, groups)
@@ -281,9 +288,18 @@ class ContextAdherence(Metric):
             "Asked over the evidence of this and earlier turns, without labels:"
             f" {why_unlabelled}."
         )
-        # of the texts of earlier turns, how many the answering prompt still held
-        n_kept_and_known = groups.earlier_shown
-        return polls, Grounds(kept=n_kept_and_known, note=note)
+        return polls, Grounds(kept=groups.earlier_shown, note=note)
+
+    def _why_not_asked_for_labels(self, question_of_verdict: Adherent) -> str:
+        """Why the judge is asked for no labels; "" if it is.
+
+        A prompt or examples of the user's own show replies with a verdict.
+        """
+        instructions = question_of_verdict.instructions
+        has_examples = bool(instructions.examples or instructions.quoted)
+        if self.template is None and not has_examples:
+            return ""
+        return "the metric has a prompt or examples of its own"
 
     def _question_of_verdict(
         self, parts: Mapping[str, Part], instructions: Instructions

@@ -342,19 +342,13 @@ def call_table(
         for number, call_verdict in enumerate(verdicts, start=1)
         if call_verdict.verdict == "useful"
     ]
-    # for each text that a call returned, whether an earlier call had returned it
-    repeated = _are_repeated(calls)
-    share_repeated = fmean(repeated) if repeated else None
-    # of each call with a useful context, how well it ranked its own contexts
-    precisions = _average_precision_within_calls(calls, useful)
-    mean_precision = fmean(precisions) if precisions else None
     return CallTable(
         calls=tuple(verdicts),
         wasted=1 - len(numbers_of_useful_calls) / len(verdicts),
-        repeats=share_repeated,
+        repeats=_share_repeated(calls),
         first_useful=min(numbers_of_useful_calls, default=None),
         last_useful=max(numbers_of_useful_calls, default=None),
-        call_ap=mean_precision,
+        call_ap=_mean_average_precision(calls, useful),
     )
 
 
@@ -396,27 +390,33 @@ def _verdict_on_useless(call: CallWithContexts) -> CallUse:
     return "unread" if call.call.items else "empty"
 
 
-def _are_repeated(calls: Sequence[CallWithContexts]) -> list[bool]:
-    """Tell for each text of a call whether an earlier call had returned it."""
+def _share_repeated(calls: Sequence[CallWithContexts]) -> float | None:
+    """Share of the texts returned by calls that an earlier call had returned.
+
+    None if the calls returned no texts.
+    """
     are_repeated: list[bool] = []
     texts_so_far: set[str] = set()
     for call in calls:
         texts = [context.text for context in call.call.items]
         are_repeated += [text in texts_so_far for text in texts]
         texts_so_far.update(texts)
-    return are_repeated
+    return fmean(are_repeated) if are_repeated else None
 
 
-def _average_precision_within_calls(
+def _mean_average_precision(
     calls: Sequence[CallWithContexts], useful: Sequence[bool]
-) -> list[float]:
-    """Return average precision over the contexts of each call with a useful context."""
+) -> float | None:
+    """How well calls ranked their own contexts: the mean over calls with a useful one.
+
+    None if no call returned a useful context.
+    """
     precisions: list[float] = []
     for call in calls:
         verdicts = [useful[index] for index in call.context_indices]
         if any(verdicts):
             precisions.append(average_precision(verdicts))
-    return precisions
+    return fmean(precisions) if precisions else None
 
 
 def curve_by_call(

@@ -157,12 +157,7 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     tree.question, tree.question_place = _question(
         run, inputs, output, resumes=tree.continues
     )
-    earlier = _earlier_conversation(run, inputs, output, tree.question)
-    tree.history = earlier.turns
-    # Texts of a history that could not be read as turns. Such a text in a prompt is
-    # taken for an instruction, never for a context.
-    tree.instructions = earlier.texts
-    tree.doubts = earlier.doubts  # what is uncertain about the earlier turns
+    _add_history(tree, run, inputs)
     tree.answers = _answers(root, output)
     tree.is_always_a_sample = calls_models and (
         every_turn or _may_rest_on_other_evidence(tree)
@@ -170,9 +165,27 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     tree.gives_only_documents = _gives_documents(
         root, output, calls_models=calls_models
     )
-    _add_session(tree, run)
-    _add_end(tree, run, calls_models=calls_models)
+    _add_error(tree, run, calls_models=calls_models)
+    _add_thread(tree, run)
     return tree
+
+
+def _add_history(tree: Tree, run: AnyRun, inputs: Any) -> None:
+    """Write the earlier conversation into a tree whose question is known.
+
+    Example: a chain was given {"question": "And when?", "chat_history": […]}: these
+    turns. A history in which no turns can be read is kept as its texts: these are no
+    contexts where a prompt shows them, as instructions are none.
+
+    Args:
+        tree: The tree, with the output of the run.
+        run: Its run.
+        inputs: The inputs of the run as plain values.
+    """
+    earlier = _earlier_conversation(run, inputs, tree.output, tree.question)
+    tree.history = earlier.turns
+    tree.instructions = earlier.texts
+    tree.doubts = earlier.doubts
 
 
 def _documents_to_answer_from(inputs: Any) -> tuple[Document, ...]:
@@ -196,20 +209,6 @@ def _tree_of_calls(root: Node, run: AnyRun) -> Tree:
     )
 
 
-def _add_session(tree: Tree, run: AnyRun) -> None:
-    """Write into a tree which session of ``RunnableWithMessageHistory`` it belongs to.
-
-    A session without earlier messages begins here. A thread's id goes before a session.
-    """
-    loading = _loading_step(run)
-    session = None if loading is None else (loading.extra or {}).get(SESSION)
-    if session is None or "thread_id" in metadata_of(run):
-        return
-    tree.conversation_id = session
-    if not tree.history:
-        tree.turn_number = 1
-
-
 def _may_rest_on_other_evidence(tree: Tree) -> bool:
     """Whether the answer of a run that retrieved nothing may rest on evidence.
 
@@ -222,34 +221,55 @@ def _may_rest_on_other_evidence(tree: Tree) -> bool:
     return answers_from_tools or may_have_searched
 
 
-def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
-    """Write into a tree how its run ended, and how a later run may go on with it.
-
-    Example: a graph "bot" with the thread "t1" is interrupted to ask a person: it is
-    paused, and a later run with the key "bot/t1" goes on with it.
+def _add_error(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
+    """Write into a tree whether its run failed, was left early, or came to its end.
 
     Args:
         tree: The tree.
         run: Its run.
         calls_models: Whether a model was called inside the run.
     """
-    gave_nothing = _is_empty(run.outputs)
+    has_output = not _is_empty(run.outputs)
     tree.error = error_of(run)
-    # a model inside never ended: the application left the stream before its end
-    if tree.error is None and gave_nothing and _is_abandoned(run):
+    if tree.error is None and not has_output and _is_abandoned(run):
         tree.error = _ABANDONED
-    # A model's call shows whether the application left a stream. Without a model, a run
-    # that gave nothing may have been left, or may have found nothing. To be safe, it
-    # does not count as complete.
-    may_be_abandoned = gave_nothing and not calls_models
-    tree.is_complete = tree.error is None and not may_be_abandoned
-    thread = metadata_of(run).get("thread_id")
+    # A run without output has ended if a model in it has: ``_is_abandoned`` has looked.
+    # Without a model nothing tells whether the application left its stream.
+    is_end_recorded = has_output or calls_models
+    tree.is_complete = tree.error is None and is_end_recorded
+
+
+def _add_thread(tree: Tree, run: AnyRun) -> None:
+    """Write into a tree the conversation of its run, by which later runs belong to it.
+
+    Example: the graph "bot" with the thread "t1" is interrupted to ask a person: it is
+    paused, and a later run with the key "bot/t1" goes on with it. A run without a
+    thread may have a session of ``RunnableWithMessageHistory``.
+    """
+    metadata = metadata_of(run)
+    thread = metadata.get("thread_id")
     if thread is not None:
         tree.resumption_key = f"{run.name}/{thread}"
         tree.conversation_id = str(thread)
-        # A stream that was left early may still be paused. So ``run.error`` is asked,
-        # LangChain's own error, and not ``tree.error``, which also says "left early".
+        # A stream that was left early may still be paused. So LangChain's own error is
+        # asked, and not ``tree.error``, which also says "left early".
         tree.is_paused = run.error is None and _waits_for_a_person(tree.root.walk())
+    elif "thread_id" not in metadata:
+        _add_session(tree, run)
+
+
+def _add_session(tree: Tree, run: AnyRun) -> None:
+    """Write into a tree the session whose messages ``RunnableWithMessageHistory`` loaded.
+
+    A session without earlier messages begins here.
+    """
+    loading = _loading_step(run)
+    session = None if loading is None else (loading.extra or {}).get(SESSION)
+    if session is None:
+        return
+    tree.conversation_id = session
+    if not tree.history:
+        tree.turn_number = 1
 
 
 def _given_in_metadata(run: AnyRun) -> Mapping[str, Any]:
