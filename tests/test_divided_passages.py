@@ -6,7 +6,7 @@ A splitter behind a search does so, perhaps before a reranker of the chunks.
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.documents import Document as LangChainDocument
 from langchain_core.runnables import RunnableLambda
@@ -21,16 +21,13 @@ from ragmetrics_core.data import Fact
 from ragmetrics_core.reporting.sample_journey import journey_of
 
 
+@example(94, 8, False)  # "… at last in 1874," and "1874, by the mayor."
 @given(st.integers(40, 130), st.integers(0, 39), st.booleans())
 def test_law_a_passage_that_a_splitter_divides_is_shown_whole_by_all_its_chunks(
     size: int, overlap: int, in_one: bool
 ) -> None:
     splitter = RecursiveCharacterTextSplitter(chunk_size=size, chunk_overlap=overlap)
     found = [" ".join(TEXTS)] if in_one else TEXTS
-    chunks = [chunk for text in found for chunk in splitter.split_text(text)]
-    # A known fault: of "… at last in 1874," and "1874, by the mayor." one sign is not
-    # found, so that the passage counts as shown to 99 %.
-    assume(not any(chunk[0].isdigit() for chunk in chunks))
     sample = chain_of(
         FindsTexts(found_texts=found)
         | RunnableLambda(splitter.split_documents)

@@ -245,6 +245,41 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
         ["whole"],
         [0],
     ),
+    "two chunks that overlap by one word, in two lines": (
+        [f"{LONG} In 1874, it fell into the sea of the north."],
+        [f"{LONG} In 1874,\n\n1874, it fell into the sea of the north."],
+        [],
+        ["whole"],
+        [0],
+    ),
+    "two chunks that overlap by three words, in two lines": (
+        [f"{LONG} At last in 1874, it fell into the sea of the north."],
+        [f"{LONG} At last in 1874,\nlast in 1874, it fell into the sea of the north."],
+        [],
+        ["whole"],
+        [0],
+    ),
+    "a word that is repeated in its line": (
+        [f"{LONG} In 1874, it fell into the sea of the north."],
+        [f"{LONG} In 1874, 1874 it fell into the sea of the north."],
+        [],
+        ["parts"],
+        [0],
+    ),
+    "a last digit that the next line repeats": (
+        [f"{LONG} In 1874, it fell into the sea of the north."],
+        [f"{LONG} In 1874\n4, it fell into the sea of the north."],
+        [],
+        ["parts"],
+        [0],
+    ),
+    "another word in the next line": (
+        [f"{LONG} In 1874, it fell into the sea of the north."],
+        [f"{LONG} In 1874,\n1875, it fell into the sea of the north."],
+        [],
+        ["parts"],
+        [0],
+    ),
     "a page's head in between, in letters of two bytes": (
         ["Лодки стояли у причала до вечера. Потом они пришли домой к утру."],
         [

@@ -32,6 +32,8 @@ MARKUP = lazy_pattern(
 )
 # the end of a sentence or of a paragraph
 _SENTENCE_END = lazy_pattern(r"[.!?:;…][\"'”’»)\]*_]*\s|[。！？]|\n\s*\n")
+# whole words, and signs around them with the end of a line behind
+_LAST_WORDS_OF_LINE = lazy_pattern(r"\W.*\n\W*", re.DOTALL)
 # the most bytes of a text's last word that may be missing, and their share of all its bytes
 _MOST_OF_LAST_WORD = 3
 _SHARE_OF_LAST_WORD = 0.02
@@ -176,7 +178,8 @@ def _puts_words_in(
 
     Example: the text is "It fell in 1874.", and the prompt shows "It never fell in
     1874.": True. False for words between two sentences of the text, which change
-    neither, and for a repetition of the words before, as where two chunks overlap.
+    neither, and for a repetition of words of the text, as where two chunks overlap: "It
+    fell in 1874,", and in the next line "1874, at last."
 
     Args:
         text: The text.
@@ -192,10 +195,16 @@ def _puts_words_in(
         words = _words_of_prompt(prompt, reading)
         if not words or _is_between_sentences(text, text_offset - n_back):
             return False
-    # ``words`` is now the reading that begins furthest back. A repetition of fewer than
-    # 12 letters, as in "had had", may be chance: it counts as words.
+    # ``words`` and ``reading`` are now those of the reading that begins furthest back.
+    # The text has them before that place, or behind it, where nothing was further back.
     repeats_words_before = text.letters.endswith(words, 0, text_offset)
-    return not repeats_words_before or len(words) < RESUMED_LENGTH
+    repeats_words_behind = text.letters.startswith(words, text_offset - n_back)
+    if not repeats_words_before and not repeats_words_behind:
+        return True
+    # A repetition of fewer than 12 letters, as in "had had", may be chance: it counts as
+    # words, unless a line ends there. Then two short chunks overlap.
+    is_long = len(words) >= RESUMED_LENGTH
+    return not is_long and not _are_last_words_of_line(prompt, reading)
 
 
 def _is_between_sentences(text: Text, text_offset: int) -> bool:
@@ -245,11 +254,23 @@ def _words_of_prompt(prompt: Prompt, gap: _Gap) -> bytes:
     Example: ``fellin1879`` for "<b>fell</b> in 1879 [2]". Tags, the targets of links,
     marks such as "[2]", and the number of a line are left out.
     """
+    message = prompt.messages[prompt.message_index_at(gap.start)]
+    written = MARKUP.sub(" ", _written_in_prompt(prompt, gap))
+    return letters_of(_without_line_number(written, message))
+
+
+def _are_last_words_of_line(prompt: Prompt, gap: _Gap) -> bool:
+    """Whether the letters of a gap in a prompt are whole words behind which a line ends."""
+    return _LAST_WORDS_OF_LINE.fullmatch(_written_in_prompt(prompt, gap)) is not None
+
+
+def _written_in_prompt(prompt: Prompt, gap: _Gap) -> str:
+    """Return a gap of a prompt as it is written, with the signs on both sides of it."""
     message_index = prompt.message_index_at(gap.start)
-    message = prompt.messages[message_index]
     message_start = prompt.message_starts[message_index]
-    written = message.written_around(gap.start - message_start, gap.end - message_start)
-    return letters_of(_without_line_number(MARKUP.sub(" ", written), message))
+    return prompt.messages[message_index].written_around(
+        gap.start - message_start, gap.end - message_start
+    )
 
 
 def _without_line_number(written: str, message: Text) -> str:
