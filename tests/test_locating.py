@@ -1467,6 +1467,19 @@ def test_tags_around_words_of_a_text_lose_none_of_its_words(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("n_further_letters", "outcome"), [(90_000, "unknown"), (100_001, "not shown")]
+)
+def test_changed_words_are_looked_for_in_prompts_of_bounded_length(
+    n_further_letters: int, outcome: str
+) -> None:
+    prompt = (
+        f"{OVAR}\nLamps of Brandt, keeper, that were lit.\n{'x' * n_further_letters}"
+    )
+    _, finding = locate([OVAR, "Keeper Brandt lit lamps"], prompt).findings
+    assert finding.outcome == outcome
+
+
+@pytest.mark.parametrize(
     ("tag", "last_words"),
     [("b", "Brandt."), ("em", "Emma Holm."), ("strong", "Strohm.")],
 )
