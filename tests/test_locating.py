@@ -1467,6 +1467,25 @@ def test_tags_around_words_of_a_text_lose_none_of_its_words(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "prompt", "has_some_words"),
+    [
+        (" \n", OVAR, False),
+        (FARO, OVAR, False),
+        (FARO, " ", False),
+        (OVAR[:60], OVAR, True),  # words of another candidate
+        ("Porto", f"{OVAR} I flew to Porto by night.", True),
+    ],
+    ids=["blank", "no trace", "no prompt", "inside another", "in a sentence"],
+)
+def test_a_text_that_is_not_shown_may_leave_some_words(
+    text: str, prompt: str, has_some_words: bool
+) -> None:
+    finding, _ = locate([text, OVAR], prompt).findings
+    assert finding.outcome != "shown"
+    assert finding.has_some_words == has_some_words
+
+
+@pytest.mark.parametrize(
     ("n_further_letters", "outcome"), [(90_000, "unknown"), (100_001, "not shown")]
 )
 def test_changed_words_are_looked_for_in_prompts_of_bounded_length(
