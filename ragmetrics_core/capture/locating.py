@@ -196,7 +196,7 @@ class _Competition:
             # all occurrences of texts that fit just these bytes, this one included
             rivals = occurrences_by_bytes[_bytes_shown(occurrence)]
             if not self._has_enough_free_bytes(occurrence):  # the chunk
-                _note_if_none(occurrence.sought_text, _IS_OF_ANOTHER_TEXT)
+                occurrence.sought_text.why_not_shown = _IS_OF_ANOTHER_TEXT
             elif fits_several_texts(rivals):
                 # The header of two pages. Its bytes are taken now, and whose they are
                 # is decided later.
@@ -283,7 +283,7 @@ class _Competition:
         for occurrence in occurrences_of_short_text(sought_text, self.prompt):
             borders = borders_of(occurrence, self.prompt)
             if self._is_covered(occurrence):  # another document holds the words
-                _note_if_none(sought_text, _INSIDE_ANOTHER_TEXT)
+                sought_text.why_not_shown = _INSIDE_ANOTHER_TEXT
             elif stands_by_itself(sought_text.size, borders):  # '- "art"'
                 self._accept_short(occurrence)
             elif not is_inside_of_word(sought_text.size, borders):  # "modern art"
@@ -417,12 +417,6 @@ def _group_by_bytes(
 def _bytes_shown(occurrence: Occurrence) -> object:
     """Return which bytes of the prompt an occurrence shows: its beginning and size."""
     return occurrence.begins_at, occurrence.size
-
-
-def _note_if_none(sought_text: SoughtText, why: WhyNotShown) -> None:
-    """Note why a text is not shown, unless a reason is noted already."""
-    if sought_text.why_not_shown is None:
-        sought_text.why_not_shown = why
 
 
 def _is_surplus(sought_text: SoughtText) -> bool:
