@@ -324,6 +324,13 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
         ["whole"],
         [0],
     ),
+    "a tag left out before a word that begins like it": (
+        ["Norwick has a very old <br>bridge of riveted iron and of stone."],
+        ["Norwick has a very old bridge of riveted iron and of stone. Go."],
+        [],
+        ["whole"],
+        [0],
+    ),
     "the target of a link left out": (
         [f"{FARO[:40]}[{FARO[40:60]}](http://a.org/b){FARO[60:]}"],
         [FARO],
