@@ -252,6 +252,25 @@ def test_a_document_that_was_found_is_not_handed_in_once_more(block: Block) -> N
     assert journey.mend == "not_retrieved"
 
 
+UNTYPED: list[tuple[Block, str]] = [
+    ({"image": {"format": "png"}}, "an image"),
+    ({"inline_data": {"mime_type": "image/png"}}, "an image"),
+    ({"inlineData": {"mimeType": "application/pdf"}}, "a file"),
+    ({"file_data": {"mime_type": "video/mp4"}}, "sound or video"),
+    ({"file_data": {"file_uri": "files/9"}}, "a file"),
+    ({"base64_image": "iVBORw0=", "mime_type": None}, "an image"),
+    ({"base64_data": "JVBERi0=", "mime_type": "application/pdf"}, "a file"),
+    ({"base64_data": "UklGRg==", "mime_type": "audio/wav"}, "sound or video"),
+]
+
+
+@pytest.mark.parametrize(("block", "shown"), UNTYPED, ids=str)
+def test_a_block_without_a_type_is_told_by_its_field(block: Block, shown: str) -> None:
+    unread = unread_request({}, [block])
+    (words,) = (*unread.evidence, *unread.remarks)
+    assert f"was shown {shown}" in words
+
+
 json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (
