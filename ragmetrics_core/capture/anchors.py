@@ -39,6 +39,7 @@ from ragmetrics_core.capture.byte_spans import EqualSpan
 from ragmetrics_core.capture.letters import Prompt
 from ragmetrics_core.capture.matching import (
     LINE_NUMBER,
+    PromptLetters,
     collect_equal_spans,
     without_half_letters,
 )
@@ -77,14 +78,9 @@ class OccurrenceSearch:
         # in a long prompt the search looks only at every third byte
         self._stride = 3 if len(prompt.letters) > _LONG_PROMPT else 1
         self._text_letters = [sought.text.letters for sought in sought_texts]
-        self._reversed_prompt = prompt.letters[::-1]  # for comparing backwards
-        prompt_size = len(prompt.letters)
-        # By the offset at which a tag such as "<em>" begins: where it ends. If, of 100
-        # letters, a tag has those from 10 to 12, backwards they are from 88 to 90.
-        self._reversed_tag_ends = {
-            prompt_size - end: prompt_size - start
-            for start, end in prompt.tag_ends.items()
-        }
+        # for comparing forwards and backwards
+        self._prompt_letters = PromptLetters(prompt.letters, prompt.tag_ends)
+        self._reversed_prompt = self._prompt_letters.backwards()
         # finds the texts that stand in the prompt whole and in one piece
         self._whole_texts = WholeTexts(
             prompt.letters, self._text_letters, stride=self._stride
@@ -306,11 +302,7 @@ class OccurrenceSearch:
             prompt_offset = last_span.prompt_start
             text_offset = last_span.text_start
         spans_behind = collect_equal_spans(
-            self.prompt.letters,
-            prompt_offset,
-            text,
-            text_offset,
-            tag_ends=self.prompt.tag_ends,
+            self._prompt_letters, prompt_offset, text, text_offset
         )
         spans = [*spans_before, *spans_behind]
         if text.isascii():
@@ -336,7 +328,6 @@ class OccurrenceSearch:
             prompt_size - prompt_offset,
             text[::-1],
             text_size - text_offset,
-            tag_ends=self._reversed_tag_ends,
         )
         spans = []
         # the last span of the reversed prompt is the first span of the prompt

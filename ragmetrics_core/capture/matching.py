@@ -20,10 +20,31 @@ WORD_LENGTH = 4
 LINE_NUMBER = lazy_pattern(rb"\d{1,4}")
 # the most letters of tags that are stepped over at once
 _LONGEST_TAG = 96
-_NO_TAGS: Mapping[int, int] = {}
 _FIRST_COMPARED = 64  # bytes compared first; then twice as many, and so on
 # a letter beyond ASCII takes several bytes; all but its first byte are among these
 _NOT_FIRST_OF_LETTER = bytes(range(0x80, 0xC0))
+
+
+class PromptLetters(NamedTuple):
+    """The letters of a prompt, with which the letters of a text are compared.
+
+    Attributes:
+        letters: The letters.
+        tag_ends: Where the letters of each tag begin and end in them. "The <b>Brandt"
+            has the letters "thebbrandt", in which the tag is the first "b": ``{3: 4}``.
+    """
+
+    letters: bytes
+    tag_ends: Mapping[int, int]
+
+    def backwards(self) -> PromptLetters:
+        """Return the letters in reverse order, to compare backwards.
+
+        If, of 100 letters, a tag has those from 10 to 12, it then has 88 to 90.
+        """
+        size = len(self.letters)
+        tag_ends = {size - end: size - start for start, end in self.tag_ends.items()}
+        return PromptLetters(self.letters[::-1], tag_ends)
 
 
 class _Step(NamedTuple):
@@ -39,12 +60,7 @@ class _Step(NamedTuple):
 
 
 def collect_equal_spans(
-    prompt: bytes,
-    prompt_offset: int,
-    text: bytes,
-    text_offset: int,
-    *,
-    tag_ends: Mapping[int, int] = _NO_TAGS,
+    prompt: PromptLetters, prompt_offset: int, text: bytes, text_offset: int
 ) -> list[EqualSpan]:
     """Collect the equal spans of a prompt and a text, and step over small differences.
 
@@ -53,25 +69,23 @@ def collect_equal_spans(
     differ, the spans end. A tag of the prompt, such as "<b>", is skipped as well.
 
     Args:
-        prompt: The letters of the prompt.
-        prompt_offset: Where in the prompt the comparison begins.
+        prompt: The prompt.
+        prompt_offset: Where in its letters the comparison begins.
         text: The letters of the text.
         text_offset: Where in the text the comparison begins.
-        tag_ends: Where the letters of each tag begin and end in the prompt. "The
-            <b>Brandt" has the letters "thebbrandt", in which the tag is the first "b":
-            ``{3: 4}``.
     """
+    letters = prompt.letters
     spans = []
     while True:
-        n_equal = count_equal_bytes(prompt, prompt_offset, text, text_offset)
+        n_equal = count_equal_bytes(letters, prompt_offset, text, text_offset)
         span = EqualSpan(prompt_offset, text_offset, n_equal)
         step: _Step | None
-        tag_start = _start_of_tag(prompt, text, span, tag_ends)
+        tag_start = _start_of_tag(prompt, text, span)
         if tag_start is None:
-            step = _next_step(prompt, span.prompt_end, text, span.text_end)
+            step = _next_step(letters, span.prompt_end, text, span.text_end)
         else:  # the text goes on behind the tag
             span = span._replace(size=tag_start - prompt_offset)
-            step = _Step(n_in_prompt=tag_ends[tag_start] - tag_start, n_in_text=0)
+            step = _Step(prompt.tag_ends[tag_start] - tag_start, n_in_text=0)
         if span.size:
             spans.append(span)
         if step is None:
@@ -80,9 +94,7 @@ def collect_equal_spans(
         text_offset = span.text_end + step.n_in_text
 
 
-def _start_of_tag(
-    prompt: bytes, text: bytes, span: EqualSpan, tag_ends: Mapping[int, int]
-) -> int | None:
+def _start_of_tag(prompt: PromptLetters, text: bytes, span: EqualSpan) -> int | None:
     """Return where a tag of the prompt begins that interrupts a text; None without one.
 
     Example: the prompt "The <b>Brandt</b> lamp" has the letters "thebbrandtblamp", the
@@ -90,44 +102,38 @@ def _start_of_tag(
     of them, at 3, is the tag, and the text goes on behind it with "bran": 3.
 
     Args:
-        prompt: The letters of the prompt.
+        prompt: The prompt.
         text: The letters of the text.
         span: The equal letters. The tag begins at their end, or among the last 24 of
             them: its first letters may equal the text by chance.
-        tag_ends: Where the letters of each tag begin and end in the prompt.
     """
-    if not tag_ends or span.text_end == len(text):
+    if not prompt.tag_ends or span.text_end == len(text):
         return None
     first_place = max(span.prompt_end - LONGEST_STEP, span.prompt_start)
     for place in range(span.prompt_end, first_place - 1, -1):
-        n_of_tag = tag_ends.get(place, place) - place  # 0 if no tag begins here
+        n_of_tag = prompt.tag_ends.get(place, place) - place  # 0 if no tag begins here
         if not 0 < n_of_tag <= _LONGEST_TAG:
             continue
         next_word = span.text_start + (place - span.prompt_start)
-        if _goes_on(prompt, place, text, next_word, tag_ends):
+        if _goes_on(prompt, place, text, next_word):
             return place
     return None
 
 
 def _goes_on(
-    prompt: bytes,
-    prompt_offset: int,
-    text: bytes,
-    text_offset: int,
-    tag_ends: Mapping[int, int],
+    prompt: PromptLetters, prompt_offset: int, text: bytes, text_offset: int
 ) -> bool:
     """Whether the next word of a text stands in a prompt, perhaps with tags inside.
 
     Args:
-        prompt: The letters of the prompt.
-        prompt_offset: Where the word must stand.
+        prompt: The prompt.
+        prompt_offset: Where in its letters the word must stand.
         text: The letters of the text.
         text_offset: Where the word begins.
-        tag_ends: By the offset at which a tag of the prompt begins: where it ends.
     """
     for byte in text[text_offset : text_offset + WORD_LENGTH]:
-        prompt_offset = tag_ends.get(prompt_offset, prompt_offset)
-        if prompt[prompt_offset : prompt_offset + 1] != bytes([byte]):
+        prompt_offset = prompt.tag_ends.get(prompt_offset, prompt_offset)
+        if prompt.letters[prompt_offset : prompt_offset + 1] != bytes([byte]):
             return False
         prompt_offset += 1
     return True
