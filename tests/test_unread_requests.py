@@ -259,6 +259,8 @@ UNTYPED: list[tuple[Block, str]] = [
     ({"file_data": {"mime_type": "video/mp4"}}, "sound or video"),
     ({"file_data": {"file_uri": "files/9"}}, "a file"),
     ({"base64_image": "iVBORw0=", "mime_type": None}, "an image"),
+    # as OpenInference wraps each block
+    ({"message_content": {"type": "image", "image": {"url": "a.png"}}}, "an image"),
     ({"base64_data": "JVBERi0=", "mime_type": "application/pdf"}, "a file"),
     ({"base64_data": "UklGRg==", "mime_type": "audio/wav"}, "sound or video"),
 ]
