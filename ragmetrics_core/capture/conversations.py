@@ -26,7 +26,7 @@ from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.transcripts import quotation
 from ragmetrics_core.capture.tree import Tree
-from ragmetrics_core.data import EvidenceCall, Ledger, Sample, Turn
+from ragmetrics_core.data import Ledger, Sample, Turn
 
 # how a conversation is found that has no name: nothing is exact then
 BY_WORDS = (
@@ -405,24 +405,11 @@ def _captured_turn(sample: Sample, ledger: Ledger, tree: Tree) -> CapturedTurn:
     return CapturedTurn(
         question=question,
         answer=answer,
-        ledger=_with_calls_as_recorded(ledger, tree.earlier_calls),
+        ledger=ledger.model_copy(update={"calls": ledger.calls[-_MOST_CALLS:]}),
         history=sample.history,
         lines=(as_one_line(question), as_one_line(answer)),
         was_answer_in_prompt=_is_in_prompt(answer, tree),
     )
-
-
-def _with_calls_as_recorded(
-    ledger: Ledger, earlier_calls: Sequence[EvidenceCall]
-) -> Ledger:
-    """Return a ledger with the calls of earlier turns as those turns recorded them.
-
-    Example: turn 1 was shown the documents 0 and 1 of its search, turn 2 none of them.
-    The ledger of turn 2 says "shown: none" of this search; here it is 0 and 1 again.
-    """
-    calls_of_turn = [call for call in ledger.calls if call.turn == ledger.turn]
-    calls = (*earlier_calls, *calls_of_turn)
-    return ledger.model_copy(update={"calls": calls[-_MOST_CALLS:]})
 
 
 def _is_in_prompt(answer: str, tree: Tree) -> bool:
