@@ -426,13 +426,26 @@ def _sentences_that_may_cite(
 ) -> frozenset[int]:
     """Return the indices of the sentences that may hold a citation that was not read.
 
-    Marks such as "[1]" are the citations that were read. A doubtful form looks like a
-    citation and is no mark: "It is old. As source 2 says, it fell." has the doubtful
-    form "source 2", and the result is {1}.
+    Args:
+        answer: The answer.
+        marks: The citations that were read, such as "[1]".
+        sentences: The sentences of the answer.
     """
     # "Sources: [8], [9]" at the end, and no mark names 9: any sentence may rest on it
     if marks and _lists_other_sources(answer, marks):
         return frozenset(range(len(sentences)))
+    return _sentences_with_doubtful_forms(answer, marks, sentences)
+
+
+def _sentences_with_doubtful_forms(
+    answer: str, marks: Sequence[Mark], sentences: Sequence[Statement]
+) -> frozenset[int]:
+    """Return the indices of the sentences to which a doubtful form may belong.
+
+    A doubtful form looks like a citation and is no mark: "It is old. As source 2 says,
+    it fell." has the doubtful form "source 2", and the result is {1}. In "It is old.
+    (2) It fell." the form "(2)" may belong to either sentence: {0, 1}.
+    """
     starts = [sentence.start for sentence in sentences]
     mark_spans = _spans_with_wrappers(answer, marks)
     indices: set[int] = set()
@@ -444,7 +457,6 @@ def _sentences_that_may_cite(
         indices.add(index)
         before_form = answer[starts[index] : start]
         form = answer[start:end]
-        # "It is old. (2) It fell.": the form may belong to the sentence before
         if index > 0 and may_be_of_sentence_before(form, before_form):
             indices.add(index - 1)
     return frozenset(indices)
@@ -572,29 +584,31 @@ def _strip_marks(answer: str, marks: Sequence[Mark]) -> _Stripped:
     lines a mark belongs to the sentence behind it: "[1] It is old. [2] It fell.".
     """
     remaining = _cut_out(answer, _cuts(answer, marks))
-    # a full stop or a line break right after a cut ends a sentence: "It is old [1] ."
-    possible_ends = remaining.indices_behind_cuts
-    # a sentence over two lines becomes one line, as long as before: indices stay valid
-    text = join_lines(remaining.text, possible_ends)
-    statements_found: list[Statement] = []
-    end = 0
-    for sentence in whole_sentences(text, possible_ends):
-        start = text.index(sentence, end)
-        end = start + len(sentence)
-        statements_found.append(
-            Statement(
-                sentence,
-                remaining.index_in_answer[start],
-                remaining.index_in_answer[end - 1] + 1,
-            )
-        )
     return _Stripped(
         answer,
-        tuple(statements_found),
+        tuple(_statements_in(remaining)),
         starts_of_lines_with_leading_marks=_starts_of_lines_with_leading_marks(
             answer, marks
         ),
     )
+
+
+def _statements_in(remaining: "_Remaining") -> Iterator[Statement]:
+    """Yield the sentences of what is left of an answer, with their places in the answer.
+
+    Example: "It is old." of "It is old [1]." stands at 0 to 14, its mark included.
+    """
+    # A sentence over two lines becomes one line, as long as before: indices stay valid.
+    text = join_lines(remaining.text, remaining.indices_behind_cuts)
+    end = 0
+    for sentence in whole_sentences(text, remaining.indices_behind_cuts):
+        start = text.index(sentence, end)
+        end = start + len(sentence)
+        yield Statement(
+            sentence,
+            remaining.index_in_answer[start],
+            remaining.index_in_answer[end - 1] + 1,
+        )
 
 
 class _Remaining(NamedTuple):
@@ -612,18 +626,25 @@ class _Remaining(NamedTuple):
     indices_behind_cuts: set[int]
 
 
+class _Piece(NamedTuple):
+    """A piece of an answer between its cuts, and the index where it begins there."""
+
+    text: str
+    start: int
+
+
 def _cut_out(answer: str, cuts: Sequence[Span]) -> _Remaining:
     """Cut some spans out of an answer.
 
-    Where words would touch, a blank takes the place of a cut; it has the index where
-    the cut begins. Example: "old[1]and" without the span (3, 6) leaves "old and". Its
-    characters stood at 0, 1, 2, 3 (the blank), 6, 7 and 8 in the answer. The result
-    also says where its text goes on after a cut.
+    Where words would touch, a blank takes the place of a cut. Example: "old[1]and"
+    without the span (3, 6) leaves "old and". Its characters stood at 0, 1, 2, 6, 6, 7
+    and 8 in the answer: the blank gets the index behind the cut. The result also says
+    where its text goes on after a cut.
     """
     pieces: list[str] = []
     index_in_answer: list[int] = []
     piece_ends: list[int] = []
-    for piece, start in _pieces_between(answer, cuts):  # an added blank, too
+    for piece, start in _pieces_between(answer, cuts):
         pieces.append(piece)
         index_in_answer += range(start, start + len(piece))
         piece_ends.append(len(index_in_answer))
@@ -689,29 +710,27 @@ def _widen_to_wrappers(answer: str, span: Span) -> Span:
     return start, end
 
 
-def _pieces_between(answer: str, cuts: Sequence[Span]) -> Iterator[tuple[str, int]]:
-    """Yield the pieces of an answer between its cuts, each with its index in the answer.
+def _pieces_between(answer: str, cuts: Sequence[Span]) -> Iterator[_Piece]:
+    """Yield the pieces of an answer between its cuts, and blanks where words would touch.
 
-    Blanks before a cut are cut, too. A space is added where words would touch: with
-    "[1]" cut out, "old[1]and" yields ("old", 0), (" ", 3) and ("and", 6). A full stop
-    right after the cut comes before the space: "old[1].It" becomes "old. It".
+    With "[1]" cut out, "old[1]and" yields "old", " " and "and". The blank comes behind a
+    full stop: "old[1].It" yields "old", ".", " " and "It". Blanks before a cut are cut,
+    too.
     """
     start = 0
     for cut_start, cut_end in cuts:
         piece = answer[start:cut_start].rstrip(_BLANKS)
-        yield piece, start
+        yield _Piece(piece, start)
         start = cut_end
         next_character = answer[cut_end : cut_end + 1]
-        if piece and next_character and _would_touch(piece[-1], next_character):
-            # an added space has the index where the cut begins, here and below
-            yield " ", cut_start
-        elif _STOP_AND_WORD.match(answer, cut_end):
-            # "It is old[1].It fell" becomes "It is old. It fell"
+        if _STOP_AND_WORD.match(answer, cut_end):
             full_stop = next_character
-            yield full_stop, cut_end
-            yield " ", cut_start
+            yield _Piece(full_stop, cut_end)
             start = cut_end + 1
-    yield answer[start:], start
+            yield _Piece(" ", start)
+        elif piece and next_character and _would_touch(piece[-1], next_character):
+            yield _Piece(" ", start)
+    yield _Piece(answer[start:], start)
 
 
 def _would_touch(last: str, following: str) -> bool:

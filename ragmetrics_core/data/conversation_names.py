@@ -77,21 +77,27 @@ def conversation_in(data: Mapping[str, object]) -> NamedConversation | None:
     Of several the one whose name comes first in ``CONVERSATION_NAMES``, then the one
     that stands least deep. None if no name has a value.
     """
-
-    def rank(candidate: tuple[NamedConversation, int]) -> tuple[int, int]:
-        conversation, levels_left = candidate
-        return CONVERSATION_NAMES.index(conversation.name), -levels_left
-
-    candidates = list(_conversations_in(data, path="", levels_left=_DEEPEST))
+    candidates = list(_conversations_in(data, path="", depth=0))
     if not candidates:
         return None
-    conversation, _ = min(candidates, key=rank)
-    return conversation
+    return min(candidates, key=_rank).conversation
+
+
+class _Candidate(NamedTuple):
+    """A conversation that an object names, and how many objects are around that one."""
+
+    conversation: NamedConversation
+    depth: int
+
+
+def _rank(candidate: _Candidate) -> tuple[int, int]:
+    """What is lowest for the candidate that counts: the place of its name, then depth."""
+    return CONVERSATION_NAMES.index(candidate.conversation.name), candidate.depth
 
 
 def _conversations_in(
-    data: Mapping[str, object], *, path: str, levels_left: int
-) -> Iterator[tuple[NamedConversation, int]]:
+    data: Mapping[str, object], *, path: str, depth: int
+) -> Iterator[_Candidate]:
     """Yield the conversations that an object names, itself or in objects inside it.
 
     Example: ``{"metadata": {"session_id": "s1"}}`` names "s1" under the path
@@ -100,8 +106,7 @@ def _conversations_in(
     Args:
         data: The object.
         path: Where it stands, such as "metadata."; "" for the outermost.
-        levels_left: How many levels are searched. This number is yielded with each
-            name: the higher it is, the less deep the name stands.
+        depth: How many objects are around it.
     """
     for key, value in data.items():
         inner_path = f"{path}{key}"
@@ -110,16 +115,15 @@ def _conversations_in(
             # the text '{"session_id": "s1"}' under another key, such as "metadata"
             value = _read_json_with_name(value)
         inner = []
-        if isinstance(value, Mapping) and levels_left > 1:
+        if isinstance(value, Mapping) and depth + 1 < _DEEPEST:
             inner = list(
-                _conversations_in(
-                    value, path=f"{inner_path}.", levels_left=levels_left - 1
-                )
+                _conversations_in(value, path=f"{inner_path}.", depth=depth + 1)
             )
             yield from inner
         # Of {"thread": {"id": 7}} the inner name counts, not the object around it.
         if usual_name is not None and not inner and is_present(value):
-            yield NamedConversation(usual_name, inner_path, value), levels_left
+            conversation = NamedConversation(usual_name, inner_path, value)
+            yield _Candidate(conversation, depth)
 
 
 def _read_json_with_name(value: object) -> object:

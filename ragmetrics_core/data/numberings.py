@@ -160,9 +160,7 @@ def numbering_of_column(
     """Read from a table's column which context each label means.
 
     ``{"1": "doc-a"}``: label 1 means the context with the id "doc-a". ``{"1": 0}``: the
-    first context, if no context has the id "0". Numbers are indices only if no number
-    of the column is also an id. So ``{"1": 7, "2": 1}`` where only "7" is an id is
-    unknown.
+    first context, if no number of the column is an id of a context.
 
     Args:
         context_by_label: For each label the id or the index of a context.
@@ -182,7 +180,8 @@ def numbering_of_column(
             )
     contexts = context_by_number.values()
     are_numbers = all(isinstance(context, int) for context in contexts)
-    if are_numbers and not any(str(context) in ids for context in contexts):
+    is_any_an_id = any(str(context) in ids for context in contexts)
+    if are_numbers and not is_any_an_id:
         return _numbering_of_indices(context_by_number, len(ids))
     return _numbering_of_ids(context_by_number, ids, are_numbers=are_numbers)
 
@@ -223,7 +222,8 @@ def _numbering_of_ids(
 
     Example: {"1": "doc-b"} and contexts with the ids "doc-a" and "doc-b": {"1": 1}. A
     label whose id no context has is left out. If that id may mean a context after all,
-    or if several contexts have one id, the numbering is unknown.
+    or if several contexts have one id, the numbering is unknown: in {"1": 7, "2": 1},
+    where only "7" is an id, the 1 may mean the second context.
 
     Args:
         id_by_label: The id that each label names.

@@ -60,9 +60,9 @@ def read_weights(
 
     Args:
         reply: The reply, with its tokens.
-        question: The question. Its ``weigh`` says which label's probability is wanted.
-            In a list of verdicts, ``weigh.cell_key`` names the field that tells them
-            apart.
+        question: The question. Its ``weigh`` says which label's probability is wanted,
+            and names the field that tells several verdicts apart: "label" for
+            {"label": "B", "useful": 1}.
 
     Source:
         Design note "Probabilities from tokens".
@@ -78,18 +78,14 @@ def read_weights(
     )
     if len(weights_in_text_order) != len(verdicts):
         return unsettled
-    # "label" for verdicts such as {"label": "B", "useful": 1}: its value tells which
-    # of the judged texts a verdict is about
     key_field = probability_wanted.cell_key
     if key_field is None:
         return weights_in_text_order if len(verdicts) == 1 else unsettled
-
-    # The model may have written B before A, and validation has sorted the verdicts:
-    # each verdict finds its weight by its key.
     keys = [str(getattr(verdict, key_field)) for verdict in verdicts]
     keys_in_text = _keys_in_text(reply, key_field)
     if sorted(keys_in_text) != sorted(keys):
         return unsettled
+    # The model may have written B before A, and validation has sorted the verdicts.
     return tuple(weights_in_text_order[keys_in_text.index(key)] for key in keys)
 
 

@@ -124,20 +124,20 @@ def _changed_samples(
         (change.first.index, change.second.index): (change.first, change.second)
         for change in comparison.most_changed
     }
-    samples = []
-    for indices in sorted(pair_by_indices):  # so that equal changes stay in row order
-        pair = pair_by_indices[indices]
-        samples.append(ChangedSample(_score_changes(pair, metrics), pair))
     losses = comparison.lost_most
     rank_by_index = {loss.second.index: rank for rank, loss in enumerate(losses)}
     rank_behind_losses = len(losses)
 
-    def sort_key(sample: ChangedSample) -> tuple[int, float]:
-        """The rank among the losses, then the change of the metric that lost most."""
-        _, second_row = sample.pair
+    def sort_key(sample: ChangedSample) -> tuple[int, float, int, int]:
+        """The rank among the losses, the change of the metric that lost most, the row."""
+        first_row, second_row = sample.pair
         rank = rank_by_index.get(second_row.index, rank_behind_losses)
-        return rank, sample.worst_change
+        return rank, sample.worst_change, first_row.index, second_row.index
 
+    samples = [
+        ChangedSample(_score_changes(pair, metrics), pair)
+        for pair in pair_by_indices.values()
+    ]
     return sorted(samples, key=sort_key)
 
 
