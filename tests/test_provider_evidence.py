@@ -428,6 +428,25 @@ SHAPES: dict[str, Shape] = {
         tools=["1\n"],
         grade="inferred",
     ),
+    "LangChain: Anthropic's request, as a stream leaves it": Shape(
+        [
+            {
+                "content": [
+                    {
+                        **anthropic_search(None)[0],
+                        "input": {},
+                        "partial_json": '{"query": "lamp lighthouse"}',
+                    },
+                    {**anthropic_search([web_result()])[1]},
+                    said(),
+                ]
+            }
+        ],
+        calls=[A_WEB],
+        unread=1,
+        says="encrypted",
+        grade="incomplete",
+    ),
     "Anthropic: a search for tools": Shape(
         [
             {

@@ -54,6 +54,7 @@ from ragmetrics_core.capture.provider_replies import (
 from ragmetrics_core.capture.provider_replies import (
     evidence_in_reply as evidence_in_reply,
 )
+from ragmetrics_core.capture.provider_streams import StreamedReply as StreamedReply
 from ragmetrics_core.capture.searches import (
     name_empty_searches as name_empty_searches,
 )

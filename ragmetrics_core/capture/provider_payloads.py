@@ -82,6 +82,22 @@ def as_json(value: object) -> str:
         return ""
 
 
+def arguments_in(text: object) -> Fields:
+    """Read the arguments of a tool from their JSON; {} for anything else.
+
+    Examples:
+        >>> arguments_in('{"query": "lamp"}')
+        {'query': 'lamp'}
+        >>> arguments_in('{"query": "la')
+        {}
+    """
+    try:
+        arguments = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return {}
+    return arguments if isinstance(arguments, Mapping) else {}
+
+
 def as_text(returned: object, depth: int = DEEPEST) -> str:
     """Return as text what a tool returned: logs, output, blocks of text, else JSON.
 

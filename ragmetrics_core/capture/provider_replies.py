@@ -32,6 +32,7 @@ from ragmetrics_core.capture.provider_cohere import (
 from ragmetrics_core.capture.provider_payloads import (
     DEEPEST,
     Fields,
+    arguments_in,
     as_text,
     field_of,
     inner_object,
@@ -373,6 +374,8 @@ class _ReplyBeingRead:
         call = self.call_of(block.get("id"), name, remedy)
         call.searches = is_name_of_search(name) and not _is_of_remote_server(block)
         arguments = block.get("input", block.get("args"))
+        if not arguments:  # of a stream LangChain leaves the pieces joined
+            arguments = arguments_in(block.get("partial_json")) or arguments
         if isinstance(arguments, Mapping):
             call.add_arguments(arguments)
 

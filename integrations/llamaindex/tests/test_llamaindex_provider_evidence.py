@@ -17,7 +17,7 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole
 from llama_index.core.llms import CompletionResponse, MockLLM
-from llama_index.core.llms.callbacks import llm_completion_callback
+from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
@@ -315,17 +315,97 @@ def test_pages_that_gemini_was_told_to_read_leave_an_engine_incomplete() -> None
     assert "url_context" in " ".join(sample.capture.warnings)
 
 
-def test_a_search_that_a_stream_only_counts_leaves_an_engine_incomplete() -> None:
+def event(index: int, **delta: Any) -> dict[str, Any]:
+    """An event of Anthropic's stream; LlamaIndex hands on no beginning of a block."""
+    return {"type": "content_block_delta", "index": index, "delta": delta}
+
+
+ASKED = event(0, type="input_json_delta", partial_json='{"query": "lamp"}')
+CITED = event(2, type="citations_delta", citation=CITED_WORDS)
+SPOKEN = event(2, type="text_delta", text=ANSWER)
+CODE_OF_GEMINI = [
+    {"content": {"parts": [{"executable_code": {"code": "1"}, "text": None}]}},
+    {"content": {"parts": [{"code_execution_result": {"output": FACT}}]}},
+    {"content": {"parts": [{"text": ANSWER}]}, "grounding_metadata": None},
+]
+CHUNK_WITH_SOURCES = {
+    "choices": [
+        {
+            "delta": {
+                "annotations": [
+                    {"type": "url_citation", "url_citation": {"url": ADDRESS}}
+                ]
+            }
+        }
+    ]
+}
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """The chunks of an LLM's stream, and what the sample must say.
+
+    Attributes:
+        chunks: What each chunk keeps of the provider's own.
+        contexts: The texts of the contexts.
+        grade: The grade of the sample.
+        warned: Words of its warnings.
+        query: What the provider's search or tool was asked, where the ledger tells it.
+    """
+
+    chunks: Sequence[Any]
+    contexts: Sequence[str]
+    grade: str
+    warned: str = ""
+    query: str | None = None
+
+
+STREAMS: dict[str, Streamed] = {
+    "Anthropic: a search that is only counted": Streamed(
+        [SPOKEN, END_OF_STREAM], [ROOMS], "incomplete", "web_search"
+    ),
+    "Anthropic: a search with cited words": Streamed(
+        [ASKED, CITED, SPOKEN, END_OF_STREAM],
+        [ROOMS, FACT],
+        "incomplete",
+        "web_search",
+    ),
+    "Anthropic: another tool": Streamed(
+        [ASKED, SPOKEN, {"type": "message_delta"}], [ROOMS], "incomplete", "texts"
+    ),
+    "Gemini: a calculation": Streamed(
+        CODE_OF_GEMINI, [ROOMS], "inferred", "code_execution", "1"
+    ),
+    "Gemini: files, then an empty chunk": Streamed(
+        [
+            {"grounding_metadata": {"grounding_chunks": [CHUNK_OF_A_FILE]}},
+            {"content": {"parts": [{"text": ""}]}, "grounding_metadata": None},
+        ],
+        [ROOMS, FACT],
+        "exact",
+    ),
+    "a chat completion: sources before the last chunk": Streamed(
+        [CHUNK_WITH_SOURCES, {"choices": [{"delta": {}}]}],
+        [ROOMS],
+        "incomplete",
+        "texts",
+    ),
+    "no search": Streamed([SPOKEN, {"type": "message_delta"}], [ROOMS], "exact"),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_what_any_chunk_tells_is_evidence(name: str) -> None:
+    shape = STREAMS[name]
+
     class Streaming(MockLLM):
         @llm_completion_callback()
         def stream_complete(
             self, prompt: str, formatted: bool = False, **settings: Any
         ) -> Any:
-            delta = {"type": "citations_delta", "citation": CITED_WORDS}
-            event = {"type": "content_block_delta", "index": 2, "delta": delta}
-            yield CompletionResponse(text="", delta="", raw=event)
-            yield CompletionResponse(text=ANSWER, delta=ANSWER, raw={"type": "text"})
-            yield CompletionResponse(text=ANSWER, delta="", raw=END_OF_STREAM)
+            yield CompletionResponse(text=ANSWER, delta=ANSWER, raw=None)
+            for raw in shape.chunks:
+                yield CompletionResponse(text=ANSWER, delta="", raw=raw)
 
     index = SummaryIndex(nodes=[TextNode(text=ROOMS)])
     engine = index.as_query_engine(streaming=True, llm=Streaming())
@@ -334,8 +414,49 @@ def test_a_search_that_a_stream_only_counts_leaves_an_engine_incomplete() -> Non
     (sample,) = captured.samples
     assert answer == ANSWER
     assert sample.capture is not None
-    assert sample.capture.grade == "incomplete"
-    assert "web_search" in " ".join(sample.capture.warnings)
+    assert sample.ledger is not None
+    assert [context.text for context in sample.contexts] == list(shape.contexts)
+    assert sample.capture.grade == shape.grade
+    assert shape.warned in " ".join(sample.capture.warnings)
+    assert shape.query in (None, sample.ledger.calls[-1].query)
+
+
+def test_an_agent_s_own_tool_calls_are_none_of_the_provider_in_a_stream(
+    kit: ModuleType,
+) -> None:
+    """The arguments of both come in the same events."""
+    if not hasattr(types, "ToolCallBlock"):
+        pytest.skip("this LlamaIndex has no such blocks")
+    first = wish(
+        raw=event(0, type="input_json_delta", partial_json='{"query": "lamp"}')
+    )
+    first.message.blocks = [
+        types.ToolCallBlock(
+            tool_call_id="call0", tool_name="look_up", tool_kwargs={"query": "lamp"}
+        )
+    ]
+    responses = [first, reply(Shape([], "", raw=SPOKEN))]
+
+    class Scripted(kit.ToolLLM):  # type: ignore[name-defined,misc]  # a class of the fixture
+        @llm_chat_callback()
+        async def astream_chat(self, messages: Any, **settings: Any) -> Any:
+            done = sum(message.role == MessageRole.TOOL for message in messages)
+
+            async def chunks() -> Any:
+                yield responses[done]
+
+            return chunks()
+
+    agent = FunctionAgent(tools=[look_up], llm=Scripted(), streaming=True)
+
+    async def ask() -> None:
+        await agent.run(user_msg=QUESTION)
+
+    with capture() as captured:
+        asyncio.run(ask())
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
 
 
 # Documents that a provider may cite stand in blocks of their own

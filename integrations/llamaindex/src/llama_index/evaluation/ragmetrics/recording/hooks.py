@@ -22,7 +22,9 @@ from llama_index.core.instrumentation.events.chat_engine import (
 )
 from llama_index.core.instrumentation.events.llm import (
     LLMChatEndEvent,
+    LLMChatInProgressEvent,
     LLMCompletionEndEvent,
+    LLMCompletionInProgressEvent,
 )
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Context, Workflow
@@ -84,15 +86,18 @@ class Spans(BaseSpanHandler[BaseSpan]):
 class Events(BaseEventHandler):
     """Hands to the recorder what no span shows.
 
-    These are the pieces of streamed answers, and models' whole replies.
+    These are the pieces of streamed answers, the chunks of models' replies, and the
+    whole replies.
     """
 
     recorder: Any = Field(repr=False)
 
     def handle(self, event: BaseEvent, **_: Any) -> None:
-        """Hand on a piece of a streamed answer, or a whole reply of a model."""
+        """Hand on a piece of a streamed answer, or a model's reply or a chunk of it."""
         if isinstance(event, StreamChatDeltaReceivedEvent):
             self.recorder.on_piece_written(event.span_id, event.delta)
+        elif isinstance(event, (LLMChatInProgressEvent, LLMCompletionInProgressEvent)):
+            self.recorder.on_model_chunk(event.span_id, event.response)
         elif isinstance(event, (LLMChatEndEvent, LLMCompletionEndEvent)):
             self.recorder.on_model_reply(event.span_id, event.response)
 

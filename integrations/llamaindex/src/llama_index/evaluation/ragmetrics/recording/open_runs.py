@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 
 from llama_index.evaluation.ragmetrics.recording.run import Kind, Run
 
-from ragmetrics_core.capture import Listener, Message, Node, words_of
+from ragmetrics_core.capture import (
+    Listener,
+    Message,
+    Node,
+    StreamedReply,
+    words_of,
+)
 
 MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
 # gives the next moment, over all runs: whole numbers, without gaps
@@ -89,6 +95,7 @@ class SpanRecord:
             usually one event.
         node: The innermost recorded call. It is missing in runs that have too many
             calls.
+        streamed: Of a model's call: the chunks of its reply, if it streams.
     """
 
     calls_of_runs: tuple[CallOfRun, ...] = ()
@@ -96,6 +103,7 @@ class SpanRecord:
     kinds_of_path: frozenset[Kind] = frozenset()
     events_of_step: tuple[object, ...] = ()
     node: Node | None = None
+    streamed: StreamedReply | None = None
 
     @property
     def open_runs(self) -> tuple[OpenRun, ...]:
@@ -222,7 +230,8 @@ def record_inside_call(outer: SpanRecord, node: Node | None) -> SpanRecord:
         outer: The record of the span around it.
         node: The recorded call that the span reports again; None if it reports none.
     """
-    return replace(outer, kind=None, node=node or outer.node)
+    # the span around it is told the same chunks of a streamed reply
+    return replace(outer, kind=None, node=node or outer.node, streamed=None)
 
 
 def add_call(node: Node, open_run: OpenRun, parent: Node) -> CallOfRun:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, TypeGuard
 
 from llama_index.core.agent.workflow.workflow_events import AgentOutput
+from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.chat_engine.types import (
     BaseChatEngine,
     StreamingAgentChatResponse,
@@ -422,6 +423,7 @@ class Recorder:
             outer.kinds_of_path | {kind},
             events_among(span.arguments) if kind == "step" else (),
             node,
+            capture.StreamedReply() if kind == "model" else None,
         )
 
     def _make_call(self, kind: Kind, span: BeginningSpan, outer: SpanRecord) -> Node:
@@ -665,6 +667,15 @@ class Recorder:
             del self._store_searchers[oldest]
 
     @guard_hook
+    def on_model_chunk(
+        self, id_: str | None, chunk: ChatResponse | CompletionResponse
+    ) -> None:
+        """Keep what a chunk of a model's streamed reply tells of its provider's searches."""
+        streamed = self._records.get(id_ or "", NOT_RECORDED).streamed
+        if streamed is not None:
+            streamed.add(chunk.raw)
+
+    @guard_hook
     def on_model_reply(self, id_: str | None, reply: object) -> None:
         """Record the whole reply of a model, which the framework tells in an event.
 
@@ -680,7 +691,7 @@ class Recorder:
         node = record.node
         if node is None or node.kind != "model" or node.reply is not None:
             return
-        self._copy_guarded(snapshot.note_reply, node, reply)
+        self._copy_guarded(snapshot.note_reply, node, reply, None, record.streamed)
         node.ended = tick()
         for open_run in record.open_runs:
             is_outermost_call = node is open_run.run.root

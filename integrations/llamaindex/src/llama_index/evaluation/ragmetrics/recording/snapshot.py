@@ -49,6 +49,10 @@ from llama_index.evaluation.ragmetrics.recording.kept_conversations import (
     name_of_conversation,
     start_over,
 )
+from llama_index.evaluation.ragmetrics.recording.provider_data import (
+    plain_data,
+    provider_evidence_of,
+)
 from llama_index.evaluation.ragmetrics.recording.run import (
     Kind,
     Pointer,
@@ -62,7 +66,7 @@ from ragmetrics_core.capture import (
     Document,
     Message,
     Node,
-    ProviderEvidence,
+    StreamedReply,
     ToolCall,
     add_provider_evidence,
     answer_text,
@@ -77,7 +81,6 @@ Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatRespon
 _Response = Response | PydanticResponse | AgentChatResponse | Streamed
 Returned = _Response | AgentOutput  # what engines and agents return
 
-_DEPTH = 10
 # stands for calls of tools that are told in the form of the provider only
 # A node with or without a score, in the annotation of what a function returns.
 _NAME_OF_NODES = re.compile(r"\b(?:NodeWithScore|BaseNode|TextNode|Document)\b")
@@ -432,7 +435,9 @@ def _shown(message: ChatMessage) -> tuple[Message, ...]:
     behind it.
     """
     messages = _messages_in_reasoning(message_of(message))
-    message_of_provider = evidence_in_reply(_data(message.additional_kwargs)).message
+    message_of_provider = evidence_in_reply(
+        plain_data(message.additional_kwargs)
+    ).message
     return messages if message_of_provider is None else (*messages, message_of_provider)
 
 
@@ -505,82 +510,36 @@ def _text_of_blocks(holder: ChatMessage | ToolOutput) -> str:
     return "\n".join(text for text in texts if text)
 
 
-def note_reply(node: Node, response: object, llm: object = None) -> None:
-    """Write into the call of a model what it said, and what its provider found."""
-    node.reply = reply_of(response, llm)
-    if node.reply is not None:
-        add_provider_evidence(node, _provider_evidence_of(response))
-
-
-def _provider_evidence_of(response: object) -> ProviderEvidence:
-    """Read what a model's provider searched and found while the model answered.
-
-    Example: OpenAI searched the web and cites two pages: they are the evidence. It is
-    empty for an object that is no response.
-    """
-    match response:
-        case CompletionResponse():
-            text = response.text
-            data = [*_data_of_raw(response.raw), _data(response.additional_kwargs)]
-        case ChatResponse():
-            text = response.message.content or ""
-            data = [
-                *_data_of_raw(response.raw),
-                *_data_of_message(response.message),
-                _data(response.additional_kwargs),
-            ]
-        case AgentOutput():
-            text = response.response.content or ""
-            data = [*_data_of_raw(response.raw), *_data_of_message(response.response)]
-        case _:
-            return ProviderEvidence()
-    return evidence_in_reply({"content": text}, *data)
-
-
-def _data_of_raw(raw: object) -> list[Any]:
-    """The provider's response as plain data: integrations put it in one of two places."""
-    data = _data(raw)
-    return [data.get("response"), data] if isinstance(data, dict) else []
-
-
-def _data_of_message(message: ChatMessage) -> list[Any]:
-    """What a model's message holds beside its text, as plain data."""
-    return [_data(message.additional_kwargs), _citations_of(message)]
-
-
-def _citations_of(message: ChatMessage) -> dict[str, Any]:
-    """The blocks of a reply that quote a source, in the form in which providers cite."""
-    citations = [
-        {
-            "cited_text": getattr(block.cited_content, "text", None),
-            "source": block.source,
-            "title": block.title,
-            "extras": _data(block.additional_location_info),
-        }
-        for block in message.blocks
-        if block.block_type == "citation"  # older releases have no class for it
-    ]
-    return {"citations": citations}
-
-
-def _data(value: object, depth: int = _DEPTH) -> Any:
-    """Turn a provider's objects into plain data: dicts, lists, texts and numbers.
-
-    Example: an object with the field ``output``, a list of objects, becomes
-    {"output": [{…}, {…}]}.
+def note_reply(
+    node: Node,
+    response: object,
+    llm: object = None,
+    streamed: StreamedReply | None = None,
+) -> None:
+    """Write into the call of a model what it said, and what its provider found.
 
     Args:
-        value: An object of the provider's client, or data.
-        depth: How many containers inside of each other are read: as deep as evidence
-            lies. Anything deeper, and what is no data, becomes None.
+        node: The call.
+        response: What the model or the step of an agent returned; of a stream the last
+            chunk.
+        llm: The LLM, which can read tool calls in the provider's own format.
+        streamed: The chunks of the reply; None if it was not streamed.
     """
-    if isinstance(value, BaseModel):
-        value = dict(value)
-    if isinstance(value, Mapping) and depth > 0:
-        return {str(key): _data(inner, depth - 1) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)) and depth > 0:
-        return [_data(element, depth - 1) for element in value]
-    return value if isinstance(value, (str, int, float)) else None
+    node.reply = reply_of(response, llm)
+    if node.reply is not None:
+        told_by_chunks = _told_by_chunks(streamed, node.reply)
+        add_provider_evidence(node, provider_evidence_of(response, told_by_chunks))
+
+
+def _told_by_chunks(streamed: StreamedReply | None, reply: Message) -> dict[str, Any]:
+    """What the chunks of a reply tell beside the last one; empty if it was not streamed."""
+    if streamed is None:
+        return {}
+    arguments = [call.arguments for call in reply.tool_calls]
+    # calls that only the LLM can read: how many there are is not known
+    are_known = _CALL_OF_PROVIDER not in reply.tool_calls
+    told: dict[str, Any] = plain_data(streamed.reply(arguments if are_known else None))
+    return told
 
 
 def reply_of(response: object, llm: object = None) -> Message | None:

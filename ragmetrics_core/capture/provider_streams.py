@@ -1,0 +1,190 @@
+"""What the chunks of a streamed reply tell of the provider's searches. Pure.
+
+A framework may hand on a streamed reply as its last chunk alone, while searches and
+sources stand in earlier ones. Here the chunks are put together to what
+``provider_replies`` reads from a reply that was not streamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from ragmetrics_core.capture.provider_payloads import (
+    Fields,
+    arguments_in,
+    field_of,
+    is_list,
+    is_place,
+)
+
+# What a provider tells anew, and more fully, in later chunks: the last one counts.
+_TOLD_ANEW = (
+    *("grounding_metadata", "groundingMetadata"),
+    *("url_context_metadata", "urlContextMetadata"),
+    *("citations", "search_results"),  # of Perplexity and xAI
+)
+_PARTS_OF_CODE = ("executable_code", "code_execution_result")
+# Anthropic's tools that ask for one thing: by the argument, the tool that asks so.
+_TOOL_BY_ARGUMENT = {"query": "web_search", "url": "web_fetch"}
+
+
+@dataclass(slots=True)
+class _Block:
+    """A block of Anthropic's content, put together from its events.
+
+    Attributes:
+        start: The block as the stream announced it; empty if the framework drops that.
+        texts: The pieces of its text.
+        citations: The sources that are named for it.
+        arguments: The pieces of the JSON by which the model asks a tool.
+    """
+
+    start: Fields = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+    citations: list[Any] = field(default_factory=list)
+    arguments: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class StreamedReply:
+    """The chunks of one streamed reply, in the form of any provider.
+
+    They are events of Anthropic, chunks of OpenAI's chat completions, or responses of
+    Gemini. A chunk of any other form tells nothing.
+    """
+
+    _blocks: dict[int, _Block] = field(default_factory=dict)
+    _annotations: list[Any] = field(default_factory=list)
+    _parts: list[Any] = field(default_factory=list)
+    _told_anew: dict[str, Any] = field(default_factory=dict)
+    _counts: Fields = field(default_factory=dict)
+
+    def add(self, chunk: object) -> None:
+        """Read the next chunk, as a mapping or an object of a provider's client."""
+        fields = _shallow(chunk)
+        event = fields.get("type")
+        if event in ("content_block_start", "content_block_delta"):
+            self._add_event(fields)
+        elif "usage" in fields:
+            usage = _shallow(fields["usage"])
+            self._counts = _shallow(usage.get("server_tool_use")) or self._counts
+        for choice in _elements(fields.get("choices")):
+            delta = _shallow(_shallow(choice).get("delta"))
+            self._annotations += _elements(delta.get("annotations"))
+        for part in _elements(_shallow(fields.get("content")).get("parts")):
+            if any(field_of(_shallow(part), name) for name in _PARTS_OF_CODE):
+                self._parts.append(part)
+        for key in _TOLD_ANEW:
+            if fields.get(key):
+                self._told_anew[key] = fields[key]
+
+    def _add_event(self, event: Fields) -> None:
+        """Add an event of Anthropic to its block."""
+        index = event.get("index")
+        if not is_place(index):
+            return
+        block = self._blocks.setdefault(index, _Block())
+        block.start = _shallow(event.get("content_block")) or block.start
+        delta = _shallow(event.get("delta"))
+        if delta.get("citation") is not None:
+            block.citations.append(delta["citation"])
+        for key, pieces in (("text", block.texts), ("partial_json", block.arguments)):
+            piece = delta.get(key)
+            if isinstance(piece, str):
+                pieces.append(piece)
+
+    def reply(self, own_arguments: Sequence[Fields] | None) -> dict[str, Any]:
+        """Put together what the chunks told, in the form of a reply that was not streamed.
+
+        Example: the chunks ``{"choices": [{"delta": {"annotations": [a]}}]}`` and
+        ``{"choices": [{"delta": {}}]}`` give ``{"annotations": [a]}``.
+
+        Args:
+            own_arguments: The arguments of the application's own tools that the reply
+                calls. A framework may drop the beginnings of blocks: then any further
+                arguments are those of a tool of the provider. None if they are not
+                known.
+
+        Returns:
+            The fields of a reply, as the chunks hold them; empty if they tell nothing.
+        """
+        reply = dict(self._told_anew)
+        blocks = [*self._blocks_begun(), *self._tools_without_begin(own_arguments)]
+        blocks.sort(key=lambda block: block[0])
+        if blocks:
+            reply["content"] = [block for _, block in blocks]
+        elif self._parts:
+            reply["content"] = {"parts": self._parts}
+        if self._annotations:
+            reply["annotations"] = self._annotations
+        return reply
+
+    def _blocks_begun(self) -> Iterator[tuple[int, Fields]]:
+        """Yield the blocks whose type is known, each with its index: texts among them."""
+        for index, block in self._blocks.items():
+            if block.start:
+                yield index, {**block.start, **_streamed_fields(block)}
+            elif block.texts or block.citations:
+                yield index, {"type": "text", **_streamed_fields(block)}
+
+    def _tools_without_begin(
+        self, own_arguments: Sequence[Fields] | None
+    ) -> Iterator[tuple[int, Fields]]:
+        """Yield a request for each tool of the provider whose beginning was dropped."""
+        if own_arguments is None:
+            return
+        own = list(own_arguments)
+        requests = []
+        for index, block in self._blocks.items():
+            if block.start or not block.arguments:
+                continue
+            arguments = _arguments_of(block)
+            if arguments in own:
+                own.remove(arguments)
+            else:
+                requests.append((index, arguments))
+        # arguments that a framework changed are those of one of the requests
+        for index, arguments in requests[len(own) :]:
+            name = self._tool_that_asks(arguments)
+            request = {"type": "server_tool_use", "id": f"block {index}", "name": name}
+            yield index, {**request, "input": arguments}
+
+    def _tool_that_asks(self, arguments: Fields) -> str | None:
+        """Name a counted tool by what it was asked; None if that is not sure."""
+        for argument, name in _TOOL_BY_ARGUMENT.items():
+            if argument in arguments and self._counts.get(f"{name}_requests"):
+                return name
+        return None
+
+
+def _streamed_fields(block: _Block) -> dict[str, Any]:
+    """Return the fields of a block that came in pieces."""
+    fields: dict[str, Any] = {}
+    if block.texts:
+        fields["text"] = "".join(block.texts)
+    if block.citations:
+        fields["citations"] = block.citations
+    if block.arguments:
+        fields["input"] = _arguments_of(block)
+    return fields
+
+
+def _arguments_of(block: _Block) -> Fields:
+    """Return the arguments of a block; {} for a stream that broke off inside them."""
+    return arguments_in("".join(block.arguments))
+
+
+def _elements(value: object) -> Sequence[Any]:
+    """Return a list as it is; an empty one for anything else."""
+    return value if is_list(value) else ()
+
+
+def _shallow(value: object) -> Fields:
+    """Return the fields of an object; {} for anything else, such as a text."""
+    if isinstance(value, BaseModel):
+        return dict(value)
+    return value if isinstance(value, Mapping) else {}
