@@ -168,20 +168,21 @@ def _card(options: argparse.Namespace) -> int:
     makes_card = options.template is None and options.band is None
     _check(options, judge, makes_card=makes_card)
     samples = _labelled_samples(options, makes_card=makes_card)
-    # ``work`` takes a function that asks the judge, and returns the lines to print.
+    # each takes a function that asks the judge, and returns the lines to print
     if makes_card:
         work = partial(_make_card, options, judge, samples)
     elif options.template:
-        work = partial(_two_prompts, options, judge, samples)
+        work = partial(_two_prompts, options, samples)
     else:
-        work = partial(_bands, options, judge, samples)
+        work = partial(_bands, options, samples)
     if options.dry_run:
-
-        def work_with(counting_judge: Judge) -> list[str]:
-            return work(asking(counting_judge))
-
-        note = _calls_of_card_not_counted(judge) if makes_card else ""
-        return chosen_judges.dry_run(judge, len(samples), "samples", work_with, note)
+        return chosen_judges.dry_run(
+            judge,
+            len(samples),
+            "samples",
+            lambda counting_judge: work(asking(counting_judge)),
+            _calls_of_card_not_counted(judge) if makes_card else "",
+        )
     ask = asking(
         judge,
         store=shared.store(options),
@@ -340,7 +341,7 @@ def _command(options: argparse.Namespace, judge: Judge) -> str:
 
 
 def _two_prompts(
-    options: argparse.Namespace, _: Judge, samples: LabelledSamples, ask: Ask
+    options: argparse.Namespace, samples: LabelledSamples, ask: Ask
 ) -> list[str]:
     """Compare two prompts on the same samples, in lines of text.
 
@@ -351,7 +352,6 @@ def _two_prompts(
     Args:
         options: ``template`` is the first prompt, ``against`` the second; without it
             the second is the prompt that ships with the metric.
-        _: Not used; all work of this command has the same parameters.
         samples: The labelled samples, all of one question.
         ask: Asks the judge.
 
@@ -363,20 +363,21 @@ def _two_prompts(
     second_metric = _metric_of(metric_class, options.against or _SHIPPED)
     judged_by_first = judge_samples(ask, first_metric, samples)
     judged_by_second = judge_samples(ask, second_metric, samples)
-    groups = []  # the verdicts of each sample
+    verdicts_by_sample = []  # those of the first prompt, each beside the second's
     for by_first, by_second in zip(judged_by_first, judged_by_second, strict=True):
         if by_first.verdicts and by_second.verdicts:
-            # Each row then holds the first prompt's score and, as rival, the second's.
-            groups.append(_beside_rival_verdicts(by_first.verdicts, by_second.verdicts))
-    if not groups:
+            verdicts = _beside_rival_verdicts(by_first.verdicts, by_second.verdicts)
+            verdicts_by_sample.append(verdicts)
+    if not verdicts_by_sample:
         raise SettingError(
             "no sample was scored by both prompts, so nothing can be compared"
         )
     heading = (
-        f"{len(groups)} of {len(samples)} samples were scored by both prompts; the first"
-        " less the second:"
+        f"{len(verdicts_by_sample)} of {len(samples)} samples were scored by both"
+        " prompts; the first less the second:"
     )
-    return [heading, *lines_on_rival(groups, threshold=0.5, draws=options.draws)]
+    lines = lines_on_rival(verdicts_by_sample, threshold=0.5, draws=options.draws)
+    return [heading, *lines]
 
 
 def _beside_rival_verdicts(
@@ -398,7 +399,7 @@ def _metric_of(kind: type[Metric], template: Path) -> Metric:
 
 
 def _bands(
-    options: argparse.Namespace, _: Judge, samples: LabelledSamples, ask: Ask
+    options: argparse.Namespace, samples: LabelledSamples, ask: Ask
 ) -> list[str]:
     """Propose the band of a cascade, in lines of text.
 
@@ -410,7 +411,6 @@ def _bands(
     Args:
         options: What was typed. ``--band`` holds no band, but the share of all verdicts
             that may be wrong, such as 0.02.
-        _: Not used; all work of this command has the same parameters.
         samples: The labelled samples, all of one question.
         ask: Asks the judge.
 

@@ -250,14 +250,30 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     _ignore_choices_of_indices(root, synthesizers)
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)
-    tree.answers = _answers(root, reading.output, synthesizers)
+    _add_answers(tree, reading, models, synthesizers)
+    return tree
+
+
+def _add_answers(
+    tree: Tree,
+    reading: Reading,
+    models: Sequence[Node],
+    synthesizers: Sequence[Node],
+) -> None:
+    """Write into a tree what its run answered, and whether that makes it a sample.
+
+    Args:
+        tree: The tree, which is changed.
+        reading: What the span of its outermost call says.
+        models: The calls of models inside it.
+        synthesizers: Calls of LlamaIndex inside it that answer from documents.
+    """
+    tree.answers = _answers(tree.root, reading.output, synthesizers)
     # a chat or agent that did not retrieve is a sample all the same
     tree.is_always_a_sample = _is_turn_without_retrieval(tree, reading, models)
-    tree.gives_only_documents = _gives_only_documents(root, reading.output, models)
+    tree.gives_only_documents = _gives_only_documents(tree.root, reading.output, models)
     if _shows_no_documents(reading, synthesizers):
-        # the span says that the framework handed no documents to the answering model
         tree.flow_documents = ()
-    return tree
 
 
 def _tree_of_calls(root: Node, call: Call, session: str | None) -> Tree:

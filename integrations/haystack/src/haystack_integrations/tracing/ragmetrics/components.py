@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -299,14 +299,12 @@ class Calls:
             if any(self.is_model(span) for span in (node, *self.spans_inside[node])):
                 continue
             documents_taken = documents_with_text(documents_in(node.input))
-            for output_name, texts in node.output_by_socket.items():
-                if not isinstance(texts, tuple) or not _holds_only_texts(texts):
-                    continue
-                is_named_for_evidence = _NAMES_EVIDENCE.search(output_name) is not None
-                if documents_taken or is_named_for_evidence:
-                    documents_by_texts[texts] = _documents_of_texts(
-                        texts, documents_taken
-                    )
+            for socket, texts in _text_lists_given_by(node):
+                if documents_taken:
+                    documents = _documents_of_texts(texts, documents_taken)
+                    documents_by_texts[texts] = documents
+                elif _NAMES_EVIDENCE.search(socket):
+                    documents_by_texts[texts] = _made_of(texts)
         return documents_by_texts
 
     def _query_of(self, node: Node, steps: int = 3) -> str | None:
@@ -500,7 +498,7 @@ def _documents_of_texts(
 
     Args:
         texts: What a component gave.
-        documents: What the component took; () if it took none.
+        documents: What the component took.
     """
     pairs = []
     if len(documents) == len(texts):
@@ -510,7 +508,19 @@ def _documents_of_texts(
         return documents_with_text(
             replace(document, forms=(text,)) for document, text in pairs
         )
+    return _made_of(texts)
+
+
+def _made_of(texts: tuple[str, ...]) -> tuple[Document, ...]:
+    """Make a document of each text that is not blank."""
     return documents_with_text(Document(text) for text in texts)
+
+
+def _text_lists_given_by(node: Node) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the lists of texts that a component gave, each with the name of its socket."""
+    for socket, value in node.output_by_socket.items():
+        if isinstance(value, tuple) and _holds_only_texts(value):
+            yield socket, value
 
 
 def _fill_model(call: Call, node: Node) -> None:
