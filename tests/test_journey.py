@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from counted_steps import assert_steps_grow_as_the_size
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
@@ -849,13 +849,15 @@ def test_a_parquet_report_has_the_journey_of_its_rows(tmp_path: Path) -> None:
     assert found.facts > 0
 
 
-def test_long_rows_are_followed_in_time() -> None:
-    words = [f"word{number}" for number in range(2000)]
-    retrieved = [" ".join([f"page {page}", *words[page:]]) for page in range(40)]
-    contexts = [f"Of page {page}: {' '.join(words[:900])} end" for page in range(20)]
-    started = time.process_time()
-    followed(retrieved=retrieved, contexts=contexts)
-    assert time.process_time() - started < 5
+def test_a_row_four_times_as_long_is_followed_in_four_times_the_steps() -> None:
+    def follow(n_words: int) -> None:
+        words = [f"word{number}" for number in range(n_words)]
+        pages = [" ".join([f"page {page}", *words[page:]]) for page in range(40)]
+        shown = " ".join(words[: n_words // 2])
+        contexts = [f"Of page {page}: {shown} end" for page in range(20)]
+        followed(retrieved=pages, contexts=contexts)
+
+    assert_steps_grow_as_the_size(follow, 500)
 
 
 @pytest.mark.parametrize("mark", ["", "[1]", "(1)", "²"])
