@@ -181,3 +181,24 @@ def test_slices_honour_the_bootstrap() -> None:
         bootstrap=True
     )
     assert summary.slices["even"]["True"]["m"].interval == alone["m"].interval
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"extra": {"metadata": {"session_id": "near"}}},
+        {"a": {"b": {"c": {"session_id": "deep"}}}, "d": {"session_id": "near"}},
+        {"d": {"session_id": "near"}, "a": {"b": {"session_id": "deep"}}},
+        {"d": '{"session_id": "near"}'},
+    ],
+    ids=["inside", "before the near one", "behind the near one", "JSON"],
+)
+def test_a_conversation_is_found_inside_of_objects_and_the_least_deep_counts(
+    metadata: dict[str, object],
+) -> None:
+    assert group_of(Sample(metadata=metadata), "auto") == "session_id=near"
+
+
+def test_a_conversation_is_not_looked_for_below_four_objects() -> None:
+    metadata = {"a": {"b": {"c": {"d": {"session_id": "deep"}}}}}
+    assert group_of(Sample(metadata=metadata), "auto") is None
