@@ -94,6 +94,20 @@ def test_outcomes_are_counted_by_kind() -> None:
     assert numbers.failed == {"EmptyReply": 1, "RateLimited": 1}
 
 
+def test_worst_and_best_are_the_interval_if_all_scores_are_known() -> None:
+    metric = summarise(rows(scored(0.5), scored(1.0), undefined()), ["m"])["m"]
+    assert metric.interval is not None
+    assert metric.worst == metric.best == metric.interval
+
+
+def test_worst_and_best_count_unknown_scores_beside_known_ones_only() -> None:
+    metric = summarise(rows(scored(0.5), scored(1.0), failed()), ["m"])["m"]
+    assert metric.worst == mean_interval([0.5, 1.0, 0.0])
+    assert metric.best == mean_interval([0.5, 1.0, 1.0])
+    metric = summarise(rows(failed(), failed(), failed()), ["m"])["m"]
+    assert metric.interval is metric.worst is metric.best is None
+
+
 def test_bad_rows_and_rows_not_judged_are_counted_apart() -> None:
     results = [
         *rows(scored(1), undefined()),

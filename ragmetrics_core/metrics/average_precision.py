@@ -95,6 +95,7 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         >>> expected_average_precision([0.5, 0.5])
         0.625
     """
+    # cases[n]: that exactly n of the chunks so far are useful
     cases = [_Case(probability=1.0, precision_sum=0.0)]
     for rank, probability in enumerate(probabilities, start=1):
         cases = _after_chunk(cases, rank, float(probability))
@@ -107,12 +108,12 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
 
 
 class _Case(NamedTuple):
-    """The case that n of the chunks so far are useful; the index in a list is n.
+    """The case that a number of chunks, such as exactly two, are useful.
 
     Attributes:
-        probability: P(N = n).
-        precision_sum: E[S · 1{N = n}], where S is the sum of the precisions at the ranks
-            of useful chunks.
+        probability: How probable the case is.
+        precision_sum: The sum of the precisions at the ranks of the useful chunks, on
+            average over the case, times its probability.
     """
 
     probability: float
@@ -122,25 +123,26 @@ class _Case(NamedTuple):
 def _after_chunk(cases: Sequence[_Case], rank: int, probability: float) -> list[_Case]:
     """Return the cases with one more chunk, which is useful with a probability.
 
-    Example: a first chunk with .6: the case of no useful chunk has .4, that of one has
-    .6. The precision at its rank is 1, so its sum in the second case is .6.
+    Example: before the first chunk there is one case, of 0 useful chunks. After a chunk
+    with .6, the cases of 0 and 1 useful chunks have the probabilities .4 and .6.
     """
-    none = _Case(0.0, 0.0)
-    # n useful chunks: n were useful before a useless chunk, or n − 1 before a useful one
-    pairs = zip([*cases, none], [none, *cases], strict=True)
+    impossible = _Case(0.0, 0.0)
     cases_after: list[_Case] = []
-    for n_useful, (before_useless, before_useful) in enumerate(pairs):
+    for n_useful in range(len(cases) + 1):
+        # n are useful now: n were, and this chunk is useless ...
+        if_useless = cases[n_useful] if n_useful < len(cases) else impossible
+        # ... or n - 1 were, and this chunk is useful
+        before = cases[n_useful - 1] if n_useful > 0 else impossible
         precision = n_useful / rank
         if_useful = _Case(
-            before_useful.probability,
-            before_useful.precision_sum + precision * before_useful.probability,
+            before.probability, before.precision_sum + precision * before.probability
         )
-        cases_after.append(_mean_case(before_useless, if_useful, probability))
+        cases_after.append(_mean_case(if_useless, if_useful, probability))
     return cases_after
 
 
 def _mean_case(if_useless: _Case, if_useful: _Case, probability: float) -> _Case:
-    """The mean of two cases, the second with a probability."""
+    """Return the mean of two cases, of which the second counts with a probability."""
     return _Case(
         (1 - probability) * if_useless.probability
         + probability * if_useful.probability,

@@ -58,6 +58,7 @@ def count_previews(root: Node) -> int:
         else:
             unclear_rests.append(rest)
     n_cut += _n_begun_unlike(unclear_rests)
+    # further sentences in labelled blocks are a weaker sign: they count if no other does
     return n_cut or _n_cut_in_blocks(documents, shown_texts, known_texts)
 
 
