@@ -306,14 +306,21 @@ class Question(PrivateRepr, Generic[R]):
             raise SettingError(f"{type(self).__name__}: {problem}")
         check_number(f"{type(self).__name__}(polls=)", self.polls, least=1)
         if self.temperature is None:
-            is_bare_poll = self.polls > 1 and self.weigh is None
-            object.__setattr__(self, "temperature", 1.0 if is_bare_poll else 0.0)
+            object.__setattr__(self, "temperature", self._usual_temperature())
         check_number(
             f"{type(self).__name__}(temperature=)",
             self.temperature,
             least=0,
             whole=False,
         )
+
+    def _usual_temperature(self) -> float:
+        """Return 1.0 if several polls are asked, so that their replies vary; else 0.0.
+
+        A question that wants a probability (``weigh``) reads it from one reply.
+        """
+        are_several_polls = self.polls > 1 and self.weigh is None
+        return 1.0 if are_several_polls else 0.0
 
     def __getitem__(self, name: str) -> Any:
         """The text of a part, or its texts if it is a group."""

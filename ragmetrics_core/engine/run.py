@@ -125,16 +125,14 @@ class Run:
         self._is_judge_chosen = _is_judge_chosen_for_all(judge, self.metrics)
         judge_by_metric = judges_by_metric(self.metrics, judge)
         self.judges = _distinct_judges(judge_by_metric.values())
-        # The store that collects requests until a batch is submitted: ``_open_store``
-        # sets it if the run asks in batches.
-        self.parking: ParkingStore | None = None
-        self.store = self._open_store(store, batch=batch)
+        stored_replies = resolve_store(store)
+        self.parking = self._make_parking(stored_replies) if batch else None
+        self.store = stored_replies if self.parking is None else self.parking
         # A judge that the user wrote may count no tokens and store no replies: a limit
         # on tokens, or a store, would do nothing for it.
         refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
         self._judging = self._make_judging(judge_by_metric)
         self.rows = RowsInFlight(self._judging, self.window)
-        # Ends the run as soon as its gates are decided; None without ``until``.
         self.decider = self._make_decider(until, gates)
 
     def _make_judging(self, judge_by_metric: Mapping[str, Judge]) -> SampleJudging:
@@ -148,19 +146,15 @@ class Run:
         judging.check_signatures(self.metrics)
         return judging
 
-    def _open_store(self, store: StoreLike, *, batch: bool) -> ReplyStore:
-        """Return the store of the judges' replies.
+    def _make_parking(self, stored_replies: ReplyStore) -> "ParkingStore":
+        """Make the store that collects requests until a batch of them is submitted.
 
-        In a run in batches that is ``parking``, which is made here. Its package is
-        optional, and so imported only here.
+        Its package is optional, and so imported only here.
         """
-        if not batch:
-            return resolve_store(store)
         make_parking_store = import_deferred("ParkingStore")
         parking: ParkingStore = make_parking_store(
-            resolve_store(store), self._chat_models, self._budget
+            stored_replies, self._chat_models, self._budget
         )
-        self.parking = parking
         return parking
 
     @property

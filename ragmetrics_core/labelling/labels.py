@@ -527,14 +527,7 @@ def draw(
         SettingError: If fewer samples are scored than are to be drawn, or none is to be
             drawn.
     """
-    # A run with ``until="decided"`` alone has decisions. It stops where its scores are
-    # clear, so the rows that it judged are no random sample.
-    has_stopped_once_decided = bool(report.decisions)
-    if has_stopped_once_decided:
-        raise InputError(
-            "a run until decided cannot be labelled for calibration: judge all of its"
-            " rows"
-        )
+    _refuse_run_until_decided(report)
     scored_samples = list(_scores_by_id(report, metric).values())
     n_scored = len(scored_samples)
     if not 1 <= count <= n_scored:
@@ -547,18 +540,29 @@ def draw(
     drawn_samples = scored_samples[:count]
     if by_score:
         drawn_samples = _draw_over_scores(scored_samples, count, random_source)
-    rows: list[dict[str, Any]] = []
-    for sample, _ in drawn_samples:
-        row = {
-            "id": sample.id,
+    about_the_draw = {"probability": count / n_scored, "seed": seed}
+    return [
+        {
+            "id": drawn.sample.id,
             "label": None,
-            "probability": count / n_scored,
-            "seed": seed,
-            **_texts_shown(sample),
+            **about_the_draw,
+            **_texts_shown(drawn.sample),
             "metric": metric,
         }
-        rows.append(row)
-    return rows
+        for drawn in drawn_samples
+    ]
+
+
+def _refuse_run_until_decided(report: Report) -> None:
+    """Raise ``InputError`` for a run that stopped once its gates were decided.
+
+    It stopped where its scores were clear, so its rows are no random sample.
+    """
+    if report.decisions:  # no other run has any
+        raise InputError(
+            "a run until decided cannot be labelled for calibration: judge all of its"
+            " rows"
+        )
 
 
 def _draw_over_scores(

@@ -485,10 +485,22 @@ def _verdicts(
     elif isinstance(evidence, CitationEvidence):
         yield _of_citations(row, evidence)
     else:
-        length = len(row.sample.answer or "")
-        own_verdict = _own_verdict(evidence)  # None: yes if the score is above .5
-        for label in row.labels:
-            yield _verdict(row, result.value, label, length, own_verdict)
+        yield from _of_answer(row, result.value, _own_verdict(evidence))
+
+
+def _of_answer(
+    row: LabelledSample, score: float, own_verdict: bool | None
+) -> Iterator[Labelled]:
+    """Yield a verdict on the answer for each label; people may have given several.
+
+    Args:
+        row: The sample with its labels.
+        score: The judge's score.
+        own_verdict: See ``_own_verdict``.
+    """
+    length = len(row.sample.answer or "")  # judges may favour long answers
+    for label in row.labels:
+        yield _verdict(row, score, label, length, own_verdict)
 
 
 def _own_verdict(evidence: object) -> bool | None:

@@ -389,29 +389,18 @@ class ParquetRows(Sequence[SampleResult]):
             tally: The counts, which are changed.
             clustered: Whether rows of one group are one cluster. Else each row is.
         """
-        from pyarrow import array, compute  # it is installed: it has read the rows
+        from pyarrow import compute  # it is installed: it has read the rows
 
         # a row with a problem is no sample
         is_sample = compute.equal(compute.fill_null(batch["problem"], ""), "")
-        # None: a bad row belongs to no cluster, nor does a row without a group
-        groups = compute.if_else(is_sample, batch["group"], None).to_pylist()
-        cluster_numbers = array([_cluster_number(group, clustered) for group in groups])
+        tally.rows.update(rows=batch.num_rows, bad_rows=is_sample.false_count)
+        tally.grades.update(_counts_by_value(batch["grade"].filter(is_sample)))
         # the cost of metrics that a limit cut off
         tally.usage += _sum_of_usages(batch["unfinished"])
-        # whether any metric has judged a row: False at first, then a column
-        is_judged: Any = False
-        for metric, metric_tally in tally.metrics.items():
-            column_by_field = {
-                name: batch[f"{metric}/{name}"] for name in _COUNTED_FIELDS
-            }
-            status = column_by_field["status"]
-            is_judged = compute.or_(is_judged, compute.is_valid(status))
-            tally.usage += _sum_of_usages(column_by_field["usage"])
-            status_or_bad = compute.if_else(is_sample, status, "bad")
-            _add_results(metric_tally, column_by_field, status_or_bad, cluster_numbers)
-        tally.rows.update(rows=batch.num_rows, bad_rows=is_sample.false_count)
+        is_judged = _add_results_of_metrics(
+            batch, tally, is_sample, clustered=clustered
+        )
         self._count_traits(batch, tally, is_sample, is_judged)
-        tally.grades.update(_counts_by_value(batch["grade"].filter(is_sample)))
 
     def _count_traits(
         self, batch: Any, tally: Tally, is_sample: Any, is_judged: Any
@@ -528,6 +517,36 @@ def _metrics_in(schema: Any) -> tuple[str, ...]:
         if names_of_result <= {field.name for field in fields}:
             metrics.append(column.name)
     return tuple(metrics)
+
+
+def _add_results_of_metrics(
+    batch: Any, tally: Tally, is_sample: Any, *, clustered: bool
+) -> Any:
+    """Add the results of all metrics in a batch to the counts of a summary.
+
+    Args:
+        batch: The columns, by the names of ``_columns_of_summary``.
+        tally: The counts, which are changed.
+        is_sample: Of each row whether it is a sample.
+        clustered: Whether rows of one group are one cluster. Else each row is.
+
+    Returns:
+        A column: of each row whether any metric has judged it.
+    """
+    from pyarrow import array, compute
+
+    # None: a bad row belongs to no group
+    groups = compute.if_else(is_sample, batch["group"], None).to_pylist()
+    cluster_numbers = array([_cluster_number(group, clustered) for group in groups])
+    is_judged: Any = False  # at first; a column from the first metric on
+    for metric, metric_tally in tally.metrics.items():
+        column_by_field = {name: batch[f"{metric}/{name}"] for name in _COUNTED_FIELDS}
+        status = column_by_field["status"]
+        is_judged = compute.or_(is_judged, compute.is_valid(status))
+        tally.usage += _sum_of_usages(column_by_field["usage"])
+        status_or_bad = compute.if_else(is_sample, status, "bad")
+        _add_results(metric_tally, column_by_field, status_or_bad, cluster_numbers)
+    return is_judged
 
 
 def _cluster_number(group: str | None, clustered: bool) -> int:
