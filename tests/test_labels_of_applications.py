@@ -136,6 +136,10 @@ def test_two_calls_that_both_count_from_1_share_no_number() -> None:
         ("[{}]\n", "Answer.", True),
         ("Source: {}\n", "Cite the files.", True),
         ("Source: {}\n", "Answer.", False),
+        ("[source: {}]\n", "Answer.", True),
+        ("Source: {}\n", "Schreib den Namen dahinter, etwa [bericht.pdf].", True),
+        ("Source: {}\n", "Write the year behind it, such as [2022].", False),
+        ("Source: {}\n", "Write the place behind it, such as [the town].", False),
         ("", "Cite the files.", False),
     ],
 )

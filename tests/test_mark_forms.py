@@ -648,6 +648,15 @@ def test_what_may_be_an_index_leaves_its_own_sentence_in_doubt(
         assert judged(answer).value == 1.0  # the other sentence claims nothing
 
 
+@pytest.mark.parametrize(
+    "words", ["tower(built in 1874 {})", "tower (see AA {})", "tower(built in 1874{})"]
+)
+def test_a_mark_behind_words_in_round_brackets_is_no_index(words: str) -> None:
+    """An index stands directly behind a name, as in "len(rows[1])"."""
+    assert [mark.labels for mark in marks_in(words.format("[1]"))] == [("1",)]
+    assert marks_in("len(rows[1])") == []
+
+
 def test_an_array_behind_a_key_is_no_mark() -> None:
     numbering = {"1": 0, "2": 1}
     read = read_citations('Set "sizes": [1, 2] in the file [2].', numbering)

@@ -50,7 +50,7 @@ from ragmetrics_core.capture.own_numbers import (
 )
 from ragmetrics_core.capture.page_numbers import page_numbers_by_index
 from ragmetrics_core.capture.plain_values import as_one_line
-from ragmetrics_core.capture.prompt_labels import Labels
+from ragmetrics_core.capture.prompt_labels import Labels, without_texts
 from ragmetrics_core.capture.prompt_numbering import (
     indexes_by_document_name,
     labels_of_turn,
@@ -77,7 +77,13 @@ from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Context
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LOOKBACK, SOURCE_WORD, Span
-from ragmetrics_core.data.marks import Mark, marks_in, plain_label, shape_of_label
+from ragmetrics_core.data.marks import (
+    Mark,
+    is_like_labels,
+    marks_in,
+    plain_label,
+    shape_of_label,
+)
 from ragmetrics_core.data.source_lists import (
     closing_marks_in,
     is_reference,
@@ -93,6 +99,7 @@ _WORD_BEFORE_A_MARK = lazy_pattern(
 )
 
 _ASKS_TO_CITE = lazy_pattern(r"\bcit(?:e|ing|ations?)\b", re.IGNORECASE)
+_IN_BRACKETS = lazy_pattern(r"[\[【]([^\[\]【】\n]{1,200})[\]】]")
 _WORD_AND_NUMBER = lazy_pattern(r"\[[^\W\d_]{2,24} \d{1,3}\]")  # "[Kilde 2]"
 _WORD_AND_BRACKET = lazy_pattern(
     r"(?<!\w)(?P<word>\w++)[\"'”’.,)]{0,3}[ \t]?\[(?P<inside>[^\[\]\n]{1,40})\]"
@@ -390,28 +397,30 @@ class CitationSearch:
                 add_indexes(indexes_by_number, label, indexes)
         return indexes_by_number
 
-    @cached_property
-    def is_numbered(self) -> bool:
-        """Whether the prompts number the contexts as sources; numbers of a mere list do not."""
-        return bool(self.labels.numbers) and (
-            IN_BRACKETS in self.labels.kinds
-            or numbers_in_form(BEHIND_A_WORD, "\n".join(self.prompts)).issuperset(
-                self.labels.numbers
-            )
-        )
-
     @property
     def are_labels_to_be_cited(self) -> bool:
-        """Whether each context has a label in brackets, or a name that is to be cited.
+        """Whether each context has a number as a source, a label in brackets, or a name to cite.
 
-        So "[a.pdf]" above each text, or "Source: a.pdf" where the prompt says "Cite".
+        So "Source 1:", "[a.pdf]" or "[source: a.pdf]" above each text; or "File: a.pdf"
+        where the prompt says "Cite", or shows how, as by "Write [report.pdf] behind it."
+        The numbers of a mere list, "1. It is old.", do not count.
         """
-        shown = "\n".join(self.prompts)
-        is_asked = _ASKS_TO_CITE.search(shown) is not None
+        numbers = self.labels.numbers
+        lines_with_numbers = numbers_in_form(BEHIND_A_WORD, "\n".join(self.prompts))
+        if numbers and (
+            IN_BRACKETS in self.labels.kinds or lines_with_numbers.issuperset(numbers)
+        ):
+            return True
+        words_around = without_texts(self.prompts, self.context_texts, "\n")
+        in_brackets = set(map(plain_label, _IN_BRACKETS.findall(words_around)))
+        indexes_by_label = self.labels.indexes_by_label
+        is_asked = _ASKS_TO_CITE.search(words_around) is not None or any(
+            is_like_labels(label, indexes_by_label) and not label[0].isdigit()
+            for label in in_brackets - indexes_by_label.keys()
+        )
         labelled: set[int] = set()
-        for label, indexes in self.labels.indexes_by_label.items():
-            is_name = is_asked and is_distinctive(label)
-            if is_name or f"[{label}]" in shown:
+        for label, indexes in indexes_by_label.items():
+            if label in in_brackets or (is_asked and is_distinctive(label)):
                 labelled.update(indexes)
         return bool(labelled) and len(labelled) == len(self.contexts)
 

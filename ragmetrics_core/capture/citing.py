@@ -148,7 +148,7 @@ def _without_marks(search: CitationSearch) -> CitationsFound:
         return CitationsFound(None, _UNREAD_FIELDS)
     if reply is not None and any(map(may_be_a_source, reply.values)):
         return CitationsFound(None, _MAY_BE_A_SOURCE)
-    if search.is_numbered or search.are_labels_to_be_cited:
+    if search.are_labels_to_be_cited:
         found = _citing_nothing(search)
         if found.citations == () and _may_name_a_number(search):
             return CitationsFound(None, UNREAD_FORM)

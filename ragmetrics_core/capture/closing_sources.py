@@ -19,7 +19,6 @@ _CLOSING = lazy_pattern(
     r"(?P<listed>[^\n]+|(?:\s*\n[ \t]*[-*•][ \t]+[^\n]+)+)\s*\Z",
     re.IGNORECASE | re.MULTILINE,
 )
-_OPENING_OF_MARK = lazy_pattern(r"[\[［【]")
 _MARK = lazy_pattern(r"([\[［【][^\[\]［］【】\n]{1,200}[\]］】])")
 # but no comma before a page, as in "a.pdf, p. 3"
 _BETWEEN_NAMES = lazy_pattern(
@@ -37,7 +36,7 @@ class ClosingSources:
 
     Args:
         start: Where the line begins in the answer.
-        start_of_names: Where the sources begin behind its colon.
+        start_of_names: From where on its names stand: behind its colon.
         end: Where it ends.
         are_marks_alone: Whether the sources are marks such as "[2]", and no names.
     """
@@ -60,9 +59,7 @@ def closing_sources_in(answer: str) -> ClosingSources | None:
     lines_of_marks = closing_marks_in(answer)
     if lines_of_marks:
         start, end = lines_of_marks[0][0], lines_of_marks[-1][1]
-        opening = _OPENING_OF_MARK.search(answer, start)
-        start_of_names = end if opening is None else opening.start()
-        return ClosingSources(start, start_of_names, end, are_marks_alone=True)
+        return ClosingSources(start, start, end, are_marks_alone=True)
     tail_start = max(0, len(answer) - _LONGEST_LINE)
     found = _CLOSING.search(answer, tail_start)
     if found is None or not answer[: found.start()].strip():

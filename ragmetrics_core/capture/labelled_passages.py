@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ragmetrics_core.capture.findings import BETWEEN_PIECES
 from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.prompt_numbers import line_before
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _FEWEST_LETTERS = 3  # of a label; a number without brackets numbers anything
@@ -92,7 +93,8 @@ def _passages_with_labels_like(openings: Iterable[str], prompt: str) -> Iterator
     """
     openings_here = [opening for opening in openings if opening and opening in prompt]
     openings_here.sort(key=prompt.index)
-    labels = [_label_of(opening, prompt) for opening in openings_here]
+    # what stands before each context: it need not be a label
+    labels = [line_before(prompt, prompt.index(opening)) for opening in openings_here]
     for pattern in _patterns_of(labels):
         passages = list(_passages_under(pattern, prompt))
         # If the pattern does not match before the first context, each label stands
@@ -168,22 +170,6 @@ def _passages_in_lists_with(
         if has_context:
             in_lists += passages_of_list
     return in_lists
-
-
-def _label_of(opening: str, prompt: str) -> str:
-    """Return what stands before a context in its line, else the line above it.
-
-    It need not be a label. It is empty if nothing stands there.
-
-    Args:
-        opening: The first characters of the context.
-        prompt: The prompt, which holds them.
-    """
-    start = prompt.index(opening)
-    text_before = prompt[max(0, start - 2 * _LONGEST_LABEL) : start]
-    text_above, _, beside = text_before.rpartition("\n")
-    _, _, line_above = text_above.rpartition("\n")
-    return beside.strip() or line_above.strip()
 
 
 def _shape(label: str) -> str:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from ragmetrics_core.capture.context_blocks import blocks_in
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD
 from ragmetrics_core.data.marks import shape_of_label
@@ -10,7 +11,6 @@ from ragmetrics_core.data.marks import shape_of_label
 CHUNK = "chunk"
 """The kind of a number that counts the pieces of one document."""
 
-_OPENING = 200  # characters of a context by which it is found in a prompt
 _LONGEST_LABEL = 120
 # A number after a word for a source: "Chunk 1", "Source ID: 3", "document[2]".
 _NUMBER_BEHIND_A_WORD = lazy_pattern(
@@ -28,6 +28,7 @@ _KIND_OF_WORD = {
 }
 # What may differ from label to label: "1", "D1", "R-001", "chunk_1"
 _TOKEN = lazy_pattern(r"[\w-]*\d[\w-]*")
+_SIGNS = " \t#*[](){}<>:.-"  # around it
 _WORD = lazy_pattern(r"[^\W\d_]{2,24}")
 _MOST_WORDS_OF_A_LABEL = 3  # beside its number; more words make a sentence
 _IN_ROUND_BRACKETS = lazy_pattern(r"\([^()\n]*\)")  # "(page 4)" of "Kilde 1 (page 4):"
@@ -81,52 +82,27 @@ def labels_differing_in_a_token(
     Returns:
         The indexes; empty unless one message shows each context once.
     """
-    openings = [_opening(text) for text in contexts]  # first characters of each
-    prompts_with_contexts = [
-        prompt
-        for prompt in prompts
-        if any(opening and opening in prompt for opening in openings)
+    shown = [
+        (prompt, block) for prompt in prompts for block in blocks_in(prompt, contexts)
     ]
-    if len(prompts_with_contexts) != 1:
+    in_order = [block.context_index for _, block in shown]
+    are_in_one_message = len({prompt for prompt, _ in shown}) == 1
+    if not are_in_one_message or sorted(in_order) != list(range(len(contexts))):
         return {}
-    (prompt,) = prompts_with_contexts
-    if any(prompt.count(opening) != 1 for opening in openings):
-        return {}
-    # the indexes of the contexts, in the order of the prompt
-    in_order = sorted(
-        range(len(openings)), key=lambda index: prompt.index(openings[index])
-    )
-    lines_before = [
-        _line_before(prompt, prompt.index(openings[index])) for index in in_order
-    ]
+    lines_before = [line_before(prompt, block.start) for prompt, block in shown]
     tokens = _tokens_that_differ(lines_before)
     if tokens and all(map(str.isdigit, tokens)):
-        word = _WORD.findall(lines_before[0].partition(tokens[0])[0])
-        return _counted(tokens, word[-1] if word else "", in_order)
+        counts = [str(count) for count in range(1, len(tokens) + 1)]
+        names = [line.strip(_SIGNS) for line in lines_before]
+        indexes_by_name = dict(
+            zip([*names, *counts], [*in_order, *in_order], strict=True)
+        )
+        return indexes_by_name if tokens == counts else {}
     if not tokens:  # in "D1: It fell." the label stands in the context
         tokens = _tokens_that_differ([_label_of_its_own(contexts[i]) for i in in_order])
-    are_of_one_shape = len({shape_of_label(token) for token in tokens}) == 1
-    return dict(zip(tokens, in_order, strict=True)) if are_of_one_shape else {}
-
-
-def _counted(
-    numbers: Sequence[str], word: str, in_order: Sequence[int]
-) -> dict[str, int]:
-    """Return the indexes by number, and by word and number; empty unless these count.
-
-    Args:
-        numbers: The number before each context, in the prompt's order.
-        word: The word before each number; "" without.
-        in_order: The indexes of the contexts, in the prompt's order.
-    """
-    if [int(number) for number in numbers] != list(range(1, len(numbers) + 1)):
-        return {}
-    index_by_label: dict[str, int] = {}
-    for count, index in enumerate(in_order, start=1):
-        index_by_label[str(count)] = index
-        if word:
-            index_by_label[f"{word} {count}"] = index
-    return index_by_label
+    shapes = {shape_of_label(token) for token in tokens}
+    are_labels = len(shapes) == 1 and None not in shapes
+    return dict(zip(tokens, in_order, strict=True)) if are_labels else {}
 
 
 def _tokens_that_differ(lines: Sequence[str]) -> list[str]:
@@ -144,17 +120,14 @@ def _tokens_that_differ(lines: Sequence[str]) -> list[str]:
         for tokens in zip(*map(_TOKEN.findall, plain_lines), strict=True)
         if len(set(tokens)) > 1 or len(lines) == 1
     ]
+    are_apart = len(differing) == 1 and len(set(differing[0])) == len(lines)
     n_words = len(_WORD.findall(" ".join(words_around.pop())))
     most_words = _MOST_WORDS_OF_A_LABEL if len(lines) > 1 else 1
-    if len(differing) != 1 or n_words > most_words:
-        return []
-    (tokens_of_labels,) = differing
-    are_apart = len(set(tokens_of_labels)) == len(lines)
-    return list(tokens_of_labels) if are_apart else []
+    return list(differing[0]) if are_apart and n_words <= most_words else []
 
 
-def _line_before(prompt: str, start: int) -> str:
-    """Return what stands before a place of a prompt in its line, else the line above."""
+def line_before(prompt: str, start: int) -> str:
+    """Return what stands before a place of a prompt in its line, else in the line above."""
     text_before = prompt[max(0, start - _LONGEST_LABEL) : start]
     lines = [line.strip() for line in text_before.split("\n") if line.strip()]
     return lines[-1] if lines else ""
@@ -182,9 +155,3 @@ def numbers_by_kind_in(line: str) -> list[tuple[str, str]]:
         kind = _KIND_OF_WORD.get(word, word)
         pairs.append((kind, str(int(match["number"]))))
     return pairs
-
-
-def _opening(text: str) -> str:
-    """Return the first characters of a context; parts of it are divided by ``…``."""
-    first_part = text.partition("…")[0].strip()
-    return first_part[:_OPENING].strip()

@@ -21,6 +21,7 @@ from ragmetrics_core.capture.label_meanings import (
     indexes_of_number,
     indexes_of_page,
     refuse_numbers_of_other_lists,
+    refuse_other_page,
 )
 from ragmetrics_core.capture.marked_citations import by_marks
 from ragmetrics_core.capture.plain_values import answer_in, parse_json
@@ -232,6 +233,8 @@ def _indexes_of_source(
     if not indexes:
         return quoted.cited
     if len(indexes) == 1:
+        if source.page is not None and source.page.isdecimal():
+            refuse_other_page(indexes[0], source.page, search)
         return indexes
     # several contexts have the id, as chunks of one file: quote or page tell which
     quoted_of_id = quoted.among(indexes).cited

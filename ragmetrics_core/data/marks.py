@@ -100,7 +100,7 @@ _NAME_BEFORE = lazy_pattern(r"(?<!\w)[^\W\d]\w*\Z")
 _ENDINGS_OF_TEXTS = "pdf|txt|md|rst|docx?|pptx?|xlsx?|odt|epub|html?|xml|csv|jsonl?"
 _LIKE_CODE_BEFORE = lazy_pattern(
     rf"(?:(?<!\w)[^\W\d]\w*+\.(?!(?:{_ENDINGS_OF_TEXTS})\Z)[^\W\d]\w*"
-    r"|(?<!\w)[A-Za-z_]\w*+\([^()\n]*)\Z"
+    r"|(?<!\w)[A-Za-z_]\w*+\((?:[^()\n]*(?:[,=(\[]\s*|(?<!\w)[^\W\d]\w*))?)\Z"
 )
 # What stands before an array of JSON: '"sizes": ' of '"sizes": [1, 2]', and
 # '"sizes": [[1, 2], ' before the next row.

@@ -557,6 +557,24 @@ APPS: dict[str, App] = {
         ).invoke(QUESTION),
         "page 5",
     ),
+    "another page of the only context of a file": App(
+        json_chain(
+            {"answer": WHOLE, "sources": [{"source": "bridges.pdf", "page": 12}]},
+            "[{source}]\n{text}",
+        ),
+        "page 12",
+    ),
+    "the page of the only context of a file": App(
+        json_chain(
+            {"answer": WHOLE, "sources": [{"source": "bridges.pdf", "page": 7}]},
+            "[{source}]\n{text}",
+        ),
+        [(WHOLE, (1,), ())],
+    ),
+    "numbers that stand in brackets": App(
+        json_chain({"answer": WHOLE, "sources": ["3", "[1]"]}, "[{n}] {text}"),
+        [(WHOLE, (2,), ()), (WHOLE, (0,), ())],
+    ),
     "names of files": App(
         chain(
             "[{n}] Source: {source} (Section: {title})\n{text}",
