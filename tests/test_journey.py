@@ -34,6 +34,7 @@ from ragmetrics_core.page.stage_losses import journey_in_words
 from ragmetrics_core.reporting.journey import ADVICE, Journey, first_to_mend, journey
 from ragmetrics_core.reporting.journey_columns import COLUMNS
 from ragmetrics_core.reporting.sample_journey import Loss, SampleJourney, journey_of
+from ragmetrics_core.reporting.shown_parts import join_pieces
 from ragmetrics_core.scale.scorer import Scorer
 from ragmetrics_core.statistics.means import mean_interval
 
@@ -1236,3 +1237,24 @@ def test_a_fact_known_to_be_shown_clears_no_unknown_one() -> None:
     known = row(matrix([0.9]), retrieved=TEXTS[:1], contexts=TEXTS[:1])
     unknown = row(matrix([0.1]), retrieved=TEXTS[:1], contexts=TEXTS[:1], capture=notes)
     assert journey([*[known] * 9, unknown]).mend is None
+
+
+@pytest.mark.parametrize(
+    ("pieces", "joined"),
+    [
+        (
+            ("was opened in 1874", "The Velm bridge was opened"),
+            "The Velm bridge was opened in 1874",
+        ),
+        (("The Velm bridge was opened", "bridge was"), "The Velm bridge was opened"),
+        (("in 1874.", "The Velm"), "The Velm … in 1874."),
+        (("bridge", "The Velm"), "The Velm bridge"),
+        ((), ""),
+    ],
+    ids=["overlapping", "inside", "apart", "side by side", "none"],
+)
+def test_pieces_of_a_text_are_joined_in_its_order(
+    pieces: tuple[str, ...], joined: str
+) -> None:
+    text = "The Velm bridge was opened in 1874."
+    assert join_pieces(text, pieces) == joined

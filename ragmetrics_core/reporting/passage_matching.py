@@ -5,7 +5,7 @@ Pure functions of ids and texts.
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragmetrics_core.data import Context, SampleResult
 
@@ -16,39 +16,47 @@ _WORDS_BY_NO_CHANCE = 8  # that two texts share in a row
 _HALF = 0.5
 _FEWEST_WORDS = 2  # that tell something, where no number is among them
 
-Part = tuple[int | None, float | None]
-_NOT_SHOWN: Part = (None, 0.0)
+
+class ShownPart(NamedTuple):
+    """Which context shows a passage, and how much of it.
+
+    Attributes:
+        context_index: The index of the context; None if no context shows the passage.
+        share: The share of the passage's letters that the context shows. None for a
+            reworded passage: nobody knows its share.
+    """
+
+    context_index: int | None
+    share: float | None
+
+
+_NOT_SHOWN = ShownPart(None, 0.0)
 
 
 def parts_shown(
     retrieved: Sequence[Context], contexts: Sequence[Context]
-) -> list[Part]:
+) -> list[ShownPart]:
     """Find for each retrieved passage the context that shows it, and how much of it.
 
     A context of the same text comes first, then a context that holds the whole passage,
-    then a context that is a part of the passage.
-
-    Returns:
-        For each passage the index of the context, and the share of the passage's
-        letters that the context shows. Examples: (2, 1.0) for all of it; (2, .5) for
-        half; (2, None) for a reworded passage, share unknown; (None, 0.0) if no context
-        shows it.
+    then a context that is a part of the passage. Example: the passage "It is old. It
+    fell." and the context "It is old." give the index 0 and the share .5.
     """
     equal_contexts = _EqualContexts(retrieved, contexts)
     context_texts = [_plain(context.text) for context in contexts]
-    other_contexts = _contexts_of_other_texts(retrieved, contexts)
-    parts: list[Part] = []
+    contexts_equal_to_none = _contexts_equal_to_none(retrieved, contexts)
+    parts: list[ShownPart] = []
     for passage in retrieved:
         text = _plain(passage.text)
         index_of_holder = _index_of_holder(text, context_texts)
         if not text:
             parts.append(_NOT_SHOWN)
         elif text in context_texts:
-            parts.append(equal_contexts.choose(passage))
+            parts.append(equal_contexts.take_for(passage))
         elif index_of_holder is not None:
-            parts.append((index_of_holder, 1.0))
+            parts.append(ShownPart(index_of_holder, 1.0))
         else:
-            parts.append(_find_part(passage, text, other_contexts))
+            parts.append(_find_part(passage, text, contexts_equal_to_none))
     return parts
 
 
@@ -80,8 +88,8 @@ class _EqualContexts:
             text = _plain(context.text)
             self._free_indices_by_text.setdefault(text, []).append(index)
 
-    def choose(self, passage: Context) -> Part:
-        """Choose a context with a passage's text that shows no passage yet.
+    def take_for(self, passage: Context) -> ShownPart:
+        """Take a context with a passage's text that shows no passage yet.
 
         A context with the passage's id comes first; the id of another passage will not
         do. ``_NOT_SHOWN`` if none is left.
@@ -98,7 +106,7 @@ class _EqualContexts:
         if not candidates:
             return _NOT_SHOWN
         free_indices.remove(candidates[0])
-        return candidates[0], 1.0
+        return ShownPart(candidates[0], 1.0)
 
     def _has_id_of_a_passage(self, index: int) -> bool:
         context_id = self._contexts[index].id
@@ -122,10 +130,10 @@ class _OtherContext:
         self.word_runs = frozenset(_runs_of_words(text))
 
 
-def _contexts_of_other_texts(
+def _contexts_equal_to_none(
     retrieved: Sequence[Context], contexts: Sequence[Context]
 ) -> list[_OtherContext]:
-    """The contexts whose text no passage has."""
+    """The contexts whose text no passage has: they may show parts of passages."""
     texts_of_passages = {_plain(passage.text) for passage in retrieved}
     other_contexts = []
     for index, context in enumerate(contexts):
@@ -135,7 +143,9 @@ def _contexts_of_other_texts(
     return other_contexts
 
 
-def _find_part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -> Part:
+def _find_part(
+    passage: Context, text: str, contexts: Sequence[_OtherContext]
+) -> ShownPart:
     """Find the context that shows a part of a passage, and how large the part is.
 
     A context with the passage's id is preferred; else the context that shows most.
@@ -159,9 +169,9 @@ def _find_part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -
             best_index = context.index
     if best_index is not None:
         _, best_share = best_rank
-        return best_index, best_share
+        return ShownPart(best_index, best_share)
     similar_index = _index_of_similar(passage, text, contexts)
-    return _NOT_SHOWN if similar_index is None else (similar_index, None)
+    return _NOT_SHOWN if similar_index is None else ShownPart(similar_index, None)
 
 
 def _index_of_similar(
