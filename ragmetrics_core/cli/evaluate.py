@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ragmetrics_core.cli.screen import lines_on_rows, next_command, screen_lines
 from ragmetrics_core.cli.source import Source
 from ragmetrics_core.data import (
     PROJECT_FILE,
+    InputError,
     JudgeUnavailable,
     ProjectSettings,
     SampleResult,
@@ -312,6 +313,26 @@ def _tell_where_results_are(writer: JsonlWriter, out: Path, run: Run) -> None:
     print(sentence, file=sys.stderr)
 
 
+@dataclass(frozen=True)
+class _Outcome:
+    """What a run came to, with all samples counted.
+
+    Attributes:
+        facts: The facts of the run.
+        summary: The numbers of all metrics.
+        shown_summary: The numbers of the metrics that apply to some row: one that needs
+            references is not shown where no row has any.
+        decisions: What each gate decided.
+        exit_code: The exit code of the run and its gates.
+    """
+
+    facts: RunFacts
+    summary: Summary
+    shown_summary: Summary
+    decisions: Sequence[Decision]
+    exit_code: int
+
+
 def _finish(plan: _Plan, measured: _Measured) -> int:
     """End a run: decide the gates, write job summary and page, print the first screen.
 
@@ -325,32 +346,51 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         InputError: If the summary for the CI job cannot be written. It is raised after
             the screen is printed.
     """
-    options = plan.options
-    run = measured.run
-    facts = _facts(plan, run)
-    summary = measured.score_tally.summary(run=facts)
-    # a metric that needs references is not shown where no row has any
-    shown_summary = _only_metrics_that_apply(summary, options)
-    decisions = _decisions(plan, facts, summary)
-    exit_code = _exit_code(plan, run, summary, decisions)
-    failure = None
-    # somebody pressed Ctrl-C: the numbers are of a part, and no result of a CI job
-    if not run.interrupted:
-        text = markdown(shown_summary, facts, decisions, exit_code)
-        failure = shared.write_job_summary(options, text)
-    if failure:
-        exit_code = BAD_INPUT
+    outcome = _outcome(plan, measured)
+    failure = _write_job_summary(plan, measured.run, outcome)
+    if failure is not None:
+        outcome = replace(outcome, exit_code=BAD_INPUT)
     screen = measured.fault_tally.screen(
-        shown_summary, facts, decisions, exit_code=exit_code
+        outcome.shown_summary,
+        outcome.facts,
+        outcome.decisions,
+        exit_code=outcome.exit_code,
     )
-    _write_page(plan, measured, screen, shown_summary, facts)
-    lines = _closing_lines(plan, measured, summary, shown_summary, screen, facts)
+    _write_page(plan, measured, screen, outcome)
+    lines = _closing_lines(plan, measured, screen, outcome)
     if lines:
         show("\n".join(lines))
-    if failure:
+    if failure is not None:
         raise failure
-    _say_why_nothing_was_scored(plan, measured, summary)
-    return exit_code
+    _say_why_nothing_was_scored(plan, measured, outcome.summary)
+    return outcome.exit_code
+
+
+def _outcome(plan: _Plan, measured: _Measured) -> _Outcome:
+    """Sum up what was counted, and decide the gates."""
+    facts = _facts(plan, measured.run)
+    summary = measured.score_tally.summary(run=facts)
+    decisions = _decisions(plan, facts, summary)
+    return _Outcome(
+        facts=facts,
+        summary=summary,
+        shown_summary=_only_metrics_that_apply(summary, plan.options),
+        decisions=decisions,
+        exit_code=_exit_code(plan, measured.run, summary, decisions),
+    )
+
+
+def _write_job_summary(plan: _Plan, run: Run, outcome: _Outcome) -> InputError | None:
+    """Write the summary of a CI job; return the error if that fails.
+
+    After an interrupt nothing is written: the numbers are of a part of the samples.
+    """
+    if run.interrupted:
+        return None
+    text = markdown(
+        outcome.shown_summary, outcome.facts, outcome.decisions, outcome.exit_code
+    )
+    return shared.write_job_summary(plan.options, text)
 
 
 def _decisions(plan: _Plan, facts: RunFacts, summary: Summary) -> Sequence[Decision]:
@@ -361,21 +401,9 @@ def _decisions(plan: _Plan, facts: RunFacts, summary: Summary) -> Sequence[Decis
 
 
 def _write_page(
-    plan: _Plan,
-    measured: _Measured,
-    screen: FirstScreen,
-    shown_summary: Summary,
-    facts: RunFacts,
+    plan: _Plan, measured: _Measured, screen: FirstScreen, outcome: _Outcome
 ) -> None:
-    """Write the HTML page, if one is asked for.
-
-    Args:
-        plan: What the run needs.
-        measured: The results.
-        screen: What a person should see first.
-        shown_summary: The numbers of the metrics that apply to some row.
-        facts: The facts of the run.
-    """
+    """Write the HTML page, if one is asked for; it begins with the first screen."""
     if measured.kept_results is None:
         return
     options = plan.options
@@ -384,9 +412,11 @@ def _write_page(
         measured.kept_results,
         are_metrics_named=options.metrics is not None,
     )
-    facts_of_files = {"inputs": facts.inputs, "name": facts.name}
+    facts_of_files = {"inputs": outcome.facts.inputs, "name": outcome.facts.name}
     page_facts = report.run.model_copy(update=facts_of_files)
-    write_page_from(screen, options.report, report.results, shown_summary, page_facts)
+    write_page_from(
+        screen, options.report, report.results, outcome.shown_summary, page_facts
+    )
 
 
 def _exit_code(
@@ -424,37 +454,26 @@ def _say_why_nothing_was_scored(
 
 
 def _closing_lines(
-    plan: _Plan,
-    measured: _Measured,
-    summary: Summary,
-    shown_summary: Summary,
-    screen: FirstScreen,
-    facts: RunFacts,
+    plan: _Plan, measured: _Measured, screen: FirstScreen, outcome: _Outcome
 ) -> list[str]:
     """Return what is printed at the end of a run, line by line.
 
     First come the numbers, the metrics that were left out, and the cost, such as "Spent:
     40 calls, $0.0200; 12.1 s". Then come the files that were written; then the rows to
     look at and the command to run next. Without numbers only the files are listed.
-
-    Args:
-        plan: What the run needs.
-        measured: What was counted.
-        summary: The numbers of all metrics.
-        shown_summary: The numbers of the metrics that apply to some row.
-        screen: What a person should see first.
-        facts: The facts of the run.
     """
     options = plan.options
     is_interrupted = measured.run.interrupted
-    has_numbers = bool(shown_summary.metrics)
+    has_numbers = bool(outcome.shown_summary.metrics)
     lines = []
     if has_numbers:
-        lines += screen_lines(screen, shown_summary, facts)
-        lines += _lines_on_left_out_metrics(summary, shown_summary, measured.reasons)
+        lines += screen_lines(screen, outcome.shown_summary, outcome.facts)
+        lines += _lines_on_left_out_metrics(
+            outcome.summary, outcome.shown_summary, measured.reasons
+        )
         lines += plan.source.remarks
-        seconds = f"{facts.seconds:.1f} s"
-        lines.append(f"Spent: {shared.spent(summary.usage)}; {seconds}")
+        seconds = f"{outcome.facts.seconds:.1f} s"
+        lines.append(f"Spent: {shared.spent(outcome.summary.usage)}; {seconds}")
     # After an interrupt ``--out`` may not be complete: another line, on standard error,
     # names the file that then holds the results.
     if options.out and not is_interrupted:
