@@ -401,3 +401,68 @@ def test_a_fact_that_a_call_beside_saw_in_part_may_have_been_in_that_part() -> N
     showings = [passage.shown for passage in journey.passages]
     assert showings == ["whole", "cut", "not shown", "not shown"]
     assert [fact.known for fact in journey.facts] == [True, False, True, True]
+
+
+# Which calls were asked the same, and which may have answered
+
+
+def asked_of_first(
+    templates: Sequence[str],
+    replies: Sequence[str],
+    pick: Pick = lambda replies: replies[-1],
+    titles: tuple[str, ...] = (),
+) -> SampleJourney:
+    """The journey of a run that asks a model of its first passages, by a template each."""
+
+    def answer(question: str) -> str:
+        model = FakeListChatModel(responses=list(replies))
+        prompts = []
+        found = Finds(titles=titles).invoke(question)
+        for document, template in zip(found, templates, strict=False):
+            title = document.metadata.get("title", "")
+            text = document.page_content
+            prompts.append(template.format(text=text, question=question, title=title))
+        return pick(replies_to(prompts, model))
+
+    with capture() as captured:
+        RunnableLambda(answer).invoke(QUESTION)
+    (sample,) = captured.samples
+    return followed(sample)[0]
+
+
+def test_equal_replies_are_no_answers_beside_each_other() -> None:
+    """Two calls reply alike: what the run gives is the answer, and no other one."""
+    journey = asked_of_first([ASKED_OF_EACH] * 2, ["41,000 pounds."] * 2)
+    showings = [passage.shown for passage in journey.passages]
+    assert showings == ["whole", "whole", "not shown", "not shown"]
+    assert "shown" not in journey.unknown
+
+
+def test_a_grader_has_not_answered_if_no_reply_is_the_answer() -> None:
+    grading = "Is this of use?\n{text}\nSay yes or no."
+    journey = asked_of_first(
+        [grading, ASKED_OF_EACH, ASKED_OF_EACH],
+        ["yes", *REPLIES[1:]],
+        lambda replies: trimmed(replies[1:]),
+    )
+    showings = [passage.shown for passage in journey.passages]
+    assert showings == ["not shown", None, "whole", "not shown"]
+
+
+def test_a_title_within_another_title_is_taken_out_behind_it() -> None:
+    template = "{title}:\n{text}\nQuestion: {question}"
+    titles = ("The piers", "The piers and the repair")
+    journey = asked_of_first([template] * 2, REPLIES[:2], titles=titles)
+    showings = [passage.shown for passage in journey.passages]
+    assert showings == ["whole", "whole", "not shown", "not shown"]
+
+
+def test_a_title_of_one_letter_makes_no_other_words_the_same() -> None:
+    """Without each letter "s", "Be as strict" and "Be a strict" would be one template."""
+    templates = [
+        "Be as strict as a judge.\n{text}\n{question}",
+        "Be a strict judge.\n{text}\n{question}",
+    ]
+    journey = asked_of_first(templates, REPLIES[:2], titles=("s", "a"))
+    showings = [passage.shown for passage in journey.passages]
+    assert showings == ["not shown", "whole", "not shown", "not shown"]
