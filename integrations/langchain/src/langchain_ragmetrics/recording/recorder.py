@@ -29,7 +29,9 @@ from langchain_ragmetrics.recording.tree import (
     TASK_OR_THREAD,
     TEXT_ALONE,
     UNREAD,
+    VARIABLES,
     Run,
+    variables_of_template,
 )
 from langchain_ragmetrics.values import (
     copied,
@@ -113,6 +115,8 @@ class Recorder(BaseCallbackHandler):
             run.inputs = _named("input", copied(inputs, messages=run_id in self._roots))
             if run.name == LOAD_HISTORY:
                 run.extra[SESSION] = _session()
+            if run.run_type == "prompt":
+                run.extra[VARIABLES] = variables_of_template(serialized)
 
     @guard_hook
     def on_chain_end(

@@ -51,6 +51,8 @@ HANDED_IN = "ragmetrics_handed_in"
 EVIDENCE_BLOCKS = "ragmetrics_evidence_blocks"
 # of a call of a model: what it was shown and no recorded text holds
 UNREAD = "ragmetrics_unread"
+# of a template of a prompt: the names that it fills in
+VARIABLES = "ragmetrics_variables"
 # of a search of a vector store that the application made without a retriever
 STORE_SEARCH = "ragmetrics_by_hand"
 # the name of a run in which the application reports documents by ``add_documents()``
@@ -791,6 +793,41 @@ def _fill_step(node: Node, run: AnyRun) -> None:
     capture.note_documents_of_step(node, taken, plain(run.outputs or {}))
 
 
+def _fill_prompt(node: Node, run: AnyRun) -> None:
+    """Write into a call which documents a template of a prompt fills in as they are.
+
+    Example: "{context} Question: {question}" was given documents as ``context`` and as
+    ``sources``: those in ``context``.
+    """
+    variables: Sequence[str] | None = (run.extra or {}).get(VARIABLES)
+    if variables is None and isinstance(run, schemas.RunBase):
+        variables = variables_of_template(run.serialized)
+    names = list(variables or ())
+    if len(names) == 1:
+        names.append("input")  # its only value may come without its name: ``[A, B]``
+    filled_in = [run.inputs[name] for name in names if name in run.inputs]
+    node.documents_among_inputs = tuple(documents_in(plain(filled_in)))
+
+
+def variables_of_template(
+    serialized: Mapping[str, Any] | None,
+) -> tuple[str, ...] | None:
+    """The names that a template of a prompt fills in; None if LangChain does not say.
+
+    Example: "{context} Question: {question}" fills in context and question, whatever
+    else it is given.
+
+    Args:
+        serialized: LangChain's description of the template.
+    """
+    settings = (serialized or {}).get("kwargs")
+    if not isinstance(settings, Mapping):
+        return None
+    required = settings.get("input_variables") or ()
+    optional = settings.get("optional_variables") or ()
+    return (*required, *optional)
+
+
 def _calls_answered_by_a_person(node: Node, run: AnyRun) -> list[Node]:
     """Make a tool's node for each tool call that a person answered instead of the tool.
 
@@ -838,4 +875,5 @@ _FILL: Mapping[str, Callable[[Node, AnyRun], None]] = {
     "llm": _fill_model,
     "chat_model": _fill_model,
     "chain": _fill_step,
+    "prompt": _fill_prompt,
 }
