@@ -53,8 +53,10 @@ from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_labels import Labels, without_texts
 from ragmetrics_core.capture.prompt_numbering import (
     indexes_by_document_name,
+    indexes_by_word_of_metadata,
     labels_of_turn,
     numbering_of_framework,
+    text_without_metadata,
 )
 from ragmetrics_core.capture.prompt_numbers import (
     BEHIND_A_WORD,
@@ -144,8 +146,9 @@ class CitationSearch:
 
     @cached_property
     def subjects(self) -> str:
-        """The question and the texts of the contexts, in lower case."""
-        return "\n".join([self.turn.question or "", *self.context_texts]).lower()
+        """The question and the contexts without their metadata, in lower case."""
+        passages = map(text_without_metadata, self.contexts)
+        return "\n".join([self.turn.question or "", *passages]).lower()
 
     @cached_property
     def prompts(self) -> list[str]:
@@ -334,6 +337,20 @@ class CitationSearch:
             for label, indexes in self.numbering.items()
             if not label.isdigit() and label not in self.lettered_labels
         }
+
+    @cached_property
+    def indexes_by_label(self) -> dict[str, tuple[int, ...]]:
+        """By each name that the prompts may show beside a context: the contexts' indexes.
+
+        Beside ``indexes_by_name`` these are all words of the contexts' metadata.
+        """
+        shown = "\n".join(self.prompts)
+        indexes_by_value = {
+            value: indexes
+            for value, indexes in indexes_by_word_of_metadata(self.contexts).items()
+            if value in self.text and value in shown
+        }
+        return {**indexes_by_value, **self.indexes_by_name}
 
     @cached_property
     def pages_by_index(self) -> dict[int, set[str]]:

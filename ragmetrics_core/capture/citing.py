@@ -21,6 +21,7 @@ from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.marked_citations import by_a_closing_line, by_marks
 from ragmetrics_core.capture.model_words import has_lost_its_marks
 from ragmetrics_core.capture.names_in_words import names_a_source
+from ragmetrics_core.capture.numbers_of_sources import has_number_of_a_source
 from ragmetrics_core.capture.provided_citations import by_the_provider
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.structured_citations import (
@@ -43,17 +44,12 @@ from ragmetrics_core.data.marks import marks_in, may_cite
 
 _UNREAD_FIELDS = "the structured answer has lists that may name sources"
 _MAY_BE_A_SOURCE = "the structured answer has fields such as a page or a file, which may name its source"
-# a number that no further words follow: "Source IDs: 1, 2", "(ID: 1)", "<i>1</i>"
-_NUMBER_AT_AN_END = lazy_pattern(
-    r"(?<![\d.,/\-])(?<!\d:)0*(?P<number>\d{1,4})[.,;。、]?[ \t]*(?:\Z|[\n<)\]}）】」』])"
-)
 # numbers behind words of any language, at the end or in brackets: "Источники: 1, 2",
 # "(источник 1)"
 _NUMBERS_BEHIND_WORDS = lazy_pattern(
     r"[:：][ \t]*\d{1,3}(?:[ \t]*[,;、，،][ \t]*\d{1,3})*[.。]?\s*\Z"
     r"|[(（][^\W\d_]{2,24}[ \t]+\d{1,3}[)）]"
 )
-_PRIVATE_USE = lazy_pattern("[\ue000-\uf8ff]")  # "\ue200cite\ue202turn0search1\ue201"
 
 # The rules. Each returns
 # - the citations that it found,
@@ -149,36 +145,22 @@ def _without_marks(search: CitationSearch) -> CitationsFound:
     if reply is not None and any(map(may_be_a_source, reply.values)):
         return CitationsFound(None, _MAY_BE_A_SOURCE)
     if search.are_labels_to_be_cited:
-        found = _citing_nothing(search)
-        if found.citations == () and _may_name_a_number(search):
-            return CitationsFound(None, UNREAD_FORM)
-        return found
+        return _citing_nothing(search)
     may_name_numbers = _NUMBERS_BEHIND_WORDS.search(search.text) is not None
     return CitationsFound(None, UNREAD_FORM if may_name_numbers else "")
 
 
-def _may_name_a_number(search: CitationSearch) -> bool:
-    """Whether the answer may cite by a number in a form that is not read as a mark.
-
-    It holds a number of the prompt's labels at the end of a line, of a sentence or of
-    brackets, as in "Document IDs: 1, 2" and "(ID: 1)", or signs for private use, by
-    which some models cite. "It opens at 1 in the morning" does not count.
-    """
-    if _PRIVATE_USE.search(search.text):
-        return True
-    numbers = set(search.labels.numbers)
-    found = _NUMBER_AT_AN_END.finditer(search.text)
-    return any(match["number"] in numbers for match in found)
-
-
 def _citing_nothing(search: CitationSearch) -> CitationsFound:
-    """Say that an answer cites nothing, unless its own words name a source."""
+    """Say that an answer cites nothing, if none of its words and numbers may name a source.
+
+    Whatever a prompt shows beside a passage may name it. So all of that which the answer
+    says must also stand in a passage, or in the question: then the answer speaks of it.
+    """
     is_source_named = names_a_source(
-        search.text,
-        search.indexes_by_name,
-        numbers=search.labels.numbers,
-        subjects=search.subjects,
+        search.text, search.indexes_by_label, subjects=search.subjects
     )
     if is_source_named:
         return CitationsFound(None, SOURCE_IN_WORDS)
+    if has_number_of_a_source(search.text, [search.subjects], search.prompts):
+        return CitationsFound(None, UNREAD_FORM)
     return CitationsFound(citations=())

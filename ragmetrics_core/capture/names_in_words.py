@@ -39,13 +39,6 @@ _BEFORE_A_NAME = lazy_pattern(
     re.IGNORECASE,
 )
 _AROUND_NAME = " \t\"'“”„‘’`*"
-# "#2", "^2^", "/2/", "|2|", "(Q2)" after a sentence; rows of a table begin with "|"
-_NUMBER_IN_SIGNS = lazy_pattern(
-    r"(?:(?<=\s)\#(?P<hash>\d{1,3})|\^(?P<raised>\d{1,3})\^|(?<=\s)/(?P<slashes>\d{1,3})/"
-    r"|(?<=[\w.][ \t])\|(?P<bars>\d{1,3})\||\([A-Z](?P<letter>\d{1,3})\))"
-    + _SENTENCE_ENDS,
-    re.MULTILINE,
-)
 
 
 def with_file_marks(answer: str, names: Collection[str]) -> str:
@@ -121,12 +114,11 @@ def names_a_source(
     answer: str,
     indexes_by_name: Mapping[str, Collection[int]],
     *,
-    numbers: Collection[str],
     subjects: str,
 ) -> bool:
-    """Whether an answer without marks names a source in words, or by a number as "#2".
+    """Whether an answer without marks names a source in words.
 
-    True for "According to report.pdf, it fell." and "It fell #2.". False for "The Eiffel
+    True for "According to report.pdf, it fell.". False for "The Eiffel
     Tower is high." if a context is named "Eiffel Tower", but the question is about the
     tower: then its name is the subject of the answer, and no source. "According to
     Eiffel Tower" names a source in any case.
@@ -134,7 +126,6 @@ def names_a_source(
     Args:
         answer: The answer.
         indexes_by_name: By each name of a context the indexes of its contexts.
-        numbers: The numbers that the contexts have in the prompt.
         subjects: The question and the texts of the contexts, in lower case.
     """
     for name, _ in _names_in(answer, indexes_by_name):
@@ -146,7 +137,7 @@ def names_a_source(
         may_be_subject = not is_distinctive(name) or name.lower() in subjects
         if not may_be_subject and re.search(pattern_of_name(name), answer):
             return True
-    return _has_number_in_signs(answer, numbers, subjects)
+    return False
 
 
 def _names_in(
@@ -181,19 +172,3 @@ def _stands_like_a_source(name: str, answer: str) -> bool:
         rf"{quoted_name},\s*(?:pp?\.|page)\s*\d",
     )
     return any(re.search(place, answer, re.MULTILINE) for place in places)
-
-
-def _has_number_in_signs(answer: str, numbers: Collection[str], subjects: str) -> bool:
-    """Whether an answer cites a context's number by signs: "#2", "^2^", "/2/", "|2|".
-
-    True for "It fell #2." if a context is number 2. False if the question is "What is
-    issue #2?", and in a row of a table, "| Lanes |2|".
-    """
-    for found in _NUMBER_IN_SIGNS.finditer(answer):
-        number = next(filter(None, found.groupdict().values()))
-        line_start = answer.rfind("\n", 0, found.start()) + 1
-        is_in_table = answer.startswith("|", line_start)
-        is_of_subject = found[0].lower() in subjects
-        if str(int(number)) in numbers and not is_in_table and not is_of_subject:
-            return True
-    return False

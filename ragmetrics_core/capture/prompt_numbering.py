@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
 from ragmetrics_core.capture.prompt_numbers import labels_differing_in_a_token
 from ragmetrics_core.capture.source_names import KEY_OF_NAME, file_name_of, is_telling
@@ -76,6 +77,35 @@ def indexes_by_document_name(contexts: Sequence[Context]) -> dict[str, tuple[int
                 if is_telling(name):
                     indexes_by_name.setdefault(name, {})[index] = None
     return {name: tuple(indexes) for name, indexes in indexes_by_name.items()}
+
+
+def indexes_by_word_of_metadata(
+    contexts: Sequence[Context],
+) -> dict[str, tuple[int, ...]]:
+    """Return the words in the contexts' metadata, under any key, with their indexes."""
+    indexes_by_word: dict[str, dict[int, None]] = {}
+    for index, context in enumerate(contexts):
+        for value in context.metadata.values():
+            if isinstance(value, str) and any(map(str.isalpha, value)):
+                indexes_by_word.setdefault(value.strip(), {})[index] = None
+    return {word: tuple(indexes) for word, indexes in indexes_by_word.items()}
+
+
+def text_without_metadata(context: Context) -> str:
+    r"""Return the text of a context without the lines that are a field of its metadata.
+
+    Example: "file_name: a.pdf\n\nIt is old." with ``{"file_name": "a.pdf"}`` gives
+    "\n\nIt is old." LlamaIndex shows texts so.
+    """
+    letters_of_metadata = {
+        letters_of(f"{key}{value}") for key, value in context.metadata.items()
+    }
+    lines = context.text.split("\n")
+    return "\n".join(
+        line
+        for line in lines
+        if not line.strip() or letters_of(line) not in letters_of_metadata
+    )
 
 
 def numbering_of_framework(
