@@ -194,8 +194,14 @@ def test_an_answer_that_may_cite_in_an_unread_form_is_not_said_to_cite_nothing(
 
 
 def test_a_number_in_a_sentence_cites_nothing() -> None:
-    sample = chain("[{}] ", "It opens at 1 in the morning, and closes at 11:30.")
+    sample = chain("[{}] ", "It opens at 5 in the morning, and closes at 11:30.")
     assert sample.citations == ()
+
+
+def test_a_number_of_the_labels_that_no_passage_speaks_of_may_cite() -> None:
+    sample = chain("[{}] ", "It opens at 1 in the morning, and closes at 11:30.")
+    assert sample.citations is None
+    assert "has a number that may name a source" in sample.citations_unknown
 
 
 PROMPTS: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {

@@ -85,8 +85,8 @@ def test_an_answer_that_names_a_source_is_not_known_to_cite_nothing(
         SAID,
         "It was ranked second, as item #9.",
         "On the opening day there was rain.",
-        "The Velm bridge, of rivers and of hills, is x^2 wide (in May).",
-        "| Year | n |\n|---|---|\n| 1874 |2|",
+        "The Velm bridge, of rivers and of hills, is x^9 wide (in May).",
+        "| Year | n |\n|---|---|\n| 1874 |9|",
         "**The Velm** rises in the hills.",
     ],
 )

@@ -34,6 +34,7 @@ from ragmetrics_core.capture.structured_sources import (
 )
 from ragmetrics_core.capture.unknown_meanings import (
     MARKS_CHANGED,
+    NUMBER_OF_A_SOURCE,
     SOURCE_IN_WORDS,
     UnknownMeaning,
 )
@@ -162,5 +163,5 @@ def _citing_nothing(search: CitationSearch) -> CitationsFound:
     if is_source_named:
         return CitationsFound(None, SOURCE_IN_WORDS)
     if has_number_of_a_source(search.text, [search.subjects], search.prompts):
-        return CitationsFound(None, UNREAD_FORM)
+        return CitationsFound(None, NUMBER_OF_A_SOURCE)
     return CitationsFound(citations=())

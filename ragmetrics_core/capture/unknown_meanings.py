@@ -41,6 +41,10 @@ SEARCHED_UNSEEN = (
 SOURCE_IN_WORDS = (
     "the answer names a source in its own words, which may cite it and may not"
 )
+NUMBER_OF_A_SOURCE = (
+    "the answer has a number that may name a source: it stands so in no passage and not"
+    " in the question"
+)
 MARKS_CHANGED = (
     "the application changed the marks that the model wrote: what they mean now is not"
     " recorded"
