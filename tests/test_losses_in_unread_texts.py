@@ -20,6 +20,7 @@ from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
 
 from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core.data.sample import CaptureNotes
 from ragmetrics_core.data.unread import why_texts_are_unread
 from ragmetrics_core.reporting.sample_journey import FactOnItsWay, journey_of
 
@@ -217,3 +218,11 @@ def test_a_results_file_keeps_why_texts_are_unread(
     assert older.sample.capture is not None
     assert older.sample.capture.unread_texts is None
     assert (why_texts_are_unread(older.sample) == "") == is_whole
+
+
+@pytest.mark.parametrize("answer", [None, "It is old."])
+def test_a_whole_run_without_an_answer_lacks_no_text(answer: str | None) -> None:
+    """Its capture is incomplete for want of an answer."""
+    notes = CaptureNotes(grade="incomplete", complete=True, warnings=("no answer",))
+    sample = Sample(question="How old?", answer=answer, capture=notes)
+    assert why_texts_are_unread(sample) == ("" if answer is None else "no answer")

@@ -55,7 +55,7 @@ from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import choose_metrics
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.limits import Budget, Limits
-from ragmetrics_core.models.reply_store import ReplyStore, StoreLike, resolve_store
+from ragmetrics_core.models.reply_store import StoreLike, resolve_store
 from ragmetrics_core.reporting.gates import Gate, Until, UntilDecided
 from ragmetrics_core.reporting.run_facts import RunFacts
 
@@ -109,8 +109,9 @@ class Run:
         Example: with ``concurrency=32`` up to 64 rows are judged at a time.
         """
         self._budget = limits if isinstance(limits, Budget) else Budget(limits)
-        _check_concurrency(concurrency)
-        _check_settings(self._budget.limits, batch=batch, until=until, gates=gates)
+        _check_settings(
+            self._budget.limits, concurrency, batch=batch, until=until, gates=gates
+        )
         self._started_at = time.monotonic()
         self._date = _now()
         self.metrics = choose_metrics(metrics)
@@ -125,9 +126,8 @@ class Run:
         self._is_judge_chosen = _is_judge_chosen_for_all(judge, self.metrics)
         judge_by_metric = judges_by_metric(self.metrics, judge)
         self.judges = _distinct_judges(judge_by_metric.values())
-        stored_replies = resolve_store(store)
-        self.parking = self._make_parking(stored_replies) if batch else None
-        self.store = stored_replies if self.parking is None else self.parking
+        self.parking = self._make_parking(store) if batch else None
+        self.store = self.parking or resolve_store(store)
         # A judge that the user wrote may count no tokens and store no replies: a limit
         # on tokens, or a store, would do nothing for it.
         refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
@@ -146,14 +146,14 @@ class Run:
         judging.check_signatures(self.metrics)
         return judging
 
-    def _make_parking(self, stored_replies: ReplyStore) -> "ParkingStore":
+    def _make_parking(self, store: StoreLike) -> "ParkingStore":
         """Make the store that collects requests until a batch of them is submitted.
 
         Its package is optional, and so imported only here.
         """
         make_parking_store = import_deferred("ParkingStore")
         parking: ParkingStore = make_parking_store(
-            stored_replies, self._chat_models, self._budget
+            resolve_store(store), self._chat_models, self._budget
         )
         return parking
 
@@ -418,16 +418,17 @@ def _is_judge_chosen_for_all(judge: JudgeLike, metrics: Iterable[Metric]) -> boo
     return all(is_judge_chosen(judge, metric.model) for metric in metrics)
 
 
-def _check_concurrency(concurrency: int) -> None:
-    """Refuse, by ``SettingError``, a number of calls that is less than one."""
+def _check_settings(
+    limits: Limits,
+    concurrency: int,
+    *,
+    batch: bool,
+    until: Until,
+    gates: Sequence[Gate | str] | str,
+) -> None:
+    """Refuse, by ``SettingError``, settings that are too low or do not go together."""
     if concurrency < 1:
         raise SettingError(f"concurrency must be at least 1, got {concurrency}")
-
-
-def _check_settings(
-    limits: Limits, *, batch: bool, until: Until, gates: Sequence[Gate | str] | str
-) -> None:
-    """Refuse, by ``SettingError``, settings that do not go together."""
     if limits.max_live and not batch:
         raise SettingError(
             "max_live belongs to runs in batches: add batch=True (--batch), or"

@@ -33,6 +33,16 @@ class WrittenAnswer(NamedTuple):
     text: str
     error: BaseException | None = None
 
+    def text_before(self, unread: str) -> str:
+        """Return the part of the answer before what was not read of it.
+
+        Example: of "Rome is old" " old" was not read: "Rome is". The pieces of a stream
+        may begin with white space, which the answer does not.
+        """
+        if self.text == unread.lstrip():
+            return ""
+        return self.text.removesuffix(unread)
+
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class OpenRun:
@@ -197,6 +207,24 @@ def with_runs_read_here(outer: SpanRecord | None) -> SpanRecord | None:
         if call_of_run.open_run not in outer.open_runs:
             calls_of_runs.append(call_of_run)
     return replace(outer, calls_of_runs=tuple(calls_of_runs))
+
+
+def listeners_without_run(
+    listening: Collection[Listener], outer: SpanRecord
+) -> tuple[Listener, ...]:
+    """Pick the listeners to whom none of the runs around a span belongs.
+
+    They began to listen within such a run. A listener to all threads
+    (``everywhere``) gets outermost runs only, and is left out.
+    """
+    listeners_of_runs_around: list[Listener] = []
+    for open_run in outer.open_runs:
+        listeners_of_runs_around += open_run.listeners
+    return tuple(
+        listener
+        for listener in listening
+        if listener not in listeners_of_runs_around and not listener.everywhere
+    )
 
 
 def is_no_call_of_its_own(kind: Kind | None, outer: SpanRecord) -> bool:

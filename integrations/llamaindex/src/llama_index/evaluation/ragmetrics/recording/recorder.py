@@ -10,12 +10,11 @@ import weakref
 from collections.abc import (
     AsyncGenerator,
     Callable,
-    Collection,
     Generator,
     Mapping,
 )
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any
 
 from llama_index.core.agent.workflow.workflow_events import AgentOutput
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
@@ -53,6 +52,7 @@ from llama_index.evaluation.ragmetrics.recording.open_runs import (
     is_answer_read_here,
     is_inside_retriever,
     is_no_call_of_its_own,
+    listeners_without_run,
     marked_as_reading,
     note_end,
     record_inside_call,
@@ -115,42 +115,6 @@ _NOT_READ_YET = (
     "a streamed answer was not read to its end when the block ended; its sample is there"
     " once it is read, or its response is gone"
 )
-
-
-def _listeners_without_run(
-    listening: Collection[Listener], outer: SpanRecord
-) -> tuple[Listener, ...]:
-    """Pick the listeners to whom none of the runs around a span belongs.
-
-    They began to listen within such a run. A listener to all threads
-    (``everywhere``) gets outermost runs only, and is left out.
-    """
-    listeners_of_runs_around: list[Listener] = []
-    for open_run in outer.open_runs:
-        listeners_of_runs_around += open_run.listeners
-    return tuple(
-        listener
-        for listener in listening
-        if listener not in listeners_of_runs_around and not listener.everywhere
-    )
-
-
-def _is_being_written(response: object) -> TypeGuard[StreamingAgentChatResponse]:
-    """Whether a chat engine still writes an answer, in a thread or task of its own."""
-    if not isinstance(response, StreamingAgentChatResponse):
-        return False
-    return response.is_writing_to_memory
-
-
-def _text_before(unread: str, text: str) -> str:
-    """The part of an answer before what was not read of it.
-
-    Example: of "Rome is old" " old" was not read: "Rome is". The pieces of a stream may
-    begin with white space, which the answer does not.
-    """
-    if text == unread.lstrip():
-        return ""
-    return text.removesuffix(unread)
 
 
 class Recorder:
@@ -227,7 +191,7 @@ class Recorder:
             return ()
         listening = self.listeners.here()
         if outer is not None and outer.calls_of_runs:
-            return _listeners_without_run(listening, outer)
+            return listeners_without_run(listening, outer)
         began_before_recording = parent_id is not None and outer is None
         if began_before_recording:
             return tuple(
@@ -751,7 +715,7 @@ class Recorder:
         if is_models_stream:
             # A stream that is read ends the run earlier: by ``on_model_reply``.
             call_when_gone(result, self._end, open_run)
-        elif _is_being_written(response):
+        elif snapshot.is_being_written(response):
             self._follow_chat(open_run, response)
         elif isinstance(response, snapshot.Streamed) and not is_read:
             # a query engine's stream; calls while it is read belong to this run
@@ -844,23 +808,25 @@ class Recorder:
         elif written_answer.error is not None:
             self._end_stream(open_run, written_answer.text, written_answer.error)
         else:
-            self._end_read_in_part(open_run, written_answer.text)
+            self._end_read_in_part(open_run, written_answer)
 
-    def _end_read_in_part(self, open_run: OpenRun, text: str) -> None:
+    def _end_read_in_part(
+        self, open_run: OpenRun, written_answer: WrittenAnswer
+    ) -> None:
         """End a run of whose whole answer perhaps only a part was read.
 
         Example: of "Rome is old" the application read "Rome is": that is kept, as a
         partial answer. If nothing was read, the answer is kept whole, with a doubt.
         """
         unread = "".join(open_run.untaken_pieces).rstrip()
-        text_read = _text_before(unread, text)
+        text_read = written_answer.text_before(unread)
         if not text_read.strip():
             open_run.run.doubts = (_READ_BY_NOBODY,)
-            self._end_stream(open_run, text, None)
+            self._end_stream(open_run, written_answer.text, None)
         elif unread:
             self._end_stream(open_run, text_read, GeneratorExit())
         else:
-            self._end_stream(open_run, text, None)
+            self._end_stream(open_run, written_answer.text, None)
 
     @guard_hook
     def _end_stream(

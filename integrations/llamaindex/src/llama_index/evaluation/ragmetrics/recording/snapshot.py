@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeGuard
 
 from llama_index.core.agent.workflow.multi_agent_workflow import handoff
 from llama_index.core.agent.workflow.workflow_events import (
@@ -92,6 +92,13 @@ _ROLES = {
     "function": "tool",
     "developer": "system",
 }
+
+
+def is_being_written(response: object) -> TypeGuard[StreamingAgentChatResponse]:
+    """Whether a chat engine still writes an answer, in a thread or task of its own."""
+    if not isinstance(response, StreamingAgentChatResponse):
+        return False
+    return response.is_writing_to_memory
 
 
 def copy_arguments(
