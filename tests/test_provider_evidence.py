@@ -263,8 +263,54 @@ SHAPES: dict[str, Shape] = {
         ],
         calls=[("web_search", None)],
         unread=1,
+        says="texts",
+        grade="incomplete",
+    ),
+    "OpenAI: a listed address is cited with its mark": Shape(
+        [
+            {
+                "content": [
+                    web_search(
+                        action={
+                            "type": "search",
+                            "query": "lamp lighthouse",
+                            "sources": [{"type": "url", "url": ADDRESS}],
+                        }
+                    ),
+                    said(annotations=[url_citation(f"{ADDRESS}?utm_source=openai")]),
+                ]
+            }
+        ],
+        calls=[A_WEB],
+        unread=1,
         says="web_search_call.results",
         grade="incomplete",
+    ),
+    "OpenRouter: pages are cited with their texts": Shape(
+        [
+            {
+                "choices": [
+                    {
+                        "message": {
+                            "annotations": [
+                                {
+                                    "type": "url_citation",
+                                    "url_citation": {**url_citation(), "content": FACT},
+                                },
+                                {
+                                    "type": "url_citation",
+                                    "url_citation": {**url_citation(), "content": FACT},
+                                },
+                            ]
+                        }
+                    }
+                ]
+            }
+        ],
+        [FACT],
+        [("web_search", None)],
+        says="shown more",
+        grade="inferred",
     ),
     "OpenAI: a page that was opened": Shape(
         [{"content": [web_search(action={"type": "open_page", "url": ADDRESS})]}],
@@ -396,6 +442,96 @@ SHAPES: dict[str, Shape] = {
             }
         ],
         calls=[("web_fetch", None)],
+        unread=1,
+        says="PDF",
+        grade="incomplete",
+    ),
+    "Anthropic: a fetched PDF is cited": Shape(
+        [
+            {
+                "content": [
+                    {
+                        "type": "server_tool_use",
+                        "id": "srvtoolu_2",
+                        "name": "web_fetch",
+                        "input": {"url": ADDRESS},
+                    },
+                    {
+                        "type": "web_fetch_tool_result",
+                        "tool_use_id": "srvtoolu_2",
+                        "content": {
+                            "type": "web_fetch_result",
+                            "url": ADDRESS,
+                            "content": {
+                                "type": "document",
+                                "source": {"type": "base64", "data": "JVBERi0xLjQK"},
+                            },
+                        },
+                    },
+                    said(
+                        citations=[
+                            {
+                                "type": "page_location",
+                                "cited_text": FACT,
+                                "document_index": 0,
+                                "document_title": None,
+                            }
+                        ]
+                    ),
+                ]
+            }
+        ],
+        [FACT],
+        [("web_fetch", ADDRESS)],
+        unread=1,
+        says="as its bytes",
+        grade="incomplete",
+    ),
+    "Anthropic: a page whose fetching is all that is told": Shape(
+        [
+            {
+                "content": [
+                    {
+                        "type": "server_tool_use",
+                        "id": "srvtoolu_2",
+                        "name": "web_fetch",
+                        "input": {"url": ADDRESS},
+                    },
+                    said(),
+                ]
+            }
+        ],
+        calls=[("web_fetch", ADDRESS)],
+        unread=1,
+        says="without streaming",
+        grade="incomplete",
+    ),
+    "Anthropic: a page is cited that no search of the reply found": Shape(
+        [{"content": [said(citations=[web_location()])]}],
+        [FACT],
+        [("cited sources", None)],
+        unread=1,
+        says="the words that the answer cites",
+        grade="incomplete",
+    ),
+    "Bedrock: a document of the request is cited": Shape(
+        [
+            {
+                "content": [
+                    said(
+                        citations=[
+                            {
+                                "title": "Lamps",
+                                "source_content": [{"text": FACT}],
+                                "location": {"document_page": {"document_index": 0}},
+                            }
+                        ]
+                    )
+                ]
+            }
+        ],
+        [FACT],
+        [("cited sources", None)],
         unread=1,
         says="PDF",
         grade="incomplete",
@@ -838,7 +974,8 @@ def test_a_documented_shape_is_read(name: str) -> None:
     found = [document for node in model.children for document in node.documents or ()]
     assert [one.text for one in found] == list(shape.texts)
     assert [(node.name, node.query) for node in model.children] == list(shape.calls)
-    assert sum(node.n_without_text for node in model.children) == shape.unread
+    unread = [one for node in model.children for one in node.sources_without_text]
+    assert len(unread) == shape.unread
     remarks = [
         *model.remarks,
         *(word for one in model.children for word in one.remarks),
@@ -961,6 +1098,32 @@ def test_a_second_copy_of_a_reply_names_the_provider_s_sources_too() -> None:
         sources = model.reply.cited_sources or ()
         assert ["a.txt" in source.names for source in sources] == [True]
     assert len(model.children) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "n_pages"), [(ADDRESS, 1), ("https://b.example/other", 2)]
+)
+def test_a_page_that_one_reply_found_and_the_next_one_cites_counts_once(
+    address: str, n_pages: int
+) -> None:
+    first, second = call_of_model(), call_of_model()
+    first.began, first.ended = 1, 1.5
+    first.reply = Message("assistant", "I look at the years.")
+    searched = [*anthropic_search([web_result()]), said("I look at the years.")]
+    cited = said(citations=[{**web_location(), "url": address}])
+    add_provider_evidence(first, evidence_in_reply({"content": searched}))
+    add_provider_evidence(second, evidence_in_reply({"content": [cited]}))
+    own = Node("retriever", "own", 1.6, 1.7, documents=(Document(SIZE),))
+    root = Node("step", "run", 0, 4, [first, own, second])
+    (sample,) = samples_of(
+        Tree(
+            root, question=QUESTION, output={"answer": ANSWER}, is_always_a_sample=True
+        )
+    )
+    assert sample.capture is not None
+    warnings = " ".join(sample.capture.warnings)
+    assert f"the text of {n_pages} retrieved documents" in warnings
+    assert "PDF" not in warnings
 
 
 def test_what_an_earlier_call_found_may_have_been_shown_again() -> None:

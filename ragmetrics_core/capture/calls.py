@@ -23,6 +23,7 @@ from ragmetrics_core.capture.plain_values import (
     parse_json,
     texts_in,
 )
+from ragmetrics_core.capture.provider_calls import n_distinct_sources
 from ragmetrics_core.capture.tree import (
     Document,
     Message,
@@ -633,9 +634,14 @@ class Calls:
 
     @cached_property
     def n_without_text(self) -> int:
-        """How many of the retrieved documents have a text that was not recorded."""
-        n_of_calls = sum(node.n_without_text for node in self.nodes)
-        return self.tree.n_without_text + n_of_calls
+        """How many of the retrieved documents have a text that was not recorded.
+
+        A page counts once, though one reply found it and the next one cites it.
+        """
+        sources: list[tuple[str, ...]] = []
+        for node in self.nodes:
+            sources += node.sources_without_text
+        return self.tree.n_without_text + n_distinct_sources(sources)
 
     @cached_property
     def n_searches_without_end(self) -> int:

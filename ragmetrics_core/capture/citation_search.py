@@ -173,7 +173,7 @@ class CitationSearch:
     def may_provider_have_shown_more(self) -> bool:
         """Whether the model's provider searched, and perhaps showed what nobody recorded."""
         return any(
-            node.may_have_searched or (node.by_provider and node.n_without_text > 0)
+            node.may_have_searched or bool(node.sources_without_text)
             for node in self.calls.nodes
         )
 

@@ -23,11 +23,14 @@ from ragmetrics_core.capture.provider_payloads import (
     words_in,
 )
 from ragmetrics_core.capture.provider_remedies import (
+    ANTHROPIC_FETCH,
     ANTHROPIC_WEB,
     ANY_PROVIDER,
+    NO_RESULT,
     SNIPPETS,
 )
 from ragmetrics_core.capture.tree import Document
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # Keys that hold the text of a found item, the fullest first.
 _TEXT_KEYS = ("text", "content", "page_content", "data")
@@ -35,6 +38,8 @@ _TEXT_KEYS = ("text", "content", "page_content", "data")
 _QUERY_KEYS = ("query", "queries", "url")
 # Keys that say what a source is called.
 _NAME_KEYS = ("url", "uri", "file_id", "filename", "source", "title", "document_title")
+# What OpenAI adds to each address that it cites.
+_MARK_OF_OPENAI = lazy_pattern(r"(?<=[?&])utm_source=openai&|[?&]utm_source=openai\b")
 _WORDS_OF_SEARCHES = ("search", "fetch", "retriev")
 
 
@@ -49,7 +54,8 @@ class ProviderCall:
         documents: What it found, with texts; () if it found nothing; None where no
             text is known.
         text: What a tool that does not search returned.
-        n_without_text: How many sources it named without their whole text.
+        sources_without_text: The names of each source that it named without its whole
+            text; () for a source without a name.
         remedy: Advice for the user: how to make the provider return these texts.
         error: What it failed with.
         source_names: What its sources are called.
@@ -60,7 +66,7 @@ class ProviderCall:
     query: str | None = field(default=None, repr=False)
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
     text: str | None = field(default=None, repr=False)
-    n_without_text: int = 0
+    sources_without_text: tuple[tuple[str, ...], ...] = ()
     remedy: str = ""
     error: str | None = field(default=None, repr=False)
     source_names: frozenset[str] = field(default=frozenset(), repr=False)
@@ -145,11 +151,13 @@ class CallBeingRead:
             # Anthropic encrypts the pages that its own search found
             self.remedy = ANTHROPIC_WEB
         if text is not None and text.strip():
-            self.documents.append(_document(text, item))
+            self.documents.append(document_of_source(text, item))
             return
+        if self.name == "web_fetch":
+            self.remedy = ANTHROPIC_FETCH
         snippet = item.get("snippet")
         if isinstance(snippet, str) and snippet.strip():
-            self.documents.append(_document(snippet, item))
+            self.documents.append(document_of_source(snippet, item))
             self.remedy = SNIPPETS
         self.add_address(names_of_source(item))
 
@@ -184,23 +192,32 @@ class CallBeingRead:
             self.query,
             documents=self._documents_known(),
             text="\n".join(self.outputs) or None,
-            n_without_text=self._n_without_text(),
-            remedy=self.remedy,
+            sources_without_text=self._sources_without_text(),
+            remedy=self._advice(),
             source_names=frozenset(self.source_names),
         )
 
-    def _n_without_text(self) -> int:
-        """Count the texts that the model may have been shown, and that are not known.
+    @property
+    def _is_result_missing(self) -> bool:
+        """Whether the reply holds nothing of what the call found or returned."""
+        return not (self.is_answered or self.addresses or self.n_nameless)
+
+    def _sources_without_text(self) -> tuple[tuple[str, ...], ...]:
+        """List the texts that the model may have been shown, and that are not known.
 
         A call without any result in the reply counts for one text.
         """
-        n_sources = len(self.addresses) + self.n_nameless
-        is_result_missing = not self.is_answered and not n_sources
-        return 1 if is_result_missing else n_sources
+        n_nameless = 1 if self._is_result_missing else self.n_nameless
+        return (*self.addresses, *((),) * n_nameless)
+
+    def _advice(self) -> str:
+        """Advice for the user: of a call without a result, where its result may be."""
+        names_sources = self.remedy == ANY_PROVIDER
+        return NO_RESULT if self._is_result_missing and names_sources else self.remedy
 
     def _documents_known(self) -> tuple[Document, ...] | None:
         """Return the documents; () for a search that found nothing, None if unknown."""
-        has_found_nothing = self.searches and not self._n_without_text()
+        has_found_nothing = self.searches and not self._sources_without_text()
         if self.documents or has_found_nothing:
             return tuple(self.documents)
         return None
@@ -214,19 +231,53 @@ def is_name_of_search(tool_name: str) -> bool:
 def names_of_source(fields: Fields) -> tuple[str, ...]:
     """What a source is called: its address, id, file name and title; () for no name.
 
-    LangChain keeps some of them under ``extras``.
+    LangChain keeps some of them under ``extras``, Anthropic the title of a fetched page
+    under ``content``. An address that OpenAI marked as its own is a name without this
+    mark as well.
     """
-    holders = [fields, inner_object(fields, "extras")]
-    names = [
-        holder[key]
-        for key in _NAME_KEYS
-        for holder in holders
-        if isinstance(holder.get(key), str) and holder[key].strip()
-    ]
+    holders = [fields, inner_object(fields, "extras"), inner_object(fields, "content")]
+    names: list[str] = []
+    for key in _NAME_KEYS:
+        for holder in holders:
+            name = holder.get(key)
+            if isinstance(name, str) and name.strip():
+                names += [name, _MARK_OF_OPENAI.sub("", name)]
     return tuple(dict.fromkeys(names))
 
 
-def _document(text: str, fields: Fields) -> Document:
+def address_among(names: tuple[str, ...]) -> str | None:
+    """The address of a source by which it is told from others; None if it has none.
+
+    Pages of one site may share a title, and OpenAI marks an address that it cites.
+
+    Examples:
+        >>> address_among(("https://a.test/x?utm_source=openai", "Iron"))
+        'https://a.test/x'
+        >>> address_among(("Iron",))
+    """
+    for name in names:
+        if "://" in name:
+            return _MARK_OF_OPENAI.sub("", name)
+    return None
+
+
+def n_distinct_sources(sources: Iterable[tuple[str, ...]]) -> int:
+    """Count sources by their names: those with one address, or all names alike, are one.
+
+    Example: ``[("https://a.test", "Iron"), ("https://a.test",), (), ()]`` are three,
+    since a source without a name may be any.
+    """
+    keys: set[str | tuple[str, ...]] = set()
+    n_nameless = 0
+    for names in sources:
+        if names:
+            keys.add(address_among(names) or names)
+        else:
+            n_nameless += 1
+    return len(keys) + n_nameless
+
+
+def document_of_source(text: str, fields: Fields) -> Document:
     """A found item as a document.
 
     It has no id: the chunks of one file share the id of the file, which stands in the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -99,14 +99,22 @@ def annotation_of(
         return None
     # Anthropic's {"document_index": 0}: the first document of the request is cited
     place = _place_in_request(source)
+    text = _text_of_page(citation, source)
     start, end = source.get("start_index"), source.get("end_index")
     if is_place(start) and is_place(end) and start <= end:
-        return Annotation(start + offset, end + offset, names, quote, place)
+        return Annotation(start + offset, end + offset, names, quote, place, text)
     point = _point_of_file(citation) or _point_of_file(source)
     if point is not None:
-        return Annotation(point + offset, point + offset, names, quote, place)
+        return Annotation(point + offset, point + offset, names, quote, place, text)
     start, end = block_bounds or (None, None)
-    return Annotation(start, end, names, quote, place)
+    return Annotation(start, end, names, quote, place, text)
+
+
+def _text_of_page(citation: Fields, source: Fields) -> str | None:
+    """The text of a cited page, which OpenRouter gives beside its address; else None."""
+    text = source.get("content")
+    is_page = citation.get("type") == "url_citation"
+    return text if is_page and isinstance(text, str) and text.strip() else None
 
 
 def _point_of_file(citation: Fields) -> int | None:
@@ -126,10 +134,15 @@ def _point_of_file(citation: Fields) -> int | None:
 def _place_in_request(citation: Fields) -> tuple[str, int] | None:
     """Where the request holds a cited source; None if the citation does not count it.
 
-    LangChain may nest the number.
+    LangChain may nest the number, and Bedrock does: ``{"location": {"documentPage":
+    {"documentIndex": 0}}}``.
     """
-    extras = inner_object(citation, "extras")
-    for fields in (citation, extras):
+    holders = [citation, inner_object(citation, "extras")]
+    for location in inner_object(citation, "location").values():
+        if isinstance(location, Mapping):
+            index = field_of(location, "document_index")
+            holders.append({"document_index": index})
+    for fields in holders:
         for key in _KINDS_COUNTED:
             index = fields.get(key)
             if is_place(index):
@@ -151,9 +164,24 @@ def text_at_place(
     """
     if place is None:
         return None
-    key, index = place
-    texts = [text for kind, text in request_blocks if kind in _KINDS_COUNTED[key]]
+    _, index = place
+    texts = _texts_counted(place, request_blocks)
     return (texts[index] or None) if index < len(texts) else None
+
+
+def holds_place(
+    place: tuple[str, int], request_blocks: Sequence[tuple[str, str]]
+) -> bool:
+    """Whether a request has the block that a citation counts, be it without a text."""
+    _, index = place
+    return index < len(_texts_counted(place, request_blocks))
+
+
+def _texts_counted(
+    place: tuple[str, int], request_blocks: Sequence[tuple[str, str]]
+) -> list[str]:
+    key, _ = place
+    return [text for kind, text in request_blocks if kind in _KINDS_COUNTED[key]]
 
 
 def _quote_of(citation: Fields) -> str | None:

@@ -7,12 +7,18 @@ model, so that the stages treat it like everything else that was retrieved.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.provider_calls import ProviderCall
-from ragmetrics_core.capture.provider_citations import Annotation, text_at_place
+from ragmetrics_core.capture.provider_citations import (
+    Annotation,
+    holds_place,
+    text_at_place,
+)
 from ragmetrics_core.capture.provider_remedies import (
+    QUOTES,
     UNKNOWN_DOCUMENT,
     searches_by_itself,
 )
@@ -21,7 +27,7 @@ from ragmetrics_core.capture.tree import CitedSource, Document, Node
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _CITED = "cited sources"
-# Models that search for every answer, by their names: of OpenAI, Perplexity, Groq and
+# Models that search by themselves, by their names: of OpenAI, Perplexity, Groq and
 # OpenRouter.
 _SEARCHING_MODEL = lazy_pattern(
     r"-search-(?:preview|api)\b|\bsonar\b|\bcompound(?:-beta)?\b|:online\b"
@@ -62,7 +68,7 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
 def _remarks_on(call: Node, evidence: ProviderEvidence) -> list[str]:
     """List what is uncertain about a reply, in words.
 
-    A reply that tells of no search gets a remark if its model searches for every answer.
+    A reply that tells of no search gets a remark if its model searches by itself.
     """
     remarks = list(evidence.doubts)
     if not evidence:
@@ -99,7 +105,7 @@ def _node(provider_call: ProviderCall, call: Node) -> Node:
     It counts as ended when the model's call began: what it found was there when the
     model wrote its answer.
     """
-    has_advice = bool(provider_call.n_without_text and provider_call.remedy)
+    has_advice = bool(provider_call.sources_without_text and provider_call.remedy)
     return Node(
         "retriever" if provider_call.searches else "tool",
         provider_call.name,
@@ -110,7 +116,7 @@ def _node(provider_call: ProviderCall, call: Node) -> Node:
         text=provider_call.text,
         error=provider_call.error,
         by_provider=True,
-        n_without_text=provider_call.n_without_text,
+        sources_without_text=provider_call.sources_without_text,
         remarks=(provider_call.remedy,) if has_advice else (),
     )
 
@@ -119,72 +125,85 @@ def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[Provid
     """Yield the provider's searches and tools, with quoted passages as documents.
 
     A search named https://a.test without its text, and the reply quotes "It fell." from
-    it: "It fell." becomes a document of the search. Quotes from sources that no search
-    names become the documents of one further call. The full texts of these sources are
-    unknown, so the call has a ``remedy``: advice for the user.
+    it: "It fell." becomes a document of the search. Quotes from sources that no search of
+    the reply found become the documents of a further call. The full texts of these
+    sources are unknown, so the call has a ``remedy``: advice for the user.
     """
-    quoted_by_index = _quoted_documents(call, evidence)
+    quoted_sources = _quoted_sources(call, evidence)
     for index, provider_call in enumerate(evidence.calls):
-        quoted_documents = quoted_by_index.get(index, [])
+        quoted_documents = [
+            source.document for source in quoted_sources if source.search == index
+        ]
         if quoted_documents:
             documents = (*(provider_call.documents or ()), *quoted_documents)
             provider_call = replace(provider_call, documents=documents)
         yield provider_call
-    quoted_from_elsewhere = quoted_by_index.get(None, [])
-    if quoted_from_elsewhere:
-        yield ProviderCall(
-            _CITED,
-            documents=tuple(quoted_from_elsewhere),
-            # documents without their full text, since only quotes are known
-            n_without_text=len(quoted_from_elsewhere),
-            remedy=UNKNOWN_DOCUMENT,
-        )
+    found_elsewhere = [source for source in quoted_sources if source.search is None]
+    # a document of the request may be a PDF; anything else was found before
+    for is_in_request, remedy in ((True, UNKNOWN_DOCUMENT), (False, QUOTES)):
+        sources = [
+            source
+            for source in found_elsewhere
+            if (source.place_in_request is not None) == is_in_request
+        ]
+        if sources:
+            yield ProviderCall(
+                _CITED,
+                documents=tuple(source.document for source in sources),
+                # since only quotes are known
+                sources_without_text=tuple(source.names for source in sources),
+                remedy=remedy,
+            )
 
 
-def _quoted_documents(
-    call: Node, evidence: ProviderEvidence
-) -> dict[int | None, list[Document]]:
-    """Join the passages that a reply quotes from each source into a document.
+@dataclass(frozen=True, slots=True)
+class _QuotedSource:
+    """A source from which a reply quotes, with the quotes that no known text holds.
 
-    The quotes "It fell." and "In May." from https://a.test give the document "It fell. …
-    In May." Passages known from the prompt or from a search are left out.
-
-    Returns:
-        The documents by the index of the search that names their source; under None the
-        documents from sources that no search names.
+    Attributes:
+        names: What the source is called.
+        place_in_request: Where the request holds it; None if the provider does not say.
+        quotes: The passages, each once.
+        search: The index of the search of the reply that found it; None if none did.
     """
-    quoted_by_index: dict[int | None, list[Document]] = {}
-    for names, quotes in _new_quotes_by_source(call, evidence).items():
-        metadata = {"source": names[0]} if names else {}
-        document = Document(" … ".join(quotes), metadata=metadata)
-        # None if no search names this source
-        index = _index_of_search_that_names(names, evidence.calls)
-        quoted_by_index.setdefault(index, []).append(document)
-    return quoted_by_index
+
+    names: tuple[str, ...]
+    place_in_request: tuple[str, int] | None
+    quotes: tuple[str, ...]
+    search: int | None
+
+    @property
+    def document(self) -> Document:
+        """The passages "It fell." and "In May." as the document "It fell. … In May."."""
+        metadata = {"source": self.names[0]} if self.names else {}
+        return Document(" … ".join(self.quotes), metadata=metadata)
 
 
-def _new_quotes_by_source(
-    call: Node, evidence: ProviderEvidence
-) -> dict[tuple[str, ...], list[str]]:
-    """Group a reply's quotes by their source, without quotes from known texts.
+def _quoted_sources(call: Node, evidence: ProviderEvidence) -> list[_QuotedSource]:
+    """List the sources from which a reply quotes, without quotes from known texts.
 
-    ``{("https://a.test", "Iron"): ["It fell."]}`` for a source with an address and a
-    title. Known texts are the prompt, which the application wrote, and the documents
-    that the provider found.
+    Known texts are the prompt, which the application wrote, and the documents that the
+    provider found.
     """
     known_letters = [letters_of(message.text) for message in call.prompt]
     for provider_call in evidence.calls:
         documents = provider_call.documents or ()
         known_letters += [letters_of(document.text) for document in documents]
-    quotes_by_source: dict[tuple[str, ...], list[str]] = {}
+    quotes_by_source: dict[tuple[Any, Any], dict[str, None]] = {}
     for annotation in evidence.annotations:
         quote = annotation.quote
-        if quote is None or _is_known(annotation, known_letters):
-            continue
-        quotes = quotes_by_source.setdefault(annotation.names, [])
-        if quote not in quotes:
-            quotes.append(quote)
-    return quotes_by_source
+        if quote is not None and not _is_known(annotation, known_letters):
+            source = annotation.names, annotation.place_in_request
+            quotes_by_source.setdefault(source, {})[quote] = None
+    return [
+        _QuotedSource(
+            names,
+            place,
+            tuple(quotes),
+            _search_that_found(names, place, call, evidence),
+        )
+        for (names, place), quotes in quotes_by_source.items()
+    ]
 
 
 def _is_known(annotation: Annotation, known_letters: Sequence[bytes]) -> bool:
@@ -193,11 +212,35 @@ def _is_known(annotation: Annotation, known_letters: Sequence[bytes]) -> bool:
     return any(letters in text_letters for text_letters in known_letters)
 
 
-def _index_of_search_that_names(
-    names: Sequence[str], calls: Sequence[ProviderCall]
+def _search_that_found(
+    names: Sequence[str],
+    place: tuple[str, int] | None,
+    call: Node,
+    evidence: ProviderEvidence,
 ) -> int | None:
-    """Find the first search that names a source; None if no search does."""
-    for index, provider_call in enumerate(calls):
+    """Find the search of a reply that found a quoted source.
+
+    It is the first one that names the source. Without such a search it is the last one
+    whose texts are not known, if that may have found it: pages that Anthropic fetched
+    are counted as documents behind those of the request.
+
+    Args:
+        names: What the source is called.
+        place: Where the request holds the source; None if the provider does not say.
+        call: The call of the model.
+        evidence: What its reply tells.
+
+    Returns:
+        The index of the search; None if no search of the reply found the source.
+    """
+    for index, provider_call in enumerate(evidence.calls):
         if not provider_call.source_names.isdisjoint(names):
+            return index
+    if place is not None and holds_place(place, call.request_blocks):
+        return None
+    for index, provider_call in reversed(list(enumerate(evidence.calls))):
+        may_have_found = place is None or provider_call.name == "web_fetch"
+        is_unread = provider_call.searches and provider_call.sources_without_text
+        if is_unread and may_have_found:
             return index
     return None

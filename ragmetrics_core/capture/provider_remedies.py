@@ -7,7 +7,7 @@ OPENAI_FILES = (
     ' include=["file_search_call.results"]'
 )
 OPENAI_WEB = (
-    "OpenAI names the addresses that web_search found; its results are asked for with"
+    "OpenAI tells at most the addresses that web_search found; ask for its results by"
     f' include=["web_search_call.results"], {_OWN_TOOL}'
 )
 OPENAI_CODE = (
@@ -26,6 +26,10 @@ UNKNOWN_DOCUMENT = (
     "the answer cites a document whose text does not stand in the prompt, such as a"
     " PDF; hand it in as text"
 )
+QUOTES = (
+    "the provider returns the words that the answer cites, and not the whole texts in"
+    f" which they stand; {_OWN_TOOL.removeprefix('or ')}"
+)
 SNIPPETS = (
     "the provider returns snippets of the pages that it found, and the model may have"
     f" been shown more of them; {_OWN_TOOL.removeprefix('or ')}"
@@ -34,9 +38,13 @@ COHERE_CITED = (
     "Cohere tells only the documents that the answer cites; the model may have been"
     " shown more of them"
 )
+CITED_PAGES = (
+    "the reply tells the pages that the answer cites, and no others; the model may have"
+    " been shown more of them"
+)
 GEMINI_WEB = (
-    "Gemini names the addresses that its search found, under any setting; only file"
-    f" search and retrieval return texts, {_OWN_TOOL}"
+    "Gemini returns at most the addresses that its search found, under any setting;"
+    f" {_OWN_TOOL.removeprefix('or ')}"
 )
 PAGES = (
     "Gemini names the addresses that url_context read, and returns no texts; let a tool"
@@ -46,6 +54,11 @@ ANY_PROVIDER = (
     "the provider names sources without their texts; see whether one of its settings"
     f" returns them, {_OWN_TOOL}"
 )
+NO_RESULT = (
+    "the reply does not hold what the provider's tool returned; see whether a setting of"
+    " the provider returns it, or the reply without streaming holds it, or let a tool of"
+    " the application do it, which returns its texts"
+)
 
 _HANDS_ON_NOTHING = "the framework hands on nothing of what it found"
 _HANDED_ON_NOTHING = (
@@ -54,7 +67,7 @@ _HANDED_ON_NOTHING = (
     " contexts_from"
 )
 _SEARCHES_BY_ITSELF = (
-    f"the model {{}} searches by itself, and {_HANDS_ON_NOTHING};"
+    "the model {} may search by itself, and its reply tells nothing of what it found;"
     " let a tool of the application search, or say where the contexts are by"
     " contexts_from"
 )
@@ -66,7 +79,7 @@ def handed_on_nothing(tools: str) -> str:
 
 
 def searches_by_itself(model: str) -> str:
-    """Say that a model always searches, and that its reply tells nothing of it."""
+    """Say that a model may have searched, though its reply tells nothing of it."""
     return _SEARCHES_BY_ITSELF.format(model)
 
 
@@ -80,8 +93,6 @@ def remedy_of_tool(name: str, block_kind: str) -> str:
     """
     if name == "file_search":
         return OPENAI_FILES
-    if name == "web_fetch":
-        return ANTHROPIC_FETCH
-    if block_kind in ("server_tool_use", "web_search_tool_result"):
-        return ANTHROPIC_WEB
-    return ANY_PROVIDER
+    # Anthropic encrypts what web_search found; its other tools return texts
+    is_of_anthropic = block_kind in ("server_tool_use", "web_search_tool_result")
+    return ANTHROPIC_WEB if is_of_anthropic and name == "web_search" else ANY_PROVIDER

@@ -462,7 +462,8 @@ class _ReplyBeingRead:
             return
         is_of_files = any(field_of(chunk, "retrieved_context") for chunk in chunks)
         name = "file_search" if is_of_files else "google_search"
-        call = self.call_of("grounding of Gemini", name, remedies.GEMINI_WEB)
+        remedy = remedies.ANY_PROVIDER if is_of_files else remedies.GEMINI_WEB
+        call = self.call_of("grounding of Gemini", name, remedy)
         if call.is_answered:  # the same metadata was read in another part of the reply
             return
         call.queries += queries
@@ -665,7 +666,16 @@ class _ReplyBeingRead:
             if is_known or annotation.quote is not None:
                 continue
             known_names.update(annotation.names)
-            self._search_of_cited(annotation).add_address(annotation.names)
+            if annotation.text is None:
+                self._search_of_cited(annotation).add_address(annotation.names)
+            else:
+                self._add_cited_page(annotation.names, annotation.text)
+
+    def _add_cited_page(self, names: tuple[str, ...], text: str) -> None:
+        """Add a page that is cited with its text, as OpenRouter tells it."""
+        call = self.call_of("cited addresses", "web_search")
+        call.add_results([{"url": names[0], "title": names[-1], "text": text}])
+        self.doubts.append(remedies.CITED_PAGES)
 
     def _search_of_cited(self, annotation: Annotation) -> CallBeingRead:
         """The search that found a cited source: the last one without texts, else a new one."""
@@ -677,7 +687,7 @@ class _ReplyBeingRead:
         if without_texts:
             return without_texts[-1]
         if any("://" in name for name in annotation.names):
-            return self.call_of("cited addresses", "web_search", remedies.OPENAI_WEB)
+            return self.call_of("cited addresses", "web_search")
         return self.call_of("cited files", "file_search", remedies.OPENAI_FILES)
 
 

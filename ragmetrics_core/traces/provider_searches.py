@@ -65,7 +65,7 @@ _UNREADABLE = (
     " a form that is not read"
 )
 _UNREADABLE_SEARCH = ProviderEvidence(
-    (ProviderCall("provider's search", n_without_text=1, remedy=_UNREADABLE),)
+    (ProviderCall("provider's search", sources_without_text=((),), remedy=_UNREADABLE),)
 )
 # By what the node of a span is told: its name, when it began and when it ended.
 _SpanKey = tuple[str, float, float | None]
