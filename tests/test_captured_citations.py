@@ -143,6 +143,11 @@ UNCLEAR = {  # the prompt, in which {0} to {2} are the texts, and the reason
         "[1] a.txt\n{0}\n{1}\n\n[2] b.txt\n{2}",
         "the prompt shows [1], and does not tell which contexts stand under it",
     ),
+    "one number behind two words": (
+        "Document 1: {0}\nDocument 2: {1}\n\nTicket 1: {2}",
+        "the prompt shows several texts under the number 1, each behind another word,"
+        " and what such words tell is not read",
+    ),
     "a list of files behind the texts": (
         "From a.txt:\n{0}\n\nFrom b.txt:\n{1}\n{2}\n\nSources:\n[1] a.txt\n[2] b.txt",
         "the prompt shows [1], and does not tell which contexts stand under it",

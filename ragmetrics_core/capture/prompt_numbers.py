@@ -39,6 +39,10 @@ BEHIND_A_WORD = lazy_pattern(
     r"^[ \t#>*\-\[<(]*[A-Za-z]+[ \t]*(?:id|no\.?|number)?[ \t\"'#\[=:]*([0-9]{1,9})\b",
     re.MULTILINE | re.IGNORECASE,
 )
+# "Ticket 1:", which labels the text behind it
+_WORD_AND_NUMBER = lazy_pattern(
+    r"(?<!\w)(?P<word>[^\W\d_]+)[ \t]+(?P<number>[0-9]{1,9})[ \t*\])>]*:(?=\s)"
+)
 _IN_A_LIST = lazy_pattern(r"^[ \t#>*\-]*([0-9]{1,9})[.):]", re.MULTILINE)
 FORMS_OF_NUMBERS = (IN_BRACKETS_FIRST, BEHIND_A_WORD, _IN_A_LIST)
 
@@ -49,6 +53,20 @@ def numbers_in_form(form: re.Pattern[str], text: str) -> set[str]:
     "[1] It is old." and "[2] It fell." give ``{"1", "2"}`` for the form in brackets.
     """
     return {str(int(number)) for number in form.findall(text)}
+
+
+def words_before_number(number: str, prompts: Iterable[str]) -> set[str]:
+    """Return the words behind which prompts show a number as a label, in lower case.
+
+    Example: "Document 1: It is old." and "Ticket 1: It fell." give
+    ``{"document", "ticket"}`` for "1".
+    """
+    labels = _WORD_AND_NUMBER.finditer("\n".join(prompts))
+    return {
+        label["word"].lower()
+        for label in labels
+        if label["number"].lstrip("0") == number.lstrip("0")
+    }
 
 
 def lines_by_number_in_brackets(prompts: Iterable[str]) -> dict[str, set[str]]:

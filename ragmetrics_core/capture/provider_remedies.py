@@ -67,7 +67,7 @@ _HANDED_ON_NOTHING = (
     " contexts_from"
 )
 _SEARCHES_BY_ITSELF = (
-    "the model {} may search by itself, and its reply tells nothing of what it found;"
+    "the model {} searches by itself, and its reply tells nothing of what it found;"
     " let a tool of the application search, or say where the contexts are by"
     " contexts_from"
 )
@@ -79,7 +79,7 @@ def handed_on_nothing(tools: str) -> str:
 
 
 def searches_by_itself(model: str) -> str:
-    """Say that a model may have searched, though its reply tells nothing of it."""
+    """Say that a model searches by itself, and that its reply tells nothing of it."""
     return _SEARCHES_BY_ITSELF.format(model)
 
 

@@ -15,6 +15,7 @@ from ragmetrics_core.capture.prompt_numbers import (
     FORMS_OF_NUMBERS,
     lines_by_number_in_brackets,
     numbers_in_form,
+    words_before_number,
 )
 from ragmetrics_core.capture.source_names import PART_OF_NAME
 from ragmetrics_core.data.marks import is_range
@@ -23,6 +24,10 @@ NO_MEANING = "the prompt does not tell which context {} means"
 SEVERAL = "the prompt shows several texts under {}"
 SHOWN_ELSEWHERE = "the prompt shows something under {} that is none of the contexts"
 _AMBIGUOUS = "the numbers in the prompt do not tell which of several texts {} means"
+_BEHIND_SEVERAL_WORDS = (
+    "the prompt shows several texts under the number {}, each behind another word, and"
+    " what such words tell is not read"
+)
 _UNCLEAR = "the prompt shows {}, and does not tell which contexts stand under it"
 _OF_EARLIER_TURN = (
     "no context of this turn is known: a mark may mean a text of an earlier turn, which"
@@ -147,11 +152,14 @@ def _why_number_is_unclear(number: str, prompts: Sequence[str]) -> str:
 
     "Manuals:\n[1] It is old.\nTickets:\n[1] It fell." shows two texts under 1. Of
     "[1] a.txt\nIt is old.\n\nIt fell." nobody knows where what stands under 1 ends.
+    "Document 1: It is old.\nTicket 1: It fell." tells two texts apart by a word.
     """
     mark = as_mark(number)
     lines = lines_by_number_in_brackets(prompts).get(number, set())
     if len(lines) > 1:
         return SEVERAL.format(mark)
+    if len(words_before_number(number, prompts)) > 1:
+        return _BEHIND_SEVERAL_WORDS.format(number)
     return (_UNCLEAR if lines else NO_MEANING).format(mark)
 
 

@@ -123,7 +123,7 @@ SHAPES: dict[str, Shape] = {
         {"citations": [WEB_CITED]},
         [ROOMS, FACT],
         "incomplete",
-        "PDF",
+        "the words that the answer cites",
         [OWN, ("retrieval", "cited sources")],
     ),
     "OpenAI: its response, of which Haystack drops the output": Shape(

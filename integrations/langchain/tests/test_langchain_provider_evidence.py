@@ -170,7 +170,7 @@ SHAPES: dict[str, Shape] = {
         [WEB_SEARCH, URL_CITED], [], "incomplete", "web_search", own_tool=False
     ),
     "OpenAI: cited addresses alone": Shape(
-        [URL_CITED], [ROOMS], "incomplete", "web_search", [OWN]
+        [URL_CITED], [ROOMS], "incomplete", "without their texts", [OWN]
     ),
     "OpenAI: a remote tool's text": Shape(
         [MCP, said()],

@@ -147,7 +147,7 @@ SHAPES: dict[str, Shape] = {
     "OpenAI: cited addresses of a chat completion": Shape(
         [ROOMS],
         "incomplete",
-        "web_search",
+        "without their texts",
         [OWN],
         raw={
             "object": "chat.completion",
