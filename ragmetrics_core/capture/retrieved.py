@@ -26,7 +26,10 @@ from ragmetrics_core.capture.rewriting import changes_of, rewriting_step_by_key
 from ragmetrics_core.capture.sibling_calls import ShownBeside
 from ragmetrics_core.capture.step_effects import effects_of
 from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, DocumentKey, Node
-from ragmetrics_core.capture.widening import with_widened_texts
+from ragmetrics_core.capture.widening import (
+    with_texts_of_steps,
+    with_widened_texts,
+)
 from ragmetrics_core.data import Context
 
 _DISTANCE = (
@@ -108,16 +111,34 @@ def retrieved_of(
     if _carry_a_distance(documents or contexts.items):
         warnings.append(_DISTANCE)
     return Retrieved(
-        # A step may have put more text around a found document, say its neighbours.
-        # Then the document gets the text of its context.
-        documents=with_widened_texts(
-            documents, matched_contexts.context_keys, contexts.by_key
+        documents=_with_widened_texts(
+            documents,
+            matched_contexts.context_keys,
+            contexts,
+            effects.documents_added,
         ),
         by_step=by_step,
         sources=names_of(documents_by_search),
         passages=passages,
         warnings=tuple(warnings),
     )
+
+
+def _with_widened_texts(
+    documents: tuple[Document, ...] | None,
+    context_keys: Sequence[DocumentKey | None],
+    contexts: Contexts,
+    documents_added: Sequence[Document],
+) -> tuple[Document, ...] | None:
+    """Give documents the text that a step put around them, say their neighbours.
+
+    A document that a context shows gets the text of the context. Another one gets what
+    a step put in its place before a later step dropped it.
+    """
+    if documents is None:
+        return None
+    documents = with_texts_of_steps(documents, context_keys, documents_added)
+    return with_widened_texts(documents, context_keys, contexts.by_key)
 
 
 def _document_keys(contexts: Contexts) -> Sequence[DocumentKey]:

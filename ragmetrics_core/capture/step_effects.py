@@ -89,6 +89,8 @@ class StepEffects:
         keys_of_unknown_origin: The keys of the documents that these steps added.
         copy_by_index: For the index of a document that a step left out as a duplicate,
             the index of the document of the same text that it handed on.
+        documents_added: What steps before the answer returned in the place of documents
+            that they took, in their order.
     """
 
     steps: tuple[StepEffect, ...]
@@ -97,6 +99,7 @@ class StepEffects:
     possible_writer_by_index: Mapping[int, str]
     keys_of_unknown_origin: frozenset[DocumentKey]
     copy_by_index: Mapping[int, int]
+    documents_added: tuple[Document, ...]
 
 
 def effects_of(
@@ -151,6 +154,12 @@ def effects_of(
         ),
         # {3: 0}: a step removed document 3, a duplicate of document 0
         copy_by_index=_copy_by_index(retrieved, changes, calls.nodes),
+        documents_added=tuple(
+            document
+            for change in rewriting_changes
+            if _is_before(change.node, answering_call)
+            for document in change.added
+        ),
     )
 
 
@@ -297,10 +306,15 @@ def _steps_before_answer(
         node = change.node
         if not _is_reranker_or_filter(change) or _is_reported_by_search(node, calls):
             continue
-        if answering_call is None or end_of(node) <= answering_call.began:
+        if _is_before(node, answering_call):
             taken = change.taken or _documents_found_before(node, calls)
             steps.append(_StepBeforeAnswer(change, taken))
     return steps
+
+
+def _is_before(step: Node, answering_call: Node | None) -> bool:
+    """Whether a step ended before the answering call began; True if that is unknown."""
+    return answering_call is None or end_of(step) <= answering_call.began
 
 
 def _is_reranker_or_filter(change: DocumentChange) -> bool:

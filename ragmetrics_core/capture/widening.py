@@ -7,10 +7,11 @@ is given the wide text, here as in the ledger: a fact that stands in it was retr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.origins import context_keys_of
 from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.capture.tree import Document, DocumentKey
 from ragmetrics_core.data import Context
@@ -42,6 +43,43 @@ def with_widened_texts(
             first_index = indexes[0]  # only the first of them gets the longer text
             widened[first_index] = replace(retrieved[first_index], text=text)
     return tuple(widened)
+
+
+def with_texts_of_steps(
+    retrieved: Sequence[Document],
+    context_keys: Sequence[DocumentKey | None],
+    documents_added: Iterable[Document],
+) -> tuple[Document, ...]:
+    """Return the retrieved documents, with longer texts where a step widened hidden ones.
+
+    Example: a search found the sentence "It fell.", a step put "It opened in 1874. It
+    fell." in its place, and a reranker dropped that. No context shows the sentence, and
+    it gets this longer text: what the text states was retrieved, and dropped behind it.
+
+    Args:
+        retrieved: The documents, in their order.
+        context_keys: For each document the key of the context that shows it; None if
+            no context does. Documents with a context keep their texts.
+        documents_added: What steps before the answer put in the place of others.
+    """
+    hidden = [
+        document
+        for document, key in zip(retrieved, context_keys, strict=True)
+        if key is None
+    ]
+    texts_retrieved = {document.text for document in retrieved}
+    # of a window and the page around it the page, which holds more
+    longest_first = sorted(documents_added, key=lambda added: -len(added.text))
+    added = {
+        document.key: document.context()
+        for document in longest_first
+        if document.text not in texts_retrieved
+    }
+    if not hidden or not added:
+        return tuple(retrieved)
+    added_keys = iter(context_keys_of(hidden, added))
+    keys_of_all = [next(added_keys) if key is None else None for key in context_keys]
+    return with_widened_texts(retrieved, keys_of_all, added) or ()
 
 
 def _indexes_by_context(
