@@ -100,11 +100,16 @@ def with_longer_form(tree: Tree) -> Tree:
 
 
 def with_first_words(tree: Tree) -> Tree:
-    """A line of the prompt may be a document that was cut behind its first words."""
-    documents = (Document("It was so that not one of us was there in time.", "a"),)
+    """A line of the prompt may be a document that was cut behind its first words.
+
+    Each of these words is so short that it tells nothing by itself.
+    """
+    documents = (
+        Document("He sat on the bow for an hour, and the others were glad of it.", "a"),
+    )
     search, model = tree.root.children
     search.documents = (*documents, *DOCUMENTS)
-    model.prompt = (Message("user", f"{QUESTION}\nIt was so that"),)
+    model.prompt = (Message("user", f"{QUESTION}\nHe sat on the bow for an"),)
     return tree
 
 

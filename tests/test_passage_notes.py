@@ -364,3 +364,16 @@ def test_a_duplicate_that_a_later_step_was_given_has_a_fate_of_its_own() -> None
     )
     assert [note.kept for note in notes][1] is True
     assert notes[1].share == 1.0
+
+
+def test_where_only_a_given_document_is_shown_all_retrieved_ones_are_said_to_be_hidden() -> (
+    None
+):
+    search = Node("retriever", "search", 1.0, 1.5, documents=(P, F))
+    root = Node("step", "chain", 0.0, 99.0, children=[search, answers(E)(2.0)])
+    root.input_documents = (E,)
+    (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
+    assert [context.id for context in sample.contexts] == ["e"]
+    assert sample.capture is not None
+    hidden = "2 of 2 retrieved documents were not shown to the model"
+    assert hidden in sample.capture.warnings

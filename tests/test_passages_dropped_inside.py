@@ -145,7 +145,11 @@ def test_a_retriever_that_rewrites_tells_of_no_document_that_it_dropped_it() -> 
     inside = Node("retriever", "sparse", 2.0, 2.5, documents=DOCUMENTS[:2])
     summary = Document("Rivers rise, and many bridges are of iron.", "new")
     best = Node("retriever", "best", 1.0, 3.0, documents=(summary,), children=[inside])
-    assert dropped_of(run(best)) == []
+    sample = run(best)
+    assert dropped_of(sample) == []
+    assert sample.capture is not None
+    (note,) = sample.capture.passages or ()
+    assert note.written_anew_by == "best"
 
 
 # LangChain

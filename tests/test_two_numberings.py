@@ -292,3 +292,12 @@ def test_a_number_of_either_numbering_that_an_earlier_turn_used_is_unknown(
             assert sample.citations is None
         else:
             assert cited(sample) == expected
+
+
+@pytest.mark.parametrize("label", ["Source {}: ", "Document {}:\n", '<source id="{}">'])
+def test_a_footnote_of_the_passage_itself_begins_no_other_list(label: str) -> None:
+    texts = [TEXTS[0], f"{TEXTS[1]}\n[2] County records, volume four\n", *TEXTS[2:]]
+    passages = [label.format(number) + text for number, text in enumerate(texts, 1)]
+    prompt = "\n\n".join(["Answer the question.", *passages, QUESTION])
+    sample = sample_of(prompt, "It cost the county a lot [2].", texts=texts)
+    assert cited(sample) == [(1,)]

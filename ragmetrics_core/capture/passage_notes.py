@@ -143,14 +143,12 @@ def _warnings_of_hidden_documents(
 ) -> list[str]:
     """Say how many retrieved documents the prompt did not show to the model.
 
-    Nothing is said where it showed none at all: the rules of the contexts say that.
+    Nothing is said where it showed no context at all: the rules of the contexts say that.
     """
-    if contexts.evidence_from != "prompt":
+    if contexts.evidence_from != "prompt" or not contexts.items:
         return []
-    hidden = [note for note in notes if note.share == 0.0]
-    if not hidden or len(hidden) == len(notes):
-        return []
-    return [_HIDDEN.format(len(hidden), len(notes))]
+    n_hidden = sum(note.share == 0.0 for note in notes)
+    return [_HIDDEN.format(n_hidden, len(notes))] if n_hidden else []
 
 
 def _warnings_of_documents_shown_beside(
