@@ -58,12 +58,21 @@ def counted(texts: Sequence[str], files: Sequence[str]) -> str:
     )
 
 
+def counted_files(texts: Sequence[str], files: Sequence[str]) -> str:
+    """The same, with the passage's file in round brackets."""
+    return "\n" + "\n\n".join(
+        f"Источник {number} ({file}):\n{text}"
+        for number, (text, file) in enumerate(zip(texts, files, strict=True), 1)
+    )
+
+
 # the prompt, its first number, and marks that its instructions ask for
 PROMPTS: dict[str, tuple[Callable[..., str], int, tuple[str, ...]]] = {
     "Open WebUI": (open_webui, 1, ("[{}]", "[source {}]")),
     "RAGFlow": (ragflow, 0, ("[ID:{}]", "[ID: {}]", "[{}]")),
     "JSON": (dumped, 1, ("[{}]", "[^{}]")),
     "JSON with its id last": (dumped_id_last, 1, ("[{}]",)),
+    "a word that counts files": (counted_files, 1, ("[Источник {}]", "[{}]")),
     "a word that counts": (counted, 1, ("[Kilde {}]", "[{}]")),
 }
 CASES = [(name, mark) for name, (_, _, marks) in PROMPTS.items() for mark in marks]

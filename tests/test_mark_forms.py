@@ -741,3 +741,17 @@ def test_of_a_range_without_sense_and_of_other_zeros_nobody_knows_the_labels(
 def test_words_that_touch_their_marks_keep_them_beside_code() -> None:
     answer = f"{CODE}\nIt fell[1]. The `towers` fell; the towers[2]."
     assert [mark.labels for mark in marks_in(answer)] == [("1",), ("2",)]
+
+
+@pytest.mark.parametrize("mark", ["[1, 2021]", "[2021, 1]", "[1; 1998]"])
+def test_a_year_beside_a_number_is_no_source_that_was_made_up(mark: str) -> None:
+    answer = f"AA {mark}."
+    assert read_citations(answer, {"1": 0, "2": 1}).why_unknown == UNREAD
+    assert may_cite(answer)
+    known = {"1": 0, "2021": 1, "1998": 2}
+    assert read_citations(answer, known).citations != ()
+
+
+def test_a_number_beside_years_that_are_labels_dangles() -> None:
+    (cited,) = read_citations("AA [2021, 1998].", {"2021": 0}).citations or ()
+    assert (cited.contexts, cited.dangling) == ((0,), ("1998",))

@@ -28,8 +28,20 @@ from ragmetrics_core import Sample
 from ragmetrics_core.capture.numbers_of_sources import has_number_of_a_source
 
 METADATA = (
-    {"number": "31234567", "section": "4.1", "row": "7", "time": "00:01:30"},
-    {"number": "30111222", "section": "9.3", "row": "14", "time": "00:02:30"},
+    {
+        "number": "31234567",
+        "section": "4.1",
+        "row": "7",
+        "time": "00:01:30",
+        "by": "Ann Lee",
+    },
+    {
+        "number": "30111222",
+        "section": "9.3",
+        "row": "14",
+        "time": "00:02:30",
+        "by": "Bo Ray",
+    },
 )
 TEXTS = (
     "Metformin lowered the weight by 2 kilograms in 2019.",
@@ -98,8 +110,17 @@ NUMBERS_OF_SOURCES = {
     "[{n}] PMID: {number}\n": ("(PMID: 30111222)", "(30111222)", "in PMID 999"),
     "[{n}] Section: {section}\n": ("(Section 9.3)", "(§ 9.3)", "[9.3]", "in 4.1"),
     "[{n}] Row: {row}\n": ("(row 14)", "in rows 7 and 14", "in row 99"),
+    "[{n}] Written by {by} on day {row}, as we know:\n": ("as Bo Ray found",),
     "[{n}] [{time}] ": ("at 00:02:30", "at 2:30"),
-    "[{n}] ": ("[2.5]", "(999)", "根据文档2", "v dokumentu 2", "<doc id='9'/>"),
+    "[{n}] ": (
+        "[2.5]",
+        "(999)",
+        "根据文档2",
+        "根据文档２",
+        "v dokumentu 2",
+        "٢",
+        "<doc id='9'/>",
+    ),
     "<doc id='{n}'>": ("<doc id='2'/>", "<doc id='2'>", "\ue200cite\ue2020\ue201"),
 }
 CASES = [(label, form) for label, forms in NUMBERS_OF_SOURCES.items() for form in forms]
@@ -130,6 +151,7 @@ def test_a_pipeline_reads_them_alike(label: str, form: str) -> None:
         "It was lowered (by 2 kilograms, 2019).",
         "1. Metformin lowered it.\n2. The diet lowered it.",
         "It was lowered by 5 kilograms in all.",
+        "It was lowered: 2 kilograms were lost.",
     ],
 )
 def test_an_answer_with_numbers_of_the_passages_cites_nothing(
@@ -137,6 +159,19 @@ def test_an_answer_with_numbers_of_the_passages_cites_nothing(
 ) -> None:
     sample = langchain(label, answer)
     assert sample.citations == (), sample.citations_unknown
+
+
+def test_a_name_that_the_prompt_does_not_show_is_no_source() -> None:
+    assert langchain("[{n}] ", "It was lowered, as Bo Ray found.").citations == ()
+
+
+def test_a_number_that_counts_no_items_may_cite() -> None:
+    assert langchain("[{n}] ", "2. The diet lowered it.").citations is None
+
+
+def test_a_word_before_a_single_number_numbers_nothing() -> None:
+    prompts = ["Today is 3 May.\n[1] It is old."]
+    assert not has_number_of_a_source("It is 25 m long.", ["It is old."], prompts)
 
 
 class Says(CustomLLM):

@@ -15,8 +15,8 @@ from itertools import pairwise
 
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
-# words, numbers such as "9.3" and "00:02:30", and ends of lines
-_TOKEN = lazy_pattern(r"[^\W\d]+|(?P<number>\d+(?:[.,:]\d+)*)|\n")
+# words, and numbers such as "9.3" and "00:02:30"
+_TOKEN = lazy_pattern(r"[^\W\d]+|(?P<number>\d+(?:[.,:]\d+)*)")
 _NUMBER = lazy_pattern(r"\d+(?:[.,:]\d+)*")
 _LEADING_ZEROS = lazy_pattern(r"(?<![\d.,])0+(?=\d)")
 # "(…)", "[…]", "<doc …>", and signs for private use, by which some models cite
@@ -36,8 +36,8 @@ class _NumberBesideWords:
 
     Args:
         value: The number, without leading zeros: "9.3", "0:2:30".
-        before: The word or number before it in its line, in lower case; "" without.
-        behind: The word or number behind it in its line; "" without.
+        before: The word or number before it, in lower case; "" without.
+        behind: The word or number behind it; "" without.
         start: Where it begins in the text.
     """
 
@@ -151,7 +151,7 @@ def _starts_of_items(text: str) -> set[int]:
 
 
 def _numbers_in(text: str) -> Iterator[_NumberBesideWords]:
-    """Yield the numbers of a plain text, each with the words beside it in its line."""
+    """Yield the numbers of a plain text, each with the words beside it."""
     tokens = [None, *_TOKEN.finditer(text), None]
     for (before, number), (_, behind) in pairwise(pairwise(tokens)):
         if number is not None and number["number"] is not None:
@@ -164,8 +164,8 @@ def _numbers_in(text: str) -> Iterator[_NumberBesideWords]:
 
 
 def _word(token: re.Match[str] | None) -> str:
-    """Return a word or number as it is compared; "" at the end of a line or text."""
-    return "" if token is None else _LEADING_ZEROS.sub("", token[0].strip().lower())
+    """Return a word or number as it is compared; "" at the end of a text."""
+    return "" if token is None else _LEADING_ZEROS.sub("", token[0].lower())
 
 
 def _pairs_of(number: _NumberBesideWords) -> Iterator[tuple[str, str]]:

@@ -86,7 +86,7 @@ def indexes_by_word_of_metadata(
     indexes_by_word: dict[str, dict[int, None]] = {}
     for index, context in enumerate(contexts):
         for value in context.metadata.values():
-            if isinstance(value, str) and any(map(str.isalpha, value)):
+            if isinstance(value, str):
                 indexes_by_word.setdefault(value.strip(), {})[index] = None
     return {word: tuple(indexes) for word, indexes in indexes_by_word.items()}
 

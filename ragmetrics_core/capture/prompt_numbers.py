@@ -111,7 +111,10 @@ def labels_differing_in_a_token(
     tokens = _tokens_that_differ(lines_before)
     if tokens and all(map(str.isdigit, tokens)):
         counts = [str(count) for count in range(1, len(tokens) + 1)]
-        names = [line.strip(_SIGNS) for line in lines_before]
+        # "Kilde 1" of "Kilde 1 (a.pdf):"
+        names = [
+            _IN_ROUND_BRACKETS.sub("", line).strip(_SIGNS) for line in lines_before
+        ]
         indexes_by_name = dict(
             zip([*names, *counts], [*in_order, *in_order], strict=True)
         )

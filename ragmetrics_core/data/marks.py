@@ -492,7 +492,7 @@ def _is_in_formula(bracket: re.Match[str], text: str) -> bool:
     return _OPERATOR_BEHIND.match(text, bracket.end()) is not None
 
 
-def _has_labels_like_years(numbering: Numbering) -> bool:
+def _has_labels_like_years(numbering: Iterable[str]) -> bool:
     """Tell whether sources have numbers of four digits, so that [2020] may cite one."""
     return any(re.fullmatch(r"\d{4}", label) for label in numbering)
 
@@ -646,7 +646,7 @@ def _labels_of_parts(inside: str, known: Mapping[str, object]) -> tuple[str, ...
 
     "1, 3-5" lists 1, 3, 4 and 5, and "S1-S3" three labels where such as "S2" are known.
     There "S1, S9" lists two as well, whether "S9" is known or not. () for "1, red",
-    unless "red" is a known label.
+    unless "red" is a known label, and for "3, 2021", which may name a year.
     """
     labels: list[str] = []
     shapes = _shapes_of_labels(known)
@@ -661,6 +661,10 @@ def _labels_of_parts(inside: str, known: Mapping[str, object]) -> tuple[str, ...
         if not labels_of_range and shape_of_label(label) not in shapes:
             return ()
         labels += labels_of_range or [label]
+    # "[3, 2021]" may be source 3, and its year
+    has_year = any(_YEARS.fullmatch(label) and label not in known for label in labels)
+    if has_year and len(labels) > 1 and not _has_labels_like_years(known):
+        return ()
     return tuple(dict.fromkeys(labels))
 
 
