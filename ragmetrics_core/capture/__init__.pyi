@@ -61,6 +61,9 @@ from ragmetrics_core.capture.searches import (
 from ragmetrics_core.capture.sinks import JsonlSink as JsonlSink
 from ragmetrics_core.capture.stages import samples_of as samples_of
 from ragmetrics_core.capture.step_documents import (
+    lists_divided as lists_divided,
+)
+from ragmetrics_core.capture.step_documents import (
     note_documents_of_step as note_documents_of_step,
 )
 from ragmetrics_core.capture.transcripts import (

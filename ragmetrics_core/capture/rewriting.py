@@ -9,7 +9,7 @@ document that was retrieved.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, groupby
 
 from ragmetrics_core.capture.calls import end_of
@@ -122,7 +122,9 @@ def changes_of(
         if not any(map(_has_output, calls_of_step)):
             continue
         is_filter = _is_filter(calls_of_step, nodes, shown)
-        changes += [_change_of(call, is_filter) for call in calls_of_step]
+        for call in calls_of_step:
+            change = _change_of(call, is_filter)
+            changes.append(_without_set_aside(change, nodes, shown))
     return sorted(changes, key=lambda change: end_of(change.node))
 
 
@@ -188,6 +190,80 @@ def _change_of(node: Node, is_filter: bool) -> DocumentChange:
         added=tuple(added),
         is_filter=is_filter,
     )
+
+
+def _without_set_aside(
+    change: DocumentChange, nodes: Sequence[Node], shown: Sequence[Document]
+) -> DocumentChange:
+    """Count what a call set aside as dropped, although it returned it.
+
+    Example: a router took A, B and C, and returned A and B as "current" and C as
+    "unmatched". The prompt shows A, and no later step handed C on: it dropped C.
+    """
+    set_aside = _set_aside(change.node, nodes, shown)
+    if not set_aside:
+        return change
+    keys = _keys_of(set_aside)
+    returned = [
+        document for document in _handed_on(change.node) if document.key not in keys
+    ]
+    return replace(
+        change,
+        returned=tuple(returned),
+        dropped=(*change.dropped, *set_aside),
+        is_filter=change.is_filter or change.node.kind == "step",
+    )
+
+
+def _set_aside(
+    call: Node, nodes: Sequence[Node], shown: Sequence[Document]
+) -> list[Document]:
+    """List the documents that a call returned under a name that did not lead to the prompt.
+
+    The prompt shows documents of another list of the call, and none of theirs. And no
+    later call handed them on, or was given them together with what the prompt shows.
+    """
+    lists_shown: list[tuple[Document, ...]] = []
+    lists_hidden: list[tuple[Document, ...]] = []
+    for documents in call.divided_documents:
+        n_hidden = len(_without_relatives(documents, shown))
+        is_any_shown = n_hidden < len(documents)
+        (lists_shown if is_any_shown else lists_hidden).append(documents)
+    keys_shown = _keys_of(chain.from_iterable(lists_shown))
+    set_aside: list[Document] = []
+    for documents in lists_hidden:
+        was_given = _keys_of(documents) <= _keys_of(_documents_taken(call))
+        if was_given and not _goes_on(documents, keys_shown, call, nodes):
+            set_aside += documents
+    return set_aside if lists_shown else []
+
+
+def _goes_on(
+    documents: Sequence[Document],
+    keys_shown: set[DocumentKey],
+    call: Node,
+    nodes: Sequence[Node],
+) -> bool:
+    """Whether a call behind another one took its documents on the way to the prompt.
+
+    It was given them, and returned documents, as a joiner does; or it was given them
+    beside what the prompt shows, as a template is. A node of a graph is given the whole
+    state, which tells nothing.
+
+    Args:
+        documents: Documents that the call returned under one name.
+        keys_shown: The keys of what it returned under names that the prompt shows.
+        call: The call.
+        nodes: The calls of the run.
+    """
+    keys = _keys_of(documents)
+    for later in nodes:
+        keys_given = _keys_of(later.input_documents)
+        if later.began < end_of(call) or keys.isdisjoint(keys_given):
+            continue
+        if later.documents or not keys_shown.isdisjoint(keys_given):
+            return True
+    return False
 
 
 def rewriting_step_by_key(

@@ -4,11 +4,13 @@ A step is a node of a graph, a step of a workflow or a function in a chain. What
 given and what it returned are plain values, such as ``{"documents": [A, B]}``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ragmetrics_core.capture.passages import is_long_enough
 from ragmetrics_core.capture.plain_values import documents_in, texts_in
-from ragmetrics_core.capture.tree import Document, Node
+from ragmetrics_core.capture.tree import Document, DocumentKey, Node
+
+_FEWEST_LISTS = 2  # a step divides documents into two lists at least
 
 
 def note_documents_of_step(node: Node, taken: object, returned: object) -> None:
@@ -33,9 +35,47 @@ def note_documents_of_step(node: Node, taken: object, returned: object) -> None:
             brought.append(document)
     node.documents = tuple(brought) or None
     node.documents_passed_on = tuple(passed_on)
+    node.divided_documents = lists_divided(taken, returned)
     is_none_returned = not brought and not passed_on
     if is_none_returned and _drops_all_documents(taken, returned):
         node.documents = ()
+
+
+def lists_divided(taken: object, returned: object) -> tuple[tuple[Document, ...], ...]:
+    """Return the lists into which a step divided its documents; () if it did not.
+
+    Example: a step was given ``{"documents": [A, B, C]}``, and returned ``{"documents":
+    [A, B], "rejected": [C]}``: (A, B) and (C,). A list that the step was given as it is,
+    and hands on among others, was divided by nobody here.
+
+    Args:
+        taken: What the step was given.
+        returned: What it returned.
+    """
+    returned = _without_wrapping(returned, ("outputs", "output"))
+    if not isinstance(returned, Mapping) or len(returned) < _FEWEST_LISTS:
+        return ()
+    keys_taken = {_keys_of(documents) for documents in _lists_under_names(taken)}
+    lists_made = [
+        documents
+        for documents in _lists_under_names(returned)
+        if _keys_of(documents) not in keys_taken
+    ]
+    return tuple(lists_made) if len(lists_made) >= _FEWEST_LISTS else ()
+
+
+def _keys_of(documents: Sequence[Document]) -> tuple[DocumentKey, ...]:
+    """Return the keys of some documents, in their order."""
+    return tuple(document.key for document in documents)
+
+
+def _lists_under_names(value: object) -> Iterator[tuple[Document, ...]]:
+    """Yield the documents under each name of a mapping; names without any are left out."""
+    values = value.values() if isinstance(value, Mapping) else ()
+    for value_of_name in values:
+        documents = tuple(documents_in(value_of_name))
+        if documents:
+            yield documents
 
 
 def _identity(document: Document) -> tuple[str | None, str, float | None]:

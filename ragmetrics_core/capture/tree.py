@@ -200,6 +200,8 @@ class Node:
             () for an empty list. Of a step only those that it did not merely pass on.
         documents_among_inputs: Documents that stood among the inputs of a step.
         documents_passed_on: Those of them that the step passed on.
+        divided_documents: Of a step that returned its documents as several lists, each
+            under a name of its own, these lists: those it kept, and those it rejected.
         text: What a tool or agent returned, as the model sees it.
         prompt: What a model was shown, results of tools included.
         is_prompt_text_alone: Whether the prompt is surely all that the model was shown:
@@ -242,6 +244,7 @@ class Node:
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
     documents_among_inputs: tuple[Document, ...] = field(default=(), repr=False)
     documents_passed_on: tuple[Document, ...] = field(default=(), repr=False)
+    divided_documents: tuple[tuple[Document, ...], ...] = field(default=(), repr=False)
     text: str | None = field(default=None, repr=False)
     prompt: tuple[Message, ...] = field(default=(), repr=False)
     is_prompt_text_alone: bool = False

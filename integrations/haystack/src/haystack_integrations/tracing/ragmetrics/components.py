@@ -26,6 +26,7 @@ from ragmetrics_core.capture import (
     as_one_line,
     compact,
     documents_in,
+    lists_divided,
     texts_in,
     unread_request,
 )
@@ -99,6 +100,7 @@ class Calls:
         if not is_root:
             # output and error of the whole run are fields of the tree
             call.documents = self._documents_returned(node)
+            call.divided_documents = lists_divided(node.input, node.output_by_socket)
             call.error = node.error or ("no output" if node.output is None else None)
         if call.kind == "model":
             _fill_model(call, node)
