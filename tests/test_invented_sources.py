@@ -112,6 +112,27 @@ def test_a_link_beside_numbers_that_are_no_links_is_left_alone(answer: str) -> N
     assert [c.contexts for c in sample.citations] == [(0,)]
 
 
+def test_a_link_beside_numbers_of_addresses_is_left_alone() -> None:
+    """Only where the answer cites by addresses does another address dangle."""
+    prompt = prompt_of("[{n}] {name}\n{text}", ADDRESSES)
+    sample = sample_of(prompt, "It is old [1]. See [more](https://ghost.test).")
+    assert [(c.contexts, c.dangling) for c in sample.citations or ()] == [((0,), ())]
+
+
+@given(
+    first=st.sampled_from(["", f"It is [{ADDRESSES[0]}]. "]),
+    beside=st.sampled_from(["", f"{ADDRESSES[0]}, "]),
+    other=st.sampled_from(
+        ["http://b.test", "https://www.b.test", "HTTPS://B.test", "http://b.test/"]
+    ),
+)
+def test_another_form_of_a_shown_address_never_dangles(
+    first: str, beside: str, other: str
+) -> None:
+    sample = sample_of(PROMPT, f"{first}It fell [{beside}{other}].")
+    assert not any(citation.dangling for citation in sample.citations or ())
+
+
 IDS = ("e1b6", "77aa", "c0de")
 FILES_AND_PARTS = ("lamp.txt#0", "lamp.txt#1", "rooms.txt#3")
 

@@ -6,7 +6,6 @@ is old [b](https://b.test)." The second link cites a page that the model made up
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ragmetrics_core.capture.citation_search import (
@@ -15,7 +14,7 @@ from ragmetrics_core.capture.citation_search import (
     word_before_label,
 )
 from ragmetrics_core.capture.model_words import without_spans
-from ragmetrics_core.capture.source_names import WEB_ADDRESS, page_of
+from ragmetrics_core.capture.source_names import WEB_ADDRESS, page_of, without_scheme
 from ragmetrics_core.capture.unknown_meanings import (
     NO_MEANING,
     UnknownMeaning,
@@ -28,7 +27,6 @@ from ragmetrics_core.data.marks import Mark, address_behind, without_code
 _ADDRESS_IN_WORDS = "the answer names a web address that nobody was shown, which may cite it and may not"
 _IMAGE = lazy_pattern(r"!\[[^\[\]\n]{0,200}\]\([^()\n]{1,500}\)")
 _BEHIND_AN_ADDRESS = ".,;:!?'*`”’。，"
-_SCHEME = lazy_pattern(r"https?://(?:www\.)?", re.IGNORECASE)
 
 
 def invented_addresses(marks: Sequence[Mark], search: CitationSearch) -> set[str]:
@@ -62,7 +60,7 @@ def invented_addresses(marks: Sequence[Mark], search: CitationSearch) -> set[str
     ]
     shown = "\n".join([*search.prompts, *search.context_texts])
     shown_pages = {page_of(address) for address in _addresses_in(shown)}
-    shown_in_any_form = _without_scheme(shown.lower())
+    shown_in_any_form = without_scheme(shown.lower())
     invented: set[str] = set()
     for address in _addresses_in(_words_that_may_cite(search, spans_of_known)):
         page = page_of(address)
@@ -70,7 +68,7 @@ def invented_addresses(marks: Sequence[Mark], search: CitationSearch) -> set[str
             continue
         if page in shown_pages - pages_of_contexts:  # a link of a passage
             continue
-        if page in pages_of_contexts or _without_scheme(page) in shown_in_any_form:
+        if page in pages_of_contexts or without_scheme(page) in shown_in_any_form:
             raise UnknownMeaning(NO_MEANING.format("an address that it names"))
         refuse_if_perhaps_shown(address, search, search.labels, search.prompts)
         invented.add(address)
@@ -142,8 +140,3 @@ def _addresses_in(text: str) -> Iterator[str]:
     """Yield the web addresses in a text, without the signs behind them."""
     for found in WEB_ADDRESS.finditer(text):
         yield found[0].split('"')[0].rstrip(_BEHIND_AN_ADDRESS)
-
-
-def _without_scheme(text: str) -> str:
-    """Return a text with "a.test/b" for "https://www.a.test/b"."""
-    return _SCHEME.sub("", text)

@@ -162,44 +162,21 @@ def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
         such a label.
     """
     next_labels = around.lines_between[0]
-    labels = _labels_like(next_labels, around.text_before)
-    if labels and _goes_on(labels, next_labels):
-        return replace(around, lines_before=labels)
-    return around
-
-
-def _labels_like(next_labels: Sequence[LabelLine], text_before: str) -> list[LabelLine]:
-    """Read the first context's labels, if they have the shapes of the second's.
-
-    They are the last lines before the first context.
-    The second context has the label "[2]", and "Context: [1]" stands before the first:
-    this gives the label "[1]". Empty if the last lines do not have the same shapes.
-
-    Args:
-        next_labels: The label lines above the second context.
-        text_before: What stands before the first context.
-    """
-    shapes = [line.shape for line in next_labels]  # each line without its number
-    raw_lines = [raw for raw in _raw_lines(text_before) if not _NO_WORDS.fullmatch(raw)]
-    if not shapes or len(raw_lines) < len(shapes):
-        return []
-    first_raw, *other_raws = raw_lines[-len(shapes) :]
-    # None for a line that is no label. Words may stand before the first label in its
-    # line: "Context: [1]".
-    labels_or_none = [_label_at_the_end(first_raw, shapes[0])]
-    labels_or_none += [label_line_of(raw) for raw in other_raws]
-    labels = [line for line in labels_or_none if line is not None]
-    have_same_shapes = [line.shape for line in labels] == shapes
-    return labels if have_same_shapes else []
-
-
-def _goes_on(labels: Iterable[LabelLine], next_labels: Iterable[LabelLine]) -> bool:
-    """Whether the next context's labels have the numbers that follow this context's.
-
-    Words before the first context may hold another number, as "cite as [7]" does.
-    """
-    numbers = {int(number) + 1 for number in numbers_of(labels)}
-    return numbers == {int(number) for number in numbers_of(next_labels)}
+    n_lines = len(next_labels)
+    raw_lines = [
+        raw for raw in _raw_lines(around.text_before) if not _NO_WORDS.fullmatch(raw)
+    ]
+    if not next_labels or len(raw_lines) < n_lines:
+        return around
+    first_label = _label_at_the_end(raw_lines[-n_lines], next_labels[0].shape)
+    if first_label is None:
+        return around
+    other_lines = around.lines_before[len(raw_lines) - n_lines + 1 :]
+    labels = [first_label, *other_lines]
+    # words before the first context may hold another number, as "cite as [7]" does
+    following_numbers = {int(number) + 1 for number in numbers_of(labels)}
+    goes_on = following_numbers == {int(number) for number in numbers_of(next_labels)}
+    return replace(around, lines_before=labels) if goes_on else around
 
 
 def _label_at_the_end(raw: str, shape: str) -> LabelLine | None:

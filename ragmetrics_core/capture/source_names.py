@@ -50,6 +50,7 @@ KEY_OF_NAME = lazy_pattern(
 )
 """A key of metadata whose value names a document."""
 
+_SCHEME = lazy_pattern(r"https?://(?:www\.)?", re.IGNORECASE)
 # What leads to the same page: a place in it, and where the reader came from.
 _END_OF_ADDRESS = lazy_pattern(r"[?&]utm_source=[^&#]*|#.*|/+(?=[?#]|\Z)")
 _FILE_ENDING = lazy_pattern(r"\.[A-Za-z][A-Za-z0-9]{1,4}\Z")
@@ -231,6 +232,11 @@ def stem_in_words(name: str) -> str:
 def page_of(address: str) -> str:
     """Return the page that an address leads to: "https://a.test" of "https://a.test/#b"."""
     return _END_OF_ADDRESS.sub("", address.lower())
+
+
+def without_scheme(text: str) -> str:
+    """Return a text with "a.test/b" for "https://www.a.test/b"."""
+    return _SCHEME.sub("", text)
 
 
 def file_name_of(path: str) -> str:

@@ -17,7 +17,12 @@ from ragmetrics_core.capture.prompt_numbers import (
     numbers_in_form,
     words_before_number,
 )
-from ragmetrics_core.capture.source_names import PART_OF_NAME
+from ragmetrics_core.capture.source_names import (
+    PART_OF_NAME,
+    WEB_ADDRESS,
+    page_of,
+    without_scheme,
+)
 from ragmetrics_core.data.marks import is_range
 
 NO_MEANING = "the prompt does not tell which context {} means"
@@ -171,6 +176,8 @@ def as_mark(label: str) -> str:
 def _is_part_shown(part: str, prompts: Iterable[str]) -> bool:
     """Whether a part of a name, such as the file of a file and page, stands in a prompt."""
     line = as_one_line(part).lower()
+    if WEB_ADDRESS.match(line):  # "http://b.test/" is another form of "https://b.test"
+        line = without_scheme(page_of(line))
     if not re.search(r"[^\W\d_]{2}", line):
         return False
     return any(line in as_one_line(prompt).lower() for prompt in prompts)
