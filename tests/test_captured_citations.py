@@ -148,6 +148,10 @@ UNCLEAR = {  # the prompt, in which {0} to {2} are the texts, and the reason
         "the prompt shows several texts under the number 1, each behind another word,"
         " and what such words tell is not read",
     ),
+    "other numbers behind two words": (
+        "Our notes on Document 2: {0}\nand on Ticket 3: {1}\n{2}",
+        "the prompt does not tell which context [1] means",
+    ),
     "a list of files behind the texts": (
         "From a.txt:\n{0}\n\nFrom b.txt:\n{1}\n{2}\n\nSources:\n[1] a.txt\n[2] b.txt",
         "the prompt shows [1], and does not tell which contexts stand under it",

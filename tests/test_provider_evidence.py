@@ -1101,16 +1101,22 @@ def test_a_second_copy_of_a_reply_names_the_provider_s_sources_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "n_pages"), [(ADDRESS, 1), ("https://b.example/other", 2)]
+    ("source", "n_pages"),
+    [
+        ({}, 1),
+        ({"title": "Another title"}, 1),
+        ({"url": f"{ADDRESS}?utm_source=openai"}, 1),
+        ({"url": "https://b.example/other"}, 2),
+    ],
 )
 def test_a_page_that_one_reply_found_and_the_next_one_cites_counts_once(
-    address: str, n_pages: int
+    source: dict[str, str], n_pages: int
 ) -> None:
     first, second = call_of_model(), call_of_model()
     first.began, first.ended = 1, 1.5
     first.reply = Message("assistant", "I look at the years.")
     searched = [*anthropic_search([web_result()]), said("I look at the years.")]
-    cited = said(citations=[{**web_location(), "url": address}])
+    cited = said(citations=[{**web_location(), **source}])
     add_provider_evidence(first, evidence_in_reply({"content": searched}))
     add_provider_evidence(second, evidence_in_reply({"content": [cited]}))
     own = Node("retriever", "own", 1.6, 1.7, documents=(Document(SIZE),))
@@ -1124,6 +1130,30 @@ def test_a_page_that_one_reply_found_and_the_next_one_cites_counts_once(
     warnings = " ".join(sample.capture.warnings)
     assert f"the text of {n_pages} retrieved documents" in warnings
     assert "PDF" not in warnings
+
+
+@pytest.mark.parametrize("tool", ["web_search", "web_fetch"])
+def test_a_pdf_of_the_request_is_no_page_that_the_provider_found(tool: str) -> None:
+    """Its place in the request tells it from pages, which are counted behind it."""
+    asked = {"type": "server_tool_use", "id": "1", "name": tool, "input": {}}
+    location = {"type": "page_location", "document_index": 0, "cited_text": FACT}
+    model = call_of_model()
+    model.request_blocks = (("document", ""),)
+    content = [asked, said(citations=[location])]
+    add_provider_evidence(model, evidence_in_reply({"content": content}))
+    found = {call.name: call.documents for call in model.children}
+    assert found[tool] is None
+    assert [document.text for document in found["cited sources"] or ()] == [FACT]
+    remarks = [words for call in model.children for words in call.remarks]
+    assert "such as a PDF" in " ".join(remarks)
+
+
+def test_a_document_of_an_unknown_request_is_no_page_that_a_search_found() -> None:
+    location = {"type": "page_location", "document_index": 0, "cited_text": FACT}
+    model = call_of_model()
+    content = [*anthropic_search([web_result()]), said(citations=[location])]
+    add_provider_evidence(model, evidence_in_reply({"content": content}))
+    assert [call.name for call in model.children] == ["web_search", "cited sources"]
 
 
 def test_what_an_earlier_call_found_may_have_been_shown_again() -> None:

@@ -195,16 +195,25 @@ def test_metadata_of_gemini_may_come_in_any_chunk(name: str, n_empty: int) -> No
 
 def test_annotations_of_a_chat_completion_may_come_before_its_last_chunk() -> None:
     cited = {"type": "url_citation", "url_citation": {"url": ADDRESS, "title": "Lamp"}}
+    other = {"type": "url_citation", "url_citation": {"url": "https://b.example"}}
     whole = evidence_in_reply(
-        {"content": ANSWER}, {"choices": [{"message": {"annotations": [cited]}}]}
+        {"content": ANSWER}, {"choices": [{"message": {"annotations": [cited, other]}}]}
     )
     chunks = [
         {"choices": [{"delta": {"content": ANSWER}}]},
         {"choices": [{"delta": {"annotations": [cited]}}]},
+        {"choices": [{"delta": {"annotations": [other]}}]},
         {"choices": [{"delta": {}, "finish_reason": "stop"}]},
     ]
     assert streamed(chunks, ANSWER) == whole
     assert whole.calls
+
+
+def test_metadata_of_gemini_that_a_later_chunk_tells_anew_counts_as_told_last() -> None:
+    (place,) = SHAPES["Gemini: files with their texts"].places
+    begun = {"grounding_metadata": {"web_search_queries": ["horn"]}}
+    whole = evidence_in_reply({"content": ANSWER}, place)
+    assert streamed([begun, place, {"content": None}], ANSWER) == whole
 
 
 @given(n_repeated=st.integers(1, 3))

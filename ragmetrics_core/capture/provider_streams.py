@@ -114,26 +114,25 @@ class StreamedReply:
         """
         reply = dict(self._told_anew)
         blocks = [*self._blocks_begun(), *self._tools_without_begin(own_arguments)]
-        blocks.sort(key=lambda block: block[0])
         if blocks:
-            reply["content"] = [block for _, block in blocks]
+            reply["content"] = blocks
         elif self._parts:
             reply["content"] = {"parts": self._parts}
         if self._annotations:
             reply["annotations"] = self._annotations
         return reply
 
-    def _blocks_begun(self) -> Iterator[tuple[int, Fields]]:
-        """Yield the blocks whose type is known, each with its index: texts among them."""
-        for index, block in self._blocks.items():
+    def _blocks_begun(self) -> Iterator[Fields]:
+        """Yield the blocks whose type is known, texts among them."""
+        for block in self._blocks.values():
             if block.start:
-                yield index, {**block.start, **_streamed_fields(block)}
+                yield {**block.start, **_streamed_fields(block)}
             elif block.texts or block.citations:
-                yield index, {"type": "text", **_streamed_fields(block)}
+                yield {"type": "text", **_streamed_fields(block)}
 
     def _tools_without_begin(
         self, own_arguments: Sequence[Fields] | None
-    ) -> Iterator[tuple[int, Fields]]:
+    ) -> Iterator[Fields]:
         """Yield a request for each tool of the provider whose beginning was dropped."""
         if own_arguments is None:
             return
@@ -151,7 +150,7 @@ class StreamedReply:
         for index, arguments in requests[len(own) :]:
             name = self._tool_that_asks(arguments)
             request = {"type": "server_tool_use", "id": f"block {index}", "name": name}
-            yield index, {**request, "input": arguments}
+            yield {**request, "input": arguments}
 
     def _tool_that_asks(self, arguments: Fields) -> str | None:
         """Name a counted tool by what it was asked; None if that is not sure."""

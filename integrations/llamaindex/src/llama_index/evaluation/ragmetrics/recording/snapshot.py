@@ -81,9 +81,9 @@ Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatRespon
 _Response = Response | PydanticResponse | AgentChatResponse | Streamed
 Returned = _Response | AgentOutput  # what engines and agents return
 
-# stands for calls of tools that are told in the form of the provider only
 # A node with or without a score, in the annotation of what a function returns.
 _NAME_OF_NODES = re.compile(r"\b(?:NodeWithScore|BaseNode|TextNode|Document)\b")
+# stands for calls of tools that are told in the form of the provider only
 _CALL_OF_PROVIDER = ToolCall("")
 
 _ROLES = {
