@@ -377,3 +377,15 @@ def test_where_only_a_given_document_is_shown_all_retrieved_ones_are_said_to_be_
     assert sample.capture is not None
     hidden = "2 of 2 retrieved documents were not shown to the model"
     assert hidden in sample.capture.warnings
+
+
+def test_two_words_of_a_passage_in_a_context_do_not_tell_its_share() -> None:
+    """They may stand there by chance, as in what a step wrote anew."""
+    written = Document("of Portugal", "x")
+    notes = run(
+        lambda at: Node(
+            "step", "writer", at, at + 0.5, input_documents=DOCS, documents=(written, F)
+        ),
+        answers(written, F),
+    )
+    assert [note.share for note in notes] == [None, 1.0, None]
