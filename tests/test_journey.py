@@ -35,6 +35,7 @@ from ragmetrics_core.reporting.journey import ADVICE, Journey, first_to_mend, jo
 from ragmetrics_core.reporting.journey_columns import COLUMNS
 from ragmetrics_core.reporting.sample_journey import Loss, SampleJourney, journey_of
 from ragmetrics_core.reporting.shown_parts import join_pieces
+from ragmetrics_core.reporting.unasked_texts import states_word_by_word
 from ragmetrics_core.scale.scorer import Scorer
 from ragmetrics_core.statistics.means import mean_interval
 
@@ -153,6 +154,16 @@ SHOWN: dict[str, tuple[list[Any], list[Any], list[tuple[str | None, float | None
     ),
     "under a heading": ([TEXTS[0]], [f"Source 1:\n{TEXTS[0]}"], [("whole", 1.0)]),
     "merged": (TEXTS[:2], ["\n".join(TEXTS[:2])], [("whole", 1.0)] * 2),
+    "a text that begins with it, in a longer number": (
+        ["The fare on line four for adults is 12", "Of line nine is 125"],
+        ["The fare on line four for adults is 125", "Of line nine is 125"],
+        [(None, None), ("whole", 1.0)],
+    ),
+    "passages of which one begins with the other": (
+        [f"{TEXTS[1]} It costs 12", f"{TEXTS[1]} It costs 12.50"],
+        [f"{TEXTS[1]} It costs 12.50"],
+        [("not shown", 0.0), ("whole", 1.0)],
+    ),
     "the same id, other words": (
         [Context(text="Porto is old.", id="a")],
         [Context(text="An old city: Porto.", id="a")],
@@ -1192,6 +1203,15 @@ def test_a_text_joined_of_retrieved_ones_was_asked_about_and_nothing_beside_them
     assert lost_when_shown(joined) == ("not_retrieved", True)
     beside = "The museum of the town shows what the fishermen brought home."
     assert lost_when_shown([*joined[:index], beside, *joined[index:]]) == (None, False)
+
+
+def test_a_longer_number_in_a_text_does_not_state_a_fact() -> None:
+    fact = "The fare on the ferry for adults of the town is 12."
+    assert states_word_by_word(f"{fact} Pay at 8:30.", fact)
+    assert not states_word_by_word(fact.replace("12.", "12.50."), fact)
+    assert not states_word_by_word(fact.replace("12.", "125."), fact)
+    in_commas = fact.replace("12.", "12,50.")
+    assert states_word_by_word(in_commas, fact.replace("12.", "12.50."))
 
 
 def test_a_fact_that_stands_where_joined_texts_meet_was_shown() -> None:

@@ -105,6 +105,36 @@ def test_what_dropped_a_passage_is_named(name: str) -> None:
     assert told(run(*steps)) == expected
 
 
+# a dropped text, and a text that is handed on and begins or ends with its letters
+ALIKE = {
+    "a number": ("The fare of line four for adults is 12", "5"),
+    "a number, full stop": ("The fare of line four for adults is 12.", "5."),
+    "a decimal number": ("stop: Harbour\nline: 4\nfare: 12", ".50"),
+    "a short row": ("line: 4\nstop: Harbour\nfare: 12", "5"),
+    "a word": ("The fare of line four for adults is four", "teen"),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_a_dropped_text_with_which_a_kept_one_begins_is_dropped(name: str) -> None:
+    dropped_text, behind = ALIKE[name]
+    dropped = Document(dropped_text, "a")
+    kept = Document(dropped_text.rstrip(".") + behind, "b")
+    found = (dropped, kept, P)
+    notes = run(keeps("first", (kept, P), took=found), answers(kept, P), found=found)
+    assert told(notes) == [(False, "first"), (True, None), (True, None)]
+    assert [note.share for note in notes] == [0.0, 1.0, 1.0]
+
+
+def test_a_dropped_text_with_which_a_kept_one_ends_is_dropped() -> None:
+    text = "2024 saw the fare from the harbour rise to nine crowns."
+    dropped, kept = Document(text, "a"), Document(f"1{text}", "b")
+    found = (dropped, kept, P)
+    notes = run(keeps("first", (kept, P), took=found), answers(kept, P), found=found)
+    assert told(notes)[0] == (False, "first")
+    assert notes[0].share == 0.0
+
+
 def test_ranks_of_search_and_reranker() -> None:
     notes = run(keeps("first", (E, P)), answers(E, P))
     assert [(note.retriever, note.rank, note.rank_kept) for note in notes] == [

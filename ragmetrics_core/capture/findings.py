@@ -172,6 +172,11 @@ def finding_of_shown(
     if finding.extent == "whole":
         return finding
     replaced = replaced_edges(occurrence.spans, len(text.letters), prompt, taken)
+    longer_words = occurrence.longer_words
+    replaced = ReplacedEdges(
+        before=replaced.before or longer_words.before,
+        behind=replaced.behind or longer_words.behind,
+    )
     return replace(
         finding, shown_in_prompts=(replace(shown_in_prompt, replaced=replaced),)
     )
@@ -427,10 +432,23 @@ def _extent(text: Text, shown_in_prompts: tuple[ShownInPrompt, ...]) -> Extent:
     pieces = _pieces_together(shown_in_prompts)
     n_letters = len(text.letters)
     first = pieces[0]
-    is_complete = first.end == n_letters or is_rest_of_last_word(text, first.end)
+    is_complete = first.end == n_letters
+    if not is_complete and not _end_in_longer_word(shown_in_prompts, first.end):
+        is_complete = is_rest_of_last_word(text, first.end)
     if len(pieces) == 1 and first.start == 0 and is_complete:
         return "whole"
     return _extent_of_pieces(pieces, n_letters=n_letters)
+
+
+def _end_in_longer_word(shown_in_prompts: Iterable[ShownInPrompt], end: int) -> bool:
+    """Whether a prompt has a longer word where a shown part of a text ends.
+
+    Example: "red" is the last word of the text, and the prompt has "reddish" there.
+    """
+    return any(
+        shown.occurrence.longer_words.behind and shown.ends_at == end
+        for shown in shown_in_prompts
+    )
 
 
 def _extent_of_pieces(pieces: Sequence[_Piece], *, n_letters: int) -> Extent:

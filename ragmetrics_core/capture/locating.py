@@ -48,6 +48,7 @@ from ragmetrics_core.capture.short_texts import (
     occurrences_of_short_text,
     stands_by_itself,
 )
+from ragmetrics_core.capture.word_edges import cut_longer_words
 
 # A text of 32 bytes stands in a prompt by no chance. So an occurrence needs 32 bytes that
 # no better occurrence has taken; a shorter text needs all its bytes.
@@ -66,6 +67,9 @@ _FEW_LETTERS_EVERYWHERE = WhyNotShown(
     "unknown", "its few letters stand in too many places"
 )
 _PHRASES_EVERYWHERE = WhyNotShown("unknown", "its phrases stand in too many places")
+_INSIDE_LONGER_WORDS = WhyNotShown(
+    "unknown", "its first or last word stands there inside a longer word or number"
+)
 _CHANGED = WhyNotShown("unknown", "most of its words stand there, but changed")
 
 
@@ -142,6 +146,7 @@ class _Competition:
         """
         self._accept_the_best(list(self._competing_occurrences()))
         self._decide_short_texts()
+        self._cut_longer_words()
         occurrence_of = self._occurrences_of_candidates()
         # last the parts that fit several candidates alike, as the header of two pages
         self.shared_parts.divide(occurrence_of)
@@ -311,6 +316,28 @@ class _Competition:
         """Take the bytes of a short text, and count the place for the text."""
         occurrence.sought_text.occurrences.append(occurrence)
         take_bytes(self.taken, occurrence)
+
+    def _cut_longer_words(self) -> None:
+        """Leave out the words that are a part of a longer word in the prompt.
+
+        Example: the prompt has "The fare for adults on this line is 125". Of the text
+        "The fare for adults on this line is 12" all but its number is shown. A text of
+        which too few letters are left has no place there.
+
+        This is decided last, because the rest of a longer word may be another text.
+        """
+        for sought_text in self.sought_texts:
+            for occurrence in sought_text.occurrences:
+                cut_longer_words(occurrence, self.prompt, self.taken)
+            distinctive = [
+                occurrence
+                for occurrence in sought_text.occurrences
+                if not any(occurrence.longer_words)
+                or occurrence.size >= DISTINCTIVE_LENGTH
+            ]
+            if sought_text.occurrences and not distinctive:
+                sought_text.why_not_shown = _INSIDE_LONGER_WORDS
+            sought_text.occurrences = distinctive
 
     def _is_covered(self, occurrence: Occurrence) -> bool:
         """Whether another text has taken the bytes of a short text.

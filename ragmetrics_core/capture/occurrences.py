@@ -118,6 +118,23 @@ class SoughtText:
         return len(self.occurrences) < self.n_known_texts
 
 
+class LongerWords(NamedTuple):
+    """At which edges of a text the prompt has a longer word or number than the text.
+
+    Example: "behind" for the text "The fare is 12." and the prompt "The fare is 125.".
+
+    Attributes:
+        before: Whether it has one in the place of the text's first word.
+        behind: Whether it has one in the place of the text's last word.
+    """
+
+    before: bool
+    behind: bool
+
+
+_NO_LONGER_WORDS = LongerWords(before=False, behind=False)
+
+
 @dataclass(slots=True, eq=False)
 class Occurrence:
     """A place at which the prompt shows a text, whole or in parts.
@@ -130,12 +147,15 @@ class Occurrence:
             begins and ends in its message as written.
         is_unbroken: Whether the whole text stands there, with nothing put in but the
             numbers of lines.
+        longer_words: At which edges the prompt has a longer word. The spans hold
+            nothing of such a word.
     """
 
     sought_text: SoughtText
     spans: list[EqualSpan]
     literal_offsets: tuple[int, int] | None = None
     is_unbroken: bool = False
+    longer_words: LongerWords = _NO_LONGER_WORDS
 
     @property
     def begins_at(self) -> tuple[int, int]:
@@ -165,8 +185,10 @@ class Occurrence:
         """Whether the whole text stands there, or nearly all of it: 98 % of its bytes.
 
         Between the text's first and last byte small gaps are allowed: then 85 % are
-        enough.
+        enough. A text with a longer word at one of its edges is not whole.
         """
+        if any(self.longer_words):
+            return False
         least_share = SHARE_OF_WHOLE
         if len(self.spans) > 1:  # seldom
             if not self._goes_straight_on:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH, locate
 from ragmetrics_core.capture.tree import Document, DocumentKey
 from ragmetrics_core.data import Context
+from ragmetrics_core.data.word_borders import holds_as_words
 
 HALF = 0.5
 
@@ -104,12 +105,12 @@ def _key_of_holder(
 ) -> DocumentKey | None:
     """The key of the first context inside which a text stands as it is.
 
-    None if no context holds it, or if it is too short to be sure.
+    "It is 12" does not stand in "It is 125". None if no context holds it, or if it is too short to be sure.
     """
     if len(text) < DISTINCTIVE_LENGTH:
         return None
     for key, context in contexts.items():
-        if text in context.text:
+        if holds_as_words(context.text, text):
             return key
     return None
 

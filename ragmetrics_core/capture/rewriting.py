@@ -13,12 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 
 from ragmetrics_core.capture.calls import end_of
-from ragmetrics_core.capture.letters import letters_of
-from ragmetrics_core.capture.passages import (
-    is_contained_in,
-    shares_a_passage_with_any,
-)
+from ragmetrics_core.capture.letters import Text
+from ragmetrics_core.capture.passages import shares_a_passage_with_any
 from ragmetrics_core.capture.tree import SCORE_KEYS, Document, DocumentKey, Node
+from ragmetrics_core.capture.word_edges import is_contained_as_words
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _WORD = lazy_pattern(r"[^\W_]{4,}|[0-9]{2,}")  # shorter words stand everywhere
@@ -426,28 +424,28 @@ def _without_relatives(
     """Leave out the documents that hold the text of another document, or stand in it.
 
     Example: beside "Source: a.txt, The bridge fell." the document "The bridge fell." is
-    left out.
+    left out; beside "It cost 125." the document "It cost 12." is not.
     """
-    letters_of_others: list[bytes] = []
+    other_forms: list[Text] = []
     for other in others:
-        letters_of_others += _letters_of_forms(other)
+        other_forms += _forms_of(other)
     unrelated = []
     for document in documents:
         is_related = any(
-            letters == other
-            or is_contained_in(letters, other)
-            or is_contained_in(other, letters)
-            for letters in _letters_of_forms(document)
-            for other in letters_of_others
+            form.letters == other_form.letters
+            or is_contained_as_words(form, other_form)
+            or is_contained_as_words(other_form, form)
+            for form in _forms_of(document)
+            for other_form in other_forms
         )
         if not is_related:
             unrelated.append(document)
     return unrelated
 
 
-def _letters_of_forms(document: Document) -> list[bytes]:
-    """The letters of a document's text, and of its other forms, as without metadata."""
-    return [letters_of(text) for text in (document.text, *document.forms)]
+def _forms_of(document: Document) -> list[Text]:
+    """A document's text, and its other forms, as without metadata."""
+    return [Text(text) for text in (document.text, *document.forms)]
 
 
 def _handed_on(step: Node) -> tuple[Document, ...]:

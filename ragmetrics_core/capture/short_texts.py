@@ -19,6 +19,7 @@ from ragmetrics_core.capture.occurrences import (
     SoughtText,
 )
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.data.word_borders import divides_word
 
 _MARKS = lazy_pattern(
     r"""[\n\r\t"'`“”„«»‘’<>]|\\[nrt"']|&(?:amp;)*(?:quot|apos|lt|gt|\#39|\#34|\#x27);"""
@@ -128,6 +129,11 @@ def borders_of(occurrence: Occurrence, prompt: Prompt) -> Borders:
         left = Border.MARK
     if n_letters_to_end == len(message.letters):
         right = Border.MARK
+    # "12" in "12.50", which is one number
+    if divides_word(message.raw, left_end):
+        left = Border.LETTER
+    if divides_word(message.raw, right_start):
+        right = Border.LETTER
     # a letter never joins the dots of "...": they count as set off by a gap at least
     if occurrence.literal_offsets is not None:
         return Borders(max(left, Border.GAP), max(right, Border.GAP))

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import Calls, end_of
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.letters import Text, letters_of
 from ragmetrics_core.capture.origins import match_documents
-from ragmetrics_core.capture.passages import is_contained_in, share_held
+from ragmetrics_core.capture.passages import share_held
 from ragmetrics_core.capture.rewriting import DocumentChange
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
+from ragmetrics_core.capture.word_edges import is_contained_as_words
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ def _index_of_copy(text: str, index_by_kept_text: Mapping[str, int]) -> int | No
         if letters == letters_of(kept_text):
             return index
     for kept_text, index in index_by_kept_text.items():
-        if is_contained_in(letters, letters_of(kept_text)):
+        if is_contained_as_words(Text(text), Text(kept_text)):
             return index
     return None
 

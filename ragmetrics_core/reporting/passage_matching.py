@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from ragmetrics_core.data import Context, SampleResult
+from ragmetrics_core.data.word_borders import holds_as_words
 
 _CUT_SIGN = "…"  # between parts of a cut context, as capturing writes it
 _DOTS = " ….\t\n"
@@ -65,7 +66,7 @@ def _index_of_holder(text: str, texts: Sequence[str]) -> int | None:
     if len(text) < _FEWEST_SIGNS:
         return None
     for index, context_text in enumerate(texts):
-        if text in context_text:
+        if holds_as_words(context_text, text):
             return index
     return None
 
@@ -199,7 +200,7 @@ def _share_shown(text: str, context_text: str, *, has_same_id: bool) -> float:
     with "…" between them: .6. A further sentence in the context gives 0.
     """
     fewest_signs = 1 if has_same_id else _FEWEST_SIGNS
-    if len(text) >= fewest_signs and text in context_text:
+    if len(text) >= fewest_signs and holds_as_words(context_text, text):
         return 1.0
     stripped_pieces = [piece.strip(_DOTS) for piece in context_text.split(_CUT_SIGN)]
     pieces = [piece for piece in stripped_pieces if piece]

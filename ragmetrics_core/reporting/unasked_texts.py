@@ -17,12 +17,14 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.telling_words import telling_words
 from ragmetrics_core.data.undivided import how_to_name_tools
 from ragmetrics_core.data.unread import why_texts_are_unread
+from ragmetrics_core.data.word_borders import REST_OF_NUMBER
 
 # A fact of fewer signs stands in a text by chance. A text of fewer signs, such as
 # "42", holds a fact only if both have a number or a longer word in common.
 _FEWEST_SIGNS = 32
 _CUT_SIGN = "…"  # between parts of a cut context, as capturing writes it
-_WORD = lazy_pattern(r"\w+")
+# a word, or a number with its signs: "12.50" does not state "12"
+_WORD = lazy_pattern(rf"\w+(?:(?<=\d){REST_OF_NUMBER}\w*)*")
 
 _EARLIER_TURNS = (
     "the model may have been shown evidence of earlier turns, and nobody asked whether"
@@ -280,5 +282,9 @@ def _letters(text: str) -> str:
 
 
 def _spaced_words(text: str) -> str:
-    """The words of a text with single blanks between and around them."""
-    return f" {' '.join(_WORD.findall(text.lower()))} "
+    """The words of a text with single blanks between and around them.
+
+    Numbers are written with points: "12,50" is the number "12.50".
+    """
+    words = " ".join(_WORD.findall(text.lower()))
+    return f" {words.replace(',', '.')} "

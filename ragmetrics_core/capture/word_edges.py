@@ -1,0 +1,160 @@
+"""Whether a text begins and ends at the borders of words where it stands. Pure.
+
+A prompt with "The fare is 125." has all letters of the text "The fare is 12." and does
+not show it: the text would end inside of a number of the prompt. Words that another
+text has beside it are no such case, as where two pieces of one page are joined.
+
+Places are counted in letters and digits, as bytes (``letters``).
+"""
+
+from __future__ import annotations
+
+from ragmetrics_core.capture.byte_spans import clip_spans
+from ragmetrics_core.capture.letters import Prompt, Text, decode_escapes, letters_of
+from ragmetrics_core.capture.occurrences import LongerWords, Occurrence
+from ragmetrics_core.capture.passages import SHORTEST
+from ragmetrics_core.data.word_borders import divides_word
+
+_DIGITS = range(ord("0"), ord("9") + 1)
+_BESIDE = 4  # letters on both sides of a place that tell whether a number goes on there
+_LONGEST_WORD = 64  # characters of a word that are looked at
+
+
+def is_contained_as_words(text: Text, host: Text) -> bool:
+    """Whether a text stands whole in another one, and does not cut its words or numbers.
+
+    It must be too long for mere chance: 16 letters and digits.
+    """
+    letters = text.letters
+    if len(letters) < SHORTEST:
+        return False
+    start = host.letters.find(letters)
+    while start >= 0:
+        end = start + len(letters)
+        cuts_word = _begins_inside_of_word(host, start) or _ends_inside_of_word(
+            host, end
+        )
+        if not cuts_word:
+            return True
+        start = host.letters.find(letters, end)
+    return False
+
+
+def cut_longer_words(occurrence: Occurrence, prompt: Prompt, taken: bytearray) -> None:
+    """Take away a text's first or last word where the prompt has a longer one.
+
+    Example: the text "The fare is 12." in the prompt "The fare is 125.": "The fare is"
+    is left of the occurrence, which is marked as ``longer_words.behind``.
+
+    Args:
+        occurrence: Where the text stands. Its spans are changed; none is left of a text
+            that is one word.
+        prompt: The prompt.
+        taken: For each byte of the prompt's letters 1 if a located text has taken it.
+            Words of another located text are no longer words of this one.
+    """
+    text = occurrence.sought_text.text
+    n_letters = len(text.letters)
+    first = min(occurrence.spans, key=lambda span: span.text_start)
+    last = max(occurrence.spans, key=lambda span: span.text_end)
+    if first.size == 0:  # a text without letters, such as "..."
+        return
+    is_longer_before = first.text_start == 0 and _has_longer_word_before(
+        first.prompt_start, prompt, taken
+    )
+    is_longer_behind = last.text_end == n_letters and _has_longer_word_behind(
+        last.prompt_end, prompt, taken
+    )
+    if not is_longer_before and not is_longer_behind:
+        return
+    text_start = _size_of_first_word(text) if is_longer_before else 0
+    text_end = n_letters
+    if is_longer_behind:
+        text_end -= _size_of_last_word(text)
+    occurrence.spans = clip_spans(
+        occurrence.spans, text_start=text_start, text_end=text_end
+    )
+    occurrence.longer_words = LongerWords(is_longer_before, is_longer_behind)
+
+
+def _has_longer_word_before(place: int, prompt: Prompt, taken: bytearray) -> bool:
+    """Whether a word that no located text has goes on at a letter of the prompt."""
+    message_index = prompt.message_index_at(place)
+    index = place - prompt.message_starts[message_index]
+    if index == 0 or taken[place - 1] or not _may_be_of_one_word(prompt, place):
+        return False
+    return _begins_inside_of_word(prompt.messages[message_index], index)
+
+
+def _has_longer_word_behind(place: int, prompt: Prompt, taken: bytearray) -> bool:
+    """Whether a word goes on that ends behind a letter, and no located text has its end.
+
+    Args:
+        place: Where the letter ends, an index in the prompt's letters.
+        prompt: The prompt.
+        taken: For each byte of the prompt's letters 1 if a located text has taken it.
+    """
+    message_index = prompt.message_index_at(place - 1)
+    message = prompt.messages[message_index]
+    index = place - prompt.message_starts[message_index]
+    if index == len(message.letters) or taken[place]:
+        return False
+    return _may_be_of_one_word(prompt, place) and _ends_inside_of_word(message, index)
+
+
+def _may_be_of_one_word(prompt: Prompt, place: int) -> bool:
+    """Whether the letters before and behind a place are two digits or two letters.
+
+    This is fast, and spares most texts a look at the prompt as it is written.
+    """
+    is_digit_before = prompt.letters[place - 1] in _DIGITS
+    return is_digit_before == (prompt.letters[place] in _DIGITS)
+
+
+def _begins_inside_of_word(message: Text, index: int) -> bool:
+    """Whether a word of a message begins before a letter and goes on with it."""
+    _, offset = message.gap_at(index)
+    return _divides_word(message, index, offset)
+
+
+def _ends_inside_of_word(message: Text, index: int) -> bool:
+    """Whether a word of a message goes on behind the letter that ends at an index."""
+    offset, _ = message.gap_at(index)
+    return _divides_word(message, index, offset)
+
+
+def _divides_word(message: Text, index: int, offset: int) -> bool:
+    """Whether a place of a message divides a word or number; escapes are decoded.
+
+    Args:
+        message: The message.
+        index: The place, an index in its letters.
+        offset: The place in the message as it is written.
+    """
+    n_letters = len(message.letters)
+    if not 0 < index < n_letters:
+        return False
+    start, _ = message.gap_at(max(index - _BESIDE, 0))
+    _, end = message.gap_at(min(index + _BESIDE, n_letters))
+    before = decode_escapes(message.raw[start:offset])
+    behind = decode_escapes(message.raw[offset:end])
+    return divides_word(before + behind, len(before))
+
+
+def _size_of_first_word(text: Text) -> int:
+    """Count the letters of a text's first word or number, in bytes."""
+    start, end = text.offsets_of(0, 1)
+    longest_end = min(start + _LONGEST_WORD, len(text.raw))
+    while end < longest_end and divides_word(text.raw, end):
+        end += 1
+    return len(letters_of(text.raw[start:end]))
+
+
+def _size_of_last_word(text: Text) -> int:
+    """Count the letters of a text's last word or number, in bytes."""
+    n_letters = len(text.letters)
+    start, end = text.offsets_of(n_letters - 1, n_letters)
+    first_start = max(end - _LONGEST_WORD, 0)
+    while start > first_start and divides_word(text.raw, start):
+        start -= 1
+    return len(letters_of(text.raw[start:end]))
