@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 _OPENING = 200  # characters of a context by which it is found in a prompt
+_SHORTEST = 32  # characters by which it is found without its last word
 _CLOSING = 80  # characters by which its end is found
 _MOST_OCCURRENCES = 20  # of one context in one prompt
 
@@ -85,6 +86,11 @@ def _spans(text: str, prompt: str) -> Iterator[tuple[int, int]]:
     first_part = text.partition("…")[0].strip()
     opening = first_part[:_OPENING].strip()
     start = prompt.find(opening) if opening else -1
+    without_last_word = opening.rpartition(" ")[0].rstrip()
+    if start < 0 and opening == text and len(without_last_word) >= _SHORTEST:
+        # a text that is shown but for the last letters of its last word is whole
+        opening = without_last_word
+        start = prompt.find(opening)
     while start >= 0:
         end = _end_of(text, prompt, start + len(opening))
         yield start, end

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ragmetrics_core.capture.findings import Finding, LocateResult
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH, locate
+from ragmetrics_core.capture.matching import RESUMED_LENGTH
 from ragmetrics_core.capture.tree import Document, DocumentKey, Message
 
 MOST_OCCURRENCES = 50  # the most occurrences of one text that are searched for
@@ -224,7 +225,7 @@ def search_prompt(
     """
     candidates = _candidates(documents, prompt.message_texts)
     search = _search_for(candidates, prompt, reply_texts)
-    longer_forms = _longer_forms_of_unknown(search)
+    longer_forms = _longer_forms_of_unknown(search) | _longer_forms_by_chance(search)
     if not longer_forms:
         return search
     candidates = [
@@ -269,6 +270,49 @@ def _longer_forms_of_unknown(search: LocatedSearch) -> set[tuple[DocumentKey, st
             if holds_a_shorter_one:
                 longer_forms.add((key, text))
     return longer_forms
+
+
+def _longer_forms_by_chance(search: LocatedSearch) -> set[tuple[DocumentKey, str]]:
+    r"""Find longer texts of a document of which a prompt shows the end of a label by chance.
+
+    A document has the texts "The tower is of stone …" and "page: 1\n\nThe tower is of
+    stone …". A prompt with "[1] The tower is" has the letters "1The tower is" of the
+    longer text. It shows nothing of the label: its "1" counts the texts.
+
+    Returns:
+        The longer texts, each with the key of its document.
+    """
+    shorter_texts_by_key: dict[DocumentKey, list[str]] = {}
+    for candidate in search.candidates:
+        texts = shorter_texts_by_key.setdefault(candidate.document.key, [])
+        texts.append(candidate.text)
+    longer_forms = set()
+    for candidate, finding in search.findings_of_candidates:
+        key = candidate.document.key
+        if finding.outcome == "shown" and any(
+            _shows_end_of_label(finding, candidate.text, shorter)
+            for shorter in shorter_texts_by_key[key]
+            if len(shorter) < len(candidate.text)
+        ):
+            longer_forms.add((key, candidate.text))
+    return longer_forms
+
+
+def _shows_end_of_label(finding: Finding, text: str, shorter: str) -> bool:
+    """Whether of the label before a shorter text only a few last letters are shown.
+
+    Args:
+        finding: What a prompt shows of the text.
+        text: The text, a label and the shorter text behind it.
+        shorter: The shorter text; False if it is no part of the text.
+    """
+    label, _, behind = text.partition(shorter)
+    if not behind and not text.endswith(shorter):
+        return False
+    n_letters_of_label = len(letters_of(label))
+    starts_at = finding.shown_in_prompts[0].starts_at
+    n_shown_of_label = n_letters_of_label - starts_at
+    return starts_at > 0 and 0 < n_shown_of_label < RESUMED_LENGTH
 
 
 def search_prompt_for_pieces(
