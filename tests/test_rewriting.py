@@ -53,6 +53,7 @@ from typing_extensions import TypedDict
 
 from ragmetrics_core import Sample
 from ragmetrics_core.capture import Document, Message, Node, Tree, rewriting, samples_of
+from ragmetrics_core.capture.letters import Text
 from ragmetrics_core.capture.rewriting import changes_of
 from ragmetrics_core.reporting.journey import Journey
 
@@ -850,13 +851,12 @@ def test_what_a_grader_picked_is_compared_once_for_all_of_its_calls(
 ) -> None:
     """A graph calls the grader for each document: twice as many take twice the work."""
     texts_read: list[str] = []
-    letters_of = rewriting.letters_of
 
-    def counted(text: str) -> bytes:
-        texts_read.append(text)
-        return letters_of(text)
+    def counted(raw: str) -> Text:
+        texts_read.append(raw)
+        return Text(raw)
 
-    monkeypatch.setattr(rewriting, "letters_of", counted)
+    monkeypatch.setattr(rewriting, "Text", counted)
     counts = []
     for n_documents in (20, 40):
         documents = [
