@@ -419,3 +419,22 @@ def test_two_words_of_a_passage_in_a_context_do_not_tell_its_share() -> None:
         answers(written, F),
     )
     assert [note.share for note in notes] == [None, 1.0, None]
+
+
+def test_a_step_that_scores_some_documents_anew_tells_no_ranks() -> None:
+    """It passed one on, and returned the other with a new score: in which order?"""
+    rescored = replace(F, score=0.5)
+
+    def some_anew(at: float) -> Node:
+        node = plain_step(DOCS, (P,))(at)
+        node.documents = (rescored,)
+        return node
+
+    notes = run(some_anew, plain_step((rescored, P), ()), answers(F, P))
+    assert [(note.kept, note.rank_kept) for note in notes] == [
+        (True, None),
+        (True, None),
+        (False, None),
+    ]
+    notes = run(plain_step(DOCS, (F, P)), plain_step((F, P), ()), answers(F, P))
+    assert [note.rank_kept for note in notes] == [2, 1, None]
