@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_numbers_beside_names import prompt_of
+from test_tree_rules import PORTO
 from test_two_numberings import sample_of
 
 from ragmetrics_core.capture.own_lists import with_plain_lists
@@ -28,6 +29,8 @@ NUMBERS_ALONE = "[{n}] {text}"
         (NUMBERS_ALONE, FILES, "Sources:\n[1] z.txt"),
         (NUMBERS_ALONE, FILES, "Sources:\n[1] Bus prices"),
         (WITH_NAMES, FILES, "Sources:\n[1] Bus prices"),
+        # other words than the title, all of the passage itself
+        (WITH_NAMES, TITLES, f"Sources:\n[1] {' '.join(PORTO.split()[:3])}"),
         # a shorter form of the title, and words that it shares
         (WITH_NAMES, TITLES, "Sources:\n[1] Rivers"),
         (WITH_NAMES, TITLES, "Sources:\n[1] About rivers of the north"),
@@ -62,6 +65,11 @@ def test_entries_of_one_number_agree_or_it_is_unknown(
 def test_a_list_inside_of_an_item_has_numbers_of_its_own() -> None:
     plain = with_plain_lists("<ol><li>a<ol><li>x<li>y</ol><li>b</ol>")
     assert plain.split() == ["1.", "a", "1.", "x", "2.", "y", "2.", "b"]
+
+
+def test_a_list_of_many_items_keeps_its_length() -> None:
+    answer = "<ol>" + "<li>a" * 120 + "</ol>"
+    assert len(with_plain_lists(answer)) == len(answer)
 
 
 @given(st.text(alphabet="<>/olibr 1.a\n[]", max_size=60))
