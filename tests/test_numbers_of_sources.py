@@ -152,6 +152,7 @@ def test_a_pipeline_reads_them_alike(label: str, form: str) -> None:
         "1. Metformin lowered it.\n2. The diet lowered it.",
         "It was lowered by 5 kilograms in all.",
         "It was lowered: 2 kilograms were lost.",
+        "It was lowered on 5 km² of land.",
     ],
 )
 def test_an_answer_with_numbers_of_the_passages_cites_nothing(

@@ -177,10 +177,9 @@ def _pairs_of(number: _NumberBesideWords) -> Iterator[tuple[str, str]]:
 
 
 def _plain(text: str) -> str:
-    """Return a text with the digits 0 to 9 for those of any script: "２", "٢" and "²" are 2."""
-    normal = unicodedata.normalize("NFKC", text)
-    if normal.isascii():
-        return normal
+    """Return a text with the digits 0 to 9 for those of any script: "２" and "٢" are 2."""
+    if text.isascii():
+        return text
     return "".join(
-        str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in normal
+        str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in text
     )
