@@ -233,9 +233,7 @@ class CitationSearch:
     @cached_property
     def spans_of_the_model(self) -> list[Span] | None:
         """The parts of the answer that the model wrote; None if its marks were changed."""
-        reply_texts = list(self.found_answer.answer.replies)
-        if self.reply is not None:
-            reply_texts.append(self.reply.text)
+        reply_texts = [] if self.reply is None else [self.reply.text]
         for call in self.answer_evidence.contributing_calls:
             reply_texts.append(self.calls.replies[call].text)
         return spans_of_the_model(self.text, self.reply, reply_texts)

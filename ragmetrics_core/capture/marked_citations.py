@@ -28,6 +28,7 @@ from ragmetrics_core.capture.label_meanings import (
     refuse_numbers_of_other_lists,
     refuse_other_page,
 )
+from ragmetrics_core.capture.model_words import has_the_numbers_of
 from ragmetrics_core.capture.names_in_words import (
     cites_in_words,
     names_unknown_file,
@@ -358,12 +359,15 @@ def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
         The citations; None if the framework names no source as cited.
 
     Raises:
-        UnknownMeaning: If neither prompt nor framework says what a label means.
+        UnknownMeaning: If neither prompt nor framework says what a label means, or if
+            the application changed the numbers before the framework read them.
     """
     sources = search.found_answer.answer.cited_sources or ()
     cited_sources = [source for source in sources if source.is_cited]
     if not cited_sources:
         return None
+    if not has_the_numbers_of(search.reply, search.text):
+        raise UnknownMeaning(MARKS_CHANGED)
     # where both have a label, the prompt's meaning replaces the framework's
     numbering = {**search.framework_numbering, **search.labels.indexes_by_label}
     citations = []

@@ -11,8 +11,11 @@ from collections.abc import Iterable, Sequence
 
 from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import Span
 from ragmetrics_core.data.marks import marks_in
+
+_NUMBER = lazy_pattern(r"\d+")
 
 
 def spans_of_the_model(
@@ -49,10 +52,27 @@ def _has_the_marks_of(reply: Reply, answer: str) -> bool:
     """Whether the marks of an answer stand in a reply in the same order."""
     of_answer = [mark.labels for mark in marks_in(answer)]
     of_reply = [mark.labels for mark in marks_in(reply.text)]
-    starts = range(len(of_reply) - len(of_answer) + 1)
-    return any(
-        of_reply[start : start + len(of_answer)] == of_answer for start in starts
-    )
+    return _stands_in(of_answer, of_reply)
+
+
+def _stands_in(part: Sequence[object], whole: Sequence[object]) -> bool:
+    """Whether a sequence is a contiguous part of another, as [2, 3] is of [1, 2, 3]."""
+    starts = range(len(whole) - len(part) + 1)
+    return any(whole[start : start + len(part)] == part for start in starts)
+
+
+def has_the_numbers_of(reply: Reply | None, answer: str) -> bool:
+    """Whether the application kept the numbers of a reply, whatever stands around them.
+
+    Example: of the reply "It fell <3>." an answer "It fell <1>." has other numbers. An
+    answer that was cut out of the reply has its numbers; so has any answer whose reply
+    is not known.
+    """
+    if reply is None or as_one_line(answer) in (reply.line, *reply.fields):
+        return True
+    of_answer = _NUMBER.findall(answer)
+    of_reply = _NUMBER.findall(reply.text)
+    return _stands_in(of_answer, of_reply)
 
 
 def has_lost_its_marks(answer: str, reply: Reply | None) -> bool:

@@ -8,6 +8,7 @@ dangles; or words of the reason why nothing can be known.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -152,6 +153,76 @@ IN_JSON = (
     "SOURCE: {{ doc.meta.source }} | PAGE: {{ doc.meta.page }}\n"
     "CONTENT:\n{{ doc.content }}"
 )
+
+
+def component_of(change: Callable[[str], str]) -> Any:
+    """A component that changes the text of a model's reply."""
+
+    @component
+    class Changes:
+        @component.output_types(replies=list[str])
+        def run(self, replies: list[ChatMessage]) -> dict[str, Any]:
+            return {"replies": [change(reply.text or "") for reply in replies]}
+
+    return Changes()
+
+
+def changed(
+    change: Callable[[str], str],
+    *,
+    label: str = "[{{ loop.index }}]",
+    answer: str = ANSWER,
+    builder: AnswerBuilder | None = None,
+    places: tuple[int, ...] = (0, 1, 2),
+) -> Callable[[], Any]:
+    """A pipeline whose answer builder is handed a reply that a component changed.
+
+    Args:
+        change: What becomes of the reply's text.
+        label: What the prompt shows before each text.
+        answer: The model's reply.
+        builder: The answer builder; one without options if None.
+        places: The texts that the answer builder is given, in this order.
+    """
+
+    def made() -> Any:
+        pipeline = Pipeline()
+        pipeline.add_component("retriever", Finds())
+        template = loop(label + " {{ doc.content }}") + "\nQuestion: {{ query }}"
+        required = ["documents", "query"]
+        pipeline.add_component(
+            "prompt", PromptBuilder(template, required_variables=required)
+        )
+        pipeline.add_component("llm", MockChatGenerator(answer))
+        pipeline.add_component("change", component_of(change))
+        pipeline.add_component("shown", Finds(places))
+        pipeline.add_component("answers", builder or AnswerBuilder())
+        pipeline.connect("retriever.documents", "prompt.documents")
+        pipeline.connect("prompt", "llm")
+        pipeline.connect("llm.replies", "change.replies")
+        pipeline.connect("change.replies", "answers.replies")
+        pipeline.connect("shown.documents", "answers.documents")
+        names = ("retriever", "prompt", "shown", "answers")
+        return pipeline.run({name: {"query": QUESTION} for name in names})
+
+    return made
+
+
+def by_first_use(text: str) -> str:
+    """Number the marks as they come, as search front ends do: [3] … [1] to [1] … [2]."""
+    numbers = list(dict.fromkeys(re.findall(r"(?<=[\[<])\d+", text)))
+    return re.sub(r"(?<=[\[<])\d+", lambda m: str(numbers.index(m[0]) + 1), text)
+
+
+def one_more(text: str) -> str:
+    return re.sub(r"\d+(?=\])", lambda number: str(int(number[0]) + 1), text)
+
+
+TWO_MARKS = "It was opened in 1874 [3]. It is old [1]."
+TWO_MARKS_READ = [
+    ("It was opened in 1874 [3].", (2,), ()),
+    ("It is old [1].", (0,), ()),
+]
 
 
 def provided(words: str, **location: Any) -> Callable[[], Any]:
@@ -352,6 +423,52 @@ APPS: dict[str, App] = {
     "Anthropic, documents of the prompt": App(
         provided("opened at last in 1874", document_index=2), [(None, (2,), ())]
     ),
+    "marks counted by first use before the builder": App(
+        changed(by_first_use, answer=TWO_MARKS), "changed the marks"
+    ),
+    "one mark counted anew": App(
+        changed(by_first_use, answer="In 1874 [3]."), "changed the marks"
+    ),
+    "marks counted anew, read by a pattern": App(
+        changed(by_first_use, answer=TWO_MARKS, builder=referenced()),
+        "changed the marks",
+    ),
+    "marks of another form counted anew, read by a pattern": App(
+        changed(
+            by_first_use,
+            label="<{{ loop.index }}>",
+            answer="It was opened in 1874 <3>. It is old <1>.",
+            builder=AnswerBuilder(reference_pattern=r"<(\d+)>"),
+        ),
+        "changed the marks",
+    ),
+    "marks of another form, read by a pattern, and words changed": App(
+        changed(
+            lambda text: text.replace("It is", "The bridge is"),
+            label="<{{ loop.index }}>",
+            answer="It was opened in 1874 <3>. It is old.",
+            builder=AnswerBuilder(reference_pattern=r"<(\d+)>"),
+        ),
+        [("It was opened in 1874 <3>. The bridge is old.", (2,), ())],
+    ),
+    "the cited documents in the new order": App(
+        changed(by_first_use, answer=TWO_MARKS, places=(2, 0)), "changed the marks"
+    ),
+    "marks from 0 become marks from 1": App(
+        changed(
+            one_more,
+            label="[{{ loop.index0 }}]",
+            answer="It was opened in 1874 [2]. It is old [0].",
+        ),
+        "changed the marks",
+    ),
+    "words beside the marks changed before the builder": App(
+        changed(lambda text: f"**Answer:** {text}", answer=TWO_MARKS),
+        [
+            ("**Answer:** It was opened in 1874 [3].", (2,), ()),
+            ("It is old [1].", (0,), ()),
+        ],
+    ),
     "no numbers at all": App(run("{{ doc.content }}", "In 1874 [3]."), "does not tell"),
 }
 
@@ -369,6 +486,29 @@ def test_every_citation_is_right_or_unknown_with_its_reason(name: str) -> None:
     sample = captured(app.run)
     check_contexts(sample)
     check(sample, app.expected)
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(new_numbers=st.permutations([1, 2, 3]), marks=st.permutations([1, 2, 3]))
+def test_marks_are_read_only_as_the_model_wrote_them(
+    new_numbers: list[int], marks: list[int]
+) -> None:
+    """Whatever numbers a component gives the marks, none of them is read wrongly."""
+    answer = f"It is old [{marks[0]}]. It was opened in 1874 [{marks[1]}]."
+
+    def renumbered(text: str) -> str:
+        return re.sub(
+            r"\[(\d)\]", lambda mark: f"[{new_numbers[int(mark[1]) - 1]}]", text
+        )
+
+    sample = captured(changed(renumbered, answer=answer))
+    if renumbered(answer) != answer:
+        assert sample.citations is None
+        assert "changed the marks" in sample.citations_unknown
+        return
+    assert sample.citations is not None, sample.citations_unknown
+    cited = [citation.contexts for citation in sample.citations]
+    assert cited == [(marks[0] - 1,), (marks[1] - 1,)]
 
 
 def test_numbers_that_an_earlier_answer_gave_texts_do_not_count() -> None:
