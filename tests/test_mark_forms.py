@@ -487,6 +487,14 @@ REFERENCES = [
     "**Sources:** [1] Handbook of towers; [2] Book.",
     "Sources:\n- a.pdf [1]\n- b.pdf [2]",
     "---\n[1] https://a.test\n[2] https://b.test",
+    "## References\n\n- Lee, A. (2020). The towers. [https://a.test](https://a.test)\n"
+    "- Wu. (2021). Why it is old. [b.test](https://b.test)",
+    "## References\n\n- The towers of Norway. [https://a.test](https://a.test)",
+    "Källor:\n- Lee, A. (2020). The towers. [https://a.test](https://a.test)",
+    "参考資料:\n[[1]] 塔 https://a.test\n[[2]] 橋 https://b.test",
+    "المصادر:\n[[1]] الأبراج https://a.test",
+    "Cited works\n[[2]] Book of B",
+    "**Bronnen**\n[1] Book of A\n[2] https://b.test",
 ]
 
 
@@ -552,6 +560,11 @@ def test_an_answer_that_only_lists_its_sources_may_cite(sources: str) -> None:
         "It says AA [1].\n\n[1] It says AA.",
         "Sources of light say AA [1].",
         "It says AA [1].\n\n[2] Book of B",
+        "It says AA [1].\n\nKällor:\n[[1]] It says AA.",
+        "It says AA [1].\n\nKällor:\n[[2]] Book of B",
+        "It says AA [1].\n\nSources:\n- It says BB (2020). [2](https://b.test)",
+        "It says AA [1].\n\nSources:\n- It says BB ([b.test](https://b.test)).",
+        "It says AA [1].\n\n- It was lit. [https://b.test](https://b.test)",
         "It says AA [2]. It says BB [1].\n\n[2] Book of B\n[1] Book of A",
     ],
 )

@@ -76,9 +76,10 @@ from ragmetrics_core.capture.source_names import (
 )
 from ragmetrics_core.capture.structured_sources import sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
-from ragmetrics_core.data import Context
+from ragmetrics_core.data import Citation, Context
+from ragmetrics_core.data.citations import marks_with_citations
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.data.mark_patterns import LOOKBACK, SOURCE_WORD, Span
+from ragmetrics_core.data.mark_patterns import LOOKBACK, MARK, SOURCE_WORD, Span
 from ragmetrics_core.data.marks import (
     Mark,
     is_like_labels,
@@ -103,6 +104,8 @@ _WORD_BEFORE_A_MARK = lazy_pattern(
 _ASKS_TO_CITE = lazy_pattern(r"\bcit(?:e|ing|ations?)\b", re.IGNORECASE)
 _IN_BRACKETS = lazy_pattern(r"[\[【]([^\[\]【】\n]{1,200})[\]】]")
 _WORD_AND_NUMBER = lazy_pattern(r"\[[^\W\d_]{2,24} \d{1,3}\]")  # "[Kilde 2]"
+_WORD = lazy_pattern(r"\w+")
+_WORDS_BEFORE_MARK = 4
 _WORD_AND_BRACKET = lazy_pattern(
     r"(?<!\w)(?P<word>\w++)[\"'”’.,)]{0,3}[ \t]?\[(?P<inside>[^\[\]\n]{1,40})\]"
 )
@@ -460,6 +463,28 @@ class CitationSearch:
             pairs.update(brackets_after_words(text).values())
         return pairs
 
+    @cached_property
+    def marks_of_earlier_answers(self) -> set[tuple[str, tuple[str, ...]]]:
+        """The labels of marks in earlier turns' answers, each with the words before it.
+
+        These are the answers that the writing call was shown. "It was built in 1911 [1]."
+        gives ("1", ("was", "built", "in", "1911")). What a model of this turn wrote, such
+        as a draft, is left out: its numbers are those of this turn.
+        """
+        call = self.found_answer.writing_call
+        if call is None:
+            return set()
+        earlier: set[tuple[str, tuple[str, ...]]] = set()
+        for message in call.prompt:
+            if message.role == "assistant":
+                earlier |= _labels_with_words(message.text)
+        if not earlier:
+            return earlier
+        for model, reply in self.calls.replies.items():
+            if model is not call:
+                earlier -= _labels_with_words(reply.text)
+        return earlier
+
     # Other lists of the prompt
 
     @cached_property
@@ -629,6 +654,27 @@ def brackets_after_words(text: str) -> dict[int, tuple[str, str]]:
         found.end(): (found["word"].lower(), found["inside"])
         for found in _WORD_AND_BRACKET.finditer(text)
     }
+
+
+def words_before_mark(mark: Mark, citation: Citation, text: str) -> tuple[str, ...]:
+    """Return the last words, four at most, of a cited sentence up to its mark.
+
+    Of a sentence behind its mark, "[1] It was built in 1911.", they are its last words.
+    """
+    is_behind_mark = citation.start >= mark.start
+    end = citation.end if is_behind_mark else mark.start
+    start = max(citation.start, end - _OPENING)  # a bound keeps it linear
+    words = _WORD.findall(MARK.sub(" ", text[start:end]).lower())
+    return tuple(words[-_WORDS_BEFORE_MARK:])
+
+
+def _labels_with_words(text: str) -> set[tuple[str, tuple[str, ...]]]:
+    """Return the numbers that a text cites, each with the words before its mark."""
+    labels_with_words: set[tuple[str, tuple[str, ...]]] = set()
+    for mark, citation in marks_with_citations(text, {}):
+        words = words_before_mark(mark, citation, text)
+        labels_with_words.update((label, words) for label in mark.labels)
+    return labels_with_words
 
 
 def word_before_label(label: str, mark: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ragmetrics_core.capture.citation_search import (
     CitationSearch,
     brackets_after_words,
+    words_before_mark,
 )
 from ragmetrics_core.capture.closing_sources import (
     ClosingSources,
@@ -76,6 +77,10 @@ _FILE_OR_NUMBER = (
     "the answer names {}, which may be a file of this name or a number of the prompt"
 )
 _COPIED = "a context itself has {} after the same word, and the answer may repeat it"
+_OF_EARLIER_ANSWER = (
+    "an earlier answer has {} behind the same words: the mark may mean what the earlier"
+    " prompt showed under it"
+)
 _COUNTS_FROM_ZERO = "the answer names [0], and the prompt counts from 1"
 _OTHER_PAGE = (
     "the answer links the name of a source to another address than that of the source"
@@ -240,6 +245,7 @@ def _citation_of_mark(
     """
     _refuse_unknown_labels(mark, search)
     _refuse_copied_marks(mark, search)
+    _refuse_marks_of_earlier_answers(mark, citation, search)
     _refuse_other_page(mark, citation, search)
     citation = by_kinds_of_numbers(mark, citation, search.labels, search)
     # "[doc1]" is read as the number 1, and the prompt shows a file "doc1.pdf"
@@ -288,6 +294,25 @@ def _refuse_copied_marks(mark: Mark, search: CitationSearch) -> None:
     bracket = brackets_after_words(words).get(len(words))
     if bracket in search.marks_of_contexts:
         raise UnknownMeaning(_COPIED.format(mark.written))
+
+
+def _refuse_marks_of_earlier_answers(
+    mark: Mark, citation: Citation, search: CitationSearch
+) -> None:
+    """Raise if the answer repeats words of an earlier answer, together with their mark.
+
+    The number may then be that of the earlier prompt, which showed other passages.
+
+    Raises:
+        UnknownMeaning: If an earlier answer in the prompt has the same number behind the
+            same words.
+    """
+    words = words_before_mark(mark, citation, search.text)
+    for label in mark.labels:
+        # an earlier sentence may be shorter than four words
+        for first in range(len(words)):
+            if (label, words[first:]) in search.marks_of_earlier_answers:
+                raise UnknownMeaning(_OF_EARLIER_ANSWER.format(mark.written))
 
 
 def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) -> None:

@@ -59,8 +59,21 @@ _DEFINITION = lazy_pattern(
     r"[ \t]{0,3}(?:\[\^[^\[\]\n]{1,40}\]:"
     r"|\[[^\[\]\n]{1,40}\]:[ \t]*<?(?:https?://|www\.))"
 )
+# "[3] Title", "[[3]] Title https://a.test"
 _NUMBERED_ENTRY = lazy_pattern(
-    r"[ \t]*(?:[-*•][ \t]+)?\[(\d{1,4})\][:.]?[ \t]+[^\[\]\s][^\[\]\n]*"
+    r"[ \t]*(?:[-*•][ \t]+)?(?:\[(?P<number>\d{1,4})\]|\[\[(?P<doubled>\d{1,4})\]\])"
+    r"[:.]?[ \t]+[^\[\]\s][^\[\]\n]*"
+)
+# "IEA. (2023). Heat pumps in Norway. [https://iea.org](https://iea.org)"
+_LINK_AT_THE_END = lazy_pattern(
+    r"(?P<before>[^\[\]\n]+[ \t])\[(?P<text>[^\[\]\n]{1,500})\]"
+    r"\((?P<address>(?:https?://|www\.)[^()\s]{1,500})\)[ \t\r.]*"
+)
+_YEAR_IN_BRACKETS = lazy_pattern(rf"\({YEAR}")
+# what stands above a list of sources, in whatever language: "## Källor", "参考資料:"
+_ANY_HEADING = lazy_pattern(
+    r"[ \t]*(?:\#{1,6}[ \t]*)?[*_]{0,3}[^\W\d_][^\[\]【】:：.,;!?。*_\n]{0,50}[*_]{0,3}"
+    r"[ \t]*[:：]?[*_]{0,3}[ \t\r]*"
 )
 # What a line of a bibliography has, and a sentence hardly: an address, a year in
 # brackets, or no full stop.
@@ -74,7 +87,9 @@ _PARAGRAPH_BREAK = lazy_pattern(
 )
 # What a reference has, and what tells that a line is a sentence after all.
 _SIGN_OF_ENTRY = lazy_pattern(r"[ \t]*(?:[-*•][ \t]+|\d{1,3}[.)][ \t]+)?")
-_ANY_BRACKET = lazy_pattern(r"[\[［【][^\[\]［］【】\n]{1,60}[\]］】]:?")
+_ANY_BRACKET = lazy_pattern(
+    r"\[\[[^\[\]\n]{1,60}\]\]:?|[\[［【][^\[\]［］【】\n]{1,60}[\]］】]:?"
+)
 _ADDRESS_OR_FILE = lazy_pattern(
     r"<?(?:https?://|www\.|doi:)\S+|(?<!\S)\S{1,200}?"  # a bound keeps it linear
     r"\.(?:pdf|docx?|html?|txt|md|csv|xlsx?|pptx?|json)\b",
@@ -94,8 +109,8 @@ def source_lists_in(answer: str) -> list[Span]:
     """Return the spans where an answer lists its sources. A mark there cites nothing.
 
     Such a list is a heading such as "References:" with the entries below it, or a line
-    such as ``[1]: https://a.test``. If there is none, it is numbered entries at the end
-    of the answer, of numbers that it has cited.
+    such as ``[1]: https://a.test``. If there is none, it is the entries at the end of
+    the answer: of numbers that it has cited, or with year and link as in a bibliography.
     """
     lines = [(match.start(), match[0]) for match in LINE.finditer(answer)]
     starts_of_definitions = {start for start, _ in definitions_in(answer)}
@@ -114,7 +129,7 @@ def source_lists_in(answer: str) -> list[Span]:
         line_index += max(n_lines_of_list, 1)
     if spans:
         return spans
-    closing_list = _numbered_entries_at_the_end(answer)
+    closing_list = _entries_at_the_end(answer)
     return [] if closing_list is None else [closing_list]
 
 
@@ -183,7 +198,9 @@ def reference_lines_in(answer: str) -> list[Span]:
         is_in_a_list = any(
             start <= match.start() and match.end() <= end for start, end in lists
         )
-        if is_in_a_list and (_HEADING.fullmatch(line) or is_reference(line)):
+        if not is_in_a_list:
+            continue
+        if _HEADING.fullmatch(line) or is_reference(line) or _is_linked_entry(line):
             spans.append(match.span())
     return sorted({*spans, *definitions_in(answer)})
 
@@ -269,37 +286,67 @@ def _is_entry(line: str) -> bool:
     if opening is None and not _OF_A_BOOK.search(line):
         names_a_source = _ADDRESS_OR_FILE.search(line) or _NUMBER_LAST.search(line)
         return names_a_source is not None and is_reference(line)
-    if is_reference(line):
+    if is_reference(line) or _is_linked_entry(line):
         return True  # "a.pdf [1]"
     text_start = 0 if opening is None else opening.end()
     cites = MARK.search(line, text_start) is not None  # "1. It is old [2]."
     return not cites
 
 
-def _numbered_entries_at_the_end(answer: str) -> Span | None:
-    """Return the span of the last paragraph if it lists sources, else None.
+def _is_linked_entry(line: str) -> bool:
+    """Tell whether a line is a bibliographic entry that ends in the link of its source.
 
-    The paragraph lists sources if each of its lines is an entry, the numbers rise (1,
-    2, 4), and the text before the paragraph cites each number ("It is old [1] [2]
-    [4]."). An entry is a short title, "[1] Annual report", or a line as in a
-    bibliography, with an address, "doi" or a year in brackets. A sentence is no entry.
+    "IEA. (2023). Heat pumps in Norway. [iea.org](https://iea.org)" is one by its year,
+    and "Heat pumps in Norway. [https://iea.org](https://iea.org)" by a link that shows
+    nothing but its address. A link in round brackets cites for a sentence, and a number
+    in brackets may cite: "It is cheap (2023). [2](https://iea.org)".
+    """
+    entry = _LINK_AT_THE_END.fullmatch(line)
+    if entry is None or NUMBER.fullmatch(entry["text"].strip()):
+        return False
+    if _YEAR_IN_BRACKETS.search(entry["before"]):
+        return True
+    shows_its_address = entry["text"].strip() == entry["address"]
+    return shows_its_address and not _WORD_OF_SENTENCE.search(entry["before"])
+
+
+def _entries_at_the_end(answer: str) -> Span | None:
+    """Return the span of the list of sources that an answer ends in, else None.
+
+    It is the last paragraph, if each of its lines is an entry. Its first line may be
+    a heading of any words. Entries have numbers that rise (1, 2, 4), and the text before
+    cites each ("It is old [1] [2] [4]."), or they end in links, as in a bibliography. A
+    numbered entry is a short title, "[1] Annual report", or has an address, "doi" or a
+    year in brackets. A sentence is no entry.
     """
     breaks = list(_PARAGRAPH_BREAK.finditer(answer.rstrip()))
     if not breaks:
         return None
     start = breaks[-1].end()
+    lines = answer[start:].strip().split("\n")
+    has_heading = len(lines) > 1 and _ANY_HEADING.fullmatch(lines[0]) is not None
+    entries = lines[1:] if has_heading else lines
+    if all(map(_is_linked_entry, entries)) or _are_numbered_entries(
+        entries, answer[:start]
+    ):
+        return start, len(answer)
+    return None
+
+
+def _are_numbered_entries(lines: Sequence[str], text_before: str) -> bool:
+    """Tell whether lines are entries of rising numbers, each cited in the text before."""
     cited_numbers: set[str] = set()
-    for mark in MARK.finditer(answer, 0, start):
+    for mark in MARK.finditer(text_before):
         cited_numbers.update(NUMBER.findall(mark[0]))
     numbers: list[str] = []
-    for line in answer[start:].strip().split("\n"):
+    for line in lines:
         entry = _NUMBERED_ENTRY.fullmatch(line)
         if entry is None or not _is_title_or_book(line):
-            return None
-        numbers.append(entry[1])
+            return False
+        numbers.append(entry["number"] or entry["doubled"])
     are_cited = cited_numbers.issuperset(numbers)
     do_rise = numbers == sorted(set(numbers), key=int)  # and none stands there twice
-    return (start, len(answer)) if are_cited and do_rise else None
+    return are_cited and do_rise
 
 
 def _is_title_or_book(line: str) -> bool:

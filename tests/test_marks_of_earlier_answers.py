@@ -1,0 +1,112 @@
+"""Answers that repeat a sentence of an earlier turn's answer, together with its mark."""
+
+from __future__ import annotations
+
+from haystack import Pipeline
+from haystack.components.builders import ChatPromptBuilder
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.dataclasses import ChatMessage
+from haystack_integrations.components.evaluators import (
+    ragmetrics as haystack_ragmetrics,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lanes import examples
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnablePassthrough
+from langchain_ragmetrics import capture as capture_langchain
+from test_planted_losses import QUESTION, Finds, Found
+
+from ragmetrics_core import Sample
+
+EARLIER = (
+    "The park was founded in 1911 by Count Arnim [1]. It was enlarged in 1934 [6]."
+)
+SENTENCES = ("The park was founded in 1911 by Count Arnim", "It was enlarged in 1934")
+
+
+def answered(answer: str, earlier: str = EARLIER) -> Sample:
+    """A chain of LangChain with a history."""
+    prompt = ChatPromptTemplate.from_messages(
+        [
+            ("system", "Cite by number.\n\n{context}"),
+            HumanMessage("When was it founded?"),
+            AIMessage(earlier),
+            ("human", "{question}"),
+        ]
+    )
+    context = Found() | (
+        lambda documents: "\n".join(
+            f"[{number}] {document.page_content}"
+            for number, document in enumerate(documents, start=1)
+        )
+    )
+    chain = (
+        {"context": context, "question": RunnablePassthrough()}
+        | prompt
+        | FakeListChatModel(responses=[answer])
+    )
+    with capture_langchain() as captured:
+        chain.invoke(QUESTION)
+    (sample,) = captured.samples
+    return sample
+
+
+def in_haystack(answer: str) -> Sample:
+    """A pipeline of Haystack with a history."""
+    context = "{% for d in documents %}[{{ loop.index }}] {{ d.content }}\n{% endfor %}"
+    template = [
+        ChatMessage.from_system("Cite by number.\n" + context),
+        ChatMessage.from_user("When was it founded?"),
+        ChatMessage.from_assistant(EARLIER),
+        ChatMessage.from_user("{{ query }}"),
+    ]
+    pipeline = Pipeline()
+    pipeline.add_component("finds", Finds((0, 1, 2)))
+    pipeline.add_component(
+        "prompt", ChatPromptBuilder(template, required_variables=["documents", "query"])
+    )
+    pipeline.add_component("model", MockChatGenerator(answer))
+    pipeline.connect("finds.documents", "prompt.documents")
+    pipeline.connect("prompt.prompt", "model.messages")
+    with haystack_ragmetrics.capture() as captured:
+        pipeline.run({"finds": {"query": QUESTION}, "prompt": {"query": QUESTION}})
+    (sample,) = captured.samples
+    return sample
+
+
+@settings(max_examples=examples(10), deadline=None)
+@given(
+    sentence=st.sampled_from(SENTENCES),
+    opening=st.sampled_from(("", "As mentioned, ", "Yes: ")),
+    new_sentence=st.sampled_from(("", " The bridge opened in 1874 [2].")),
+)
+def test_a_repeated_mark_is_unknown(
+    sentence: str, opening: str, new_sentence: str
+) -> None:
+    number = 1 if sentence == SENTENCES[0] else 6
+    repeated = sentence[0].lower() + sentence[1:] if opening else sentence
+    sample = answered(f"{opening}{repeated} [{number}].{new_sentence}")
+    assert sample.citations is None
+    assert f"an earlier answer has [{number}]" in sample.citations_unknown
+
+
+def test_a_repeated_mark_is_unknown_in_haystack() -> None:
+    sample = in_haystack("The park was founded in 1911 by Count Arnim [1].")
+    assert sample.citations is None
+    assert "an earlier answer has [1]" in sample.citations_unknown
+
+
+def test_the_same_number_behind_other_words_is_that_of_the_new_prompt() -> None:
+    for sample in (
+        answered("The Velm rises in the hills [1]. It fell [9]."),
+        in_haystack("The Velm rises in the hills [1]. It fell [9]."),
+    ):
+        assert [c.contexts for c in sample.citations or ()] == [(0,), ()]
+
+
+def test_another_number_behind_the_same_words_is_that_of_the_new_prompt() -> None:
+    sample = answered("The park was founded in 1911 by Count Arnim [2].")
+    assert [c.contexts for c in sample.citations or ()] == [(1,)]
