@@ -103,27 +103,44 @@ def labels_differing_in_a_token(
     shown = [
         (prompt, block) for prompt in prompts for block in blocks_in(prompt, contexts)
     ]
-    in_order = [block.context_index for _, block in shown]
+    indexes = [block.context_index for _, block in shown]
     are_in_one_message = len({prompt for prompt, _ in shown}) == 1
-    if not are_in_one_message or sorted(in_order) != list(range(len(contexts))):
+    if not are_in_one_message or sorted(indexes) != list(range(len(contexts))):
         return {}
     lines_before = [line_before(prompt, block.start) for prompt, block in shown]
     tokens = _tokens_that_differ(lines_before)
     if tokens and all(map(str.isdigit, tokens)):
-        counts = [str(count) for count in range(1, len(tokens) + 1)]
-        # "Kilde 1" of "Kilde 1 (a.pdf):"
-        names = [
-            _IN_ROUND_BRACKETS.sub("", line).strip(_SIGNS) for line in lines_before
-        ]
-        indexes_by_name = dict(
-            zip([*names, *counts], [*in_order, *in_order], strict=True)
-        )
-        return indexes_by_name if tokens == counts else {}
-    if not tokens:  # in "D1: It fell." the label stands in the context
-        tokens = _tokens_that_differ([_label_of_its_own(contexts[i]) for i in in_order])
+        labels = _labels_that_count(tokens, lines_before)
+    elif tokens:
+        labels = _labels_of_one_shape(tokens)
+    else:  # in "D1: It fell." the label stands in the context
+        own_labels = [_label_of_its_own(contexts[index]) for index in indexes]
+        labels = _labels_of_one_shape(_tokens_that_differ(own_labels))
+    return {
+        label: index
+        for label_of_each in labels
+        for label, index in zip(label_of_each, indexes, strict=True)
+    }
+
+
+def _labels_that_count(
+    numbers: Sequence[str], lines: Sequence[str]
+) -> list[Sequence[str]]:
+    """Return the lines as names, and their numbers, if these count the lines.
+
+    Example: ["1", "2"] of "Kilde 1 (a.pdf):" and "Kilde 2:" gives the names ["Kilde 1",
+    "Kilde 2"] and the numbers ["1", "2"]. Any other numbers, such as years, give [].
+    """
+    if list(numbers) != [str(count) for count in range(1, len(numbers) + 1)]:
+        return []
+    names = [_IN_ROUND_BRACKETS.sub("", line).strip(_SIGNS) for line in lines]
+    return [names, numbers]
+
+
+def _labels_of_one_shape(tokens: Sequence[str]) -> list[Sequence[str]]:
+    """Return the tokens if all are labels of one shape, such as "D1" and "D2"."""
     shapes = {shape_of_label(token) for token in tokens}
-    are_labels = len(shapes) == 1 and None not in shapes
-    return dict(zip(tokens, in_order, strict=True)) if are_labels else {}
+    return [tokens] if len(shapes) == 1 and None not in shapes else []
 
 
 def _tokens_that_differ(lines: Sequence[str]) -> list[str]:
