@@ -60,6 +60,7 @@ from ragmetrics_core.capture.prompt_numbering import (
 )
 from ragmetrics_core.capture.prompt_numbers import (
     BEHIND_A_WORD,
+    IN_BRACKETS_FIRST,
     lines_by_number_in_brackets,
     numbers_by_kind_in,
     numbers_in_form,
@@ -462,6 +463,33 @@ class CitationSearch:
         for text in self.context_texts:
             pairs.update(brackets_after_words(text).values())
         return pairs
+
+    @cached_property
+    def numbers_of_other_calls(self) -> frozenset[str]:
+        """The numbers of contexts that the writing call was shown neither itself nor in a reply.
+
+        An agent's tool asks a model, "[1] It is old. [3] It fell.", and that model's reply
+        is "It fell [3].": the agent was shown 3, and its own "[1]" is not the tool's 1.
+        Empty if the writing call was shown numbered texts itself.
+        """
+        call = self.found_answer.writing_call
+        contributing_calls = self.answer_evidence.contributing_calls
+        if call is None or not contributing_calls:
+            return frozenset()
+        own_texts = texts_not_of_models(call)
+        for form in (IN_BRACKETS_FIRST, BEHIND_A_WORD):
+            # a synthesizer that refines an answer counts on: "Source 3:" behind 1 and 2
+            if numbers_in_form(form, "\n".join(own_texts)):
+                return frozenset()
+        seen = set(self.labels_of(own_texts).indexes_by_label)
+        for contributing_call in contributing_calls:
+            reply = self.calls.replies[contributing_call]
+            for mark in marks_in(reply.text, self.numbering):
+                seen.update(mark.labels)
+            for source in _sources_of(reply) or ():
+                seen.add(plain_label(str(source.id)))
+        labels = filter(is_mark_label, self.labels.indexes_by_label)
+        return frozenset(labels) - seen
 
     @cached_property
     def marks_of_earlier_answers(self) -> set[tuple[str, tuple[str, ...]]]:

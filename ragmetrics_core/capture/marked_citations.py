@@ -81,6 +81,10 @@ _OF_EARLIER_ANSWER = (
     "an earlier answer has {} behind the same words: the mark may mean what the earlier"
     " prompt showed under it"
 )
+_OF_OTHER_CALL = (
+    "the call that wrote {} was not shown this number: only a call whose reply it was"
+    " shown knew the number, and did not cite it"
+)
 _COUNTS_FROM_ZERO = "the answer names [0], and the prompt counts from 1"
 _OTHER_PAGE = (
     "the answer links the name of a source to another address than that of the source"
@@ -246,6 +250,7 @@ def _citation_of_mark(
     _refuse_unknown_labels(mark, search)
     _refuse_copied_marks(mark, search)
     _refuse_marks_of_earlier_answers(mark, citation, search)
+    _refuse_numbers_of_other_calls(mark, search)
     _refuse_other_page(mark, citation, search)
     citation = by_kinds_of_numbers(mark, citation, search.labels, search)
     # "[doc1]" is read as the number 1, and the prompt shows a file "doc1.pdf"
@@ -313,6 +318,20 @@ def _refuse_marks_of_earlier_answers(
         for first in range(len(words)):
             if (label, words[first:]) in search.marks_of_earlier_answers:
                 raise UnknownMeaning(_OF_EARLIER_ANSWER.format(mark.written))
+
+
+def _refuse_numbers_of_other_calls(mark: Mark, search: CitationSearch) -> None:
+    """Raise if only another call was shown what stands under the number of a mark.
+
+    Raises:
+        UnknownMeaning: If neither the prompt of the call that wrote the mark nor a reply
+            that it was shown has the number, and the answer does not say what it means.
+    """
+    for label in mark.labels:
+        if label not in search.numbers_of_other_calls:
+            continue
+        if not indexes_by_own_list(label, search):
+            raise UnknownMeaning(_OF_OTHER_CALL.format(as_mark(label)))
 
 
 def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) -> None:
