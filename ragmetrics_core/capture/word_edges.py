@@ -40,6 +40,20 @@ def is_contained_as_words(text: Text, host: Text) -> bool:
     return False
 
 
+def is_beginning_of(text: Text, host: Text) -> bool:
+    """Whether a text is the beginning of another one, cut perhaps within a word.
+
+    Further words must follow: "The fare is 12" is no beginning of "The fare is 125",
+    but one of "The fare is 125 from May on".
+    """
+    if not host.raw.startswith(text.raw):
+        return False
+    end_of_word = len(text.raw)
+    while divides_word(host.raw, end_of_word):
+        end_of_word += 1
+    return letters_of(host.raw[end_of_word:]) != b""
+
+
 def cut_longer_words(occurrence: Occurrence, prompt: Prompt, taken: bytearray) -> None:
     """Take away a text's first or last word where the prompt has a longer one.
 
