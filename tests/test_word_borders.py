@@ -61,6 +61,15 @@ def test_a_text_stands_in_another_one_where_it_divides_no_word() -> None:
     assert not holds_as_words("It is 125.", "fell")
 
 
+def test_a_piece_of_a_longer_text_may_be_cut_within_a_word_but_no_number() -> None:
+    page = "It rises in the hills and falls into a lake, 1250 steps from the town."
+    assert holds_as_words(page, "It rises in the hi")
+    assert holds_as_words(page, "lls and falls into a la")
+    assert not holds_as_words(page, "falls into a lake, 125")
+    assert not holds_as_words(page, "50 steps from the town.")
+    assert not holds_as_words(page, "steps from the tow")
+
+
 FARE = "The fare from the harbour on line four for adults of the town is"
 # the text, what stands before it and behind it in the prompt, and what is shown of it
 STANDS: dict[str, tuple[str, str, str, str]] = {

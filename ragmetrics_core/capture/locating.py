@@ -144,9 +144,10 @@ class _Competition:
         candidate with this text takes these words. The short candidate "4 May 1874" is
         decided about later: its words are taken by then, and it is not shown.
         """
-        self._accept_the_best(list(self._competing_occurrences()))
+        competing = list(self._competing_occurrences())
+        self._accept_the_best(competing)
         self._decide_short_texts()
-        self._cut_longer_words()
+        self._cut_longer_words(competing)
         occurrence_of = self._occurrences_of_candidates()
         # last the parts that fit several candidates alike, as the header of two pages
         self.shared_parts.divide(occurrence_of)
@@ -317,18 +318,26 @@ class _Competition:
         occurrence.sought_text.occurrences.append(occurrence)
         take_bytes(self.taken, occurrence)
 
-    def _cut_longer_words(self) -> None:
+    def _cut_longer_words(self, competing: Iterable[Occurrence]) -> None:
         """Leave out the words that are a part of a longer word in the prompt.
 
         Example: the prompt has "The fare for adults on this line is 125". Of the text
         "The fare for adults on this line is 12" all but its number is shown. A text of
         which too few letters are left has no place there.
 
-        This is decided last, because the rest of a longer word may be another text.
+        This is decided last, because the rest of a longer word may be another text, as
+        where a page was put together from overlapping pieces. The other text may have
+        lost this place to still another one.
+
+        Args:
+            competing: The occurrences among which the best were accepted.
         """
+        of_texts = bytearray(self.taken)
+        for occurrence in competing:
+            take_bytes(of_texts, occurrence)
         for sought_text in self.sought_texts:
             for occurrence in sought_text.occurrences:
-                cut_longer_words(occurrence, self.prompt, self.taken)
+                cut_longer_words(occurrence, self.prompt, of_texts)
             distinctive = [
                 occurrence
                 for occurrence in sought_text.occurrences

@@ -16,10 +16,7 @@ from ragmetrics_core.capture.calls import end_of
 from ragmetrics_core.capture.letters import Text
 from ragmetrics_core.capture.passages import shares_a_passage_with_any
 from ragmetrics_core.capture.tree import SCORE_KEYS, Document, DocumentKey, Node
-from ragmetrics_core.capture.word_edges import (
-    is_beginning_of,
-    is_contained_as_words,
-)
+from ragmetrics_core.capture.word_edges import is_contained_as_words
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _WORD = lazy_pattern(r"[^\W_]{4,}|[0-9]{2,}")  # shorter words stand everywhere
@@ -427,8 +424,7 @@ def _without_relatives(
     """Leave out the documents that hold the text of another document, or stand in it.
 
     Example: beside "Source: a.txt, The bridge fell." the document "The bridge fell." is
-    left out; beside "It cost 125." the document "It cost 12." is not. A text that was cut
-    within a word is left out beside the whole text.
+    left out; beside "It cost 125." the document "It cost 12." is not.
     """
     other_forms: list[Text] = []
     for other in others:
@@ -439,7 +435,6 @@ def _without_relatives(
             form.letters == other_form.letters
             or is_contained_as_words(form, other_form)
             or is_contained_as_words(other_form, form)
-            or is_beginning_of(form, other_form)
             for form in _forms_of(document)
             for other_form in other_forms
         )

@@ -13,7 +13,7 @@ from ragmetrics_core.capture.byte_spans import clip_spans
 from ragmetrics_core.capture.letters import Prompt, Text, decode_escapes, letters_of
 from ragmetrics_core.capture.occurrences import LongerWords, Occurrence
 from ragmetrics_core.capture.passages import SHORTEST
-from ragmetrics_core.data.word_borders import divides_word
+from ragmetrics_core.data.word_borders import divides_word, holds_as_words
 
 _DIGITS = range(ord("0"), ord("9") + 1)
 _BESIDE = 4  # letters on both sides of a place that tell whether a number goes on there
@@ -23,7 +23,8 @@ _LONGEST_WORD = 64  # characters of a word that are looked at
 def is_contained_as_words(text: Text, host: Text) -> bool:
     """Whether a text stands whole in another one, and does not cut its words or numbers.
 
-    It must be too long for mere chance: 16 letters and digits.
+    It must be too long for mere chance: 16 letters and digits. A piece of the other
+    text, as it is written there, may begin or end within a word (``holds_as_words``).
     """
     letters = text.letters
     if len(letters) < SHORTEST:
@@ -37,24 +38,12 @@ def is_contained_as_words(text: Text, host: Text) -> bool:
         if not cuts_word:
             return True
         start = host.letters.find(letters, end)
-    return False
+    return holds_as_words(host.raw, text.raw)
 
 
-def is_beginning_of(text: Text, host: Text) -> bool:
-    """Whether a text is the beginning of another one, cut perhaps within a word.
-
-    Further words must follow: "The fare is 12" is no beginning of "The fare is 125",
-    but one of "The fare is 125 from May on".
-    """
-    if not host.raw.startswith(text.raw):
-        return False
-    end_of_word = len(text.raw)
-    while divides_word(host.raw, end_of_word):
-        end_of_word += 1
-    return letters_of(host.raw[end_of_word:]) != b""
-
-
-def cut_longer_words(occurrence: Occurrence, prompt: Prompt, taken: bytearray) -> None:
+def cut_longer_words(
+    occurrence: Occurrence, prompt: Prompt, of_texts: bytearray
+) -> None:
     """Take away a text's first or last word where the prompt has a longer one.
 
     Example: the text "The fare is 12." in the prompt "The fare is 125.": "The fare is"
@@ -64,8 +53,8 @@ def cut_longer_words(occurrence: Occurrence, prompt: Prompt, taken: bytearray) -
         occurrence: Where the text stands. Its spans are changed; none is left of a text
             that is one word.
         prompt: The prompt.
-        taken: For each byte of the prompt's letters 1 if a located text has taken it.
-            Words of another located text are no longer words of this one.
+        of_texts: For each byte of the prompt's letters 1 if it is of a sought text.
+            Words of another sought text are no longer words of this one.
     """
     text = occurrence.sought_text.text
     n_letters = len(text.letters)
@@ -74,10 +63,10 @@ def cut_longer_words(occurrence: Occurrence, prompt: Prompt, taken: bytearray) -
     if first.size == 0:  # a text without letters, such as "..."
         return
     is_longer_before = first.text_start == 0 and _has_longer_word_before(
-        first.prompt_start, prompt, taken
+        first.prompt_start, prompt, of_texts
     )
     is_longer_behind = last.text_end == n_letters and _has_longer_word_behind(
-        last.prompt_end, prompt, taken
+        last.prompt_end, prompt, of_texts
     )
     if not is_longer_before and not is_longer_behind:
         return
@@ -91,27 +80,27 @@ def cut_longer_words(occurrence: Occurrence, prompt: Prompt, taken: bytearray) -
     occurrence.longer_words = LongerWords(is_longer_before, is_longer_behind)
 
 
-def _has_longer_word_before(place: int, prompt: Prompt, taken: bytearray) -> bool:
-    """Whether a word that no located text has goes on at a letter of the prompt."""
+def _has_longer_word_before(place: int, prompt: Prompt, of_texts: bytearray) -> bool:
+    """Whether a word that no sought text has goes on at a letter of the prompt."""
     message_index = prompt.message_index_at(place)
     index = place - prompt.message_starts[message_index]
-    if index == 0 or taken[place - 1] or not _may_be_of_one_word(prompt, place):
+    if index == 0 or of_texts[place - 1] or not _may_be_of_one_word(prompt, place):
         return False
     return _begins_inside_of_word(prompt.messages[message_index], index)
 
 
-def _has_longer_word_behind(place: int, prompt: Prompt, taken: bytearray) -> bool:
-    """Whether a word goes on that ends behind a letter, and no located text has its end.
+def _has_longer_word_behind(place: int, prompt: Prompt, of_texts: bytearray) -> bool:
+    """Whether a word goes on that ends behind a letter, and no sought text has its end.
 
     Args:
         place: Where the letter ends, an index in the prompt's letters.
         prompt: The prompt.
-        taken: For each byte of the prompt's letters 1 if a located text has taken it.
+        of_texts: For each byte of the prompt's letters 1 if it is of a sought text.
     """
     message_index = prompt.message_index_at(place - 1)
     message = prompt.messages[message_index]
     index = place - prompt.message_starts[message_index]
-    if index == len(message.letters) or taken[place]:
+    if index == len(message.letters) or of_texts[place]:
         return False
     return _may_be_of_one_word(prompt, place) and _ends_inside_of_word(message, index)
 

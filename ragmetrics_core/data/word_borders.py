@@ -32,6 +32,7 @@ _SCRIPTS_WITHOUT_BLANKS = frozenset(
         "TIBETAN",
     }
 )
+_NEAR = 200  # characters beyond a text in which another word is looked for
 _MOST_MARKS = 8  # on one letter, such as accents that are written behind it
 
 
@@ -66,9 +67,12 @@ def divides_word(text: str, offset: int) -> bool:
 
 
 def holds_as_words(host: str, text: str) -> bool:
-    """Whether a text stands in another one, and does not cut its words or numbers.
+    """Whether a text stands in another one, and is not merely part of its words there.
 
-    Example: "is 12" stands so in "It is 12.", and not in "It is 125.".
+    Example: "is 12" stands so in "It is 12.", and not in "It is 125.". A piece that was
+    cut out by characters may begin or end within a word, if further words stand beyond
+    it: "It rises in the hi" stands so in "It rises in the hills and falls." A number is
+    never cut.
 
     Args:
         host: The text that may hold the other.
@@ -77,10 +81,27 @@ def holds_as_words(host: str, text: str) -> bool:
     start = host.find(text)
     while start >= 0:
         end = start + len(text)
-        if not divides_word(host, start) and not divides_word(host, end):
+        begins_well = _is_border_or_cut(
+            host, start, host[max(start - _NEAR, 0) : start]
+        )
+        if begins_well and _is_border_or_cut(host, end, host[end : end + _NEAR]):
             return True
         start = host.find(text, end)
     return False
+
+
+def _is_border_or_cut(host: str, offset: int, beyond: str) -> bool:
+    """Whether a text ends at a border of words, or was cut out of a longer text.
+
+    Args:
+        host: The longer text.
+        offset: Where the text begins or ends in it.
+        beyond: What the longer text has beyond that place.
+    """
+    if not divides_word(host, offset):
+        return True
+    cuts_number = host[offset - 1].isdigit() or host[offset].isdigit()
+    return not cuts_number and len(beyond.split()) > 1
 
 
 def _are_of_one_word(left: str, right: str) -> bool:
