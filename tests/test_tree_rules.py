@@ -2647,16 +2647,37 @@ def test_a_call_that_repeats_the_answer_raises_no_doubt() -> None:
     assert answer_and_warnings(made) == (ANSWER, ())
 
 
-def test_a_result_of_two_digits_need_not_be_named_as_evidence() -> None:
-    """A calculator's "42" beside a context; a text of some words may have been found."""
-    for text, n_to_name in (("42", 0), (FARO, 1)):
-        c = Clock()
-        calculates = tool(c, text, name="calculator", query="6 * 7")
-        prompt = [Message("user", asked(PORTO)), Message("tool", text)]
-        answers = model(c, prompt)
-        made = tree(c, retriever(c, DOCS[0]), calculates, answers, answers=SAYS)
-        _, warnings = answer_and_warnings(made)
-        assert len(warnings) == n_to_name
+@pytest.mark.parametrize(
+    ("text", "n_to_name"),
+    [
+        ("42", 0),
+        ("-3.5 %", 0),
+        ("1,024", 0),
+        ("ok", 0),
+        ("Done.", 0),
+        ("null", 0),
+        ("[]", 0),
+        ("Berlin", 1),
+        ("北京", 1),
+        ("Oslo", 1),
+        ("12 °C", 1),
+        ("2026-11-04", 1),
+        ("Shipped on 4 May.", 1),
+        (FARO, 1),
+        (PORTO, 0),  # a text that is a context already
+    ],
+)
+def test_a_tools_text_beside_contexts_is_to_be_named_at_any_length(
+    text: str, n_to_name: int
+) -> None:
+    """Unless it says nothing, or is a bare number, as of a calculator."""
+    c = Clock()
+    looks_up = tool(c, text, name="lookup", query="6 * 7")
+    prompt = [Message("user", asked(PORTO)), Message("tool", text)]
+    answers = model(c, prompt)
+    made = tree(c, retriever(c, DOCS[0]), looks_up, answers, answers=SAYS)
+    _, warnings = answer_and_warnings(made)
+    assert len(warnings) == n_to_name
 
 
 @pytest.mark.parametrize(

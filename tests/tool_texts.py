@@ -1,8 +1,9 @@
 """Agents whose tools return text: what the sample of such a run must say, the same for every framework.
 
-A framework's test makes an agent with the four tools that ``SHAPES`` names:
+A framework's test makes an agent with the five tools that ``SHAPES`` names:
 ``search_knowledge`` returns ``FACT`` as text and ``search_rooms`` returns ``ROOMS`` as
-text; ``calculate`` returns a number as text; ``look_up`` returns ``ROOMS`` as a document.
+text; ``calculate`` returns a number as text; ``order_state`` returns a few words as
+text; ``look_up`` returns ``ROOMS`` as a document.
 """
 
 from collections.abc import Sequence
@@ -71,6 +72,14 @@ SHAPES: dict[str, Shape] = {
         [ROOMS],
         "prompt",
         grade="exact",
+        code="",
+    ),
+    "a few words and documents": Shape(
+        ["look_up", "order_state"],
+        ["retrieval", "tool"],
+        [ROOMS],
+        "prompt",
+        named='{"order_state"}',
         code="",
     ),
     "a named text and a number": Shape(

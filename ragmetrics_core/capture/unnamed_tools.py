@@ -6,6 +6,7 @@ can tell but the user, who names searching tools by ``context_tools=``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -13,14 +14,17 @@ from difflib import get_close_matches
 from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.context_rules import Contexts
 from ragmetrics_core.capture.ledger_entries import LedgerEntry
-from ragmetrics_core.capture.passages import (
-    is_long_enough,
-    shares_a_passage_with_any,
-)
+from ragmetrics_core.capture.passages import shares_a_passage_with_any
+from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.tree import Node
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.undivided import how_to_name_tools
 
 _NEARLY_ALIKE = 0.85  # of two names: a slip of a letter or two
+# "", "[]", "ok", "Done.", "null", and a bare number: "42", "-3.5 %", "1,024"
+_SAYS_NOTHING = lazy_pattern(
+    r"\W*(?:ok|okay|done|success|null|none)?\W*|[-+−]?\d[\d.,]*\s?%?", re.IGNORECASE
+)
 _NONE_CALLED = "the run called no tool that context_tools= names ({}); {}"
 
 
@@ -127,9 +131,12 @@ def _tools_beside_contexts(
 def _is_shown_beside(entry: LedgerEntry, context_texts: Sequence[str]) -> bool:
     """Whether the answer was shown a tool's text, and no context was made of the text.
 
-    A text as short as "42" does not count.
+    Its length does not count: "Berlin" may be all that was looked up. A text that says
+    nothing, such as "ok", or a bare number, such as "42", does not count.
     """
-    text = entry.result.text or ""
-    if not entry.shown or not is_long_enough(text):
+    text = as_one_line(entry.result.text)
+    if not entry.shown or _SAYS_NOTHING.fullmatch(text):
+        return False
+    if any(text == as_one_line(context) for context in context_texts):
         return False
     return not shares_a_passage_with_any(text, context_texts)

@@ -29,12 +29,17 @@ def calculate(query: Annotated[str, "what to add up"]) -> str:
     return "1882"
 
 
+def order_state(query: Annotated[str, "what to look for"]) -> str:
+    """Returns a few words."""
+    return "Shipped on 4 May."
+
+
 def look_up(query: Annotated[str, "what to look for"]) -> dict[str, list[Document]]:
     """Returns documents."""
     return {"documents": [Document(content=ROOMS)]}
 
 
-FUNCTIONS = (search_knowledge, search_rooms, calculate, look_up)
+FUNCTIONS = (search_knowledge, search_rooms, calculate, order_state, look_up)
 
 
 def play(names: Sequence[str]) -> None:

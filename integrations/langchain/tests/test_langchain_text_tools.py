@@ -43,6 +43,12 @@ def calculate(query: str) -> str:
     return "1882"
 
 
+@tool
+def order_state(query: str) -> str:
+    """Returns a few words."""
+    return "Shipped on 4 May."
+
+
 @tool(response_format="content_and_artifact")
 def look_up(query: str) -> tuple[str, list[Document]]:
     """Returns documents."""
@@ -50,7 +56,8 @@ def look_up(query: str) -> tuple[str, list[Document]]:
 
 
 TOOLS = {
-    made.name: made for made in (search_knowledge, search_rooms, calculate, look_up)
+    made.name: made
+    for made in (search_knowledge, search_rooms, calculate, order_state, look_up)
 }
 
 

@@ -45,6 +45,11 @@ async def calculate(query: str) -> str:
     return "1882"
 
 
+async def order_state(query: str) -> str:
+    """Returns a few words."""
+    return "Shipped on 4 May."
+
+
 async def look_up(query: str) -> list[NodeWithScore]:
     """Returns documents."""
     return [NodeWithScore(node=TextNode(id_="rooms", text=ROOMS), score=0.5)]
@@ -53,7 +58,7 @@ async def look_up(query: str) -> list[NodeWithScore]:
 async def play(kit: ModuleType, names: Sequence[str]) -> None:
     llm = kit.ToolLLM(calls=[(name, {"query": "lamp"}) for name in names], last=ANSWER)
     agent = FunctionAgent(
-        tools=[search_knowledge, search_rooms, calculate, look_up],
+        tools=[search_knowledge, search_rooms, calculate, order_state, look_up],
         llm=llm,
         streaming=False,
     )
