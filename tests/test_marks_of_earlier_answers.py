@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 from haystack import Pipeline
 from haystack.components.builders import ChatPromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
@@ -29,14 +32,21 @@ SENTENCES = ("The park was founded in 1911 by Count Arnim", "It was enlarged in 
 
 def answered(answer: str, earlier: str = EARLIER) -> Sample:
     """A chain of LangChain with a history."""
-    prompt = ChatPromptTemplate.from_messages(
-        [
-            ("system", "Cite by number.\n\n{context}"),
-            HumanMessage("When was it founded?"),
-            AIMessage(earlier),
-            ("human", "{question}"),
-        ]
+    return answered_by(
+        ChatPromptTemplate.from_messages(
+            [
+                ("system", "Cite by number.\n\n{context}"),
+                HumanMessage("When was it founded?"),
+                AIMessage(earlier),
+                ("human", "{question}"),
+            ]
+        ),
+        answer,
     )
+
+
+def answered_by(prompt: ChatPromptTemplate, answer: str) -> Sample:
+    """A chain of LangChain with this prompt."""
     context = Found() | (
         lambda documents: "\n".join(
             f"[{number}] {document.page_content}"
@@ -52,6 +62,13 @@ def answered(answer: str, earlier: str = EARLIER) -> Sample:
         chain.invoke(QUESTION)
     (sample,) = captured.samples
     return sample
+
+
+def answered_after_a_written_history(answer: str) -> Sample:
+    """A chain whose history is written out in its one message."""
+    history = f"User: When was it founded?\nAssistant: {EARLIER}\nUser: {{question}}"
+    template = "Cite by number.\n\n{context}\n\n" + history + "\nAssistant:"
+    return answered_by(ChatPromptTemplate.from_template(template), answer)
 
 
 def in_haystack(answer: str) -> Sample:
@@ -93,8 +110,11 @@ def test_a_repeated_mark_is_unknown(
     assert f"an earlier answer has [{number}]" in sample.citations_unknown
 
 
-def test_a_repeated_mark_is_unknown_in_haystack() -> None:
-    sample = in_haystack("The park was founded in 1911 by Count Arnim [1].")
+@pytest.mark.parametrize("answered_in", [in_haystack, answered_after_a_written_history])
+def test_a_repeated_mark_is_unknown_wherever_the_history_stands(
+    answered_in: Callable[[str], Sample],
+) -> None:
+    sample = answered_in("The park was founded in 1911 by Count Arnim [1].")
     assert sample.citations is None
     assert "an earlier answer has [1]" in sample.citations_unknown
 
@@ -103,6 +123,9 @@ def test_the_same_number_behind_other_words_is_that_of_the_new_prompt() -> None:
     for sample in (
         answered("The Velm rises in the hills [1]. It fell [9]."),
         in_haystack("The Velm rises in the hills [1]. It fell [9]."),
+        answered_after_a_written_history(
+            "The Velm rises in the hills [1]. It fell [9]."
+        ),
     ):
         assert [c.contexts for c in sample.citations or ()] == [(0,), ()]
 

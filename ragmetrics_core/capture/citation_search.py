@@ -76,6 +76,7 @@ from ragmetrics_core.capture.source_names import (
     with_addresses,
 )
 from ragmetrics_core.capture.structured_sources import sources_in
+from ragmetrics_core.capture.transcripts import words_of_assistant
 from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Citation, Context
 from ragmetrics_core.data.citations import marks_with_citations
@@ -495,7 +496,8 @@ class CitationSearch:
     def marks_of_earlier_answers(self) -> set[tuple[str, tuple[str, ...]]]:
         """The labels of marks in earlier turns' answers, each with the words before it.
 
-        These are the answers that the writing call was shown. "It was built in 1911 [1]."
+        These are the answers that the writing call was shown, as messages or in a history
+        that is written out in one ("User: … Assistant: …"). "It was built in 1911 [1]."
         gives ("1", ("was", "built", "in", "1911")). What a model of this turn wrote, such
         as a draft, is left out: its numbers are those of this turn.
         """
@@ -504,8 +506,10 @@ class CitationSearch:
             return set()
         earlier: set[tuple[str, tuple[str, ...]]] = set()
         for message in call.prompt:
-            if message.role == "assistant":
-                earlier |= _labels_with_words(message.text)
+            is_answer = message.role == "assistant"
+            answers = [message.text] if is_answer else words_of_assistant(message.text)
+            for answer in answers:
+                earlier |= _labels_with_words(answer)
         if not earlier:
             return earlier
         for model, reply in self.calls.replies.items():
