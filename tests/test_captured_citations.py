@@ -6,12 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from haystack import Pipeline
-from haystack.components.builders import PromptBuilder
-from haystack.components.generators.chat import MockChatGenerator
-from haystack_integrations.components.evaluators import (
-    ragmetrics as haystack_ragmetrics,
-)
+from haystack_pipelines import answered_by_pipeline
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.output_parsers import StrOutputParser
@@ -88,18 +83,7 @@ def pipeline(label: str, answer: str = ANSWER, behind: str = "") -> Sample:
     """deepset-ai/haystack, docs of AnswerBuilder: documents numbered by the template."""
     template = "{% for d in documents %}" + label + "{{ d.content }}\n{% endfor %}"
     template += behind + "{{ query }}"
-    made = Pipeline()
-    made.add_component("retriever", Finds((0, 1, 2)))
-    made.add_component(
-        "prompt", PromptBuilder(template, required_variables=["documents", "query"])
-    )
-    made.add_component("llm", MockChatGenerator(answer))
-    made.connect("retriever.documents", "prompt.documents")
-    made.connect("prompt", "llm")
-    with haystack_ragmetrics.capture() as captured:
-        made.run({"retriever": {"query": QUESTION}, "prompt": {"query": QUESTION}})
-    (sample,) = captured.samples
-    return sample
+    return answered_by_pipeline(Finds((0, 1, 2)), template, answer, QUESTION)
 
 
 NUMBERED: dict[str, Callable[[], Sample]] = {

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from haystack import Pipeline
-from haystack.components.builders import PromptBuilder
-from haystack.components.generators.chat import MockChatGenerator
-from haystack_integrations.components.evaluators import (
-    ragmetrics as haystack_ragmetrics,
-)
+from haystack_pipelines import answered_by_pipeline
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
@@ -140,18 +135,7 @@ def of_langchain(template: str, answer: str) -> Sample:
 
 
 def of_haystack(template: str, answer: str) -> Sample:
-    made = Pipeline()
-    made.add_component("retriever", Finds((0, 1, 2)))
-    made.add_component(
-        "prompt", PromptBuilder(template, required_variables=["documents", "query"])
-    )
-    made.add_component("llm", MockChatGenerator(answer))
-    made.connect("retriever.documents", "prompt.documents")
-    made.connect("prompt", "llm")
-    with haystack_ragmetrics.capture() as captured:
-        made.run({"retriever": {"query": QUESTION}, "prompt": {"query": QUESTION}})
-    (sample,) = captured.samples
-    return sample
+    return answered_by_pipeline(Finds((0, 1, 2)), template, answer, QUESTION)
 
 
 def test_the_usual_prompt_of_one_line_tells_what_marks_mean() -> None:

@@ -6,12 +6,8 @@ from typing import Any
 
 import pytest
 from haystack import Document as HaystackDocument
-from haystack import Pipeline, component
-from haystack.components.builders import PromptBuilder
-from haystack.components.generators.chat import MockChatGenerator
-from haystack_integrations.components.evaluators import (
-    ragmetrics as haystack_ragmetrics,
-)
+from haystack import component
+from haystack_pipelines import answered_by_pipeline
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
@@ -88,22 +84,8 @@ def haystack(label: str, answer: str) -> Sample:
     fields = {key: "{{ d.meta['" + key + "'] }}" for key in METADATA[0]}
     label = label.format(n="{{ loop.index }}", **fields)
     template = "Cite.\n{% for d in documents %}" + label + "{{ d.content }}\n\n"
-    made = Pipeline()
-    made.add_component("retriever", Finds())
-    made.add_component(
-        "prompt",
-        PromptBuilder(
-            template + "{% endfor %}{{ query }}",
-            required_variables=["documents", "query"],
-        ),
-    )
-    made.add_component("llm", MockChatGenerator(answer))
-    made.connect("retriever.documents", "prompt.documents")
-    made.connect("prompt", "llm")
-    with haystack_ragmetrics.capture() as captured:
-        made.run({"retriever": {"query": QUESTION}, "prompt": {"query": QUESTION}})
-    (sample,) = captured.samples
-    return sample
+    template += "{% endfor %}{{ query }}"
+    return answered_by_pipeline(Finds(), template, answer, QUESTION)
 
 
 NUMBERS_OF_SOURCES = {
