@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from haystack import Pipeline
-from haystack.components.builders import ChatPromptBuilder
-from haystack.components.generators.chat import MockChatGenerator
 from haystack.dataclasses import ChatMessage
-from haystack_integrations.components.evaluators import (
-    ragmetrics as haystack_ragmetrics,
-)
+from haystack_pipelines import answered_by_pipeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import examples
@@ -80,18 +75,7 @@ def in_haystack(answer: str) -> Sample:
         ChatMessage.from_assistant(EARLIER),
         ChatMessage.from_user("{{ query }}"),
     ]
-    pipeline = Pipeline()
-    pipeline.add_component("finds", Finds((0, 1, 2)))
-    pipeline.add_component(
-        "prompt", ChatPromptBuilder(template, required_variables=["documents", "query"])
-    )
-    pipeline.add_component("model", MockChatGenerator(answer))
-    pipeline.connect("finds.documents", "prompt.documents")
-    pipeline.connect("prompt.prompt", "model.messages")
-    with haystack_ragmetrics.capture() as captured:
-        pipeline.run({"finds": {"query": QUESTION}, "prompt": {"query": QUESTION}})
-    (sample,) = captured.samples
-    return sample
+    return answered_by_pipeline(Finds((0, 1, 2)), template, answer, QUESTION)
 
 
 @settings(max_examples=examples(10), deadline=None)

@@ -108,6 +108,7 @@ _IN_BRACKETS = lazy_pattern(r"[\[【]([^\[\]【】\n]{1,200})[\]】]")
 _WORD_AND_NUMBER = lazy_pattern(r"\[[^\W\d_]{2,24} \d{1,3}\]")  # "[Kilde 2]"
 _WORD = lazy_pattern(r"\w+")
 _WORDS_BEFORE_MARK = 4
+_NEAR_MARK = 200  # characters before a mark in which these words stand
 _WORD_AND_BRACKET = lazy_pattern(
     r"(?<!\w)(?P<word>\w++)[\"'”’.,)]{0,3}[ \t]?\[(?P<inside>[^\[\]\n]{1,40})\]"
 )
@@ -695,7 +696,7 @@ def words_before_mark(mark: Mark, citation: Citation, text: str) -> tuple[str, .
     """
     is_behind_mark = citation.start >= mark.start
     end = citation.end if is_behind_mark else mark.start
-    start = max(citation.start, end - _OPENING)  # a bound keeps it linear
+    start = max(citation.start, end - _NEAR_MARK)  # a bound keeps it linear
     words = _WORD.findall(MARK.sub(" ", text[start:end]).lower())
     return tuple(words[-_WORDS_BEFORE_MARK:])
 

@@ -432,9 +432,10 @@ def _extent(text: Text, shown_in_prompts: tuple[ShownInPrompt, ...]) -> Extent:
     pieces = _pieces_together(shown_in_prompts)
     n_letters = len(text.letters)
     first = pieces[0]
-    is_complete = first.end == n_letters
-    if not is_complete and not _end_in_longer_word(shown_in_prompts, first.end):
-        is_complete = is_rest_of_last_word(text, first.end)
+    is_complete = first.end == n_letters or (
+        is_rest_of_last_word(text, first.end)
+        and not _end_in_longer_word(shown_in_prompts, first.end)
+    )
     if len(pieces) == 1 and first.start == 0 and is_complete:
         return "whole"
     return _extent_of_pieces(pieces, n_letters=n_letters)

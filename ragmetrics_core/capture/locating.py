@@ -332,12 +332,12 @@ class _Competition:
         Args:
             competing: The occurrences among which the best were accepted.
         """
-        of_texts = bytearray(self.taken)
+        is_of_text = bytearray(self.taken)
         for occurrence in competing:
-            take_bytes(of_texts, occurrence)
+            take_bytes(is_of_text, occurrence)
         for sought_text in self.sought_texts:
             for occurrence in sought_text.occurrences:
-                cut_longer_words(occurrence, self.prompt, of_texts)
+                cut_longer_words(occurrence, self.prompt, is_of_text)
             distinctive = [
                 occurrence
                 for occurrence in sought_text.occurrences

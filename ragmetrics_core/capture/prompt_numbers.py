@@ -116,11 +116,10 @@ def labels_differing_in_a_token(
     else:  # in "D1: It fell." the label stands in the context
         own_labels = [_label_of_its_own(contexts[index]) for index in indexes]
         labels = _labels_of_one_shape(_tokens_that_differ(own_labels))
-    return {
-        label: index
-        for label_of_each in labels
-        for label, index in zip(label_of_each, indexes, strict=True)
-    }
+    indexes_by_label: dict[str, int] = {}
+    for labels_of_contexts in labels:
+        indexes_by_label.update(zip(labels_of_contexts, indexes, strict=True))
+    return indexes_by_label
 
 
 def _labels_that_count(

@@ -9,6 +9,9 @@ from pydantic import BaseModel
 
 Fields = Mapping[Any, Any]  # a JSON object, or what looks like one
 
+# Gemini's names of what it found, in its two forms of JSON
+GROUNDING_KEYS = ("grounding_metadata", "groundingMetadata")
+PAGE_KEYS = ("url_context_metadata", "urlContextMetadata")
 DEEPEST = 6  # levels of blocks inside each other that are read
 _LARGEST_SCORE = 1_000_000_000
 

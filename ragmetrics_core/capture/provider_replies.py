@@ -31,6 +31,8 @@ from ragmetrics_core.capture.provider_cohere import (
 )
 from ragmetrics_core.capture.provider_payloads import (
     DEEPEST,
+    GROUNDING_KEYS,
+    PAGE_KEYS,
     Fields,
     arguments_in,
     as_text,
@@ -53,15 +55,13 @@ _BLOCK_KEYS = (
     "built_in_tool_calls",
     "raw_content_for_server_tools",
 )
-_GROUNDING_KEYS = ("grounding_metadata", "groundingMetadata")
-_PAGE_KEYS = ("url_context_metadata", "urlContextMetadata")
 _CITATION_KEYS = ("annotations", "citations")
 # Keys beside ``content`` under which a reply may tell what was found.
 _TELLING_KEYS = frozenset(
     (
         *_BLOCK_KEYS[1:],
-        *_GROUNDING_KEYS,
-        *_PAGE_KEYS,
+        *GROUNDING_KEYS,
+        *PAGE_KEYS,
         *_CITATION_KEYS,
         "choices",
         "usage",
@@ -243,9 +243,9 @@ class _ReplyBeingRead:
                 self.read_block(block)
         for part in objects_in(inner_object(place, "content").get("parts")):
             self.read_part_of_gemini(part)
-        for key in _GROUNDING_KEYS:  # of Gemini
+        for key in GROUNDING_KEYS:  # of Gemini
             self.read_grounding(inner_object(place, key))
-        for key in _PAGE_KEYS:  # of Gemini
+        for key in PAGE_KEYS:  # of Gemini
             self.read_pages_of_gemini(inner_object(place, key))
         for key in _CITATION_KEYS:
             self.read_citations(place.get(key), offset=0)

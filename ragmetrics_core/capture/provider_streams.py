@@ -14,6 +14,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from ragmetrics_core.capture.provider_payloads import (
+    GROUNDING_KEYS,
+    PAGE_KEYS,
     Fields,
     arguments_in,
     field_of,
@@ -23,8 +25,8 @@ from ragmetrics_core.capture.provider_payloads import (
 
 # What a provider tells anew, and more fully, in later chunks: the last one counts.
 _TOLD_ANEW = (
-    *("grounding_metadata", "groundingMetadata"),
-    *("url_context_metadata", "urlContextMetadata"),
+    *GROUNDING_KEYS,
+    *PAGE_KEYS,
     *("citations", "search_results"),  # of Perplexity and xAI
 )
 _PARTS_OF_CODE = ("executable_code", "code_execution_result")

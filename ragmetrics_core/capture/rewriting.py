@@ -225,15 +225,20 @@ def _set_aside(
     lists_hidden: list[tuple[Document, ...]] = []
     for documents in call.divided_documents:
         n_hidden = len(_without_relatives(documents, shown))
-        is_any_shown = n_hidden < len(documents)
-        (lists_shown if is_any_shown else lists_hidden).append(documents)
+        if n_hidden < len(documents):
+            lists_shown.append(documents)
+        else:
+            lists_hidden.append(documents)
+    if not lists_shown:
+        return []
     keys_shown = _keys_of(chain.from_iterable(lists_shown))
+    keys_taken = _keys_of(_documents_taken(call))
     set_aside: list[Document] = []
     for documents in lists_hidden:
-        was_given = _keys_of(documents) <= _keys_of(_documents_taken(call))
+        was_given = _keys_of(documents) <= keys_taken
         if was_given and not _goes_on(documents, keys_shown, call, nodes):
             set_aside += documents
-    return set_aside if lists_shown else []
+    return set_aside
 
 
 def _goes_on(

@@ -93,16 +93,12 @@ def _drops_all_documents(taken: object, returned: object) -> bool:
     taken = _without_wrapping(taken, ("inputs", "input"))
     returned = _without_wrapping(returned, ("outputs", "output"))
     if _is_empty_list(returned):
-        return isinstance(taken, (list, tuple)) and any(
-            True for _ in documents_in(taken)
-        )
+        return isinstance(taken, (list, tuple)) and _has_documents(taken)
     if not isinstance(taken, Mapping) or not isinstance(returned, Mapping):
         return False
     if _has_new_text(taken, returned):
         return False
-    names_of_lists = [
-        name for name, value in taken.items() if any(True for _ in documents_in(value))
-    ]
+    names_of_lists = [name for name, value in taken.items() if _has_documents(value)]
     return any(_is_empty_list(returned.get(name)) for name in names_of_lists)
 
 
@@ -133,6 +129,11 @@ def _has_new_text(taken: object, returned: object) -> bool:
     return any(
         is_long_enough(text) and text not in texts_taken for text in texts_in(returned)
     )
+
+
+def _has_documents(value: object) -> bool:
+    """Whether a value holds a document."""
+    return next(iter(documents_in(value)), None) is not None
 
 
 def _is_empty_list(value: object) -> bool:

@@ -212,12 +212,13 @@ def _index_of_copy(text: str, index_by_kept_text: Mapping[str, int]) -> int | No
     """
     if text in index_by_kept_text:
         return index_by_kept_text[text]
-    letters = letters_of(text)
-    for kept_text, index in index_by_kept_text.items():
-        if letters == letters_of(kept_text):
+    duplicate = Text(text)
+    kept_texts = [(Text(kept), index) for kept, index in index_by_kept_text.items()]
+    for kept_text, index in kept_texts:
+        if duplicate.letters == kept_text.letters:
             return index
-    for kept_text, index in index_by_kept_text.items():
-        if is_contained_as_words(Text(text), Text(kept_text)):
+    for kept_text, index in kept_texts:
+        if is_contained_as_words(duplicate, kept_text):
             return index
     return None
 

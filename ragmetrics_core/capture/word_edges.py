@@ -42,7 +42,7 @@ def is_contained_as_words(text: Text, host: Text) -> bool:
 
 
 def cut_longer_words(
-    occurrence: Occurrence, prompt: Prompt, of_texts: bytearray
+    occurrence: Occurrence, prompt: Prompt, is_of_text: bytearray
 ) -> None:
     """Take away a text's first or last word where the prompt has a longer one.
 
@@ -53,7 +53,7 @@ def cut_longer_words(
         occurrence: Where the text stands. Its spans are changed; none is left of a text
             that is one word.
         prompt: The prompt.
-        of_texts: For each byte of the prompt's letters 1 if it is of a sought text.
+        is_of_text: For each byte of the prompt's letters 1 if it is of a sought text.
             Words of another sought text are no longer words of this one.
     """
     text = occurrence.sought_text.text
@@ -63,10 +63,10 @@ def cut_longer_words(
     if first.size == 0:  # a text without letters, such as "..."
         return
     is_longer_before = first.text_start == 0 and _has_longer_word_before(
-        first.prompt_start, prompt, of_texts
+        first.prompt_start, prompt, is_of_text
     )
     is_longer_behind = last.text_end == n_letters and _has_longer_word_behind(
-        last.prompt_end, prompt, of_texts
+        last.prompt_end, prompt, is_of_text
     )
     if not is_longer_before and not is_longer_behind:
         return
@@ -80,27 +80,27 @@ def cut_longer_words(
     occurrence.longer_words = LongerWords(is_longer_before, is_longer_behind)
 
 
-def _has_longer_word_before(place: int, prompt: Prompt, of_texts: bytearray) -> bool:
+def _has_longer_word_before(place: int, prompt: Prompt, is_of_text: bytearray) -> bool:
     """Whether a word that no sought text has goes on at a letter of the prompt."""
     message_index = prompt.message_index_at(place)
     index = place - prompt.message_starts[message_index]
-    if index == 0 or of_texts[place - 1] or not _may_be_of_one_word(prompt, place):
+    if index == 0 or is_of_text[place - 1] or not _may_be_of_one_word(prompt, place):
         return False
     return _begins_inside_of_word(prompt.messages[message_index], index)
 
 
-def _has_longer_word_behind(place: int, prompt: Prompt, of_texts: bytearray) -> bool:
+def _has_longer_word_behind(place: int, prompt: Prompt, is_of_text: bytearray) -> bool:
     """Whether a word goes on that ends behind a letter, and no sought text has its end.
 
     Args:
         place: Where the letter ends, an index in the prompt's letters.
         prompt: The prompt.
-        of_texts: For each byte of the prompt's letters 1 if it is of a sought text.
+        is_of_text: For each byte of the prompt's letters 1 if it is of a sought text.
     """
     message_index = prompt.message_index_at(place - 1)
     message = prompt.messages[message_index]
     index = place - prompt.message_starts[message_index]
-    if index == len(message.letters) or of_texts[place]:
+    if index == len(message.letters) or is_of_text[place]:
         return False
     return _may_be_of_one_word(prompt, place) and _ends_inside_of_word(message, index)
 
